@@ -32,8 +32,8 @@ VENV = Path(os.environ.get("DELTALOG_VENV", ROOT / ".venv"))
 PYTHON = VENV / ("Scripts" if os.name == "nt" else "bin") / "python"
 
 # One pytest process per entry, the longest first. A JVM supports one kind of Spark session, so suites with a session
-# have their own processes; many of the other tests wait for servers, processes and disks. A folder's run excludes the
-# subfolders that have their own run.
+# have their own processes; many of the other tests wait for servers, processes and disks. The run of a folder excludes
+# subfolders that have a separate run.
 SUITES = [
     ["tests/interop"],
     ["tests/spark"],
@@ -82,7 +82,7 @@ SPARK_SAMPLE = {"3.5": "classic", "4.3": "connect"}
 SPARK_SAMPLE_SUITE = "tests/spark/test_central.py"
 # The S3 tests that --long runs over Spark Connect; in a classic session it runs all S3 tests.
 S3_SAMPLE_SUITE = "tests/spark_s3/test_s3_tables.py"
-# The pyspark package of these versions lacks the Spark Connect server, which is a separate jar.
+# The pyspark package of these Spark versions lacks the Spark Connect server, which is a separate jar.
 SPARK_WITHOUT_SERVER = {"3.5"}
 # tests/spark_connect runs these suites itself.
 SPARK_SUITES = {
@@ -238,7 +238,7 @@ def test(arguments: list[str]) -> int:
 
 
 def inside(suites: list[str]) -> list[str]:
-    """The suites in subfolders of ``suites`` that have their own run."""
+    """The suites that have their own run and lie in subfolders of ``suites``."""
     return [each for run in SUITES for each in run if any(each.startswith(f"{suite}/") for suite in suites)]
 
 
@@ -283,7 +283,7 @@ def run_all(runs: list[Run]) -> int:
     """Start the runs in order, at most AT_ONCE in parallel. Prints the output of each run when it finishes, then a
     table of the selected tests."""
     started, printing = time.monotonic(), threading.Lock()
-    # Tests start hundreds of processes. If PYTHONDONTWRITEBYTECODE is set, each of them would compile the package
+    # Tests start hundreds of processes. If PYTHONDONTWRITEBYTECODE is set, each process would compile the package
     # again.
     subprocess.run([str(PYTHON), "-m", "compileall", "-q", "deltalog", "spark_ext", "examples", "tests"], cwd=ROOT)
 

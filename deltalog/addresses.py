@@ -45,7 +45,7 @@ def open_log(
 
 
 def handle_on_latest(reader: LogReader, environment: Environment) -> TableHandle:
-    """A handle on a reader's table, at its latest version. Raises and costs as ``load_latest``."""
+    """A handle on the table of a LogReader, at the table's latest version. Raises and costs as ``load_latest``."""
     return handle_on(reader, environment, Snapshot(load_latest(reader)))
 
 
@@ -55,12 +55,12 @@ def handle_on(reader: LogReader, environment: Environment, latest: Snapshot) -> 
 
 
 def committer_of(reader: LogReader, environment: Environment) -> Committer:
-    """The committer of a reader's table. Cost: none."""
+    """The committer of the table that a reader reads. Cost: none."""
     if reader.authority.catalog is not None:
         from deltalog.catalog.committer import CatalogCommitter
         from deltalog.catalog.store import ManagedStore
 
-        if isinstance(reader.store, ManagedStore):  # otherwise the table is being registered
+        if isinstance(reader.store, ManagedStore):  # otherwise (no ManagedStore) the table is being registered
             return CatalogCommitter(reader.store, environment.new_uuid)
     return FileSystemCommitter(reader.store)
 

@@ -88,7 +88,7 @@ def _refusal(function: Any, plan: _Plan, args: Sequence[Any], named: Mapping[str
 
 
 def _call_name(function: Any, args: Sequence[Any]) -> str:
-    """The name of a call for messages; an inherited method is named after the class it is called on."""
+    """The name of a call, for messages; an inherited method is named after the class on which it is called."""
     owner, _, name = str(function.__qualname__).removesuffix(".__init__").rpartition(".")
     inherits = args and any(base.__name__ == owner for base in type(args[0]).__mro__)
     return f"{type(args[0]).__name__}.{name}" if inherits else f"{owner}.{name}" if owner else name

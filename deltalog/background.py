@@ -1,4 +1,4 @@
-"""Background work: run by a thread, in order, and finished before the process ends.
+"""Runs background work in threads: the work of a key in order, and all work before the process ends.
 
 Each key, such as the URL of a table, has its own queue, and a thread while the queue is not empty. The threads are not
 daemons, and the interpreter waits for them before it exits. Errors are logged. ``os.fork`` waits for running work; work
@@ -29,7 +29,7 @@ class _Queue:
         self.worker: int | None = None  # the thread's identifier
 
 
-# Guards everything below. Held only briefly, never while work runs.
+# Guards everything below. The lock is held only briefly, never while work runs.
 _changed = threading.Condition()
 _queues: dict[str, _Queue] = {}
 _under_way = 0
@@ -97,7 +97,7 @@ def _work_off(key: str, queue: _Queue) -> None:
 def _do(key: str, work: Callable[[], object]) -> None:
     try:
         work()
-    except BaseException as error:  # also SystemExit: no caller could catch it
+    except BaseException as error:  # also catches SystemExit, because no caller could catch it
         log.warning("%s: work in the background failed: %s", key, error, exc_info=error)
 
 

@@ -1,7 +1,7 @@
 """Deadlines: when the work of a call must end because its caller no longer waits for it.
 
-Work that continued after its deadline would occupy a thread and hold locks needlessly. Such work ends when it next
-reads a table of a catalog: it then gets the error of a failed store, which every operation handles anyway.
+Work that continued after its deadline would occupy a thread and hold locks needlessly. Work past its deadline ends when
+it next reads a table of a catalog: this read raises the error of a failed store, which every operation handles anyway.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from deltalog.errors import StoreError
 
 R = TypeVar("R")
 
-# In seconds of time.monotonic().
+# The unit is seconds, as returned by time.monotonic().
 _END: ContextVar[float | None] = ContextVar("deltalog_deadline", default=None)
 
 

@@ -30,7 +30,7 @@ class RetryPolicy:
     race_max_delay_ms: float = 5.0
 
     def delay_ms(self, number: int, random: float, max_delay_ms: float = math.inf) -> float:
-        """The wait before try ``number``; none for 0 and below. ``random``: from 0 to 1."""
+        """The time to wait before attempt ``number``; 0 if ``number`` is 0 or negative. ``random``: from 0 to 1."""
         if number <= 0:
             return 0.0
         growing_ms: float = self.retry_base_delay_ms * 2 ** min(number, 30)

@@ -107,10 +107,11 @@ else:
 class Outcome(enum.Enum):
     """What an error says about whether the change that the call was to make is committed.
 
-    NOTHING_COMMITTED: it is not in the log and will not be. The call can be repeated, and files written for it can be
-    deleted. UNKNOWN: it may be in the log, or a pending request may still put it there. Find out which before repeating
-    the call; delete no file. PARTLY_COMMITTED: only the first of the call's commits is in the log; repeating the call
-    makes the remaining commits. COMMITTED: an earlier call has committed the change; this call changed nothing.
+    NOTHING_COMMITTED: the commit is not in the log and will not be. The call can be repeated, and files written for it
+    can be deleted. UNKNOWN: the commit may be in the log, or a pending request may still put it there. Determine the
+    outcome before repeating the call, and delete no file. PARTLY_COMMITTED: only the first of the call's commits is in
+    the log; repeating the call makes the remaining commits. COMMITTED: an earlier call has committed the change; this
+    call changed nothing.
     """
 
     NOTHING_COMMITTED = "nothing committed"
@@ -171,8 +172,8 @@ class ConstraintViolationError(CallError):
     """New rows violate a CHECK constraint, an invariant, a generated column, a declared length, or the condition of an
     overwrite.
 
-    ``constraint``: the name of the constraint; ``expression``: its SQL text; ``violations``: the number of rows (None
-    if it cannot be evaluated for a row).
+    ``constraint``: the name of the constraint; ``expression``: its SQL text; ``violations``: the number of rows that
+    violate it (None if it cannot be evaluated for a row).
     """
 
     code = "CONSTRAINT_VIOLATION"
@@ -191,8 +192,8 @@ class InvalidActionError(CallError):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class FilesCommittedError(InvalidActionError):
-    """A version of the table has already added one of the files to be committed or discarded. Has its ``path`` and the
-    ``version`` that added it (None if a snapshot, not a commit, shows the file)."""
+    """A version of the table has already added one of the files to be committed or discarded. The error has the
+    ``path`` of the file and the ``version`` that added it (None if a snapshot, not a commit, shows the file)."""
 
     code = "FILES_COMMITTED"
     outcome = Outcome.COMMITTED
@@ -267,7 +268,7 @@ class VersionNotFoundError(NotFoundError):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class TimestampOutOfRangeError(NotFoundError):
-    """The timestamp is outside the history. Has ``requested_ms, earliest_ms, latest_ms``."""
+    """The timestamp is outside the history. Its attributes are ``requested_ms``, ``earliest_ms`` and ``latest_ms``."""
 
     code = "TIMESTAMP_OUT_OF_RANGE"
     requested_ms: int
@@ -293,8 +294,8 @@ class TableReplacedError(DeltaLogError):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class RowCountError(DeltaLogError):
-    """The files do not contain the number of rows that their writer reported. Has both numbers, ``written`` and
-    ``found``."""
+    """The files do not contain the number of rows that their writer reported. The attributes ``written`` and ``found``
+    are the two numbers."""
 
     code = "ROW_COUNT"
     written: int
@@ -383,12 +384,12 @@ class UnsafePathError(CorruptTableError):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class CommitConflictError(DeltaLogError):
-    """Another writer's commit makes this one invalid; nothing was committed.
+    """Another writer's commit conflicts with this one; nothing was committed.
 
-    ``winning_version`` and ``winning_operation``: of the other commit. ``read_version``: the version on which this
-    commit was planned (None if unknown). ``path`` and ``partition_values``: of the file in conflict, if any.
-    ``retryable``: whether the operation can succeed if the table is read and the commit planned again, as
-    ``DeltaTable.retrying`` does.
+    ``winning_version`` and ``winning_operation``: the version and the operation of the other commit. ``read_version``:
+    the version on which this commit was planned (None if unknown). ``path`` and ``partition_values``: of the file in
+    conflict, if any. ``retryable``: whether the operation can succeed if the table is read and the commit planned
+    again, as ``DeltaTable.retrying`` does.
     """
 
     code = "COMMIT_CONFLICT"
@@ -506,8 +507,9 @@ class TransactionContentionError(ConcurrentModificationError):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class ObjectBeingDeletedError(ConcurrentModificationError):
-    """The clean-up of an aborted transaction is deleting or has deleted the object, so it cannot be named or added now,
-    nor its table dropped. Nothing was changed. Has ``path``, relative to the table, and ``transaction_id``."""
+    """The clean-up of an aborted transaction is deleting or has deleted the object. Until it has finished, the object
+    cannot be registered or added, and its table cannot be dropped. Nothing was changed. The error has the attributes
+    ``path`` (relative to the table) and ``transaction_id``."""
 
     code = "OBJECT_BEING_DELETED"
     path: str
@@ -533,7 +535,7 @@ class ResourceNotReadyError(DeltaLogError):
 @dataclass(eq=False, repr=False, kw_only=True)
 class CatalogBehindLogError(ResourceNotReadyError):
     """The log of a table has versions that its catalog lacks, for example after the catalog was restored from a backup.
-    Nothing was written. Has ``version``, the catalog's latest."""
+    Nothing was written. Its attribute ``version`` is the latest version in the catalog."""
 
     code = "CATALOG_BEHIND_LOG"
     version: int
@@ -550,8 +552,8 @@ class CommitStateUnknownError(DeltaLogError):
 
     ``version`` and ``txn_id`` identify the attempt. ``resolve()`` asks the store again: it returns the CommitResult if
     the commit landed, and None if the version is still free or was committed by another writer. If the version is free,
-    the request may still be in flight, so do not commit the same change again before its time limit has passed. No data
-    file is deleted.
+    the request may still be in flight, so do not commit the same change again before the time limit of that request has
+    passed. No data file is deleted.
     """
 
     code = "COMMIT_STATE_UNKNOWN"
@@ -586,8 +588,8 @@ class CommitStateUnknownError(DeltaLogError):
 class StoreError(DeltaLogError, OSError):
     """The store refused the request or failed, and the request had no effect.
 
-    ``path``: the object, or the name of the database or table. ``service_code``: the error code of the service, if it
-    returned one.
+    ``path``: the path of the object, or the name of the database or table. ``service_code``: the error code of the
+    service, if it returned one.
     """
 
     code = "STORE_ERROR"
@@ -632,7 +634,7 @@ class ObjectNotFoundError(StoreError, FileNotFoundError):
 
 
 class PathExistsError(StoreError, FileExistsError):
-    """An object already exists at the path of a new one; it is unchanged. Has ``path``."""
+    """An object already exists at the path of a new one; the existing object is unchanged. Has ``path``."""
 
     code = "PATH_EXISTS"
 
@@ -640,11 +642,12 @@ class PathExistsError(StoreError, FileExistsError):
 class ClockDriftWarning(UserWarning):
     """The last commit's in-commit timestamp is far ahead of this machine's clock."""
 
-    outcome: ClassVar[Outcome] = Outcome.NOTHING_COMMITTED  # if warnings are errors, it is raised before the request
+    # If warnings are turned into errors, this one is raised before the request is sent.
+    outcome: ClassVar[Outcome] = Outcome.NOTHING_COMMITTED
 
 
 class CatalogBehindLogWarning(UserWarning):
-    """The log of a table has versions that its catalog lacks."""
+    """The log of a table contains versions that its catalog lacks."""
 
 
 class UnsafeStoreWarning(UserWarning):

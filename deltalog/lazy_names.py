@@ -12,9 +12,9 @@ from typing import Any
 
 
 def lazy_names(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """The functions ``__getattr__`` and ``__dir__`` for a package. ``modules``: maps each name to the module that
-    defines it, and the name of a submodule to that submodule. ``__getattr__`` raises AttributeError for other
-    names."""
+    """The functions ``__getattr__`` and ``__dir__`` for a package. ``modules``: maps each public name to the module
+    that defines it, and the name of each submodule to the submodule itself. ``__getattr__`` raises AttributeError for
+    other names."""
 
     def __getattr__(name: str) -> Any:
         if name not in modules:

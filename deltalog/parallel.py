@@ -1,4 +1,4 @@
-"""Iterators that threads advance while the items stay in order, and lazy values that threads may compute
+"""Iterators that threads advance and that still yield the items in order, and lazy values that threads may compute
 concurrently."""
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ THREADS, AHEAD = 4, 2
 
 
 class Lazy(Generic[T]):
-    """A property whose value is computed on first use and then cached. Threads that access it at the same time may each
-    compute the value.
+    """A property whose value is computed on first use and then cached. Threads that access the property at the same
+    time may each compute the value.
 
     Before Python 3.12, functools.cached_property holds a lock shared by all objects of a class while it computes, so a
     table whose store hangs would block all other tables.
@@ -50,7 +50,7 @@ class Lazy(Generic[T]):
 
 class _Source(Generic[T]):
     """An iterator, and the items read from it in advance. ``busy``: whether a thread is advancing the iterator.
-    ``left``: whether the caller has stopped reading."""
+    ``left``: whether the consumer has stopped reading."""
 
     def __init__(self, iterator: Iterator[T]) -> None:
         self.iterator = iterator
@@ -65,10 +65,10 @@ def in_order(sources: Iterable[Callable[[], Iterator[T]]], threads: int = THREAD
     """The items of the first source, then the items of the second, and so on.
 
     Up to ``threads`` sources are open at once, and each is read at most ``ahead`` items ahead of the caller, so at most
-    ``threads * ahead`` items are buffered. An error is raised after the items that precede it, and nothing after it is
-    read. Threads never wait for the caller, and no thread runs after the iterator ends, fails or is dropped. A single
-    source needs no thread; with 0 threads, the caller reads everything without reading ahead. ``sources`` are closed at
-    the end if possible.
+    ``threads * ahead`` items are buffered. An error is the error is raised after the items that precede it, and nothing
+    after it is read. Threads never wait for the caller, and no thread runs after the iterator ends, fails or is
+    dropped. A single source needs no thread; with 0 threads, the caller reads everything without reading ahead.
+    ``sources`` are closed at the end if possible.
     """
     waiting = iter(sources)
     try:
@@ -100,7 +100,7 @@ def opened_ahead(
     CPU-bound.
 
     Up to ``openers`` separate threads call ``begin`` for the next items; with 0, ``begin`` is called when reading of
-    the item begins. At most ``openers`` items have begun and wait to be read.
+    the item begins. At any time, at most ``openers`` items have been begun but are not yet being read.
     """
     if openers:
         return in_order(_Begun(items, begin, read, openers), threads, ahead)
@@ -148,8 +148,8 @@ def both(first: Callable[[], T], second: Callable[[], R], side_by_side: bool) ->
 
 @contextlib.contextmanager
 def meanwhile(function: Callable[[], T], side_by_side: bool) -> Iterator[Callable[[], T]]:
-    """The result of a call. With ``side_by_side``, a thread makes the call concurrently with the ``with`` block, which
-    waits when it asks for the result. The thread has ended when the block ends."""
+    """The result of a call. With ``side_by_side``, a thread makes the call while the ``with`` block runs; the block
+    waits only when it asks for the result. The thread has ended when the block ends."""
     if not side_by_side:
         result = function()
         yield lambda: result
@@ -176,16 +176,16 @@ class _Pool:
         return function(argument)
 
     def close(self) -> bool:
-        """Close the pool. Returns whether the threads have ended. They may not have if the garbage collector closes a
-        dropped iterator in one of them, because a thread cannot wait for itself."""
+        """Close the pool. Returns whether all threads have ended. They may still run if the garbage collector closes a
+        dropped iterator in one of the pool's threads, because a thread cannot wait for itself."""
         within = threading.get_ident() in self._workers
         self._pool.shutdown(wait=not within, cancel_futures=True)
         return not within
 
 
 class _Begun(Generic[T, B, R]):
-    """The sources of ``opened_ahead``. An error of ``begin`` is raised when its item is read, and no further call is
-    begun."""
+    """The sources of ``opened_ahead``. An error that ``begin`` raises for an item is raised when the results of this
+    item are read, and no further call is begun."""
 
     def __init__(
         self, items: Iterable[T], begin: Callable[[T], B], read: Callable[[T, B], Iterator[R]], openers: int
@@ -207,7 +207,7 @@ class _Begun(Generic[T, B, R]):
                 item = next(self._items)
             except StopIteration:
                 break
-            except Exception as error:  # raised after the items that precede it
+            except Exception as error:  # the error is raised after the items that precede it
                 self._items = iter(())
                 self._waiting.append(partial(_raise, error))
             else:
@@ -258,7 +258,7 @@ class _Prefetcher(Generic[T]):
                 opened.popleft()
         finally:
             self._closed = True
-            _close(others)  # first, because threads of ``pool`` may wait for items of ``others``
+            _close(others)  # ``others`` first, because threads of ``pool`` may wait for items of ``others``
             if pool.close():
                 for source in opened:
                     source.left = True
@@ -290,7 +290,7 @@ class _Prefetcher(Generic[T]):
         while True:
             try:
                 item = None if self._closed else next(source.iterator, None)
-            except BaseException as raised:  # re-raised in the caller's thread
+            except BaseException as raised:  # the error is re-raised in the caller's thread
                 error = raised
             with self._changed:
                 if item is None or error is not None:

@@ -20,6 +20,9 @@ from deltalog.storage.registry import Location, open_store
 from deltalog.write.commit_info import UserMetadata
 
 if TYPE_CHECKING:
+    import duckdb
+    import polars as pl
+    import pyarrow.dataset as ds
     from typing_extensions import Unpack
 
     from deltalog import addresses
@@ -246,7 +249,7 @@ class DeltaTable:
         environment: Environment | None = None,
         **storage_options: Any,
     ) -> transactions.Transaction:
-        """A transaction whose commit is version 0, to create a table together with files.
+        """A transaction that creates the table and adds files to it in one commit, version 0.
 
         Raises TableExistsError, also on commit if another writer has created the table.
         """
@@ -316,8 +319,8 @@ class DeltaTable:
         to a new table at ``target``, which then has its own history.
 
         By default the clone is deep: the files are copied. A ``shallow`` clone references the files of its source by
-        absolute paths, on the same kind of store. It needs these files as long as one of its versions references them,
-        but a vacuum of the source does not take that into account. To open the clone again, pass the location of these
+        absolute paths, on the same kind of store. The clone needs these files as long as one of its versions references
+        them, but a vacuum of the source may delete them. To open the clone again, pass the location of these
         files: ``DeltaTable.open(target, allowed_paths=[source])``.
 
         Columns, properties (changed by ``properties``), table features, metadata domains, deletion vectors and row ids
@@ -364,15 +367,30 @@ class DeltaTable:
         """The columns of the latest version that this handle has read. Cost: none."""
         return self._handle.latest.schema
 
-    def to_pyarrow_table(self) -> pa.Table:
-        """All rows of the latest version, as an Arrow table in memory. To read only some of the rows, use
-        ``snapshot().scan()``. Raises and costs as ``snapshot`` and ``Scan.batches``."""
-        return self.snapshot().scan().to_arrow()
+    def to_pyarrow_table(self, columns: Sequence[str] | None = None, where: Predicate | str | None = None) -> pa.Table:
+        """The rows of the latest version, in memory. ``columns``, ``where``: as for ``Snapshot.scan``. Raises and costs
+        as ``snapshot`` and ``Scan.batches``."""
+        return self.snapshot().scan(columns, where).to_arrow()
 
-    def to_pandas(self) -> Any:
-        """All rows of the latest version as a pandas DataFrame. Raises and costs as ``to_pyarrow_table``; needs
-        pandas."""
-        return self.snapshot().scan().to_pandas()
+    def to_pandas(self, columns: Sequence[str] | None = None, where: Predicate | str | None = None) -> Any:
+        """The rows of the latest version as a pandas DataFrame. Arguments, errors and cost as of ``to_pyarrow_table``;
+        needs pandas."""
+        return self.snapshot().scan(columns, where).to_pandas()
+
+    def to_pyarrow_dataset(self) -> ds.Dataset:
+        """The rows of the latest version as a pyarrow Dataset. Raises and costs as ``snapshot`` and
+        ``Snapshot.to_pyarrow_dataset``."""
+        return self.snapshot().to_pyarrow_dataset()
+
+    def scan_polars(self) -> pl.LazyFrame:
+        """The rows of the latest version as a polars LazyFrame. Raises and costs as ``snapshot`` and
+        ``Snapshot.scan_polars``."""
+        return self.snapshot().scan_polars()
+
+    def to_duckdb(self, connection: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
+        """The rows of the latest version as a DuckDB relation. Raises and costs as ``snapshot`` and
+        ``Snapshot.to_duckdb``."""
+        return self.snapshot().to_duckdb(connection)
 
     def snapshot(self, version: int | None = None, timestamp: PointInTime | None = None) -> snapshots.Snapshot:
         """The latest version, a specific version, or the version that was current at a point in time.
@@ -387,9 +405,9 @@ class DeltaTable:
         """The version that was current at a point in time, with its timestamp and the clock that it is from.
 
         ``before="earliest"`` and ``after="latest"`` clamp times outside the history; otherwise such times raise
-        TimestampOutOfRangeError, which has the bounds. Raises InvalidEnablementError and MissingInCommitTimestampError
-        if the log lacks the data. Cost: 2 HEADs, and up to 8 GETs of 4 KiB in each of 3 to 6 rounds; if file times
-        decide, or the log has gaps, the cost of listing the whole log.
+        TimestampOutOfRangeError, which contains the bounds. Raises InvalidEnablementError and
+        MissingInCommitTimestampError if the log lacks the data. Cost: 2 HEADs, and up to 8 GETs of 4 KiB in each of 3
+        to 6 rounds; if file times decide, or the log has gaps, the cost of listing the whole log.
         """
         return self._handle.history().version_at(timestamps.to_epoch_ms(timestamp), before, after)
 
@@ -405,8 +423,8 @@ class DeltaTable:
         """The commits, newest first, with the times that time travel uses.
 
         Cost: 2 HEADs, and 1 GET of 4 KiB and 1 HEAD for each commit returned; on an object store 1 LIST instead of many
-        HEADs. With ``limit``, if the handle has read the table within the last ten seconds, all requests are made in
-        one round, or in two if there are new commits.
+        HEADs. With ``limit``, if the handle has read the table within the last ten seconds, all requests are sent in
+        one round, or in two rounds if there are new commits.
         """
         return self._handle.history_entries(limit)
 
@@ -484,15 +502,15 @@ class DeltaTable:
         ``isolation_level``: with ``Serializable``, every row that another writer adds concurrently is checked against
         what this transaction read; with ``WriteSerializable``, every such row except the rows of blind appends, which
         can be ordered after this commit. ``SnapshotIsolation`` is for transactions that only move rows to other files,
-        and always applies to such transactions. None: the value of the table property delta.isolationLevel, by default
-        Serializable.
+        and always applies to such transactions. If None, the level is the value of the table property
+        delta.isolationLevel, by default Serializable.
         """
         return self._handle.transaction(isolation_level, reads, expected_version).for_caller()
 
     def retrying(self, work: Callable[[DeltaTable], T], *, retry_count: int = 10) -> T:
         """Call ``work(table)``, and call it again after each conflict with another writer, at most ``retry_count``
-        times. Every call must read the table again. Create data that can be read only once inside ``work``: passing a
-        reader that was read before raises a CallError whose cause is the conflict.
+        times. Every call must read the table again. If data can be read only once, create it inside ``work``: passing a
+        reader that has already been read raises a CallError whose cause is the conflict.
 
             table.retrying(lambda t: t.delete("day = '2026-11-20'"))
 
@@ -539,19 +557,19 @@ class DeltaTable:
         """Replace rows in one commit: all rows, or the rows that one of these arguments selects.
 
         ``where``: SQL text or a predicate built with ``col``. Rows for which the condition is true are replaced
-        (Spark's replaceWhere). It must be true for the new rows; otherwise ConstraintViolationError is raised. Other
-        rows in the same files are kept, as with ``delete``. ``partitions="dynamic"``: the rows in exactly those
-        partitions that occur in ``data`` are replaced. ``overwrite_schema=True``: all rows and the columns are
+        (Spark's replaceWhere). The condition must be true for all new rows; otherwise ConstraintViolationError is
+        raised. Other rows in the same files are kept, as with ``delete``. ``partitions="dynamic"``: the rows in exactly
+        those partitions that occur in ``data`` are replaced. ``overwrite_schema=True``: all rows and the columns are
         replaced; with ``partition_by``, also the partition columns. With ``where``, the data must have all columns of
         the rows that are kept. ``merge_schema=True``: new columns are added.
 
-        Properties are kept, and so are in-commit timestamps. With ``where`` or ``partitions``, no commit is made if
-        there are neither new rows nor rows to replace (``skipped``), unless ``txn`` is set. It conflicts with
-        concurrent changes to the replaced rows. If ``data`` is a Scan of this table, or Arrow data that such a Scan
-        returned, commits since the version that the Scan read are also checked for conflicts, unless the caller
-        explicitly requested that version. For data without the Scan's schema metadata (pandas, polars and duckdb drop
-        it), pass ``expected_version``: any commit after that version then raises VersionConflictError. Cost: 1 PUT for
-        each new file, and the commit; ``where`` as ``delete``.
+        The table's properties are kept, and in-commit timestamps remain enabled. With ``where`` or ``partitions``, no
+        commit is made if there are neither new rows nor rows to replace (``skipped``), unless ``txn`` is set. The
+        overwrite conflicts with concurrent changes to the replaced rows. If ``data`` is a Scan of this table, or Arrow
+        data that such a Scan returned, commits since the version that the Scan read are also checked for conflicts,
+        unless the caller explicitly requested that version. For data without the Scan's schema metadata (pandas, polars
+        and duckdb drop it), pass ``expected_version``: any commit after that version then raises VersionConflictError.
+        Cost: 1 PUT for each new file, and the commit; ``where`` as ``delete``.
         """
         columns = overwriting.Columns(merge_schema, overwrite_schema, partition_by)
         verb = overwriting.replacing(data, where, partitions, columns, user_metadata, txn)
@@ -571,7 +589,7 @@ class DeltaTable:
         Rows are deleted by deletion vectors if delta.enableDeletionVectors is true; otherwise the other rows of their
         files are copied into new files. Files whose rows all match are removed. Change data files are
         written if the change data feed needs them. If no row matches, no commit is made and the result's ``skipped`` is
-        true, unless ``txn`` is set. It conflicts with concurrent changes to files that may contain matching rows.
+        true, unless ``txn`` is set. The call conflicts with concurrent changes to files that may contain matching rows.
         ``expected_version``: the version that must be the latest, else VersionConflictError. Raises CallError,
         InvalidActionError for an append-only table, and as Transaction.commit. Cost: the columns of ``where`` of each
         file for which statistics do not decide, all columns of the files to rewrite, 1 PUT for each new file or vector
@@ -623,12 +641,12 @@ class DeltaTable:
         names = (source_alias or "source", target_alias or "target")
         return merging.TableMerger(self._handle, source, predicate, names, user_metadata, txn, expected_version)
 
-    # ------------------------------------------------------------------------- files that are staged first
+    # -------------------------------------------------------------------- staging files for a later commit
 
     def stage(self, data: Any, **options: Unpack[staging.WriteOptions]) -> staging.StagedFiles:
-        """Write rows into files that no version names yet, for ``commit_staged``; threads and processes may stage
-        concurrently. Of the options, only ``checksum`` and ``timestamp_column`` apply. Raises as ``append``. Cost: 1
-        PUT for each file."""
+        """Write rows into files that no version names yet, for ``commit_staged``; several threads and processes may
+        stage files concurrently. Of the options, only ``checksum`` and ``timestamp_column`` apply. Raises as
+        ``append``. Cost: 1 PUT for each file."""
         return staging.stage(staging.target_of(self._handle), data, staging.options_of(options))
 
     def commit_staged(
@@ -650,8 +668,8 @@ class DeltaTable:
         """Try to delete staged files that will not be committed. Returns the failures.
 
         Raises FilesCommittedError if a version has named one of them, CommitStateUnknownError if the outcome of a
-        commit with these files is unknown: nothing is deleted then. If another process commits these files later, this
-        is not detected. Cost: 2 HEADs, 1 GET for each version since they were staged, 1 DELETE for each file."""
+        commit with these files is unknown: nothing is deleted then. It is not detected if another process commits these
+        files later. Cost: 2 HEADs, 1 GET for each version since they were staged, 1 DELETE for each file."""
         return staging.discard_staged(staging.target_of(self._handle), staged)
 
     # ------------------------------------------------------------------------ schema, properties, features
@@ -674,8 +692,9 @@ class DeltaTable:
     def add_constraint(self, name: str, expression: str, *, user_metadata: UserMetadata = None) -> CommitResult:
         """Add a CHECK constraint: an SQL condition that must be true (not null) for every row.
 
-        Existing rows are checked first. Raises ConstraintViolationError, CallError for an unsupported expression, and
-        CommitConflictError if rows are added concurrently. Cost: a read of the columns of the condition, and 1 commit.
+        The table's existing rows are checked first. Raises ConstraintViolationError, CallError for an unsupported
+        expression, and CommitConflictError if rows are added concurrently. Cost: a read of the columns of the
+        condition, and 1 commit.
         Spec: PROTOCOL.md#check-constraints.
         """
         with self._handle.transaction() as transaction:
@@ -691,7 +710,8 @@ class DeltaTable:
 
     def enable_in_commit_timestamps(self) -> CommitResult:
         """Enable in-commit timestamps from the next commit on, with the two enablement properties if older commits have
-        no in-commit timestamps. No commit is made if they are already enabled (the result's ``skipped`` is true)."""
+        no in-commit timestamps. If in-commit timestamps are already enabled, no commit is made and the result's
+        ``skipped`` is true."""
         with self._handle.transaction() as transaction:
             return table_properties.switch_in_commit_timestamps(transaction, True)
 
@@ -720,7 +740,8 @@ class DeltaTable:
     def rename_column(
         self, old: alterations.ColumnPath, new: str, *, user_metadata: UserMetadata = None
     ) -> CommitResult:
-        """Rename a column; no file is written. ``old`` is a path, ``new`` is only a name.
+        """Rename a column; no file is written. ``old``: the path of the column. ``new``: the new name, without the rest
+        of the path.
 
         Needs column mapping. Raises CallError without it, SchemaMismatchError if a constraint, an invariant or a
         generated column uses the column, MetadataChangedError.
@@ -864,14 +885,14 @@ class DeltaTable:
         that no version names is always kept until it is a day old, because it may not have been committed yet. All
         files that the version at the cut-off or a later version names are kept, including change data files; hidden
         files, links and other tables are also kept. Two commits, VACUUM START and VACUUM END, record the deletion; they
-        are not made if there are no files to delete. The call can be interrupted; a second call continues.
+        are not made if there are no files to delete. If the call is interrupted, a second call continues its work.
         ``full=False`` does not list files and considers only files that commits since the last vacuum removed (Spark's
         VACUUM LITE); files that no version ever named, and empty directories, are kept. ``progress``: called with the
         number of deleted files and the number of files to delete. ``run_tasks``: runs the tasks that list and delete
-        files elsewhere, for example as Spark tasks; at most ``num_tasks`` tasks list files. It receives a function, the
-        bytes for each task, and a description of the work. It calls the function for each task with the task's bytes
-        and a string that is unique to the attempt, and returns the results in task order. The log is read and written
-        in this process.
+        files elsewhere, for example as Spark tasks; at most ``num_tasks`` tasks list files. ``run_tasks`` receives a
+        function, the bytes for each task, and a description of the work. For each task, ``run_tasks`` calls the
+        function with the task's bytes and a string that is unique to the attempt, and returns the results in task
+        order. The log is read and written in this process.
 
         Raises CallError, ResourceNotReadyError for a table of a catalog, UnsupportedFeatureError, UnsafePathError for a
         path in the log that cannot be resolved, CorruptTableError, StoreError, and with ``full=False``
@@ -905,10 +926,10 @@ class DeltaTable:
 
         In-commit timestamps, the protocol and application versions (txn) are kept. Files that no longer exist in the
         store raise InvalidDataFileError before anything is committed, unless ``ignore_missing_files=True`` restores the
-        table without their rows; ``dry_run=True`` only lists them. It conflicts with any concurrent change of rows, at
-        every isolation level: either the table becomes exactly the earlier version, or the commit fails. Raises
-        VersionNotFoundError, TimestampOutOfRangeError. Cost: both versions' files, 1 HEAD for each restored file, 1
-        commit.
+        table without their rows; ``dry_run=True`` only lists them. A restore conflicts with any concurrent change of
+        rows, at every isolation level: either the table becomes exactly the earlier version, or the commit fails.
+        Raises VersionNotFoundError, TimestampOutOfRangeError. Cost: both versions' files, 1 HEAD for each restored
+        file, 1 commit.
         """
         if (version is None) == (timestamp is None):
             raise CallError("Pass either the version or the timestamp to restore.")
@@ -937,9 +958,9 @@ class DeltaTable:
         If the numbers of rows in the log and in the files differ, RowCountError is raised. ``where``: as for
         ``optimize``, on partition columns.
 
-        It never conflicts with appends; after ten conflicts with other changes to the same files, it raises
+        The call never conflicts with appends; after ten conflicts with other changes to the same files, it raises
         CommitConflictError. Raises CallError, InvalidDataFileError, UnsupportedFeatureError, UnsafePathError,
-        StoreError. The commits of an interrupted run remain. Cost: as ``Snapshot.files``, 1 or 2 ranged GETs
+        StoreError. If a run is interrupted, its commits remain. Cost: as ``Snapshot.files``, 1 or 2 ranged GETs
         for each such file, those of the columns that are read, and a commit for every 100,000 files.
         """
         return statistics.compute_statistics(self._handle, where, user_metadata)
@@ -958,9 +979,9 @@ class DeltaTable:
     def checkpoint(
         self, *, top_level: checkpoint_writer.TopLevel = "parquet", sidecar_rows: int = SIDECAR_ROWS
     ) -> None:
-        """Write a checkpoint of the latest version now. It is a classic checkpoint, or, if delta.checkpointPolicy is
-        v2, a UUID-named checkpoint in the format ``top_level``, with sidecars if there are more than ``sidecar_rows``
-        file actions.
+        """Write a checkpoint of the latest version now. The checkpoint is a classic checkpoint, or, if
+        delta.checkpointPolicy is v2, a UUID-named checkpoint in the format ``top_level``, with sidecars if there are
+        more than ``sidecar_rows`` file actions.
 
         Raises CallError, UnsupportedFeatureError, StoreError. Cost: reads and writes the whole state once, in pieces.
         """
@@ -969,9 +990,9 @@ class DeltaTable:
     def compact_log(self, from_version: int | None = None, to_version: int | None = None) -> tuple[int, int] | None:
         """Write a log compaction file for a range of commits, which readers can read instead of the commits.
 
-        By default, the range begins after the last checkpoint. Returns the first and last version; None if there are
-        fewer than two commits. Raises CallError, MissingVersionError, UnsupportedFeatureError, StoreError. Cost: 1 GET
-        for each commit, 1 PUT.
+        By default, the compacted range begins after the last checkpoint. Returns the first and last version; None if
+        there are fewer than two commits. Raises CallError, MissingVersionError, UnsupportedFeatureError, StoreError.
+        Cost: 1 GET for each commit, 1 PUT.
         """
         return log_files.compact(self._handle, from_version, to_version)
 

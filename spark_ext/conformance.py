@@ -27,8 +27,8 @@ _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
-# delta-spark refuses time travel beyond the retention of deleted files. The protocol does not require that, and the
-# tables of the cases are older.
+# delta-spark refuses time travel beyond the retention of deleted files. The protocol does not require this refusal, and
+# the conformance cases read versions older than that retention.
 _RETENTION = "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration"
 
 

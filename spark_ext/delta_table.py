@@ -45,7 +45,8 @@ class DeltaTable:
     Conditions and values are SQL text or Spark Columns. Every method that changes the table makes one commit on top of
     its latest version, or none. Spark's executors read and write rows.
 
-    Its methods have the names and parameters of delta-spark's class, so that programs written for delta-spark run.
+    The methods have the names and parameters of delta-spark's class ``DeltaTable``, so that programs written for
+    delta-spark run.
     """
 
     def __init__(self, spark: SparkSession, table: deltalog.DeltaTable, alias: str | None = None) -> None:
@@ -66,8 +67,8 @@ class DeltaTable:
         storage_options: Mapping[str, Any] | None = None,
     ) -> DeltaTable:
         """The table at a path, or at an address in a catalog (``catalog:<catalog>#<name>``). ``storage_options``: as
-        for ``Reader.storage_options``. Use them instead of ``hadoopConf``, whose settings for the store of this path
-        raise CallError and whose other settings are ignored. Raises TableNotFoundError, CallError. Cost: as
+        for ``Reader.storage_options``. Use these options instead of ``hadoopConf``, whose settings for the store of
+        this path raise CallError and whose other settings are ignored. Raises TableNotFoundError, CallError. Cost: as
         ``deltalog.DeltaTable.open``."""
         _check_hadoop(path, hadoopConf or {})
         return cls(sparkSession, paths.open_table(sparkSession, path, storage=stores.checked(storage_options or {})))
@@ -199,7 +200,7 @@ class DeltaTable:
 
         ``set``: the new values, computed from the old row, keyed by the name of a column or struct field (``a.b``). A
         value is cast to the type of its column; the job fails if it does not fit. Generated columns that are not set
-        are computed again, and rows keep their row ids. Raises as ``delete``, ConstraintViolationError,
+        explicitly are recomputed, and rows keep their row ids. Raises as ``delete``, ConstraintViolationError,
         SchemaMismatchError. Cost: as ``delete``, and a Spark job that writes the new rows; with the change data feed
         another one.
         """
@@ -382,8 +383,8 @@ def cloned(
     storage: Mapping[str, Any] | None,
     **point: Any,
 ) -> deltalog.DeltaTable:
-    """Clone a table to a path or ``delta.`path```. ``storage``: options of the clone's store. ``point``: ``version`` or
-    ``timestamp`` (ms). Raises CallError, and as ``deltalog.DeltaTable.clone``."""
+    """Clone a table to a path or ``delta.`path```. ``storage``: the storage options for the clone. ``point``:
+    ``version`` or ``timestamp`` (ms). Raises CallError, and as ``deltalog.DeltaTable.clone``."""
     by_path = _BY_PATH.fullmatch(target) if isinstance(target, str) else None
     url = target if by_path is None else by_path[1].replace("``", "`")
     if not isinstance(url, str) or not (os.path.isabs(url) or ":/" in url):

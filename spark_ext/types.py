@@ -13,7 +13,7 @@ from pyspark.sql import types as spark_types
 import deltalog
 
 CHAR_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"
-# If a column itself is char or varchar, the value of the metadata key above matches this pattern.
+# For a top-level char or varchar column, the value of this metadata key matches the pattern.
 SIZED = re.compile(r"(char|varchar)\((\d+)\)")
 
 _LEAVES = (

@@ -32,7 +32,7 @@ from deltalog.write.transaction import Transaction, skipped
 ColumnPath = str | Sequence[str]
 ColumnPaths = Sequence[ColumnPath]
 NewColumns: TypeAlias = StructType | pa.Schema | Iterable[StructField]
-# Metadata that an added column cannot have: existing rows would need values.
+# Metadata that an added column cannot have, because existing rows would need values.
 _NEEDS_VALUES = {
     GENERATION_KEY: "a generation expression",
     DEFAULT_KEY: "a default",
@@ -49,8 +49,8 @@ def add_columns(
     user_metadata: UserMetadata,
     after: Mapping[str, str | None] | None = None,
 ) -> CommitResult:
-    """Commit new columns. Each is added at the end of the table or of its parent struct, or ``after`` another column in
-    it."""
+    """Commit new columns. Each new column is added at the end of the table or of its parent struct, or ``after``
+    another column there."""
     wanted = list(StructType.from_arrow(columns) if isinstance(columns, pa.Schema) else columns)
     if not wanted:
         raise CallError("add_columns needs at least one column.")

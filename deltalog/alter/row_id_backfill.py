@@ -1,7 +1,7 @@
 """Backfills row ids in files written without them, so that row tracking can be turned on.
 
-The table feature is added first, so that all writers assign row ids from then on. Then the files without row ids are
-added again, unchanged, in batches, with one commit per batch. Readers see the same rows throughout.
+The table feature is added first, so that all writers assign row ids from then on. After the feature is added, the files
+without row ids are added again, unchanged, in batches, with one commit per batch. Readers see the same rows throughout.
 
 Spec: PROTOCOL.md#writer-requirements-for-row-tracking.
 """
@@ -31,8 +31,8 @@ _RETRIES = 10
 
 
 def prepare(handle: TableHandle, properties: Mapping[str, str], user_metadata: UserMetadata) -> None:
-    """If ``properties`` turn row tracking on, assign row ids to all files that lack them. An interrupted run keeps its
-    commits; the next run continues from there.
+    """If ``properties`` turn row tracking on, assign row ids to all files that lack them. The commits of an interrupted
+    run are kept; the next run continues with the remaining files.
 
     Raises CommitConflictError after ten conflicts with other writers, InvalidDataFileError for a file without
     numRecords whose footer cannot be read, InvalidPropertyError. Memory: FILES_PER_COMMIT add actions. Cost: none if

@@ -1,8 +1,9 @@
 """Adds and drops table features.
 
-A writer-only feature can be dropped once the table has no trace of it. A reader feature also leaves traces in the log.
-Once the protocol no longer lists the feature, clients that do not support it would misread these traces. So a reader
-feature can be dropped only after log clean-up has deleted them.
+A writer-only feature can be dropped once the table has no trace of it. For a reader feature, earlier versions in the
+log also contain traces of the feature. Once the protocol no longer lists the feature, clients that do not support it
+would misread these traces. So a reader feature can be dropped only after log clean-up has deleted the versions that use
+the feature.
 
 Spec: PROTOCOL.md#table-features, #protocol-evolution, #table-features-for-new-and-existing-tables, #clustered-table.
 """
@@ -59,8 +60,8 @@ _COMMITS_AT_ONCE = 256
 
 
 def add_feature(transaction: Transaction, name: str, user_metadata: UserMetadata) -> CommitResult:
-    """Commit a protocol with a feature and the features that it requires. If the protocol has them already, nothing is
-    committed."""
+    """Commit a protocol with a feature and the features that it requires. If the protocol already contains these
+    features, nothing is committed."""
     feature = features.feature(name)
     if feature.writes is features.Writes.NO:
         raise UnsupportedFeatureError(
@@ -93,11 +94,11 @@ def drop_feature(
     purge: Callable[[], Sequence[CommitResult]] = tuple,
 ) -> CommitResult:
     """Drop a table feature in two commits at most: the first unsets the properties that use it, the second removes it
-    from the protocol. In between, if the feature is deletionVectors, ``purge`` rewrites the files that have deletion
-    vectors, and returns its commits.
+    from the protocol. Between these commits, if the feature is deletionVectors, ``purge`` rewrites the files that have
+    deletion vectors, and returns its commits.
 
-    As long as the table (or, for a reader feature, the log) has traces of the feature, the last commit is refused with
-    a CallError that says what to do. If the last commit fails after an earlier one has succeeded,
+    As long as the table (or, for a reader feature, the log) contains traces of the feature, the last commit is refused
+    with a CallError that says what to do. If the last commit fails after an earlier one has succeeded,
     FeatureDropIncompleteError is raised, with the reason as its cause; a CommitStateUnknownError is raised unchanged.
     """
     feature = features.feature(name)
@@ -192,8 +193,8 @@ def _no_metadata(metadata: Metadata) -> bool:
 class Removal:
     """How a feature is dropped.
 
-    ``properties``: properties to unset first. ``unset_with_it`` and ``domain``: properties to unset, and a metadata
-    domain to remove, in the commit that drops the feature. ``obstacle``: returns a message that says why the table
+    ``properties``: properties to unset first. ``unset_with_it`` and ``domain``: properties to unset and a metadata
+    domain to remove in the same commit that drops the feature. ``obstacle``: returns a message that says why the table
     still needs the feature and what to do; None if it does not need it. For a reader feature, no version in the log may
     have metadata for which ``uses`` is true or, with ``vectors``, a deletion vector.
     """

@@ -83,7 +83,8 @@ class Coordinator(ABC):
             )
 
     def check_times(self, proposal: Proposal) -> None:
-        """Run ``check_time`` on all commits of a proposal. Every implementation of ``ratify`` calls this first."""
+        """Run ``check_time`` on all commits of a proposal. Every implementation of ``ratify`` must call this method
+        first."""
         for table_id, commits in proposal.commits.items():
             for commit in commits:
                 self.check_time(table_id, commit.in_commit_timestamp_ms)
@@ -91,7 +92,8 @@ class Coordinator(ABC):
     @property
     @abstractmethod
     def catalog_id(self) -> str:
-        """The id of this catalog, assigned at its creation. It is stored in the properties of every managed table."""
+        """The id of this catalog, assigned at its creation. The id is stored in the properties of every managed
+        table."""
 
     @abstractmethod
     def close(self) -> None:
@@ -107,8 +109,8 @@ class Coordinator(ABC):
     @abstractmethod
     def drop(self, table_id: str, version: int, marks: int | None = None) -> bool:
         """Delete a table and its head. Returns False and changes nothing if the head is not at ``version``, if the
-        table has unpublished commits, which would be lost, or if ``marks`` is set and is not the number of the table's
-        last marking."""
+        table has unpublished commits, which would be lost, or if ``marks`` is set and differs from the number of the
+        table's last marking."""
 
     @abstractmethod
     def table(self, name: str) -> TableRecord | None:
@@ -126,7 +128,7 @@ class Coordinator(ABC):
 
     @abstractmethod
     def cut(self) -> dict[str, int]:
-        """The versions of all tables at one instant."""
+        """The latest versions of all tables as of one instant, by table id."""
 
     @abstractmethod
     def ratify(self, proposal: Proposal) -> Ratification:
@@ -150,7 +152,7 @@ class Coordinator(ABC):
 
     @abstractmethod
     def remark(self, table_id: str, number: int, marking: Marking | None) -> None:
-        """Replace or delete a stored marking. Succeeds even if it does not exist."""
+        """Replace or delete a stored marking. Does nothing if the marking does not exist."""
 
     # --------------------------------------------------------------------------------------- transactions
 
@@ -164,8 +166,8 @@ class Coordinator(ABC):
 
     @abstractmethod
     def replace(self, record: TransactionRecord) -> bool:
-        """Replace the record of a transaction. Returns False if the revision of the stored record is not the one before
-        this one."""
+        """Replace the stored record of a transaction. Returns False unless the revision of the stored record directly
+        precedes the revision of ``record``."""
 
     @abstractmethod
     def transactions(
@@ -175,8 +177,8 @@ class Coordinator(ABC):
 
     def uncleaned(self, after: tuple[int, str] | None = None, limit: int = 1000) -> list[TransactionRecord]:
         """At most ``limit`` decided transactions after ``after`` whose parts were not all deleted by a ``delete_parts``
-        without keys, ordered by (start, id). May include others: the default returns all decided transactions;
-        coordinators that track parts override it."""
+        without keys, ordered by (start, id). The result may include other transactions: the default returns all decided
+        transactions; coordinators that track parts override it."""
         return self.transactions(StatusFilter.COMPLETED.statuses, after, limit)
 
     @abstractmethod
@@ -189,9 +191,9 @@ class Coordinator(ABC):
     def put_parts(
         self, record: TransactionRecord, parts: Mapping[str, bytes], marks: Mapping[str, int] | None = None
     ) -> bool:
-        """Atomically store parts of a transaction by key, replacing existing ones, and its record as in ``replace``.
-        Returns False if ``replace`` would, or if any of ``marks`` (keyed by table id) is not that table's last marking.
-        Parts can have any size."""
+        """Atomically store parts of a transaction by key, replacing existing ones, and store the transaction's record
+        as in ``replace``. Returns False if ``replace`` would, or if any of ``marks`` (keyed by table id) is not that
+        table's last marking. Parts can have any size."""
 
     @abstractmethod
     def parts(self, transaction_id: str, prefix: str = "") -> dict[str, bytes]:

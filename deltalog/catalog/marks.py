@@ -20,7 +20,8 @@ from deltalog.protocol.deletion_vectors import file_of
 from deltalog.storage.base import LogStore
 from deltalog.storage.table_files import TableFiles
 
-# A marking without an end belongs to a process that died, or that is suspended and may continue to delete.
+# A marking without an end was made by a process that died, or by one that is suspended and may still delete files
+# later.
 MARKING_AGE_MS = 24 * 60 * 60 * 1000
 _TRIES = 20
 
@@ -38,8 +39,8 @@ class KnownMarks:
         self._known = self._coordinator.marks(self._table_id)
 
     def check_named(self, table: str, paths: Iterable[str]) -> int:
-        """The number of the last marking. Raises ObjectBeingDeletedError if a clean-up may be deleting one of these
-        objects.
+        """Return the number of the table's last marking. Raises ObjectBeingDeletedError if a clean-up may be deleting
+        one of these objects.
 
         Cost: usually none; 1 coordinator call before raising.
         """
@@ -90,9 +91,9 @@ def live_marks(coordinator: Coordinator, table_id: str, now_ms: int) -> Marks:
 
 
 def check_none_deletes(coordinator: Coordinator, table: TableRecord, now_ms: int) -> int:
-    """The last marking of a table that is about to be dropped or released. Raises ObjectBeingDeletedError if a clean-up
-    may be deleting its objects: if registered again, the table gets a new id, for which these markings are not checked.
-    Cost: that of ``live_marks``."""
+    """Check that a table can be dropped or released, and return the number of its last marking. Raises
+    ObjectBeingDeletedError if a clean-up may be deleting its objects: if registered again, the table gets a new id, for
+    which these markings are not checked. Cost: that of ``live_marks``."""
     live = live_marks(coordinator, table.table_id, now_ms)
     for marking in live.markings.values():
         for path in marking.deleting:
@@ -146,12 +147,13 @@ def added_paths(files: TableFiles, adds: Iterable[AddFile]) -> dict[str, int | N
             try:
                 found[files.find(name)[1]] = size
             except UnsafePathError:
-                continue  # outside the table, where no clean-up deletes files
+                continue  # the file is outside the table, where no clean-up deletes files
     return found
 
 
 def vector_files(vector: DeletionVector | None) -> Iterator[str]:
-    """The file of a deletion vector, as spelled in the log; empty for an inline vector."""
+    """The path of the file that contains a deletion vector, as spelled in the log; yields nothing for an inline
+    vector."""
     named = file_of(vector)
     if named is not None:
         yield named

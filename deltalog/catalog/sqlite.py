@@ -1,11 +1,11 @@
 """SQLiteCoordinator: a catalog in one SQLite file, for all processes of one machine.
 
 Every change is one ``BEGIN IMMEDIATE`` transaction in WAL mode with ``synchronous=FULL``: it is on disk when the call
-returns, and a killed process leaves no part of it. Changes that a coordinator may lose are not synced: a crash of the
-machine, but not of a process, can undo them. Readers never wait for writers.
+returns, and a killed process leaves no part of it. Changes that the guarantees of a coordinator allow it to lose are
+not synced to disk: a crash of the machine, but not of a process, can undo them. Readers never wait for writers.
 
 The file must be on a local disk. Network file systems are refused, because locks and the shared memory of WAL do not
-work on them. They are detected only on Linux; on other systems, the caller must avoid them.
+work on them. Network file systems are detected only on Linux; on other systems, the caller must avoid them.
 """
 
 from __future__ import annotations
@@ -84,8 +84,9 @@ class SQLiteCoordinator(Coordinator):
     """A catalog in the SQLite file at ``path``. A missing file is created unless ``create`` is false; its directory
     must exist.
 
-    Any number of threads, processes and forks may use it. It keeps as many connections open as there were threads using
-    it at the same time. ``busy_seconds``: how long a call waits for other writers.
+    Any number of threads, processes and forks may use the coordinator. The coordinator keeps as many connections open
+    as the largest number of threads that have used it at the same time. ``busy_seconds``: how long a call waits for
+    other writers.
 
     Raises UnsafeStoreError on a network file system; CallError if ``path`` cannot be a file; CoordinatorError if the
     file is not a catalog or was created by a newer deltalog, and then it is not changed; EntityNotFoundError if there
@@ -265,7 +266,7 @@ def _are_last(execute: _Execute, marks: Mapping[str, int]) -> bool:
 
 
 def _replace(execute: _Execute, record: TransactionRecord, revision: int) -> bool:
-    """Replace the record that has this ``revision``; returns whether there was one."""
+    """Replace the record if it has this ``revision``; returns whether it had."""
     row = (record.status.value, record.start_ms, record.revision, msgspec.json.encode(record))
     return execute(_REPLACE, (*row, record.id, revision)).rowcount == 1
 

@@ -82,7 +82,8 @@ _ADVICE = {
     "unable to open": "Its directory must exist and be writable.",
     "too big": "A value of 1 GB or more cannot be stored.",
 }
-# After one of these errors at COMMIT, nothing was written; after any other, the change may have been written.
+# If COMMIT fails with one of these errors, nothing was written; if it fails with any other error, the change may have
+# been written.
 _WITHOUT_EFFECT = ("locked", "is full")
 
 _Identity = tuple[int, int]
@@ -112,8 +113,8 @@ class SQLiteFile:
             self._make(create)
 
     def forget(self) -> None:
-        """Discard the parent's connections after a fork. Closing one would interfere with the parent's locks and
-        files."""
+        """Discard the parent's connections after a fork. Closing such a connection here would interfere with the
+        parent's locks and files."""
         _INHERITED.append(self._all)
         self._reset()
 
@@ -142,8 +143,9 @@ class SQLiteFile:
 
     @contextlib.contextmanager
     def writing(self, *, durable: bool = True) -> Iterator[Callable[..., sqlite3.Cursor]]:
-        """An exclusive write transaction, committed if the block ends without an exception. Unless ``durable``, it does
-        not wait for the disk; it becomes durable with the next durable transaction at the latest."""
+        """An exclusive write transaction, committed if the block ends without an exception. Unless ``durable`` is set,
+        the transaction does not wait for the disk; it becomes durable at the latest with the next durable
+        transaction."""
         with self.connection() as connection:
             connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             connection.execute("BEGIN IMMEDIATE")
@@ -234,7 +236,7 @@ class SQLiteFile:
             return (0, 0)
         return found.st_dev, found.st_ino
 
-    # ----------------------------------------------------------------------------------------------- the file
+    # -------------------------------------------------------------------------------------- the database file
 
     def _make(self, create: bool) -> None:
         """Open the file and initialize it if new. Files that are not catalogs are never written."""

@@ -1,4 +1,5 @@
-"""The store of a catalog-managed table. Its log consists of exactly the ratified commits, published or not.
+"""The store of a catalog-managed table. The log in this store consists of exactly the ratified commits, whether they
+are published or not.
 
 Code that reads logs works with this store unchanged. ``deltalog.catalog.committer`` writes commits.
 
@@ -74,11 +75,11 @@ class ManagedStore(WrappedStore[LogStore]):
             raise CallError(f"{self.url}: a table opened in a transaction cannot be pickled; use it in this process.")
         return ManagedStore, (self.inner, self.coordinator, self.table_id)
 
-    # -------------------------------------------------------------------------------------------- reading
+    # -------------------------------------------------------------------------- reads through the catalog
 
     @property
     def known(self) -> Head:
-        """The head of the table as last read. Cost: none."""
+        """The head of the table as this process last read it. Cost: none."""
         return self._known
 
     def refresh_head(self) -> Head:
@@ -99,7 +100,7 @@ class ManagedStore(WrappedStore[LogStore]):
         return self._known
 
     def record_head(self, head: Head) -> None:
-        """Record the head of the table as read by another component."""
+        """Record the latest version of the table (its head) that another component has read."""
         if self._pin is None and head.version >= self._known.version:
             self._known = head
 
@@ -163,7 +164,8 @@ class ManagedStore(WrappedStore[LogStore]):
 
     def _check_has_latest(self, names: Collection[str], head: Head, start: str, limit: int | None) -> None:
         """Raise CorruptTableError if a listing lacks the latest version although the catalog has recorded it as
-        published. Otherwise an older version would be read as the latest. Cost: none, or 1 coordinator call."""
+        published. Without this check, an older version could be read as the latest. Cost: none, or 1 coordinator
+        call."""
         latest = commit_name(head.version)
         if latest in names or not names or start > latest or limit is not None or self._pin is not None:
             return
@@ -206,8 +208,8 @@ class ManagedStore(WrappedStore[LogStore]):
         return None if commit is None else staged_commit_path(commit.file)
 
     def _head_for(self, version: int) -> Head:
-        """A head recent enough to show whether the version exists. Cost: 1 coordinator call if the version is not known
-        yet."""
+        """Return a head of the table that is recent enough to show whether the version exists. Cost: 1 coordinator call
+        if the version is not known yet."""
         beyond_pin = self._pin is not None and version > self._pin
         return self._known if beyond_pin or version <= self._known.version else self.refresh_head()
 
@@ -227,7 +229,7 @@ class ManagedStore(WrappedStore[LogStore]):
 
     def _check_derived(self, path: str) -> None:
         """Check that ``path`` is not a commit, and that a derived file such as a checkpoint covers only published
-        commits, because readers without the catalog see no others. Raises StoreError."""
+        commits, because readers that do not ask the catalog see no others. Raises StoreError."""
         if commit_version(path) is not None:
             raise StoreError(
                 f"{self.url}: {path} cannot be written: the commits of this table go through its catalog "

@@ -262,7 +262,7 @@ def drop(catalog: _Catalog, name: _Name, as_json: _Json = False) -> None:
 def release(catalog: _Catalog, name: _Name, as_json: _Json = False) -> None:
     """Release a table from a catalog: a commit removes the table feature, and the catalog removes the table.
 
-    Afterwards, any engine can read and write the table by its path. If interrupted, run it again.
+    After the release, any engine can read and write the table by its path. If interrupted, run it again.
     """
     manager, out = _manager(catalog), Output(as_json)
     record, _ = manager.ratified(name)

@@ -121,7 +121,7 @@ def _snapshot(
     *,
     with_files: bool = False,
 ) -> Snapshot:
-    """The snapshot selected by the options. ``with_files``: load its live files."""
+    """The snapshot selected by the options. ``with_files``: also load the snapshot's live files."""
     at = _version_or_time(version, timestamp, timestamp_ms)
     with out.working("Reading the log"):
         found = _open(table).snapshot(**at)
@@ -379,7 +379,7 @@ def timeline(
 def enable_ict(table: _Table, as_json: _Json = False) -> None:
     """Turn in-commit timestamps on, so that new commits keep their time when the table is copied.
 
-    Commits nothing if they are already on.
+    Commits nothing if in-commit timestamps are already on.
     """
     from deltalog.protocol.timestamps import describe
 

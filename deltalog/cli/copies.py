@@ -80,8 +80,8 @@ def clone(
 ) -> None:
     """Clone a version of a table, with copies of its files.
 
-    A shallow clone refers to the files of its source instead. A vacuum of the source does not take the clone into
-    account.
+    A shallow clone refers to the files of its source instead. A vacuum of the source may delete files that the clone
+    needs.
     """
     at = version_or_time(version, timestamp, timestamp_ms)
     out = Output(as_json)
@@ -104,7 +104,7 @@ def clone(
 def generate(table: Table, as_json: Json = False) -> None:
     """Write symlink manifests of the live files, for engines that do not read the log.
 
-    Later commits do not update them.
+    Later commits do not update the manifests.
     """
     out = Output(as_json)
     with out.working("Writing the manifests"):

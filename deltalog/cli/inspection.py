@@ -200,7 +200,7 @@ def _print_diff(out: Output, facts: dict[str, Any], limit: int | None) -> None:
             out.print(f"{mark} and {plural(len(facts[name]) - limit, 'file')} more")
 
 
-# --------------------------------------------------------------------------------------------------- changes
+# -------------------------------------------------------------------------------------- the change data feed
 
 
 def changes(table: Table, start: _From, end: _To = None, limit: Limit = None, as_json: Json = False) -> None:

@@ -29,7 +29,7 @@ _MANY = 1000
 
 
 class Landed(NamedTuple):
-    """A commit in the log. Its fields are the arguments of ``LogSnapshot.after``, in order."""
+    """A commit in the log. The fields of this tuple are the arguments of ``LogSnapshot.after``, in order."""
 
     actions: CommitActions
     in_commit_timestamp_ms: int | None  # None if in-commit timestamps are disabled
@@ -62,7 +62,8 @@ class Attempt(msgspec.Struct, frozen=True):
         return Landed(self.actions, self.in_commit_timestamp_ms, frozenset(self.prepared.written))
 
     def as_base(self, followed: Base) -> Base:
-        """This version as the base of the next attempt. ``followed``: the base on which this attempt was built."""
+        """The version that this attempt commits, as the base of the next attempt. ``followed``: the base on which this
+        attempt was built."""
         actions = self.actions
         return Base(
             self.version,
@@ -73,8 +74,8 @@ class Attempt(msgspec.Struct, frozen=True):
         )
 
     def result(self, attempts: int = 1) -> CommitResult:
-        """The result for the caller once this attempt is committed. ``attempts``: the number of versions attempted,
-        including this one."""
+        """The result for the caller once this attempt is committed. ``attempts``: the number of versions that this
+        commit has attempted so far, including this one."""
         return CommitResult(
             self.version,
             self.timestamp_ms,
@@ -137,9 +138,9 @@ def build_attempt(prepared: Prepared, base: Base, clock_ms: int) -> Attempt:
 
 
 def _encoded(info: dict[str, Any], actions: Sequence[AnyAction | bytes], checked: Any, version: int) -> bytes:
-    """The bytes of the commit file. ``checked``: the part of ``actions`` to decode again before the commit. Large
-    numbers of adds and removes are left out: the adds were decoded when they were staged, and the removes were built
-    from actions read from the log. Raises InvalidActionError."""
+    """The bytes of the commit file. ``checked``: the actions to decode again before the commit, which are some or all
+    of ``actions``. Large numbers of adds and removes are left out: the adds were decoded when they were staged, and the
+    removes were built from actions read from the log. Raises InvalidActionError."""
     try:
         data = encode_commit(info, actions)
         read_back = decode_commit(data if checked is actions else encode_commit(info, checked), version)

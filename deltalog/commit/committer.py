@@ -27,7 +27,7 @@ else:
 
 
 class Committed(msgspec.Struct, frozen=True):
-    """The attempt is now the version."""
+    """The attempt succeeded: its commit is now the version."""
 
 
 class Exists(msgspec.Struct, frozen=True):

@@ -73,7 +73,8 @@ _HARMLESS_PROPERTIES: Mapping[str, str | None] = {
     ENABLEMENT_TIMESTAMP_KEY: None,
     "delta.enableDeletionVectors": "true",
     "delta.checkpointPolicy": "v2",
-    # These features do not rename existing columns in data files, and every attempt assigns row ids afresh.
+    # Enabling column mapping or row tracking concurrently is no conflict: neither renames existing columns in data
+    # files, and every attempt assigns row ids afresh.
     column_mapping.MODE_KEY: "name",
     column_mapping.MAX_ID_KEY: None,
     ENABLE_ROW_TRACKING.key: "true",
@@ -147,9 +148,9 @@ def _metadata_after(prepared: Prepared, base: Metadata, winner: CommitActions, t
 
 
 def _without_properties(metadata: Metadata) -> tuple[Metadata, StructType]:
-    """The part of the metadata that the winner must not have changed. The winner may have assigned column ids and
-    physical names to existing columns, and may have advanced the high water marks of identity columns: a transaction
-    that generates identity values changes the metadata itself."""
+    """The part of the metadata that the winning commit must not have changed. The winner may have assigned column ids
+    and physical names to existing columns, and may have advanced the high water marks of identity columns: a
+    transaction that generates identity values changes the metadata itself."""
     bare = msgspec.structs.replace(metadata, configuration={}, schema_string="")
     return bare, identity_columns.without_marks(column_mapping.unmapped(metadata.schema))
 
@@ -164,8 +165,9 @@ def _is_harmless(key: str, old: str | None, new: str | None) -> bool:
 
 
 def files_still_fit(before: Metadata, after: Metadata) -> bool:
-    """Whether files written under the metadata ``before`` are also valid under ``after``: partitioning, constraints and
-    existing columns are unchanged, and new columns are nullable and have no column metadata."""
+    """Whether files written under the metadata ``before`` are also valid under ``after``, that is, whether
+    partitioning, constraints and existing columns are unchanged, and new columns are nullable and have no column
+    metadata."""
     written, wanted = _stored_columns(before), _stored_columns(after)
     added = [column for name, column in wanted.items() if name not in written]
     return (
@@ -187,7 +189,8 @@ def _constraints(metadata: Metadata) -> dict[str, str]:
 
 
 def _check_transactions(prepared: Prepared, winner: CommitActions, table: str) -> None:
-    """Refuse the winner if it sets an application id or a metadata domain that this transaction sets or has read."""
+    """Raise a conflict if the winner sets an application id or a metadata domain that this transaction sets or has
+    read."""
     ours = prepared.reads.app_ids | {t.app_id for t in prepared.transactions}
     for transaction in winner.transactions:
         if transaction.app_id in ours:
@@ -211,7 +214,8 @@ def _check_transactions(prepared: Prepared, winner: CommitActions, table: str) -
 
 
 def _check_added(prepared: Prepared, winner: CommitActions, metadata: Metadata, table: str) -> None:
-    """Refuse the winner's added rows if this transaction would have read them had it begun after the winner."""
+    """Raise a conflict if the winner added rows that this transaction would have read if it had begun after the
+    winner."""
     ours = {add.path for add in prepared.adds}
     twice = next((add for add in winner.adds if add.path in ours), None)
     if twice is not None and not any(remove.path == twice.path for remove in prepared.removes):
@@ -251,7 +255,7 @@ def _first_that_may_match(adds: Sequence[AddFile], predicates: Sequence[Bound], 
 
 
 def _check_removed(prepared: Prepared, winner: CommitActions, table: str) -> None:
-    """Refuse the winner's removed files if this transaction also removes them, adds them again, or has read them."""
+    """Raise a conflict if the winner removed files that this transaction also removes, adds again, or has read."""
     ours = {remove.path for remove in prepared.removes}
     again = {add.path for add in prepared.adds}
     reads = prepared.reads
@@ -306,7 +310,8 @@ def unexpected_version(expected: int, latest: int | None, table: str) -> Version
 
 
 def parent_taken(parent: int, winner: CommitActions, table: str) -> VersionConflictError:
-    """The error for a commit that must directly follow ``parent`` (-1: no version), but another commit already does."""
+    """The error for a commit that must directly follow ``parent`` (-1: no version), although another commit already
+    does."""
     expected = parent if parent >= 0 else None
     return VersionConflictError(
         f"{table}: another writer committed version {winner.version}, which was to follow {expected}. "

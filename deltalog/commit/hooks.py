@@ -1,10 +1,11 @@
 """Hooks after a commit: its ``.crc``, a checkpoint when one is due, and log clean-up after a checkpoint.
 
 The hooks write files derived from the snapshot of the version, so they first check that the log still has the version
-before it. If it does not, the table was replaced during the commit, and readers of the new table would use these files
-as if they belonged to it. Readers do not depend on the hooks, so if a hook fails, the error is logged and the commit
-remains valid. An interrupt (Ctrl-C) is raised; from Python 3.11 on, it has a note that the commit is in the log. For a
-table on a remote store the hooks run in the background, so that the commit does not wait for their requests.
+before it. If the log lacks that version, the table was replaced during the commit, and readers of the new table would
+use these files as if they belonged to it. Readers do not depend on the hooks, so if a hook fails, the error is logged
+and the commit remains valid. An interrupt (Ctrl-C) is raised; from Python 3.11 on, a note in it states that the commit
+is in the log. For a table on a remote store the hooks run in the background, so that the commit does not wait for their
+requests.
 
 Spec: PROTOCOL.md#version-checksum-file, #checkpoints, #metadata-cleanup, #writer-requirements.
 """
@@ -52,8 +53,8 @@ def errors_logged(fact: str, what: str) -> Iterator[None]:
     """Log an error raised in the ``with`` block instead of raising it, because the operation before it has already
     succeeded.
 
-    ``fact``: the success to report, such as "version 7 is committed"; ``what``: the step in the block. The log record
-    contains both. An interrupt is raised, with both in a note.
+    ``fact``: the success to report, such as "version 7 is committed"; ``what``: the step that the block performs. The
+    log record contains both. An interrupt is raised again, with both texts in a note.
     """
     try:
         yield
@@ -67,9 +68,9 @@ def errors_logged(fact: str, what: str) -> Iterator[None]:
 
 
 class NewVersion(msgspec.Struct, frozen=True):
-    """A version that was just committed. ``base``: the version on which its transaction began; None for version 0.
-    ``commits``: the commits after ``base``, ascending, including this version's. ``is_followed``: whether this version
-    is known to follow ``base`` in the log; see ``TipProof.is_followed``."""
+    """A version that was just committed, as the hooks receive it. ``base``: the version on which the transaction of the
+    commit began; None for version 0. ``commits``: the commits after ``base``, ascending, including this version's.
+    ``is_followed``: whether this version is known to follow ``base`` in the log; see ``TipProof.is_followed``."""
 
     snapshot: LogSnapshot
     result: CommitResult
@@ -108,8 +109,9 @@ def wait_for_hooks(store: LogStore) -> None:
 
 
 def _is_in_place(version: NewVersion) -> bool:
-    """Whether the log is known to have this version after its base. If the version was committed to another table's log
-    instead, its tip records that, and the next call on the table handle reads that log."""
+    """Whether the log is known to contain both this version and the base version on which it was committed. If the
+    version was committed to another table's log instead, its tip records that, and the next call on the table handle
+    reads that log."""
     snapshot = version.snapshot
     with errors_logged(f"{snapshot.url}: version {snapshot.version} is committed", "a check of the version before it"):
         try:
@@ -146,7 +148,8 @@ def _run(snapshot: LogSnapshot, result: CommitResult, environment: Environment) 
 
 def _run_behind(version: NewVersion, environment: Environment, on_checkpoint: OnCheckpoint) -> None:
     """Run the hooks in the background. The handle may already be at later versions, whose snapshots are not based on
-    the new checkpoint. Their hooks use snapshots based on it until the handle does so too."""
+    the new checkpoint. The hooks of those versions use snapshots that are based on the new checkpoint, until the
+    handle's snapshots are too."""
     if not _is_in_place(version):
         return
     snapshot = version.snapshot

@@ -1,15 +1,18 @@
 """The commit loop: turns a prepared transaction into exactly one commit, or none.
 
-Its one rule: **the loop attempts the next version only when it knows the outcome of the attempt at this version.**
+The commit loop has one rule: **the loop attempts the next version only when it knows the outcome of the attempt at this
+version.**
 
 The table's committer commits one version and returns one of three outcomes:
 
 - *Committed*: the transaction is committed.
-- *Exists*: the loop reads the commit that won the version. If it has this transaction's txnId, the request had arrived
-  and only the acknowledgement was lost: the transaction is committed. Otherwise the conflict rules are checked, and if
+- *Exists*: the loop reads the commit that won the version. If that commit has this transaction's txnId, the loop's own
+request had arrived and only the acknowledgement was lost: the transaction is committed. If it is another writer's
+commit, the conflict rules are checked, and if
   there is no conflict, the loop attempts the next version with a new in-commit timestamp.
-- *Unknown*: the loop reads the version back. If it is this transaction's commit, the transaction is committed. If it is
-  another writer's, the loop proceeds as for *Exists*. If it is absent, the loop commits the same attempt again, so that
+- *Unknown*: the loop reads the version back. If the commit found there is this transaction's, the transaction is
+committed. If that version is another writer's, the loop proceeds as for *Exists*. If the version is absent, the loop
+commits the same attempt again, so that
   the first request has no effect if it arrives late. If the outcome cannot be determined, the loop raises
   CommitStateUnknownError with version and txnId, never an error that means that nothing was committed.
 
@@ -76,7 +79,7 @@ class CommittedAttempt:
 
     @property
     def commits(self) -> list[Landed]:
-        """The winners, followed by this commit."""
+        """The commits that won the earlier attempts, followed by this commit."""
         return [
             *(Landed(winner, winner.in_commit_timestamp_ms) for winner in self.winners),
             self.attempt.landed,
@@ -84,9 +87,9 @@ class CommittedAttempt:
 
 
 def base_of(snapshot: LogSnapshot, file_time_ms: int | None = None) -> Base:
-    """The base of an attempt on a snapshot. ``file_time_ms``: the snapshot's monotonised file time, in milliseconds
-    since 1970, if the attempt enables in-commit timestamps. Raises MissingInCommitTimestampError. Cost: at most 1 GET
-    of 4 KiB."""
+    """The base for an attempt to commit on top of ``snapshot``. ``file_time_ms``: the snapshot's monotonised file time,
+    in milliseconds since 1970, if the attempt enables in-commit timestamps. Raises MissingInCommitTimestampError. Cost:
+    at most 1 GET of 4 KiB."""
     previous_ms = timestamps.previous_timestamp(snapshot.in_commit_timestamp_ms, file_time_ms)
     mark = row_tracking.high_water_mark(snapshot.state.domains.values())
     return Base(snapshot.version, snapshot.protocol, snapshot.metadata, previous_ms, mark)
@@ -195,10 +198,11 @@ class CommitLoop:
                 occupant = decode_commit(data, version)
                 return None if self._is_ours(occupant) else occupant
             except ObjectNotFoundError as error:
-                # After Exists, the store returned a stale read; after Unknown, the request has not arrived (yet).
+                # The commit file is absent. After Exists, this means that the store returned a stale read; after
+                # Unknown, that the request has not arrived (yet).
                 cause = error
             except InvalidCommitError:
-                raise  # must be another writer's commit, because our own can be decoded
+                raise  # this is another writer's commit, because our own can be decoded
             except DeltaLogError as error:
                 cause = error
                 continue
@@ -234,7 +238,7 @@ class CommitLoop:
             return None
         except (TableNotFoundError, TableReplacedError) as error:
             self._withdraw(attempt, error)
-            self._proof.check(attempt.version)  # raises an error that describes the current log
+            self._proof.check(attempt.version)  # raises a more specific error, which describes the log that exists now
             raise
         except DeltaLogError as error:  # this error is no evidence against the commit
             log.debug("%s: cannot check the log after the commit: %s", self._store.url, error)
@@ -242,20 +246,20 @@ class CommitLoop:
 
     def _is_file_of(self, attempt: Attempt, found: FileMeta) -> bool:
         """Whether the commit file found for the attempt's version is the one that the attempt created. A rollback may
-        have deleted that file but kept the version before it, and another writer may then have committed the same
-        version. Cost: as ``Tip.is_file``."""
+        have deleted the attempt's file but kept the version before it, and another writer may then have committed the
+        same version. Cost: as ``Tip.is_file``."""
         own = Tip(attempt.version, self._prepared.txn_id)
         own.note_written(attempt.data, None)
         return own.is_file(self._reader, found)
 
     def _withdraw(self, attempt: Attempt, reason: DeltaLogError) -> None:
-        """Delete the commit from a location where its table no longer exists. Raises CommitStateUnknownError if the
-        store fails, or if the commit cannot be deleted because readers can see it and another writer may build on it at
-        any moment."""
+        """Delete a commit file from a location at which the commit's table no longer exists. Raises
+        CommitStateUnknownError if the store fails, or if the commit cannot be deleted because readers can see it and
+        another writer may build on it at any moment."""
         path = commit_path(attempt.version)
         try:
             is_read = self._is_read(attempt.version)
-            # Check right before the deletion: the file may by now be another writer's commit.
+            # Check this right before the deletion, because the file may have become another writer's commit.
             if not self._is_ours(decode_commit(self._store.get(path), attempt.version)):
                 return
             if not is_read:
@@ -323,7 +327,7 @@ class CommitLoop:
         self._proof.follow(winner, data)
 
     def _catch_up(self) -> None:
-        """Rebase on all later commits in the log at the price of 1 LIST, instead of one failed PUT per commit."""
+        """Rebase on all later commits in the log, which costs 1 LIST instead of one failed PUT for each of them."""
         try:
             listed = self._reader.list_from(self._base.version + 1).commits
         except StoreError as error:

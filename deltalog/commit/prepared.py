@@ -63,7 +63,7 @@ class Prepared:
     cdc: tuple[AddCDCFile, ...] = ()
     written: tuple[str, ...] = ()  # paths of the files written for this transaction, which are deleted if it fails
     annotations: Mapping[str, Any] | None = None  # metadata from the author, for the key ``deltalog`` in commitInfo
-    is_strict: bool = False  # after the last attempt, a version committed by another writer is a conflict
+    is_strict: bool = False  # after the last attempt, a version that another writer committed counts as a conflict
     reads: Reads = Reads()
     read_version: int | None = None  # the version on which the transaction was planned, for messages
     isolation_level: IsolationLevel = "Serializable"
@@ -98,7 +98,8 @@ def check_isolation_level(wanted: object) -> None:
 
 
 def isolation_for(prepared: Prepared, wanted: IsolationLevel) -> IsolationLevel:
-    """The isolation level of a transaction: SnapshotIsolation if it only moves rows between files, else ``wanted``.
+    """The isolation level of a transaction: SnapshotIsolation if the transaction only moves rows between files, else
+    ``wanted``.
 
     Raises CallError if SnapshotIsolation is requested for a change of rows, whose conflicts it would not detect.
     """

@@ -3,9 +3,9 @@ under that version number.
 
 Exclusive creation of the commit file alone does not prove that. If the table has since been deleted, the next version's
 file name is free, and the commit would become the first file of a broken log. If another table with the same number of
-versions has replaced it, the commit would add files of the old table to the new one. So the commit file of the known
-version is checked before each attempt, and on a local store also after it. Later versions need no separate check:
-versions are contiguous, and no Delta client removes the latest ones.
+versions has replaced the table that was read, the commit would add files of the old table to the new one. Therefore the
+commit file of the known version is checked before each attempt to commit, and on a local store also after the attempt.
+Later versions need no separate check: versions are contiguous, and no Delta client removes the latest ones.
 
 On a remote store, the check is a request sent concurrently with the upload of the data, so that nothing waits for it.
 The check begins only when the caller's rows are exhausted, because the caller's code may run until then. On a remote
@@ -47,13 +47,14 @@ else:
 
 log = logging.getLogger(__name__)
 
-# On a remote store: how long a check of the log remains valid within one call.
+# How long a check of the log remains valid within one call on a remote store, in milliseconds.
 VALID_MS = 2_000
 
 
 class TipProof:
-    """The proof for one transaction. ``known``: the version that must still be in the log; None for a new table.
-    ``proven_ms``: when the current call began its last check, by the environment's clock, in milliseconds since
+    """Proves for one transaction that the version on which it was planned is still in the log. ``known``: the version
+    that must still be in the log; None for a new table. ``proven_ms``: the time at which the current call began its
+    last check, by the environment's clock, in milliseconds since
     1970."""
 
     def __init__(
@@ -103,7 +104,7 @@ class TipProof:
         info = winner.commit_info
         tip = Tip(winner.version, None if info is None else info.txn_id)
         tip.note_written(data, None)
-        self._winner = tip if tip.is_identified else None  # a large commit without a txnId cannot be identified
+        self._winner = tip if tip.is_identified else None  # without a txnId, a large commit cannot be identified
 
     def forget(self) -> None:
         """Make ``check`` send a new request, because the caller's code has run since the last one."""
@@ -130,7 +131,7 @@ class TipProof:
                 self._judge(self._known.tip, looked.result(), version)
             except (TableNotFoundError, TableReplacedError, CommitConflictError):
                 raise
-            except DeltaLogError as error:  # for example if the request failed; it is repeated below
+            except DeltaLogError as error:  # for example because the request failed; the check is repeated below
                 log.debug("%s: cannot check the latest version: %s", self._reader.store.url, error)
             else:
                 return
@@ -138,10 +139,10 @@ class TipProof:
             self._judge(tip, self._reader.store.head(commit_path(tip.version)), version)
 
     def confirm(self, version: int) -> tuple[bool, FileMeta | None]:
-        """Check again, after ``version`` was committed on the known version, that the log still has the known version.
-        Raises as ``check``. Returns whether the log certainly has the known version, and if so the file metadata of the
-        new version. If it is not certain, log clean-up may have deleted the known version, and the new version must be
-        read. Cost: 2 HEADs; the one of the known version comes last."""
+        """After ``version`` was committed on top of the known version, check again that the log still contains the
+        known version. Raises as ``check``. Returns whether the log certainly has the known version, and if so the file
+        metadata of the new version. If that is not certain, log clean-up may have deleted the known version, and the
+        new version must be read. Cost: 2 HEADs; the one of the known version comes last."""
         assert self._known is not None
         tips = self._tips()
         own, *found = self._reader.heads([commit_path(version), *(commit_path(tip.version) for tip in tips)])

@@ -65,8 +65,8 @@ def check_prepared(
 
 
 def adds_as_read_back(adds: Sequence[AddFile]) -> tuple[bytes | None, Sequence[AddFile]]:
-    """Like ``as_read_back``, for many adds. Returns their lines for the commit file (None if an add had to be changed),
-    and the adds."""
+    """Like ``as_read_back``, for many adds. Returns the adds' lines for the commit file (None if an add had to be
+    changed), and the adds."""
     lines = sound_lines(adds)
     return lines, adds if lines is not None else [as_read_back(add, AddFile) for add in adds]
 

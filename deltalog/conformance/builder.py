@@ -1,7 +1,8 @@
 """TableBuilder writes tables action by action, with the times, names and damage that a case needs.
 
 Tables consist of plain JSON and Parquet with fixed names and times, so they are the same in every run and independent
-of the engine under test. Only checkpoints and log compaction files are written by deltalog, with a fixed clock.
+of the engine under test. Of the files in a table, deltalog writes only checkpoints and log compaction files, with a
+fixed clock.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class TableBuilder:
         self._schema_string: str | None = None
         self.waiting = root.with_name("later")
 
-    # --------------------------------------------------------------------------------------------- actions
+    # ---------------------------------------------------------------------------- methods that add actions
 
     def protocol(
         self,

@@ -55,7 +55,7 @@ def _export(place: Path, case: Case) -> dict[str, Any]:
 
 
 def _step(place: Path, number: int, step: Step, schema: pa.Schema) -> dict[str, Any]:
-    """The step as JSON, with its rows in JSON and Parquet files."""
+    """The step as JSON; its rows are written to JSON and Parquet files, to which the JSON refers."""
     found = step_to_json(step)
     inner = step.step if isinstance(step, (Refused, MayRefuse)) else step
     body = found["of"] if inner is not step else found

@@ -1,4 +1,5 @@
-"""Named checks of the log that an engine wrote. They read the JSON directly and return a message on failure.
+"""Named checks of the log that an engine wrote. The checks read the log's JSON directly and return a message on
+failure.
 
 ``Log("commit-info-first")`` in a case runs ``CHECKS["commit-info-first"]``. docs/conformance.md lists the checks.
 """
@@ -22,14 +23,14 @@ from deltalog.table import DeltaTable
 
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint.*")
-# Tolerance between the clocks of the test machine and its file system.
+# The tolerated difference between the clock of the test machine and that of its file system.
 _SLACK_MS = 5_000
 
 
 @dataclass(frozen=True)
 class LogView:
-    """The log of a table as files. ``began_ms``, ``ended_ms``: when the steps of the case began, and the current
-    time."""
+    """The log of a table as files. ``began_ms``: the time at which the steps of the case began; ``ended_ms``: the
+    current time."""
 
     root: Path
     began_ms: int
@@ -85,7 +86,8 @@ def _check(name: str) -> Callable[[Check], Check]:
 
 
 def run(view: LogView, name: str, version: int | None, value: Any) -> str | None:
-    """Run a check. Returns a message if the check fails, otherwise None. ``version``: by default the latest."""
+    """Run a check. Returns a message if the check fails, otherwise None. ``version``: the version to check, by default
+    the latest."""
     return CHECKS[name](view, view.latest() if version is None else version, value)
 
 
@@ -121,7 +123,7 @@ def _one_commit_info(view: LogView, version: int, value: Any) -> str | None:
 
 @_check("actions")
 def _actions(view: LogView, version: int, value: Any) -> str | None:
-    """The commit has the numbers of actions in ``value``, by kind."""
+    """For each kind of action, the commit contains the number of actions given in ``value``."""
     found = {kind: len(view.of_kind(version, kind)) for kind in value}
     return None if found == value else f"version {version} has {found}, not {value}"
 
@@ -172,13 +174,14 @@ def _rows(view: LogView, version: int, value: Any) -> str | None:
 
 @_check("rows-among")
 def _rows_among(view: LogView, version: int, value: Any) -> str | None:
-    """The rows of the version are ``value``, with or without the last row: a write may have been refused."""
+    """The rows of the version are the rows in ``value``, or all of them except the last, in case the write of the last
+    row was refused."""
     return _rows(view, version, value) and _rows(view, version, value[:-1])
 
 
 @_check("rows-one-of")
 def _rows_one_of(view: LogView, version: int, value: Any) -> str | None:
-    """The rows of the version are one of the lists in ``value``."""
+    """The rows of the version equal one of the lists of rows in ``value``."""
     found = [_rows(view, version, each) for each in value]
     return None if None in found else found[-1]
 
@@ -191,7 +194,7 @@ def _no_column_lost(view: LogView, version: int, value: Any) -> str | None:
     return None if value in names or view.latest() < 3 else f"rows were written without the column {value}"
 
 
-# --------------------------------------------------------------------------------------------- metadata, protocol
+# ------------------------------------------------------------------------------------------ metadata and protocol
 
 
 @_check("property")
@@ -330,7 +333,7 @@ def _pair(view: LogView, version: int, value: Any) -> str | None:
 
 @_check("pair-is")
 def _pair_is(view: LogView, version: int, value: Any) -> str | None:
-    """The enablement pair is ``value``, two strings."""
+    """The enablement version and timestamp are ``value``, a pair of strings."""
     configuration = view.configuration()
     found = [configuration.get(PAIR_VERSION), configuration.get(PAIR_TIMESTAMP)]
     return None if found == list(value) else f"the enablement pair is {found}, not {value}"
@@ -379,7 +382,8 @@ def _checkpoint_actions(view: LogView, version: int, value: Any) -> str | None:
 
 @_check("checkpoint-has-txn")
 def _checkpoint_txn(view: LogView, version: int, value: Any) -> str | None:
-    """The checkpoint alone yields the transaction identifier ``value``: an application id and its version."""
+    """A reader of the checkpoint alone finds the transaction identifier ``value``: an application id and its
+    version."""
     with _by_checkpoint(view) as snapshot:
         found = snapshot.transaction_version(value[0])
     return None if found == value[1] else f"the version of {value[0]} is {found}, not {value[1]}"
@@ -424,7 +428,7 @@ def _by_checkpoint(view: LogView) -> Iterator[Snapshot]:
 
 
 def unchanged(before: dict[str, bytes], root: Path) -> str | None:
-    """Check that existing commits are unchanged. Log clean-up may have deleted some."""
+    """Check that existing commits are unchanged. Commits that log clean-up has deleted are ignored."""
     for name, content in before.items():
         file = root / "_delta_log" / name
         if file.exists() and file.read_bytes() != content:
@@ -433,7 +437,7 @@ def unchanged(before: dict[str, bytes], root: Path) -> str | None:
 
 
 def commits_of(root: Path) -> dict[str, bytes]:
-    """The contents of the commits by file name."""
+    """The contents of the commits, keyed by file name."""
     log = root / "_delta_log"
     files: Iterator[Path] = iter(log.iterdir()) if log.is_dir() else iter(())
     return {file.name: file.read_bytes() for file in files if _COMMIT.fullmatch(file.name)}

@@ -19,7 +19,7 @@ from deltalog.protocol.timestamps import LARGEST_MS, Enablement, describe, read_
 _PAIR = (ENABLEMENT_VERSION_KEY, ENABLEMENT_TIMESTAMP_KEY)
 # Smaller clock skew is normal.
 FUTURE_MS, DRIFT_MS = 300_000, 3_600_000
-# Operations that are not expected to turn in-commit timestamps off.
+# Prefixes of operations that are not expected to turn in-commit timestamps off.
 _NOT_OF_PROPERTIES = (
     "RESTORE", "CREATE", "REPLACE", "CLONE", "WRITE", "MERGE", "DELETE", "UPDATE", "STREAMING", "OPTIMIZE", "CONVERT",
 )  # fmt: skip
@@ -29,7 +29,8 @@ _NOT_OF_PROPERTIES = (
 class CommitTimes:
     """Checks in-commit timestamps; commits are passed to ``take`` in ascending order.
 
-    ``now_ms``: the current time. ``kept``: findings about single commits, whose severity is known only at the end.
+    ``now_ms``: the current time. ``kept``: findings about single commits that are held back, because their severity is
+    known only after the last commit.
     """
 
     now_ms: int
@@ -134,7 +135,7 @@ class CommitTimes:
         if sum(finding.rule == rule for finding in self.kept[-2 * MOST_OF_A_RULE :]) < MOST_OF_A_RULE:
             self.kept.append(found(rule, message, version, path))
 
-    # ------------------------------------------------------------------------------------------ at the end
+    # ---------------------------------------------------------------------------------------- final checks
 
     def finish(self, configuration: Mapping[str, str], latest: int) -> Iterator[Finding]:
         """Yield the findings about commits and about the enablement pair, the two properties of the latest version.

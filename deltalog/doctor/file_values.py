@@ -57,9 +57,9 @@ def is_count(value: Any) -> bool:
 def contradictions(
     body: Mapping[str, Any], name: str, kind: DataType, actual: tuple[Any, Any], is_tight: bool
 ) -> Iterator[tuple[bool, str]]:
-    """Compare bounds in statistics with ``actual``, the minimum and maximum of a file. Yields each contradiction with a
-    flag, true for a timestamp that is off by less than a second because of rounding. ``is_tight``: whether the bounds
-    must be exact, as far as the type allows."""
+    """Compare bounds in statistics with ``actual``, the minimum and maximum of a file. Yields each contradiction
+    together with a flag, which is true if a timestamp is off by less than a second because of rounding. ``is_tight``:
+    whether the bounds must be exact, as far as the type allows."""
     own_low, own_high = of_column(body, "minValues", name), of_column(body, "maxValues", name)
     try:
         low = None if own_low is None else _plain(as_value(own_low, kind), kind)

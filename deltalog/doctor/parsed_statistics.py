@@ -20,7 +20,7 @@ from deltalog.parquet.footers import open_parquet
 from deltalog.storage.base import LogStore
 
 _PATH, _TEXT, _PARSED = "add.path", "add.stats", "add.stats_parsed"
-# stats has milliseconds; stats_parsed may have microseconds.
+# stats contains times in milliseconds; stats_parsed may contain microseconds.
 _CLOSE_MICROS = 1000
 
 

@@ -19,7 +19,7 @@ from deltalog.storage.base import LogStore, get_or_none
 
 @runtime_checkable
 class _Managed(Protocol):
-    """The store of a catalog-managed table. It is a ``typing.Protocol`` because programs without a catalog do not
+    """The store of a catalog-managed table. The type is a ``typing.Protocol`` because programs without a catalog do not
     import the module of the real class."""
 
     inner: LogStore
@@ -29,7 +29,7 @@ class _Managed(Protocol):
         """The head of the table as last read from the catalog."""
 
 
-# Staged commits are read for at most this many versions, the newest.
+# Staged commits are read only for the newest versions, at most this many.
 MOST = 100
 
 

@@ -1,8 +1,8 @@
 """Binds expressions to a schema: resolves columns, checks types, and selects the kernel for each operator. Pure.
 
 A literal next to a column is read as a value of the column's type if that loses no information; the result is then the
-same as that of Spark's wider comparison. Otherwise both sides are cast to a common type as in Spark. An expression that
-is not known to mean the same as in Spark is refused, and the error names it.
+same as that of Spark's wider comparison. If this is not possible, both sides are cast to a common type as in Spark. An
+expression that is not known to mean the same as in Spark is refused, and the error names it.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ else:
 
 _COLLATIONS = "__COLLATIONS"
 _SHOWN_NAMES = 1000
-_EXACT_IN_DOUBLE = 2**53  # below this, no two integers round to the same double
+_EXACT_IN_DOUBLE = 2**53  # no two integers with absolute values below this round to the same double
 _DIGITS_IN_DOUBLE = 15  # decimals with up to this many digits stay distinct as doubles
 
 
@@ -192,14 +192,15 @@ class Binder:
     """Binds expressions to one schema and records the columns that they read.
 
     ``now``: the value of CURRENT_TIMESTAMP and CURRENT_DATE; without it they are refused. ``naive_is_utc``: timestamps
-    without a zone are UTC, as in a table's own expressions; without it such literals are refused.
+    without a zone are UTC, as in a table's own expressions; if false, literals without a zone are refused.
     """
 
     schema: StructType
     now: datetime.datetime | None = None
     naive_is_utc: bool = False
     columns: dict[tuple[str, ...], BoundColumn] = field(default_factory=dict)
-    is_inside: bool = False  # whether the condition is nested in another expression, which uses only its node
+    # Whether the condition is nested in another expression, which uses only the ``node`` of the bound condition.
+    is_inside: bool = False
 
     # ------------------------------------------------------------------------------------------ conditions
 
@@ -345,7 +346,7 @@ class Binder:
     # ---------------------------------------------------------------------------------------------- values
 
     def node(self, tree: Expression) -> Node:
-        """Bind an expression that has a value for each row."""
+        """Bind an expression that yields a value for each row."""
         if isinstance(tree, Name):
             return self._moment(tree) or self._column_node(self._column(tree))
         if isinstance(tree, Literal):
@@ -392,8 +393,8 @@ class Binder:
         raise CallError(f"{tree!r} is not an expression.")
 
     def _folded(self, tree: Expression) -> Expression:
-        """The expression as a literal if it consists of literals only, so that data skipping can use it; otherwise
-        unchanged."""
+        """Replace an expression that consists only of literals with its value as a literal, so that data skipping can
+        use it; return any other expression unchanged."""
         if self.is_inside:
             return tree
         if isinstance(tree, (Literal, Name)) and (not isinstance(tree, Name) or self._moment(tree) is None):
@@ -455,7 +456,8 @@ class Binder:
         raise refuse(f"The literal {value!r}")
 
     def _in_zone(self, literal: Literal) -> Literal:
-        """A timestamp literal whose text has no zone, as UTC, or as a literal without a zone to be compared."""
+        """Convert a timestamp literal whose text has no zone: to UTC, or to a literal without a zone that can be
+        compared."""
         value = literal.value
         if literal.data_type != TIMESTAMP or not isinstance(value, datetime.datetime) or value.tzinfo is not None:
             return literal
@@ -490,7 +492,8 @@ class Binder:
 
 
 _MOST_FOLDED_STEPS = 100  # enough for thresholds
-# Types to keep on folded literals; other literals take the type of the column that they are compared with.
+# The types that a literal keeps after constant folding; a literal of another type takes the type of the column with
+# which it is compared.
 _NEEDED: dict[DataType, DataType] = {kind: kind for kind in (BYTE, SHORT, LONG, FLOAT, DOUBLE, *INTERVALS)}
 # bool comes before int; datetime is handled before date.
 _NATURAL: dict[type, DataType] = {
@@ -504,7 +507,7 @@ _NATURAL: dict[type, DataType] = {
 
 
 def _compared_with(operator: Operator, column: BoundColumn, value: Any) -> Bound:
-    """A column compared with a value of its type, or with null."""
+    """Bind the comparison of a column with a value of its type or with null."""
     if operator == "<=>" and value is None:
         return BoundIsNull(column)
     if operator == "<=>":

@@ -20,7 +20,7 @@ from deltalog.protocol.column_paths import parse_path, path_text
 
 
 class Column:
-    """A column, by its path of names. Comparing it with values and other columns builds predicates."""
+    """A column, by its path of names. Comparing a column with values and other columns builds predicates."""
 
     __slots__ = ("path",)
 

@@ -1,6 +1,7 @@
 """Checks Python values for columns at every depth, and refuses values that Arrow would round, truncate or drop. Pure.
 
-It checks records to be written and the new values of an update. Each check raises a ValueError that names the problem.
+The checks apply to records to be written and to the new values of an update. Each check raises a ValueError that names
+the problem.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ class Unparsable(CallError):
 
 class TokenReader:
     """Reads the tokens of an expression in order. Each method reads the construct that begins with the next token, and
-    raises CallError if that token begins another construct: Unparsable if there is no next token."""
+    raises CallError if that token begins another construct: the subclass Unparsable if there is no next token."""
 
     def __init__(self, tokens: Sequence[Token]) -> None:
         self._tokens = [*tokens, tokens[-1], tokens[-1]]

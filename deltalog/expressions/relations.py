@@ -1,4 +1,4 @@
-"""Resolves names in expressions over two relations, the target and the source of a merge. Pure.
+"""Resolves column names in expressions that use two relations, the target and the source of a merge. Pure.
 
 Each column gets a flat name, the alias and the name joined by a dot, so that a merge's expressions can be bound and
 evaluated as if there were only one table.
@@ -95,8 +95,8 @@ class Relations:
 
 
 def _holders(path: Sequence[str], relations: Iterable[Relation]) -> Iterator[tuple[Relation, tuple[str, ...]]]:
-    """The relations that have a column, with the column's path in each. An alias takes precedence over a column of the
-    same name."""
+    """The relations that contain the column, each with the column's path in it. An alias takes precedence over a column
+    of the same name."""
     relations = list(relations)
     for relation in relations:
         if len(path) > 1 and path[0].lower() == relation.alias.lower() and relation.schema.find(path[1]) is not None:

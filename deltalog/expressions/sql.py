@@ -57,8 +57,9 @@ _SHOWN_CHARS = 1000
 
 
 def parse(text: str, what: str | None = None, most_chars: int | None = None) -> Expression:
-    """Parse one SQL expression. ``what``: its description in messages. ``most_chars``: its maximum length, by default
-    MAX_CONDITION_CHARS. Raises CallError. Cost: time proportional to the length."""
+    """Parse one SQL expression. ``what``: the description of the expression in error messages. ``most_chars``: the
+    maximum length of ``text``, by default MAX_CONDITION_CHARS. Raises CallError. Cost: time proportional to the
+    length."""
     what = f"The predicate {short(text)}" if what is None else what
     try:
         return _tree(tokens_of(text, most_chars), text)
@@ -118,7 +119,7 @@ def names_in(text: str) -> frozenset[str] | None:
 
 
 def short(text: str) -> str:
-    """A text in quotes, truncated for messages."""
+    """The text in quotes, truncated for messages."""
     return repr(text) if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]!r}…"
 
 
@@ -166,7 +167,7 @@ def _dialect() -> Any:
         TERM: ClassVar[Any] = {TokenType.DASH: exp.Sub, TokenType.PLUS: exp.Add, TokenType.DPIPE: exp.DPipe}
         FACTOR: ClassVar[Any] = {
             TokenType.DIV: exp.IntDiv,
-            TokenType.MOD: exp.Mod,  # some versions of sqlglot give it the precedence of + and -
+            TokenType.MOD: exp.Mod,  # some versions of sqlglot give MOD the precedence of + and -
             TokenType.SLASH: exp.Div,
             TokenType.STAR: exp.Mul,
         }
@@ -226,7 +227,7 @@ class _TreeBuilder:
         parts, read = known
         _check_parts(tree, parts)
         found = read(self, tree)
-        # Some versions of sqlglot express NOT LIKE as an argument of LIKE.
+        # Some versions of sqlglot represent NOT LIKE as LIKE with the argument ``negate``.
         return Not(found) if tree.args.get("negate") else found
 
     def field(self, tree: Any) -> Expression:
@@ -327,7 +328,7 @@ def _like(word: str, value: Expression, pattern: Expression) -> Expression:
 
 
 def _check_parts(tree: Any, parts: Sequence[str]) -> None:
-    """Refuse unknown parts, because ignoring them would change the meaning."""
+    """Refuse a tree with parts other than ``parts``, because ignoring them would change the meaning."""
     strange = [key for key, value in tree.args.items() if value and key not in parts]
     if strange:
         raise refuse(f"{_words(tree)} (with {', '.join(strange)})")

@@ -1,7 +1,7 @@
 """Writes trees as SQL text in Spark's dialect, for the log, for messages, and for other processes. Pure.
 
-``sql.parse`` reads the text. A literal is written even if its text would be parsed as another value. Callers that rely
-on the text parse and bind it again and compare the result.
+``sql.parse`` reads the text. A literal is written even if its text would be parsed as another value. A caller that
+relies on the text must parse and bind it, and compare the result with the original.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Prepares the tokens of an expression for sqlglot's parser. Pure.
 
-The parser receives each literal, name and type as a single token, so it does not interpret them. This module refuses
-what sqlglot would accept but Spark does not: values without an operator between them and comparisons of comparisons. It
-also refuses NOT after an operator, which sqlglot groups differently. All other syntax errors are left to the parser.
+The parser receives each literal, name and type as a single token, so that it does not interpret their content. This
+module refuses what sqlglot would accept but Spark does not: values without an operator between them and comparisons of
+comparisons. This module also refuses NOT after an operator, because sqlglot groups it differently. All other syntax
+errors are left to the parser.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ _NOT = frozenset({"not", "!"})
 _BEFORE_NOT = frozenset({"and", "or", *_NOT})
 _PARTING = frozenset({"when", "then", "else", "as"})
 _VALUES: Mapping[str, Literal] = {"null": Literal(None), "true": Literal(True), "false": Literal(False)}
-_UNKNOWN_CALLS = frozenset({"exists", "try_cast"})  # their arguments are not only expressions
+_UNKNOWN_CALLS = frozenset({"exists", "try_cast"})  # the arguments of these functions are not only expressions
 _CLOSED = {")": frozenset({"(", "call", "cast", "in"}), "]": frozenset({"["}), "end": frozenset({"case"})}
 _LEVELS_OF_A_PART = 8
 MAX_HEIGHT = 1200  # the maximum height of a tree; allows a chain of that many ANDs
@@ -47,20 +48,21 @@ TOO_DEEP = "is nested too deeply. For many values of a column, use IN or isin"
 
 @dataclass
 class _Level:
-    """An open bracket or CASE, or the whole expression."""
+    """A nesting level: an open bracket, an open CASE, or the whole expression."""
 
     opener: str
     start: int = 0  # the index of the level's first token in the emitted tokens
     compared: str = ""  # the comparison operator since the last AND or OR; there can be only one
     links: int = 0  # number of ANDs and ORs
-    operators: int = 0  # number of other operators since the last AND or OR, each an operand of the next
+    # Number of operators other than AND and OR since the last AND or OR, each of which is an operand of the next.
+    operators: int = 0
 
 
 def parser_input(tokens: Sequence[Token], parse: Callable[[ParserInput], Expression]) -> ParserInput:
-    """Build the parser's input from the tokens of an expression. ``parse`` runs the parser on an input. It is also
-    called for parts of the expression: because the parser recurses deeply, every few levels the content of brackets is
-    parsed separately and then passed to the outer parser as a literal. Raises CallError: Raises Unparsable if the text
-    is not an expression. Cost: time proportional to the number of tokens."""
+    """Build the parser's input from the tokens of an expression. ``parse``: a function that runs the parser on an
+    input. ``parse`` is also called for parts of the expression: because the parser recurses deeply, every few levels
+    the content of brackets is parsed separately and then passed to the outer parser as a literal. Raises CallError:
+    Raises Unparsable if the text is not an expression. Cost: time proportional to the number of tokens."""
     return _ParserInputBuilder(tokens, parse).build()
 
 
@@ -158,7 +160,7 @@ class _ParserInputBuilder(TokenReader):
         word = token.word
         if word in _LENGTHENING:
             level.operators += 1
-            # Refuse it now: sqlglot would spend a long time on a tree that would be refused later.
+            # Refuse the expression now: sqlglot would spend a long time on a tree that would be refused later.
             if level.operators + level.links > MAX_HEIGHT:
                 raise CallError(TOO_DEEP)
         if word in _ARITHMETIC:
@@ -233,7 +235,7 @@ class _ParserInputBuilder(TokenReader):
     def _close(self, level: _Level) -> None:
         self._parse_alone(level)
         self._levels.pop()
-        # sqlglot is slow on brackets. Most contain a single value, so drop these here.
+        # sqlglot is slow on brackets. Most brackets enclose a single value, so these are dropped here.
         emitted, is_one_value = self._emitted, len(self._emitted) == level.start + 1
         if level.opener == "(" and is_one_value:
             del emitted[-2]

@@ -45,8 +45,8 @@ _BEFORE_OPERAND = frozenset({"not", "!", "-", "+", "~", "case", "interval"})
 
 def tokens_of(text: str, most_chars: int | None = None) -> list[Token]:
     """Split text into tokens, without comments and white space; the last token has the kind ``end``. Raises CallError,
-    also for a text that is too long or nested too deeply. ``most_chars``: None: MAX_CONDITION_CHARS, the cap on
-    callers' conditions."""
+    also for a text that is too long or nested too deeply. ``most_chars``: None: the maximum length of the conditions
+    that callers pass is MAX_CONDITION_CHARS."""
     cap = limits.MAX_CONDITION_CHARS if most_chars is None else most_chars
     if len(text) > cap:
         name = "MAX_CONDITION_CHARS" if most_chars is None else "MAX_EXPRESSION_CHARS"

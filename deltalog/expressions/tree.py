@@ -29,7 +29,7 @@ class Expression(msgspec.Struct, frozen=True):
 
 
 class Predicate(Expression, frozen=True):
-    """A condition on a row. Combine predicates with ``&``, ``|`` and ``~``."""
+    """A condition on a row. Predicates can be combined with ``&``, ``|`` and ``~``."""
 
     def __and__(self, other: Expression) -> Predicate:
         return And(self, other)
@@ -48,8 +48,8 @@ class Predicate(Expression, frozen=True):
 
 
 class Name(Expression, frozen=True):
-    """A reference to a column by its path of names, ignoring case. ``is_quoted``: whether it is in backticks, so that
-    it cannot be a function."""
+    """A reference to a column, given as a path of names, ignoring case. ``is_quoted``: whether the name is in
+    backticks, so that it cannot be a function."""
 
     path: tuple[str, ...]
     is_quoted: bool = False
@@ -224,9 +224,9 @@ def renamed(expression: Expression, rename: Callable[[Name], Name]) -> Expressio
 
 
 def replaced(expression: Expression, replacement: Callable[[Expression], Expression | None]) -> Expression:
-    """A copy of the tree with parts replaced. ``replacement`` returns the replacement for a part, or None to descend
-    into the part."""
-    links = []  # a chain of ANDs and ORs, from the last; iterative because it can have a thousand operators
+    """A copy of the tree in which some nodes are replaced. ``replacement``: a function that returns the replacement for
+    a node of the tree, or None to descend into the node."""
+    links = []  # a chain of ANDs and ORs, outermost first; collected in a loop because it can have a thousand operators
     while isinstance(expression, (And, Or)):
         links.append(expression)
         expression = expression.left
@@ -294,7 +294,7 @@ def height(expression: Expression) -> int:
 
 
 def _parts(expression: Any) -> Iterator[tuple[str, Any]]:
-    """The operands of an expression, with their field names."""
+    """The (field name, operand) pairs of an expression."""
     names = expression.__struct_fields__
     return ((name, getattr(expression, name)) for name in names if name not in _NO_OPERANDS)
 

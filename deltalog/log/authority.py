@@ -1,4 +1,4 @@
-"""Authority: what decides which commits a table has, the log or a catalog. Pure.
+"""Authority: what determines the commits of a table: the log or a catalog. Pure.
 
 Spec: PROTOCOL.md#catalog-managed-tables.
 """
@@ -9,11 +9,12 @@ import msgspec
 
 
 class Authority(msgspec.Struct, frozen=True):
-    """The authority over a table's commits. By default, it is the set of commit files in ``_delta_log``.
+    """Defines which commits of a table are valid. By default, the authority is the set of commit files in
+    ``_delta_log``.
 
-    ``catalog``: the URL of the catalog that decides instead; None if the table is not catalog-managed. ``branch``: the
-    id of the multi-table transaction whose uncommitted changes are read too; None outside such a transaction.
-    ``base_version``: the version on which these changes are based.
+    ``catalog``: the URL of the catalog that decides which commits belong to the table; None if the table is not
+    catalog-managed. ``branch``: the id of the multi-table transaction whose uncommitted changes are read too; None
+    outside such a transaction. ``base_version``: the version on which these changes are based.
     """
 
     catalog: str | None = None

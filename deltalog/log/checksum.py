@@ -37,8 +37,8 @@ __all__ = ["Totals", "VersionChecksum", "check_against", "decode_checksum", "dif
 class VersionChecksum(msgspec.Struct, frozen=True):
     """A parsed ``.crc``.
 
-    ``txn_id`` and ``in_commit_timestamp_ms`` (milliseconds since 1970) identify its commit. ``transactions`` and
-    ``domains`` are None if the file omits them. ``all_files``: the field ``allFiles`` as JSON, not decoded.
+    ``txn_id`` and ``in_commit_timestamp_ms`` (milliseconds since 1970) identify the version's commit. ``transactions``
+    and ``domains`` are None if the file omits them. ``all_files``: the field ``allFiles`` as JSON, not decoded.
 
     Spec: PROTOCOL.md#version-checksum-file-schema.
     """
@@ -53,7 +53,7 @@ class VersionChecksum(msgspec.Struct, frozen=True):
     all_files: bytes | None = None
 
     def matches(self, info: CommitInfo | None) -> bool:
-        """Whether this checksum belongs to the commit with the commitInfo ``info``."""
+        """Whether this checksum belongs to the commit whose commitInfo is ``info``."""
         if info is None:
             return False
         if self.txn_id is not None and info.txn_id is not None:
@@ -135,8 +135,8 @@ def _deletions_in(body: dict[str, Any]) -> Deletions | None:
 def check_against(state: State, commits: Sequence[CommitActions], table: str, version: int) -> None:
     """Compare protocol and metadata of ``state``, which may come from a ``.crc``, with those in ``commits``.
 
-    ``commits``: ascending, up to ``version``. If they have no protocol or no metaData action, that one is not compared.
-    Raises CorruptTableError.
+    ``commits``: ascending, up to ``version``. If the commits contain no protocol action, the protocol is not compared;
+    likewise for the metaData action. Raises CorruptTableError.
     """
     different = differences(state, advance(PartialState(), commits))
     if different:
@@ -197,7 +197,8 @@ def encode_checksum(
     Spec: PROTOCOL.md#version-checksum-file-schema.
     """
     configuration = state.metadata.configuration
-    # With a retention, it depends on the time of reading which transactions are live.
+    # With a retention, it depends on the time at which the table is read which transaction identifiers have not
+    # expired.
     few = len(state.transactions) <= MAX_TRANSACTIONS and SET_TRANSACTION_RETENTION_MS.key not in configuration
     body: dict[str, Any] = {
         "txnId": txn_id,
@@ -232,9 +233,9 @@ def _files_body(files: FileList | None, totals: Totals) -> msgspec.Raw | None:
 
 
 def _lists_files(configuration: Mapping[str, str]) -> bool:
-    """Whether the checksum of a table with these properties lists its files. It does not if checkpoints omit the JSON
-    text of statistics, because the list would then differ from a replay. Nor does it, as in delta-spark, if statistics
-    are collected for more columns than by default."""
+    """Whether the checksum of a table with these properties lists its files. It does not list them if checkpoints omit
+    the JSON text of statistics, because the list would then differ from a replay. As in delta-spark, the checksum also
+    does not list the files if statistics are collected for more columns than by default."""
     try:
         keeps_text = CHECKPOINT_STATS_AS_JSON.read(configuration)
         columns = DATA_SKIPPING_NUM_INDEXED_COLS.read(configuration)

@@ -54,9 +54,9 @@ class CleanupReport:
     """The result of a clean-up, or with ``dry_run`` the plan for one.
 
     ``cutoff_ms``: commits before this time have expired. ``first_version``: the first version that is readable after
-    the clean-up; None if nothing is deleted. ``reason``: the reason for this decision. ``unreachable``: the first and
-    the last version that become unreadable. ``files``: all files of the log, beginning with the deleted files in order
-    of deletion.
+    the clean-up; None if nothing is deleted. ``reason``: why these files are or are not deleted. ``unreachable``: the
+    first and the last version that become unreadable. ``files``: all files of the log, beginning with the deleted files
+    in order of deletion.
     """
 
     table: str
@@ -74,7 +74,7 @@ class CleanupReport:
 
     @safe_repr
     def __repr__(self) -> str:
-        """The fields, with numbers of files instead of lists."""
+        """The report's fields, with a number of files in place of each list of files."""
         return (
             f"CleanupReport(table={self.table!r}, dry_run={self.dry_run}, cutoff_ms={self.cutoff_ms}, "
             f"first_version={self.first_version}, reason={self.reason!r}, unreachable={self.unreachable}, "
@@ -113,8 +113,8 @@ class CleanupReport:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """``first_version``: the log is kept from this version on (None: the whole log is kept). ``reason``: the reason for
-    this decision."""
+    """``first_version``: the log is kept from this version on (None: the whole log is kept). ``reason``: why these
+    files are or are not deleted."""
 
     first_version: int | None
     reason: str
@@ -130,8 +130,8 @@ def clean_up(
     ``clock_ms - retention_ms`` (default: delta.logRetentionDuration), in milliseconds since 1970. The oldest files are
     deleted first, so that an interruption leaves a readable log. Temporary files of killed writers on local disks are
     deleted after a day. If another clean-up deletes files during the call, this clean-up starts again once. If another
-    table replaces this one, its log has files with the same names. So clean-up checks before each batch of deletions
-    that the latest version is still in the log.
+    table replaces this one, the log of the new table contains files with the same names. Clean-up therefore checks,
+    before each batch of deletions, that the latest version is still in the log.
 
     Raises MissingInCommitTimestampError, UnsupportedFeatureError, StoreError; TableReplacedError, TableNotFoundError.
     Cost: 3 LISTs, the latest version's ``.crc``, at most ceil(log2 n) + 2 GETs of 4 KiB for n commits (1 LIST more
@@ -297,8 +297,8 @@ _ORDER = {
 def _decide_sidecars(
     reader: LogReader, deleted: Collection[str], listing: Listing, clock_ms: int
 ) -> list[CleanupDecision]:
-    """The decision on each sidecar. It is deleted if no kept checkpoint names it and it is older than a day; a younger
-    one may belong to a checkpoint that is being written. ``deleted``: the paths of files to delete."""
+    """The decision on each sidecar. A sidecar is deleted if no kept checkpoint names it and it is older than a day; a
+    younger one may belong to a checkpoint that is being written. ``deleted``: the paths of files to delete."""
     metas = reader.store.list_from(SIDECARS_DIRECTORY)
     if not metas:
         return []

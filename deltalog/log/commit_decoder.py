@@ -1,9 +1,9 @@
 """Decodes commits. In long runs of commits, adds and removes are decoded as Arrow columns, and the other actions of
-many commits in one call. This is several times faster than decoding each commit separately.
+many commits in one call. Decoding many commits together is several times faster than decoding each one separately.
 
-Columns are used only if the result is certain to be the same: every add or remove is on a line of its own and has only
-known fields, no repeated field and all required fields. A run that contains anything else is halved repeatedly;
-the short run that remains is decoded one commit at a time, and an invalid commit is refused there.
+Columnar decoding is used only if its result is certain to be the same: every add or remove is on a line of its own and
+has only known fields, no repeated field and all required fields. A run that contains anything else is halved
+repeatedly; the short run that remains is decoded one commit at a time, and an invalid commit is refused there.
 
 Spec: PROTOCOL.md#add-file-and-remove-file.
 """
@@ -28,7 +28,8 @@ from deltalog.log.replay import Commits, FileActions
 from deltalog.parallel import in_order
 from deltalog.protocol.codec import decode_commit, decode_small_actions, partition_names
 
-# Below this number of commits, columns gain little. The block size bounds the memory for longer runs.
+# For commits with fewer bytes than this, columnar decoding saves little. The block size bounds the memory for longer
+# runs.
 _MIN_BYTES, _BLOCK_BYTES = 1 << 20, 8 << 20
 _ADD, _REMOVE = b'{"add":{"path":"', b'{"remove":{"path":"'
 _FILES, _NEXT_ADD = (_ADD, _REMOVE), b"\n" + _ADD
@@ -160,7 +161,8 @@ def _as_columns(block: Sequence[tuple[int, bytes]]) -> Commits:
 
 
 def _split(data: bytes) -> tuple[list[bytes], list[bytes], list[bytes]]:
-    """The lines of a commit: small actions, removes, adds. An element can contain several consecutive lines."""
+    """The lines of a commit: small actions, removes, adds. An element of these lists can contain several consecutive
+    lines."""
     first, rest = data.find(b"\n"), data[:0]
     if data.startswith(_ADD, first + 1) and not data.startswith(_FILES):
         rest = data[first + 1 : -1] if data.endswith(b"\n") else data[first + 1 :]

@@ -24,8 +24,8 @@ CHECKSUM_TAG = "deltalog.sha256"
 class AddedFileSummary(msgspec.Struct, frozen=True):
     """A file that a version added.
 
-    ``path``: relative to the table root, as in the log. ``sha256``: None if the writer did not record it. ``row_count``
-    and ``statistics`` (parsed, see PROTOCOL.md#per-file-statistics): None without statistics.
+    ``path``: relative to the table root, as in the log. ``sha256``: None if the writer of the file did not record the
+    hash. ``row_count`` and ``statistics`` (parsed, see PROTOCOL.md#per-file-statistics): None without statistics.
     """
 
     path: str

@@ -1,5 +1,5 @@
-"""The file actions of a version, that is, its live files and tombstones. They are read from the log on first use, and
-then cached."""
+"""The file actions of a version, that is, its live files and tombstones. These actions are read from the log on first
+use, and then cached."""
 
 from __future__ import annotations
 
@@ -50,8 +50,9 @@ Piece = TypeVar("Piece")
 
 
 class NewCheckpoint(msgspec.Struct, frozen=True):
-    """A checkpoint that was just written. ``totals``: the totals of its live files; None if they were not counted.
-    ``tombstones``: its tombstones (schema TOMBSTONES); None if there are more than FEW_FILES."""
+    """A checkpoint that was just written. ``totals``: the totals of the live files in the checkpoint; None if they were
+    not counted. ``tombstones``: the tombstones in the checkpoint (schema TOMBSTONES); None if there are more than
+    FEW_FILES."""
 
     checkpoint: Checkpoint
     totals: table_totals.Totals | None
@@ -59,7 +60,8 @@ class NewCheckpoint(msgspec.Struct, frozen=True):
 
 
 class LoadedFiles(msgspec.Struct, frozen=True):
-    """Live files in memory: the ``files`` (schema FILES) of an earlier version, and the commits ``since`` then."""
+    """Live files in memory: the ``files`` (schema FILES) of an earlier version, and the commits ``since`` that
+    version."""
 
     files: pa.Table
     since: tuple[CommitActions, ...] = ()
@@ -74,13 +76,13 @@ class FileCache:
 
     ``tip``: identifies the commit of the version. ``state``: the version's state, which the commits must not
     contradict. ``totals``: the totals of the live files, if known. ``commits``: the commits of the segment, if read.
-    ``loaded``: the live files, if in memory. ``tombstones``: the tombstones in the checkpoint, if in memory.
+    ``loaded``: the live files, if in memory. ``tombstones``: the tombstones in the checkpoint, if they are in memory.
     ``unusable``: unreadable checkpoints. ``checksum``: the version's ``.crc``, if read. ``listed``: the live files to
     list in the ``.crc`` of a version that was just committed.
     """
 
-    # Reading replaces attributes with equivalent values, and another thread may do so at any moment. So a method reads
-    # each attribute only once.
+    # When a cache is read, its attributes may be replaced with equivalent values, at any moment and by any thread.
+    # Therefore each method reads each attribute of the shared state only once.
 
     def __init__(
         self,
@@ -169,8 +171,8 @@ class FileCache:
         """Like ``file_pieces``, but as an iterator.
 
         Raises InvalidCheckpointError, possibly after the last piece, also if the checkpoint lacks files according to
-        its own count or to the ``.crc``. In that case, read again from the cache that ``without_checkpoint`` returns,
-        which uses an older checkpoint or the commits.
+        its own count or to the ``.crc``. If the error is raised, read again from the cache that ``without_checkpoint``
+        returns, which uses an older checkpoint or the commits.
         """
         if self._loaded is not None:
             yield from in_order(_slices(self.files(), convert))
@@ -199,8 +201,8 @@ class FileCache:
     def _check_number(self, checkpoint: Checkpoint, read: int, found: int) -> None:
         """Raise InvalidCheckpointError if the number of files in the ``.crc`` exceeds both of two counts: the live
         files (``found``), and the files in the checkpoint (``read``) plus the net number of files added by the commits,
-        which is how writers count. The two counts differ if a commit removes a file that is not live or adds one that
-        already is."""
+        which is how writers count. The two counts differ if a commit removes a file that is not live or adds a file
+        that already is live."""
         stated = 0 if self._checksum is None else self._checksum.totals.num_files
         if found < stated and read + self.commits().num_files_added < stated:
             version = self.segment.version
@@ -293,7 +295,7 @@ class FileCache:
 
     @property
     def known_commits(self) -> Sequence[CommitActions]:
-        """The commits after the checkpoint, if in memory; else empty. Cost: none."""
+        """The commits after the checkpoint, if they are in memory; otherwise an empty sequence. Cost: none."""
         commits = self._commits
         return () if commits is None else commits.actions
 
@@ -327,8 +329,8 @@ class FileCache:
         return None if before is None else before.after(commit)
 
     def _known_list(self) -> file_lists.FileList | None:
-        """The file list of this version: as left by the last commit, else from the files in memory, else from the
-        version's ``.crc``."""
+        """The file list of this version, from the first source that is available: the last commit, the files in memory,
+        the version's ``.crc``."""
         listed, loaded, checksum, totals = self._listed, self._loaded, self._checksum, self.known_totals
         if listed is None and totals is not None and totals.num_files <= file_lists.MAX_FILES:
             if loaded is not None:
@@ -400,8 +402,8 @@ class FileCache:
         )
 
     def without_checkpoint(self, error: InvalidCheckpointError) -> FileCache:
-        """The cache of the same version without the segment's checkpoint, which ``error`` reports as unreadable. It
-        uses an older checkpoint or the commits alone. Raises ``error`` if these are missing. Cost: 1 LIST."""
+        """The cache of the same version without the segment's checkpoint, which ``error`` reports as unreadable. The
+        new cache uses an older checkpoint or the commits alone. Raises ``error`` if these are missing. Cost: 1 LIST."""
         checkpoint = self.segment.checkpoint
         unusable = self._unusable if checkpoint is None else (*self._unusable, checkpoint)
         segment = self._reader.segment(self._reader.list_from(), self.segment.version, unusable, error)

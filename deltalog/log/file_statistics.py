@@ -41,8 +41,8 @@ _TEMPORAL = frozenset({"date", "timestamp", "timestamp_ntz"})
 
 
 class Leaf(msgspec.Struct, frozen=True):
-    """A column that can have statistics. ``path``: the logical field names from the top level down to the column.
-    ``physical``: the same path in physical names, as used in the statistics."""
+    """A leaf column for which files can have statistics. ``path``: the logical field names from the top level down to
+    the column. ``physical``: the same path with physical names, which the statistics use."""
 
     path: tuple[str, ...]
     physical: tuple[str, ...]
@@ -56,8 +56,8 @@ class Leaf(msgspec.Struct, frozen=True):
 
     @property
     def groups(self) -> tuple[Group, ...]:
-        """The groups of statistics that the column can have. Lists, maps, booleans and binary columns have no
-        bounds."""
+        """The groups of statistics (such as minValues and nullCount) that can exist for the column. Lists, maps,
+        booleans and binary columns have no bounds."""
         return GROUPS if has_bounds(self.data_type) else ("nullCount",)
 
     def kind(self, group: Group) -> pa.DataType:
@@ -106,7 +106,8 @@ def _lower(path: Sequence[str]) -> tuple[str, ...]:
 
 
 def column_name(group: Group, leaf: Leaf) -> str:
-    """The name of a leaf's column in the tables that ``statistics_of_files`` returns; unique per leaf and group."""
+    """The name of the column for a leaf and a statistics group in the tables that ``statistics_of_files`` returns. The
+    names are unique."""
     return "\0".join((group, *leaf.physical))
 
 
@@ -152,8 +153,8 @@ def bounds_of_files(files: pa.Table, leaves: Sequence[Leaf]) -> pa.Table | None:
 
 @lru_cache(maxsize=64)
 def _bounds_decoder(leaves: tuple[Leaf, ...]) -> tuple[msgspec.json.Decoder[Any], list[str]]:
-    """A decoder that reads only the bounds of ``leaves``, and the attribute path of each leaf within a group. Raises
-    ValueError for names that need escapes."""
+    """Returns a decoder that reads only the bounds of ``leaves``, and for each leaf its attribute path within a group.
+    Raises ValueError for names that need escapes."""
     tree: dict[str, Any] = {}
     for leaf in leaves:
         kind = _stored_type(leaf.data_type)
@@ -180,7 +181,7 @@ def _struct_class(tree: dict[str, Any]) -> type[msgspec.Struct]:
 
 
 def _attributes(tree: dict[str, Any], path: tuple[str, ...]) -> str:
-    """The dotted path of attribute names for a path of field names."""
+    """Converts a path of field names to the dotted path of the corresponding struct attributes."""
     names = []
     for name in path:
         names.append(f"c{list(tree).index(name)}")
@@ -213,9 +214,9 @@ def partition_values(files: pa.Table, column: StructField, mapping: Mode) -> Any
 
 
 def _looked_up(maps: Any, key: pa.Scalar) -> Any:
-    """The first value of a key in each map. Arrow's ``map_lookup`` processes one map at a time. If each map has the key
-    exactly once, as in a table whose partition columns never changed, finding the key in the concatenated keys gives
-    the same values faster."""
+    """The first value of a key in each map. Arrow's ``map_lookup`` processes one map at a time. If each map contains
+    the key exactly once, as in a table whose partition columns never changed, finding the key in the concatenated keys
+    gives the same values faster."""
     offsets = maps.offsets
     begin, end = offsets[0].as_py(), offsets[-1].as_py()
     places = pc.indices_nonzero(pc.equal(maps.keys.slice(begin, end - begin), key)).cast(pa.int64())
@@ -228,8 +229,8 @@ def _looked_up(maps: Any, key: pa.Scalar) -> Any:
 
 
 def nested(flat: pa.Table, leaves: Sequence[Leaf], names: Callable[[Leaf], tuple[str, ...]]) -> dict[str, Any]:
-    """The columns of ``statistics_of_files`` as one struct array per group. ``names`` returns the path of a leaf in
-    these structs."""
+    """The columns of ``statistics_of_files`` as one struct array per group. For each leaf, ``names`` returns its path
+    within these structs."""
     groups: dict[str, Any] = {}
     for group in GROUPS:
         tree: dict[str, Any] = {}
@@ -377,8 +378,8 @@ def _from_json(texts: Any, leaves: Sequence[Leaf]) -> pa.Table:
 
 
 def _one_line_each(texts: Any) -> Any:
-    """The strings that contain a single JSON object on one line. Every other string is replaced by an empty object,
-    which has no statistics.
+    """The strings that contain a single JSON object on one line. Every other string is replaced by an empty JSON
+    object, which contains no statistics.
 
     A null among the objects crashes Arrow's reader. Line feeds are searched for only if some string does not begin with
     a brace; otherwise ``_parse_lines`` detects them, because the number of rows differs.
@@ -449,7 +450,7 @@ def _typed(values: Any, leaf: Leaf, group: Group) -> Any:
 
 def _from_each(texts: Sequence[str], leaves: Sequence[Leaf]) -> pa.Table:
     """Like ``_from_json``, but decodes one string at a time, for strings that do not match the expected schema. A value
-    of another type becomes null."""
+    whose type does not match the schema becomes null."""
     bodies = [decoded(text) for text in texts]
     rows = [_count(body.get("numRecords")) for body in bodies]
     tight = [body.get("tightBounds") if isinstance(body.get("tightBounds"), bool) else None for body in bodies]

@@ -134,7 +134,7 @@ def _vector(row: Mapping[str, Any] | None) -> DeletionVector | None:
 
 
 def remove_actions(files: pa.Table, deletion_timestamp_ms: int, data_change: bool = True) -> list[RemoveFile]:
-    """Remove actions for live files (schema FILES). ``data_change``: False if other files of the table have the same
+    """Remove actions for live files (schema FILES). ``data_change``: False if other files of the table contain the same
     rows."""
     return [
         RemoveFile(

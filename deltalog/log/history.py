@@ -1,7 +1,7 @@
 """Time travel and history: finds the version that was current at an instant, and lists the commits with their times.
 
 Commit files are named by version, so reading a few of them is usually enough to find a version. The log is listed only
-if those commits do not prove the result, or if file times apply.
+if the commits that were read do not prove the result, or if file times apply.
 
 Spec: PROTOCOL.md#in-commit-timestamps, #recommendations-for-readers-of-tables-with-in-commit-timestamps. The rules are
 in deltalog.protocol.timestamps; this module reads the timestamps to which they apply.
@@ -53,8 +53,8 @@ else:
 
 BEFORE = ("error", "earliest")
 AFTER = ("error", "latest")
-# On a remote store, the sizes and times of up to this many commit files are requested one by one; for more, the log is
-# listed.
+# On a remote store, the sizes and times of up to this many commit files are requested one by one; if there are more,
+# the log is listed instead.
 _FEW_HEADS = 8
 # The maximum number of times to list a log that seems to have a gap.
 _LISTINGS = 4
@@ -78,9 +78,9 @@ class LogHistory:
         self.latest: LogSnapshot = latest
         # Timestamps read while loading the latest version are not read again.
         self._icts: dict[int, int] = dict(self.latest.known_in_commit_timestamps)
-        # Sizes and times of commit files, by version.
+        # The sizes and times of commit files, keyed by version.
         self._metas: dict[int, FileMeta] = {}
-        # Parts of the log, each starting at a checkpoint or at version 0.
+        # Listings of sections of the log, each of which starts at a checkpoint or at version 0.
         self._parts: tuple[Listing, ...] = ()
 
     @Lazy
@@ -88,7 +88,8 @@ class LogHistory:
         """The whole log up to ``latest``. Raises VersionNotFoundError if log clean-up deletes commits meanwhile,
         TableReplacedError if the log ends before ``latest``. Cost: none if the log was listed to load that version;
         else as ``LogReader.list_range``, twice if the log has a gap."""
-        # Exclude later commits, which may have changed the properties that decide between the clocks.
+        # Commits after ``latest`` are excluded, because they may have changed the properties that determine which kind
+        # of timestamp applies.
         last = self.latest.version
         listing = self._listed.through(last) if self._listed is not None else self._list()
         for _ in range(_LISTINGS):
@@ -127,7 +128,7 @@ class LogHistory:
 
     @Lazy
     def candidates(self) -> Sequence[int]:
-        """The versions to which a timestamp can resolve, ascending: see ``versions_by_time``."""
+        """The versions to which a timestamp can resolve, in ascending order; see ``versions_by_time``."""
         return versions_by_time(self.listing)
 
     @Lazy
@@ -168,8 +169,8 @@ class LogHistory:
 
     def _searched(self, timestamp_ms: int) -> CommitAt | None:
         """The last commit at or before an instant, found without listing the log; None if the result cannot be proved
-        that way. The proof is that the commit exists, that the next commit exists and is after the instant, and that
-        the log is readable from that version or an earlier one on."""
+        that way. A proof needs three facts: the commit exists, the next commit exists and is later than the instant,
+        and the log is readable from the found version or an earlier one."""
         latest, pair = self.latest, self.enablement
         if not latest.in_commit_timestamps_enabled or (pair is not None and timestamp_ms < pair.timestamp_ms):
             return None
@@ -230,7 +231,7 @@ class LogHistory:
         return at.version + 1 if later is None else later
 
     def _next(self, version: int) -> int | None:
-        """The next version to which a timestamp can resolve."""
+        """The first version after ``version`` to which a timestamp can resolve."""
         if version == self.latest.version:
             return None
         if version + 1 in self._icts:
@@ -255,10 +256,10 @@ class LogHistory:
     def bounds(self) -> tuple[CommitAt, CommitAt]:
         """The first and the last commit to which a timestamp can resolve.
 
-        In a copied table, all commit files from before the enablement of in-commit timestamps can be younger than the
-        enablement. No timestamp then resolves to those commits, and the first commit is the enabling one. Cost: as
-        ``listing``, and two calls of ``commit_at``; if in-commit timestamps apply to all commits, 1 HEAD, at most 1
-        LIST of the first names and 2 GETs of 4 KiB.
+        In a copied table, all commit files from before the enablement of in-commit timestamps can have modification
+        times after the enablement. No timestamp then resolves to those commits, and the first commit is the enabling
+        one. Cost: as ``listing``, and two calls of ``commit_at``; if in-commit timestamps apply to all commits, 1 HEAD,
+        at most 1 LIST of the first names and 2 GETs of 4 KiB.
         """
         earliest = self._first_in_commit()
         if earliest is not None:
@@ -285,14 +286,14 @@ class LogHistory:
         return self.reader.store.head(commit_path(0)) is not None
 
     def commit_at(self, version: int) -> CommitAt:
-        """A commit with its in-commit timestamp, or if it precedes their enablement, with its monotonised file time.
-        Cost: at most 1 GET of 4 KiB, or as ``listing``."""
+        """A commit with its in-commit timestamp, or, if the commit precedes the enablement of in-commit timestamps,
+        with its monotonised file time. Cost: at most 1 GET of 4 KiB, or as ``listing``."""
         if self._is_in_ict_era(version):
             return self._in_commit(version)
         return CommitAt(version, self._monotonised_file_times[version], "file-modification")
 
     def _is_in_ict_era(self, version: int) -> bool:
-        """Whether a version's in-commit timestamp applies, not its file time."""
+        """Whether the time of a version is its in-commit timestamp rather than its file time."""
         enabled, pair = self.latest.in_commit_timestamps_enabled, self.enablement
         return enabled and (pair is None or version >= pair.version)
 
@@ -343,8 +344,8 @@ class LogHistory:
     def entries(self, limit: int | None = None) -> list[CommitEntry]:
         """The commits that have a commit file, newest first; with ``limit``, at most that many. Raises CallError,
         InvalidEnablementError, VersionNotFoundError. Cost: 1 GET of 4 KiB each, and 1 HEAD each for sizes and times;
-        instead of HEADs, on a remote store with more than 8 commits, 1 LIST per 450. Also as ``listing``, unless
-        ``limit`` is set and in-commit timestamps apply to these commits."""
+        instead of HEADs, on a remote store with more than 8 commits, 1 LIST per 450. In addition, the cost of
+        ``listing``, unless ``limit`` is set and in-commit timestamps apply to these commits."""
         if limit is not None and limit < 1:
             raise CallError(f"limit must be a positive number or None; got {limit}.")
         entries = None if limit is None else self.recent_entries(limit)
@@ -382,7 +383,7 @@ class LogHistory:
                 partial(self._stat_all, versions),
                 self.reader.store.is_remote,
             )
-        except MissingVersionError:  # the log begins later, or has a gap
+        except MissingVersionError:  # the log begins at a later version, or has a gap
             return None
         return self._entries(versions, infos, {}) if all(map(self._metas.get, versions)) else None
 

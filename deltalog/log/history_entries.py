@@ -34,7 +34,8 @@ class CommitEntry(msgspec.Struct, frozen=True, gc=False):
 
     @safe_repr
     def __repr__(self) -> str:
-        """The fields, with only operation, metrics and user metadata from the long commitInfo."""
+        """The entry's fields. Of the commitInfo, which is long, they contain only the operation, its metrics and the
+        user metadata."""
         names = ("version", "timestamp_ms", "clock", "operation", "operation_metrics", "user_metadata")
         shown = (f"{name}={getattr(self, name)!r}" for name in (*names, *self.__struct_fields__[3:-1]))
         return f"CommitEntry({', '.join(shown)})"
@@ -137,7 +138,7 @@ class CommitEntry(msgspec.Struct, frozen=True, gc=False):
         }
 
 
-# Registered rather than inherited, because the metaclasses conflict. Makes pandas treat entries as rows.
+# Registered rather than inherited, because the metaclasses conflict. Makes pandas treat each entry as a row.
 Mapping.register(CommitEntry)
 
 
@@ -146,9 +147,9 @@ class TimestampExplanation:
     """How an instant is resolved to a version: ``str()`` returns a report, and ``to_json()`` returns all fields.
 
     Times are in milliseconds since 1970. ``clock``: the kind of commit time with which the instant is compared.
-    ``candidates``: the first and the last version with that kind of time. ``answer``: the version that was current;
-    None if ``refusal``, the error message, is set. ``next_commit``: the commit after ``answer``. ``earliest``,
-    ``latest``: the first and the last commit to which a timestamp can resolve.
+    ``candidates``: the first and the last version whose commit time is of that kind. ``answer``: the version that was
+    current at the requested time; None if ``refusal``, the error message, is set. ``next_commit``: the commit after
+    ``answer``. ``earliest``, ``latest``: the first and the last commit to which a timestamp can resolve.
     """
 
     table: str

@@ -32,8 +32,9 @@ def load_latest(reader: LogReader) -> LogSnapshot:
 
     Raises TableNotFoundError, CorruptTableError, UnsupportedFeatureError; TableReplacedError if the table is replaced
     during every attempt. Cost: 1 GET, 1 LIST, then 2 GETs with a usable ``.crc``, else the small columns of the
-    checkpoint and 1 GET for each commit after it. On a local disk 1 HEAD more, for metadata that a remote listing
-    includes; on a remote store whose ETags do not depend on content alone, 1 HEAD more after reading commits.
+    checkpoint and 1 GET for each commit after it. On a local disk, 1 additional HEAD for metadata that a remote listing
+    includes; on a remote store whose ETags do not depend on content alone, 1 additional HEAD after the commits are
+    read.
     """
     for number in range(_READS):
         try:
@@ -45,8 +46,8 @@ def load_latest(reader: LogReader) -> LogSnapshot:
 
 
 def load_after(reader: LogReader, snapshot: LogSnapshot) -> LogSnapshot | None:
-    """Load the latest version from an earlier one and the commits since; file lists in memory are reused. None if that
-    would read more than loading the latest version (many or large commits since), or if a commit cannot be read.
+    """Load the latest version from an earlier one and the commits since; file lists in memory are reused. None if this
+    would read more than a load of the latest version (many or large commits since), or if a commit cannot be read.
 
     Raises CorruptTableError, UnsupportedFeatureError. Cost: 1 LIST (on a local disk, 1 or 2 HEADs for each commit
     instead), and 1 GET for each commit; 1 HEAD on a remote store whose ETags do not depend on content alone.
@@ -96,7 +97,8 @@ def _follow(known: LogSnapshot, listing: Listing, files: Mapping[int, bytes]) ->
 
 
 def _are_listed(listing: Listing, files: Mapping[int, bytes]) -> bool:
-    """Whether the ETags prove that the commits read (``files``: bytes by version) are the commits listed."""
+    """Whether the ETags prove that the commits that were read (``files``: version -> bytes) are the commits that were
+    listed."""
     return all(
         version in listing.metas and listing.metas[version].etag == etag_of(data) for version, data in files.items()
     )
@@ -114,8 +116,8 @@ def load(
 
     ``latest``: the protocol of the latest version, if known; if that version is not catalog-managed, all versions can
     be read by path. ``identifies``: record the commit file's metadata in ``tip``, so that a handle can recognise its
-    version later. ``asks``: send a HEAD for that even if a listing has the file's metadata, because a HEAD may return
-    different metadata.
+    version later. ``asks``: send a HEAD for this metadata even if a listing has the file's metadata, because a HEAD may
+    return different metadata.
 
     Raises VersionNotFoundError, MissingVersionError, InvalidCheckpointError and as ``load_latest``; with
     ``identifies``, TableReplacedError if the commits read may belong to different tables. Cost: as ``load_latest``
@@ -136,7 +138,7 @@ def load(
 
 
 def _meta_of_tip(reader: LogReader, listing: Listing, segment: Segment, asks: bool) -> FileMeta | None:
-    """The metadata of the latest version's commit file, if that costs no network request, or with ``asks``."""
+    """The metadata of the latest version's commit file, if that costs no network request or if ``asks`` is true."""
     store = reader.store
     if _is_managed(reader) or (store.is_remote and not asks):
         return listing.metas.get(segment.version)
@@ -193,13 +195,14 @@ def _check_is_same(reader: LogReader, segment: Segment, before: FileMeta) -> Non
 
 
 def _is_managed(reader: LogReader) -> bool:
-    """Whether a catalog decides which commits the table has. If so, the catalog identifies the table by id."""
+    """Whether a catalog decides which commits the table has. For such a table, the catalog identifies the table by
+    id."""
     return not reader.authority.is_log
 
 
 class UnreadSnapshot:
-    """A version that is known to be in the log but has not been read; ``load`` reads it. ``tip``: identifies its
-    commit."""
+    """A version that is known to be in the log but has not been read; ``load`` reads it. ``tip``: identifies the
+    version's commit."""
 
     def __init__(self, reader: LogReader, version: int, txn_id: str | None = None) -> None:
         self.reader = reader

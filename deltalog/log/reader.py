@@ -66,7 +66,7 @@ _HEADS_AT_ONCE = 1000
 # The maximum number of commits whose bytes are in memory at the same time.
 _COMMITS_AT_ONCE = 8192
 
-# Called with versions and the bytes of their commit files.
+# A callback that receives versions and the bytes of their commit files.
 OnCommits = Callable[[Sequence[int], Sequence[bytes]], None]
 
 
@@ -75,9 +75,9 @@ class LogReader:
 
     ``files``: gives access to the files that the log names. ``allowed_paths``: locations outside the table in which the
     log may name files; see TableFiles. ``clock_ms``: the clock for CURRENT_TIMESTAMP in conditions on the table's rows.
-    ``authority``: who decides which commits the table has; ``store`` returns exactly those. ``last_cleanup_ms``: the
-    midnight before the last log clean-up that a commit through this reader started, in milliseconds since 1970; None
-    before the first clean-up.
+    ``authority``: decides which commits the table has; ``store`` returns exactly these commits. ``last_cleanup_ms``:
+    the midnight before the last log clean-up that a commit through this reader started, in milliseconds since 1970;
+    None before the first clean-up.
     """
 
     def __init__(
@@ -115,9 +115,10 @@ class LogReader:
         return self.list_from(first, stat=stat)
 
     def list_after(self, version: int, limit: int, interval: int) -> Listing:
-        """List the log after a version, with sizes and times of commits. On a remote store, the listing includes that
-        version. ``interval``: the usual number of versions between checkpoints. Cost: 1 LIST; on a local disk 1 HEAD
-        for each of the next commits, for one more, and for each expected checkpoint, up to ``limit`` commits."""
+        """List the log after a version, with sizes and times of commits. On a remote store, the listing also includes
+        ``version`` itself. ``interval``: the usual number of versions between checkpoints. Cost: 1 LIST; on a local
+        disk 1 HEAD for each of the next commits, for one more, and for each expected checkpoint, up to ``limit``
+        commits."""
         if self.store.is_remote:
             return self.list_from(version, stat=True)
         metas: dict[int, FileMeta] = {}
@@ -135,7 +136,7 @@ class LogReader:
 
         Cost: on a store that lists in pages, 1 LIST per 450 versions, in one round, or two if the last checkpoint is
         not where it is expected. On a local disk, no LIST but 1 HEAD for each file, because a directory cannot be
-        listed in part. On other stores none; the result is None.
+        listed in part. On other stores there is no request, and the result is None.
         """
         since = version % interval
         if not self.store.lists_in_pages:
@@ -195,8 +196,8 @@ class LogReader:
 
     def _probe_before(self, version: int, starts: Sequence[int]) -> Listing | None:
         """Like ``list_before``, but by probing single names. ``starts``: possible versions of a checkpoint, descending.
-        None if none of these versions has a checkpoint, because the table's checkpoint interval then differs from the
-        expected one, and listing the directory takes less time than probing all commits since version 0."""
+        Returns None if none of these versions has a checkpoint: the table's checkpoint interval then differs from the
+        expected one, and listing the directory is faster than probing all commits since version 0."""
 
         def exists(path: str) -> bool:
             return self.store.head(path) is not None
@@ -212,8 +213,8 @@ class LogReader:
 
     def list_latest(self) -> Listing:
         """List the log from the checkpoint in the hint on, or the whole log if the hint is missing or wrong. On a
-        remote store, the listing has sizes and times of commits. Cost: 1 GET of the hint and 1 LIST (2 if the hint is
-        wrong)."""
+        remote store, the listing includes the sizes and times of commits. Cost: 1 GET of the hint and 1 LIST (2 if the
+        hint is wrong)."""
         stat = self.store.is_remote  # a remote listing includes sizes and times at no extra cost
         try:
             hint = read_hint(self.store.get(log_path(LAST_CHECKPOINT)))
@@ -279,8 +280,8 @@ class LogReader:
 
     def segment_commits(self, segment: Segment, on_commits: OnCommits | None = None) -> Commits:
         """The commits of a segment. A compaction is read as one commit of its last version, instead of the commits that
-        it covers; if it cannot be read, those commits are read. ``on_commits``: called with versions and their commits'
-        bytes as they are read. Raises InvalidCommitError, MissingVersionError. Cost: 1 GET for each file."""
+        it covers; if it cannot be read, those commits are read. ``on_commits``: called with the versions and bytes of
+        commits when they are read. Raises InvalidCommitError, MissingVersionError. Cost: 1 GET for each file."""
         commits = Commits()
         rest = list(segment.commits)
         for compaction in segment.compactions:
@@ -324,8 +325,8 @@ class LogReader:
         return infos
 
     def commit_infos_with_meta(self, versions: Sequence[int]) -> tuple[list[CommitInfo | None], list[FileMeta]]:
-        """Like ``commit_infos``, with sizes and times of the commit files. Cost: 1 GET of 4 KiB and 1 HEAD each, one
-        after the other."""
+        """Like ``commit_infos``, but also returns the sizes and modification times of the commit files. Cost: 1 GET of
+        4 KiB and 1 HEAD each, one after the other."""
         infos: list[CommitInfo | None] = []
         metas: list[FileMeta] = []
         for some in _in_parts(versions):

@@ -149,7 +149,7 @@ class Tail:
     """The effect of commits on the files of the version that precedes them.
 
     ``files``: the files that the commits add and that are still live afterwards (schema FILES). ``keys``: the
-    ``file_key`` of every file that the commits add or remove. ``removed``: the last remove of each file that the
+    ``file_key`` of every file that the commits add or remove. ``removed``: the last remove action of each file that the
     commits remove and do not add again (schema TOMBSTONES).
     """
 
@@ -173,7 +173,7 @@ class Tail:
         return files.filter(pc.invert(is_replaced)) if pc.any(is_replaced).as_py() else files
 
     def tombstones(self, cutoff_ms: int) -> pa.Table:
-        """The removes that have not expired at a cut-off (schema TOMBSTONES)."""
+        """The remove actions that have not expired at a cut-off time (schema TOMBSTONES)."""
         return unexpired_tombstones(self.removed, cutoff_ms)
 
 
@@ -203,7 +203,7 @@ def tail(commits: Commits) -> Tail:
 
 
 def _tables(adds: Sequence[AddFile], removes: Sequence[RemoveFile]) -> tuple[pa.Table, pa.Table]:
-    """The adds and removes, which are passed newest first, as rows of FILES and TOMBSTONES in log order."""
+    """The adds and removes, which are passed newest first, as rows of FILES and TOMBSTONES in the order of the log."""
     return (
         files_table(adds[::-1]) if adds else empty(FILES),
         tombstones_table(removes[::-1]) if removes else empty(TOMBSTONES),

@@ -25,7 +25,8 @@ _CHECKPOINTS = (
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
-    """A complete checkpoint. ``names``: the name of its file in ``_delta_log``, or of all its parts in order."""
+    """A complete checkpoint. ``names``: the name of the checkpoint's file in ``_delta_log``, or of all its parts in
+    order."""
 
     version: int
     kind: LogFileKind
@@ -99,7 +100,7 @@ class Listing:
 @dataclass(frozen=True, slots=True)
 class Segment:
     """The files from which ``version`` is rebuilt: the checkpoint, if any, and ``commits`` (ascending versions). Each
-    of ``compactions`` replaces a run of these commits."""
+    log compaction file in ``compactions`` replaces a run of consecutive commits of the segment."""
 
     version: int
     checkpoint: Checkpoint | None
@@ -157,7 +158,7 @@ def _versions(texts: list[str]) -> list[int]:
 
 
 def _ascending(versions: list[int]) -> tuple[int, ...]:
-    """The versions, sorted. Versions without gaps need no sorting."""
+    """The versions, sorted. If the versions are consecutive, they are not sorted but counted up."""
     if versions and max(versions) - min(versions) + 1 == len(versions):
         return tuple(range(min(versions), max(versions) + 1))
     return tuple(sorted(versions))
@@ -210,7 +211,8 @@ def choose_segment(
 
 
 def _covering(compactions: Sequence[Compaction], start: int, end: int) -> tuple[Compaction, ...]:
-    """Non-overlapping compactions within a range of versions; if several have the same start, the longest is used."""
+    """Non-overlapping compactions within a range of versions; of several compactions with the same start, the longest
+    is used."""
     chosen: list[Compaction] = []
     for each in sorted(compactions, key=lambda c: (c.start, -c.end)):
         if start <= each.start and each.end <= end:

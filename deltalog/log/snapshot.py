@@ -53,9 +53,10 @@ class LogSnapshot:
         return cls(reader, segment, state, cache, ict_ms)
 
     def is_in_log(self) -> bool:
-        """Whether the log still has this commit. If not, files derived from it must be deleted, because readers of
-        another table that replaced this one would use them. Also True for a commit that log clean-up may have deleted,
-        which happens only if later commits exist. Cost: 1 HEAD, 2 more if the commit does not exist."""
+        """Whether the log still contains the commit of this version. If it does not, files derived from the commit must
+        be deleted, because readers of another table that replaced this one would use them. Also True if log clean-up
+        may have deleted the commit, which happens only if later commits exist. Cost: 1 HEAD, 2 more if the commit does
+        not exist."""
         store, path = self.reader.store, commit_path(self.version)
         found = store.head(path)
         if found is None and self.version not in self.segment.commits:
@@ -73,8 +74,8 @@ class LogSnapshot:
 
     @property
     def tip(self) -> Tip:
-        """Identifies the commit of this version. Snapshots of the same version with another checkpoint or another
-        reader share it."""
+        """Identifies the commit of this version. Snapshots of the same version share this object even if they use
+        different checkpoints or readers."""
         return self.cache.tip
 
     @Lazy
@@ -139,7 +140,7 @@ class LogSnapshot:
     # ------------------------------------------------------------------------------------------ succession
 
     def after(self, commit: CommitActions, ict_ms: int | None, new: Collection[str] = ()) -> LogSnapshot:
-        """The snapshot of the next version, from this one and the commit that was just written. ``new``: as in
+        """The snapshot of the next version, from this one and the commit that was just written. ``new``: as for
         ``FileCache.after``. Raises ValueError for any other version. Cost: none."""
         if commit.version != self.version + 1:
             raise ValueError(f"version {commit.version} does not follow {self.version}")

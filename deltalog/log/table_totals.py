@@ -25,15 +25,15 @@ def _steps(first: int, last: int, step: int, unit: int) -> list[int]:
     return [size * unit for size in range(first, last + 1, step)]
 
 
-# Lower bounds, in bytes, of the file size bins. They are the same as in delta-spark and the Delta kernels, which
-# compare histograms bin by bin.
+# Lower bounds, in bytes, of the file size bins. These bounds are the same as in delta-spark and the Delta kernels,
+# which compare histograms bin by bin.
 SIZE_BINS: tuple[int, ...] = (
     0, *(8 * _KIB << n for n in range(10)),
     *_steps(8, 40, 4, _MIB), *_steps(48, 120, 8, _MIB), *_steps(124, 144, 4, _MIB), *_steps(160, 576, 16, _MIB),
     *_steps(640, 1408, 64, _MIB), *_steps(1536, 2048, 128, _MIB), *_steps(2304, 4096, 256, _MIB),
     *(8 * _GIB << n for n in range(6)),
 )  # fmt: skip
-# This many files or more are counted with Arrow, one bin at a time.
+# If there are at least this many files, Arrow counts them, one bin at a time.
 _MANY = 1000
 # Lower bounds of the bins for the number of deleted rows per file.
 DELETED_BINS: tuple[int, ...] = (0, *(10**n for n in range(8)), 2**31 - 1)
@@ -67,7 +67,7 @@ class FileSizes(msgspec.Struct, frozen=True):
 
     @property
     def is_sound(self) -> bool:
-        """Whether no bin is negative, as a remove of a file that was not live can make it."""
+        """Whether no bin is negative; the remove of a file that was not live can make a bin negative."""
         return min(*self.counts, *self.sizes) >= 0
 
 
@@ -153,8 +153,8 @@ def _binned(values: Any, begins: Sequence[int]) -> tuple[tuple[int, ...], tuple[
 
 
 def maybe_again(commit: CommitActions) -> list[str]:
-    """The paths that a commit adds without new rows and does not remove. Such a file may already be live and be added
-    again, for example with new statistics; it must be counted once."""
+    """The paths that a commit adds without new rows and does not also remove. Such a file may already be live and be
+    added again, for example with new statistics; the file must be counted only once."""
     moved = [add.path for add in commit.adds if not add.data_change]
     removed = {remove.path for remove in commit.removes} if moved else ()
     return [path for path in moved if path not in removed]

@@ -1,5 +1,5 @@
-"""Tip: identifies the commit of a version. The version number alone does not identify it, because a table can be
-deleted and created again, or replaced by an older copy of itself, and other writers then commit the same versions.
+"""Tip: identifies the commit of a version. The version number alone does not identify the commit, because a table can
+be deleted and created again, or replaced by an older copy of itself, and other writers then commit the same versions.
 Spec: PROTOCOL.md#delta-log-entries, #commit-provenance-information.
 """
 
@@ -23,8 +23,8 @@ class Tip:
 
     ``txn_id``: the txnId in its commitInfo; None if the commitInfo was not read or has no txnId. ``meta``: the commit
     file's metadata from the store; None until the store has returned it. ``is_misplaced``: whether the commit was
-    written to the log of another table, which had replaced the right one. Snapshots of the version are then wrong, and
-    no file matches the tip.
+    written to the log of another table, which had replaced the expected table. In that case snapshots of this version
+    are wrong, and no file in the log matches the tip.
     """
 
     def __init__(self, version: int, txn_id: str | None = None, meta: FileMeta | None = None) -> None:
@@ -49,23 +49,23 @@ class Tip:
         return not (self.txn_id is None and self.meta is None and self._written is None)
 
     def note_written(self, data: bytes, meta: FileMeta | None) -> None:
-        """Record the size and ETag of the commit, given its bytes. ``meta``: the metadata of its file, if the store has
-        returned it since."""
+        """Record the size and ETag of the commit, given its bytes. ``meta``: the metadata of the commit's file, if the
+        store has returned it since the commit."""
         self.meta = meta
         if len(data) <= _LARGE_BYTES:
             self._written = FileMeta("", len(data), None, etag_of(data))
 
     def check_after_read(self, reader: LogReader, commits: Iterable[CommitActions] = ()) -> None:
         """Raise TableReplacedError if the log files just read may belong to another table that replaced this one. A
-        deleted table is never restored in place, so if this commit still exists, everything read before belongs to its
-        table. ``commits``: the commits that were read. Cost: 1 HEAD; none on a remote store, where only the txnId of
-        this commit is compared, if it was read."""
+        deleted table is never restored in place, so if this commit still exists, everything that was read before
+        belongs to the same table. ``commits``: the commits that were read. Cost: 1 HEAD; none on a remote store, where
+        only the txnId of this commit is compared, if it was read."""
         infos = (each.commit_info for each in commits if each.version == self.version)
         read = next((info.txn_id for info in infos if info is not None), None)
         is_same = None in (read, self.txn_id) or read == self.txn_id
         if is_same and self.is_identified and not reader.store.is_remote:
             found = reader.store.head(commit_path(self.version))
-            is_same = found is None or self.is_file(reader, found)  # None if deleted by log clean-up
+            is_same = found is None or self.is_file(reader, found)  # None if log clean-up has deleted the commit file
         if not is_same:
             raise TableReplacedError(
                 f"{reader.store.url}: the table was replaced while version {self.version} was read: the log now has "
@@ -75,8 +75,8 @@ class Tip:
 
     def is_file(self, reader: LogReader, found: FileMeta) -> bool:
         """Whether ``found``, the result of a HEAD of the version, is this commit. If sizes, times and ETags do not
-        decide that, the txnId in the file is compared, or if it has none, the whole file. Raises StoreError. Cost:
-        usually none; at most 1 GET (of 4 KiB if there is a txnId) for each new file."""
+        decide whether it is, the txnId in the file is compared, or if it has none, the whole file. Raises StoreError.
+        Cost: usually none; at most 1 GET (of 4 KiB if there is a txnId) for each new file."""
         if self.is_misplaced:
             return False
         written = self._written
@@ -89,9 +89,9 @@ class Tip:
         return False
 
     def check_is_there(self, reader: LogReader, work: str) -> None:
-        """Check that the log still has this commit before ``work`` deletes files that it selected from this version.
-        Raises TableReplacedError if the log has another commit of this version, MissingVersionError if it has none.
-        Cost: 1 HEAD, and as ``is_file``."""
+        """Check that the log still contains this commit, before the operation ``work`` deletes files that it selected
+        in this version. Raises TableReplacedError if the log has another commit of this version, MissingVersionError if
+        it has none. Cost: 1 HEAD, and as ``is_file``."""
         url = reader.store.url
         found = reader.store.head(commit_path(self.version))
         if found is None:
@@ -103,7 +103,8 @@ class Tip:
             raise other_table(url, self.version, work)
 
     def _is_managed(self, reader: LogReader) -> bool:
-        # A catalog decides which commits a table has, and a commit has other file metadata before it is published.
+        # A catalog decides which commits a table has, and the file metadata of a commit changes when the commit is
+        # published.
         return self.meta is None and not reader.authority.is_log
 
     def _has_txn_id(self, reader: LogReader) -> bool:
@@ -124,7 +125,7 @@ class Tip:
 
 
 def other_table(url: str, version: int, work: str) -> TableReplacedError:
-    """The error for a table that was replaced while ``work`` was deleting its files."""
+    """The error for a table that was replaced while the operation ``work`` was deleting files of the table."""
     return TableReplacedError(
         f"{url}: the table was replaced after version {version} was read, during {work}, which deletes no more files. "
         "Call it again if it is meant for the new table.",

@@ -121,7 +121,7 @@ def restore(
     return replace(result, commit=commit)
 
 
-# ------------------------------------------------------------------------------------------------- files
+# -------------------------------------------------------------------------------------- files to restore
 
 
 def _to_add(current: pa.Table, target: pa.Table) -> pa.Table:
@@ -167,13 +167,14 @@ def _files_are_gone(target: Snapshot, missing: Sequence[str]) -> InvalidDataFile
 
 
 def _state_after(transaction: Transaction, current: Snapshot, target: Snapshot) -> tuple[Protocol, Metadata]:
-    """The protocol and metadata of the target, with the current values of state that must not be reset."""
+    """The protocol and metadata of the version to restore, but with the current values of all state that must not be
+    reset."""
     now, then = current.metadata, target.metadata
     kept = {key: value for key, value in now.configuration.items() if key in _KEPT_PROPERTIES}
     others = {key: value for key, value in then.configuration.items() if key not in _KEPT_PROPERTIES}
     restored = msgspec.structs.replace(then, id=now.id, created_time=now.created_time, configuration={**others, **kept})
     metadata = _with_marks(_mapped_as_now(restored, now, transaction), now)
-    # In-commit timestamps, and so their feature, are not restored.
+    # The setting of in-commit timestamps is not restored, and so neither is the feature.
     returning = [name for name in features.writer_features(target.protocol) if name != timestamps.FEATURE]
     wanted = [*returning, *features.features_for(metadata, metadata.schema)]
     return features.with_features(current.protocol, wanted), metadata
@@ -185,7 +186,8 @@ def _mapped_as_now(then: Metadata, now: Metadata, transaction: Transaction) -> M
     mode = column_mapping.mode_of(now.configuration)
     if mode == "none" or column_mapping.mode_of(then.configuration) != "none":
         return before
-    # Column mapping was enabled later, so the physical names in earlier files are the logical names of that version.
+    # Column mapping was enabled after the restored version, so the files of that version use its logical names, which
+    # are now the physical names.
     after = _with(before, {column_mapping.MODE_KEY: mode})
     return metadata_update.complete(before, after, transaction.protocol, transaction.metadata_changes.new_uuid)[1]
 
@@ -203,7 +205,8 @@ def _with(metadata: Metadata, properties: Mapping[str, str]) -> Metadata:
 
 
 def _domains_after(current: Snapshot, target: Snapshot) -> list[DomainMetadata]:
-    """The domainMetadata actions that restore the target's domains; the row id high-water mark is kept."""
+    """The domainMetadata actions that restore the metadata domains of the target version; the row id high-water mark is
+    kept."""
     now = {each.domain: each for each in current.domain_metadata}
     then = {each.domain: each for each in target.domain_metadata}
     if row_tracking.DOMAIN in now:
@@ -243,8 +246,8 @@ def _bytes(files: pa.Table) -> int:
 
 def _rows_metrics(back: pa.Table, to_remove: pa.Table) -> dict[str, int]:
     """The numbers of added and deleted rows; for a file whose deletion vector changes, only the difference is counted.
-    Empty if a file has no statistics. The metrics have delta-spark's names for writes, because it does not count rows
-    for RESTORE."""
+    The metrics are empty if a file has no statistics. The metrics have delta-spark's names for writes, because it does
+    not count rows for RESTORE."""
     rows = [dict(zip(t["path"].to_pylist(), live_rows_of_each(t).to_pylist(), strict=True)) for t in (back, to_remove)]
     changes = []
     for path in rows[0].keys() | rows[1].keys():

@@ -50,7 +50,8 @@ _DAY_US = 86_400_000_000
 
 # The null count, and the minimum and maximum as serialized in the log. None: unknown.
 Found = tuple[int | None, tuple[Any, Any] | None]
-# Results cached by path, because files never change: the number of rows, and the statistics of columns.
+# A cache, keyed by path, of the number of rows and the column statistics of each file; entries stay valid, because
+# files never change.
 Known = dict[str, tuple[int, dict[Leaf, Found]]]
 
 
@@ -62,7 +63,7 @@ def compute_statistics(handle: TableHandle, where: Predicate | str | None, user_
     known: Known = {}
 
     def attempt() -> tuple[CommitResult, bool]:
-        """Make one commit. The second item: whether there may be more files for another commit."""
+        """Make one commit. Returns its result, and whether files may remain for another commit."""
         with handle.transaction() as transaction:
             snapshot = transaction.snapshot
             assert snapshot is not None
@@ -83,7 +84,7 @@ def compute_statistics(handle: TableHandle, where: Predicate | str | None, user_
 
 def _completed(snapshot: Snapshot, files: pa.Table, known: Known) -> tuple[list[AddFile], bool]:
     """At most FILES_PER_COMMIT add actions, with the statistics that they lacked; empty if no missing statistics can be
-    computed. The second item: whether these are all such files."""
+    computed. The second item of the result says whether these are all files that lack statistics."""
     computing = _Computing.for_snapshot(snapshot, known)
     lacks = _lacks(files, computing.leaves)
     any_lacks = lacks.column(0)
@@ -206,10 +207,10 @@ class _Computing:
 
 
 def from_footer(footer: Any, leaves: Iterable[Leaf], mapping: Mode) -> dict[Leaf, Found]:
-    """The statistics of leaves for which a footer (pyarrow.parquet.FileMetaData) is sufficient.
+    """The statistics of those leaf columns for which a footer (pyarrow.parquet.FileMetaData) is sufficient.
 
-    It is not sufficient if columns are mapped by id, because the columns cannot be found by name in the footer; if its
-    bounds may ignore NaN; or if values are converted when they are read.
+    A footer is not sufficient if columns are mapped by id, because the columns cannot be found by name in the footer;
+    if its bounds may ignore NaN; or if values are converted when they are read.
     """
     found: dict[Leaf, Found] = {}
     chunks = None if mapping == "id" else stats.chunks_by_path(footer)

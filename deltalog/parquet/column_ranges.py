@@ -20,7 +20,8 @@ FETCHED_AHEAD_BYTES = 2 << 20
 
 def column_ranges(footer: Any, size: int, groups: Sequence[int], columns: Sequence[str]) -> list[Range]:
     """The byte ranges (start, end) of columns in row groups of a file of ``size`` bytes, from its footer
-    (pyarrow.parquet.FileMetaData). Empty if the footer is damaged; the error is raised when the file is read.
+    (pyarrow.parquet.FileMetaData). The result is empty if the footer is damaged; the error is raised later, when the
+    file is read.
 
     ``columns``: names of top-level columns, or dotted paths into structs. If several names cover a column, its ranges
     are repeated for each of these names. Makes no request.
@@ -35,7 +36,7 @@ def column_ranges(footer: Any, size: int, groups: Sequence[int], columns: Sequen
 
 def expect_columns(source: Any, footer: Any, groups: Sequence[int], columns: Sequence[str], *, ahead: bool) -> None:
     """If the file is in a remote store, announce to it which columns of which row groups will be read. A column that is
-    named twice is announced twice. With ``ahead``, request the columns now if they are small. Does nothing for other
+    named twice is announced twice. With ``ahead``, small columns are requested immediately. Does nothing for other
     files. Raises StoreError."""
     if not isinstance(source, RangeReader) or source.is_complete:
         return
@@ -59,7 +60,8 @@ def another_view(source: Any) -> Any:
 
 
 def _times(path: str, named: Mapping[str, int]) -> int:
-    """How many of the names cover a leaf, that is, equal its path or a prefix of it."""
+    """How many of ``named`` select the leaf at ``path``: a name selects a leaf if it equals the leaf's path or a prefix
+    of that path."""
     times = 0
     while path:
         times += named[path]

@@ -60,7 +60,7 @@ _BATCH_BYTES = 16 << 20
 _FETCH_BYTES = 32 << 20
 # Row groups of up to this total decompressed size are announced to a remote store together.
 _EXPECTED_BYTES = 512 << 20
-# For files up to this size, threads and reading ahead take several times as long as decoding.
+# For files up to this size, using threads and reading ahead takes several times as long as decoding the file.
 _SMALL_FILE_BYTES = 64 << 10
 _BY_NAME = column_mapping.lookup("none")
 
@@ -90,7 +90,7 @@ class DataFile:
 class FileLayout:
     """The columns to read from each file, including partition columns, and the column mapping.
 
-    ``tracking``: the row tracking columns, which follow the others.
+    ``tracking``: the row tracking columns, which follow the other columns.
     """
 
     schema: StructType
@@ -136,7 +136,7 @@ def read_file(
 
 def open_file(files: TableFiles, file: DataFile, layout: FileLayout, only: BitMap64 | None = None) -> OpenFile:
     """The first half of ``read_file``, which mostly waits for the store: reads the footer and the deletion vector. The
-    method ``batches`` of the result is the second half. Threads may open several files ahead. Raises as
+    method ``batches`` of the returned object is the second half. Threads may open several files ahead. Raises as
     ``read_file``."""
     store, path = files.find(file.path)
     vector = file.deletion_vector
@@ -157,7 +157,8 @@ def open_file(files: TableFiles, file: DataFile, layout: FileLayout, only: BitMa
 
 
 class OpenFile:
-    """An open data file. Its last bytes, including the footer if it is small, are in memory. ``batches`` closes it."""
+    """An open data file. The last bytes of the file, including the footer if it is small, are kept in memory.
+    ``batches`` closes it."""
 
     def __init__(
         self,
@@ -203,8 +204,8 @@ class OpenFile:
 
     def batches(self, by_threads: bool = True, most_rows: int = MAX_BATCH_ROWS) -> Iterator[pa.RecordBatch]:
         """See ``read_file``. ``by_threads``: let Arrow's threads decode a large file. If False, the caller's thread
-        decodes it, which needs less memory when several files are read concurrently. ``most_rows``: the maximum number
-        of rows per batch. No reference to a batch is kept once the caller asks for the next one."""
+        decodes the file, which needs less memory when several files are read concurrently. ``most_rows``: the maximum
+        number of rows per batch. No reference to a batch is kept once the caller asks for the next one."""
         deleted, only = self._deleted, self._only
         if self._parquet is None:
             self.read_footer()
@@ -252,8 +253,8 @@ class OpenFile:
                 start += count
 
     def _expect(self, number: int, ahead: bool) -> int:
-        """Announce the columns of the runs from ``number`` on. Returns the number of the first run that was not
-        announced."""
+        """Announce the byte ranges of the columns in the runs from ``number`` on, so that they can be prefetched.
+        Returns the number of the first run that was not announced."""
         if not self._store.is_remote:
             return len(self._runs)
         metadata, end, size_bytes = self._parquet.metadata, number, 0
@@ -271,17 +272,17 @@ def read_files(
     requests: Iterable[tuple[DataFile, FileLayout, BitMap64 | None]],
     read: Callable[[OpenFile], Iterator[T]],
 ) -> Iterator[T]:
-    """Run ``read`` on several files in order. ``requests``: arguments of ``open_file``. Threads run ``read`` some files
-    ahead of the caller. On a remote store, up to 32 more files are opened meanwhile, with no more in memory than what
-    ``open_file`` reads."""
+    """Run ``read`` on several files in order. ``requests``: the arguments for ``open_file``, one tuple per file.
+    Threads run ``read`` some files ahead of the caller. On a remote store, up to 32 more files are opened meanwhile,
+    with no more in memory than what ``open_file`` reads."""
     return opened_ahead(
         requests, lambda request: open_file(files, *request), lambda _, file: read(file), parallel_gets(files.store)
     )
 
 
 class naming:
-    """Converts errors raised while reading a file to errors that name the file. This is a class because a generator
-    would be slower."""
+    """Converts errors raised while reading a file to errors that name the file. This context manager is a class because
+    a generator would be slower."""
 
     __slots__ = ("_path", "_store")
 
@@ -313,7 +314,7 @@ def _unreadable(store: LogStore, path: str, error: BaseException) -> InvalidData
 
 
 def _runs(metadata: Any, deleted: BitMap64, only: BitMap64 | None) -> list[_Run]:
-    """The runs of row groups to read together."""
+    """The runs of consecutive row groups that are read together."""
     runs: list[_Run] = []
     position, size = 0, 0
     for number in range(metadata.num_row_groups):
@@ -348,7 +349,7 @@ def _batch_rows(metadata: pq.FileMetaData, padding_bytes: int) -> int:
 
 
 def _positions(start: int, rows: int, deleted: BitMap64, only: BitMap64 | None) -> pa.Array | None:
-    """The positions of selected rows within a batch; None if all are selected."""
+    """The positions, relative to the batch, of the rows to read; None if all rows are read."""
     wanted = BitMap64()
     wanted.add_range(start, start + rows)
     if only is not None:
@@ -372,7 +373,7 @@ class Assembly:
         fields = list(parquet.schema_arrow)
         partitioned = {name.lower() for name in layout.partition_columns}
         self._partitions = {
-            column.name: _partition_value(file, column, layout.mapping)
+            column.name: partition_value(file, column, layout.mapping)
             for column in layout.schema
             if column.name.lower() in partitioned
         }
@@ -431,7 +432,8 @@ class Assembly:
         return fresh if kept is None else pc.coalesce(kept, fresh)
 
 
-def _partition_value(file: DataFile, column: StructField, mode: Mode) -> Any:
+def partition_value(file: DataFile, column: StructField, mode: Mode) -> Any:
+    """The value of a partition column in a file, from the log. Raises CorruptTableError."""
     name = column_mapping.physical_name(column, mode)
     values = file.partition_values
     folded = {key.lower(): text for key, text in values.items()}
@@ -446,7 +448,8 @@ def read_vector(files: TableFiles, vector: DeletionVector) -> BitMap64:
     named = deletion_vectors.file_of(vector)
     if named is None:
         return deletion_vectors.from_inline(vector)
-    # A path made from an encoded UUID has no percent-encoding; only an absolute path is percent-encoded.
+    # A path that is derived from an encoded UUID contains no percent-encoding; only an absolute path is
+    # percent-encoded.
     store, path = files.find(named)
     try:
         return deletion_vectors.from_file(store.get(path, deletion_vectors.needed_bytes(vector)), vector)

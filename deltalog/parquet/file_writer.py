@@ -186,8 +186,8 @@ def check_checksum(wanted: object) -> None:
 
 
 def _stored_field(column: StructField, held: pa.Field, mode: Mode) -> pa.Field:
-    """The field in the file for a table column, with its physical name and id. It is always optional, as in files
-    written by Spark, because nullability is recorded only in the log."""
+    """The field in the file for a table column, with its physical name and id. The field is always nullable, as in
+    files written by Spark, because only the log records whether a column allows null."""
     name = column_mapping.physical_name(column, mode)
     field_id = column_mapping.parquet_id(column, mode)
     return pa.field(name, _stored_type(column.data_type, held.type, mode), True, field_id)
@@ -204,7 +204,8 @@ def _stored_type(data_type: DataType, held: pa.DataType, mode: Mode) -> pa.DataT
         return pa.map_(key, pa.field("value", _stored_type(data_type.value_type, held.item_type, mode), True))
     if isinstance(data_type, ArrayType):
         return pa.list_(pa.field("element", _stored_type(data_type.element_type, held.value_type, mode), True))
-    if data_type == VARIANT:  # unshredded; both parts are required, as in files written by Spark
+    # An unshredded variant; its fields metadata and value are both required, as in files that Spark writes.
+    if data_type == VARIANT:
         return pa.struct([pa.field(f.name, f.type, False) for f in held.fields])
     return held
 

@@ -26,7 +26,8 @@ _FIXED = 7
 _WIDTHS = {0: 1, 1: 4, 2: 8, 3: 12, 4: 4, 5: 8}
 _TYPES = ("BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
 
-_Value = tuple[int, Any]  # (type, value); for a list, the value is (item type, items); for a struct, its fields
+# (type, value). The value of a list is (item type, items), and the value of a struct is its fields.
+_Value = tuple[int, Any]
 _Struct = dict[int, _Value]
 
 # The fields of SchemaElement and KeyValue that are kept, with their types.
@@ -65,6 +66,29 @@ def checked(footer: bytes) -> bytes:
         return _file(footer)
     except IndexError:
         raise ValueError("its footer is cut off") from None
+
+
+def columns_and_rows(footer: bytes, likely: bytes = b"") -> tuple[bytes, int]:
+    """The encoded version and columns of a footer, which are equal for files with equal columns, and the file's number
+    of rows. Nothing after the number of rows is looked at. ``likely``: such columns, which are compared instead of
+    decoded. Raises ValueError."""
+    try:
+        at = len(likely) if likely and footer.startswith(likely) else 0
+        number = 2 if at else 0
+        while number < 2:
+            number, kind, at = _field(footer, at, number)
+            if not 0 < number <= 2:
+                raise ValueError("its footer has no columns")
+            at = _skipped(footer, at, kind, 0)
+        number, kind, start = _field(footer, at, number)
+        if number != 3 or kind != _I64:
+            raise ValueError("its footer has no number of rows")
+        rows, _ = _signed(footer, start, kind)
+    except IndexError:
+        raise ValueError("its footer is cut off") from None
+    if not 0 <= rows <= limits.MAX_FILE_ROWS:
+        raise ValueError(f"it has {rows} rows by its footer")
+    return footer[:at], rows
 
 
 def _file(data: bytes) -> bytes:
@@ -116,7 +140,8 @@ def _file(data: bytes) -> bytes:
 
 
 def _group(data: bytes, at: int, out: bytearray, leaves: Sequence[Leaf], position: int) -> tuple[int, int]:
-    """Check a row group and write it with its column chunks. Returns its number of rows and its end position."""
+    """Check a row group and write it with its column chunks. Returns the row group's number of rows and its end
+    position."""
     found: _Struct = {}
     count, number = -1, 0
     out += b"\x19"
@@ -228,7 +253,7 @@ def _leaves(value: _Value) -> list[Leaf]:
         raise ValueError("its footer has no columns")
     found: list[Leaf] = []
     path_bytes = 0
-    # For each open group: the number of children still to read, its path, and its levels.
+    # For each enclosing group: how many of its children are still to be read, its path, and its levels.
     above: list[list[Any]] = [[1, "", 0, 0]]
     for position, element in enumerate(elements):
         while above and not above[-1][0]:
@@ -293,7 +318,7 @@ def _kept(struct: _Struct, fields: dict[int, int]) -> _Struct:
 
 
 def _pairs(value: _Value | None) -> _Value | None:
-    """The entries of the key-value metadata that have a key."""
+    """The entries of the key-value metadata that contain a key."""
     entries = [] if value is None else [_kept(each, _KEY_VALUE_FIELDS) for each in _items_of(value)]
     kept = [each for each in entries if 1 in each]
     return (_LIST, (_STRUCT, kept)) if kept else None
@@ -326,8 +351,8 @@ def _text(value: _Value | None) -> _Value | None:
 
 
 def _field(data: bytes, at: int, last: int) -> tuple[int, int, int]:
-    """The number and type of the field that follows field ``last`` in a struct, and the start of its value. Type 0
-    means that the struct has no more fields."""
+    """The number and type of the field that follows the field with the number ``last`` in a Thrift struct, and the
+    start of the field's value. Type 0 means that the struct has no more fields."""
     head = data[at]
     at += 1
     if not head:
@@ -339,7 +364,7 @@ def _field(data: bytes, at: int, last: int) -> tuple[int, int, int]:
 
 
 def _items(data: bytes, at: int, wanted: int) -> tuple[int, int]:
-    """The number of items of a list, which must be of type ``wanted``, and the start of the items."""
+    """The number of items of a list, and the position of the first item. The items must be of type ``wanted``."""
     kind, count, at = _head(data, at)
     if kind != wanted:
         raise ValueError(f"its footer has a list of the type {kind} instead of {wanted}")
@@ -479,7 +504,7 @@ def _signed(data: bytes, at: int, kind: int) -> tuple[int, int]:
 
 
 def _put(out: bytearray, number: int, value: _Value, last: int) -> None:
-    """Write a field that follows field ``last``."""
+    """Write a Thrift field that follows the field number ``last``."""
     kind, held = value
     delta = number - last
     if 0 < delta < 16:

@@ -19,9 +19,9 @@ from deltalog.lazy_arrow import pq
 from deltalog.parquet import footer_rules
 from deltalog.protocol import limits
 
-# Up to this length and this many items per list, pyarrow needs little memory and time for a footer, provided that the
-# product of both is limited too, because the path of each column may contain all the names that fit. Other footers are
-# checked first.
+# Up to this length in bytes and this many items per list, pyarrow parses a footer with little memory and time. The
+# product of both is limited too, because each column's path may contain all the names in the footer. Footers beyond
+# these limits are checked before pyarrow reads them.
 _PLAIN_BYTES = 512 << 10
 _PLAIN_ITEMS = 1_000
 _PLAIN_PATH_BYTES = 128 << 20
@@ -63,8 +63,8 @@ class _File(pq.ParquetFile):  # type: ignore[misc]  # pyarrow has no types
     proportional to path length times depth."""
 
     def _build_nested_paths(self) -> dict[str, list[int]]:
-        """The indexes of the columns in each group, keyed by dotted path; each column is also under its own path.
-        Raises ValueError."""
+        """The indexes of the columns in each group, keyed by dotted path; each column is also listed under its own
+        path. Raises ValueError."""
         found: dict[str, list[int]] = collections.defaultdict(list)
         characters = 0
         for number, (name, *below) in enumerate(self.reader.column_paths):
@@ -92,7 +92,8 @@ def _of_possible_rows(file: pq.ParquetFile) -> pq.ParquetFile:
 
 def read_footer(source: Any) -> pq.FileMetaData:
     """A Parquet file's footer whose content is safe to read: columns, rows, row groups, key-value metadata, and for
-    each column chunk its type, number of values and statistics. It contains nothing else about column chunks.
+    each column chunk its type, number of values and statistics. The returned footer contains nothing else about column
+    chunks.
 
     Raises OSError and ValueError with the reason, and whatever ``source`` raises. Cost: 1 GET, 2 for a footer of
     more than 64 KiB. Time: about 20 us per column chunk.
@@ -101,7 +102,7 @@ def read_footer(source: Any) -> pq.FileMetaData:
 
 
 def parse_footer(footer: bytes) -> pq.FileMetaData:
-    """Like ``read_footer``, but from ``footer``, the bytes between a file's columns and its last 8 bytes."""
+    """Like ``read_footer``, but parses ``footer``: the bytes of a file between its column data and its last 8 bytes."""
     made = footer_rules.checked(footer)
     data = b"".join((_MAGIC, made, struct.pack("<I", len(made)), _MAGIC))
     items = limits.MAX_FOOTER_ITEMS

@@ -1,8 +1,8 @@
 """Removes the values of null lists and maps before they are written. Pure.
 
-In Arrow, a null list may have a nonzero length; its values belong to no row. Callers can pass such lists, and masking a
-struct or casting fixed-size lists can create them. The Parquet writer of Arrow 20 rejects them ("Lists with non-zero
-length null components are not supported").
+In Arrow, a null list may have a nonzero length; its values belong to no row. Callers can pass null lists that contain
+values, and masking a struct or casting fixed-size lists can create them. The Parquet writer of Arrow 20 rejects such
+lists ("Lists with non-zero length null components are not supported").
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _packed_lists(values: Any) -> Any:
     packed = _packed(inner)
     if is_packed and packed is inner:
         return values
-    if pt.is_map(kind):  # pyarrow ignores the offset of the entries when it reads the keys
+    if pt.is_map(kind):  # when pyarrow reads a map's keys, it ignores the offset of the map's entries
         packed = pa.StructArray.from_arrays(packed.flatten(), fields=list(packed.type.fields))
     if lengths is None:
         return packed_lists(kind, pc.list_value_length(lists), packed)
@@ -77,7 +77,7 @@ def _visible(lists: Any, first: int, last: int) -> Any:
     """The values of the lists that are not null."""
     if pt.is_nested(lists.type.value_type):
         return lists.flatten()
-    # If few nulls are adjacent, flatten() is ten times slower than this.
+    # If few nulls are adjacent, flatten() is ten times slower than the code below.
     offsets = lists.buffers()[1]
     every = pa.Array.from_buffers(lists.type, len(lists), [None, offsets], offset=lists.offset, children=[lists.values])
     return lists.values.slice(first, last - first).filter(lists.is_valid().take(pc.list_parent_indices(every)))

@@ -52,8 +52,8 @@ def read_small_files(
 
 
 def _groups(files: TableFiles, wanted: Sequence[DataFile], layout: FileLayout) -> Iterator[list[DataFile]]:
-    """Groups of files to read together; each remaining file is in a group by itself. Files with per-file values
-    (partition columns, row ids) or deleted rows must be read separately."""
+    """Groups of files to read together; each file that must be read separately is in a group by itself. Files with
+    per-file values (partition columns, row ids) or deleted rows must be read separately."""
     alone = files.store.is_remote or bool(layout.partition_columns or layout.tracking)
     group: list[DataFile] = []
     size_bytes = 0
@@ -112,9 +112,9 @@ class _Alike:
 def _read_group(
     files: TableFiles, group: Sequence[DataFile], layout: FileLayout
 ) -> list[tuple[list[int], list[pa.RecordBatch]]] | None:
-    """For each run of files with the same columns, their row counts and shared batches. None if a file cannot be read,
-    is larger in memory than its size suggests, or is in another store. In that case, each file is read separately, so
-    that an error names the file."""
+    """For each run of consecutive files with the same columns: the row counts of its files, and the batches that
+    contain their rows. None if a file cannot be read, is larger in memory than its size suggests, or is in another
+    store. If None is returned, the caller reads each file separately, so that an error names the file."""
     found: list[_Alike] = []
     try:
         located = [files.find(file.path) for file in group]

@@ -204,8 +204,8 @@ def _prefix_above(text: str) -> str | None:
     """A string of at most PREFIX_LENGTH + 1 characters that sorts at or after ``text``; None if there is none.
 
     Readers compare UTF-8 bytes or UTF-16 code units. The character appended to the prefix must sort after the character
-    that it replaces in both orders. U+007F and U+FFFF do so for characters below U+D800, so the truncation point moves
-    left past all others.
+    that it replaces in both of these sort orders. U+007F and U+FFFF sort after characters below U+D800 in both orders,
+    so the truncation point moves left past all characters from U+D800 on.
     """
     if len(text) <= PREFIX_LENGTH:
         return text
@@ -219,10 +219,10 @@ def _prefix_above(text: str) -> str | None:
 
 
 def statistics_columns(table: Any) -> list[str] | bool:
-    """The columns of an Arrow table that can have footer statistics: True for all, or the dotted paths of the columns
-    without NaN. Parquet writers ignore NaN in bounds, and readers would skip such rows. The writer accepts only dotted
-    paths, and a column "a.b" has the same path as the field b of a struct a; if either contains NaN, both get no
-    statistics.
+    """The columns of an Arrow table for which footer statistics may be written: True for all, or the dotted paths of
+    the columns without NaN. Parquet writers ignore NaN when they compute bounds, so readers would skip rows with NaN.
+    The writer accepts only dotted paths, and a column "a.b" has the same path as the field b of a struct a; if either
+    contains NaN, both get no statistics.
     """
     with_nan = nan_columns(table)
     return without(table.schema, with_nan) if with_nan else True

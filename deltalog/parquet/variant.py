@@ -43,7 +43,7 @@ _UTC = datetime.timezone.utc
 _MALFORMED = (struct.error, IndexError, ValueError, OverflowError, ArithmeticError)
 
 
-# ------------------------------------------------------------------------------------------------- decoding
+# ---------------------------------------------------------------------------------------- decoding variants
 
 
 @checked
@@ -281,7 +281,7 @@ def _text(value: str) -> str:
 def unshred(column: pa.StructArray) -> list[bytes | None]:
     """The ``value`` of each row of a shredded variant, from its ``metadata``, ``value`` and ``typed_value`` columns.
 
-    None if the row has no variant. A variant all of whose parts are absent is the variant null.
+    None if the row has no variant. If both ``value`` and ``typed_value`` of a variant are absent, the variant is null.
     """
     metadata = column.field("metadata").to_pylist()
     present = column.is_valid().to_pylist()
@@ -340,7 +340,7 @@ def _residual_fields(value: bytes | None, dictionary: _Dictionary) -> dict[str, 
     if value[0] & 3 != _OBJECT:
         raise ValueError("the rest of a shredded object is not an object")
     fields = object_fields(value)
-    # Values can be in any order; each ends where the next one begins.
+    # Values can be in any order; each value ends where the next one in the buffer begins.
     starts = sorted({start for _, start in fields})
     ends = dict(zip(starts, [*starts[1:], len(value)], strict=True))
     return {dictionary.names[i]: _take(value, start, ends[start] - start) for i, start in fields}

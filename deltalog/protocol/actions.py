@@ -102,7 +102,7 @@ _EMPTY: dict[str, Any] = {"format": {}, "partitionColumns": [], "configuration":
 
 
 class FrozenDict(dict[str, str]):
-    """A mapping from strings to strings that cannot be changed in place. ``dict`` makes a mutable copy."""
+    """A mapping from strings to strings that cannot be changed in place. ``dict(mapping)`` makes a mutable copy."""
 
     def _refuse(self, *arguments: object, **named: object) -> NoReturn:
         raise TypeError("This mapping is part of a snapshot and cannot be changed in place: copy it with dict(...).")
@@ -127,7 +127,7 @@ class Metadata(Action, frozen=True, kw_only=True):
     created_time: Long | None = None
 
     def __post_init__(self) -> None:
-        # Snapshots share the mapping, and the next property change is applied to it.
+        # Snapshots share this mapping; do not modify it, because the next property change is based on it.
         if type(self.configuration) is not FrozenDict:
             msgspec.structs.force_setattr(self, "configuration", FrozenDict(self.configuration))
 

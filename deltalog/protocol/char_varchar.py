@@ -70,6 +70,11 @@ def has_char_inside(column: StructField) -> bool:
     return text is not None and length_of(column) is None and _CHAR_INSIDE.search(text) is not None
 
 
+def has_char(column: StructField) -> bool:
+    """Whether values of the column, or values inside of it, are padded when they are read."""
+    return char_length([column]) is not None or has_char_inside(column)
+
+
 def padded(values: Any, width: int) -> Any:
     """Pad strings with blanks to ``width`` characters; longer strings are unchanged."""
     return pc.utf8_rpad(values, width=width, padding=" ")

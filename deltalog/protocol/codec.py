@@ -66,7 +66,7 @@ class _Line(msgspec.Struct, gc=False):
 
 
 class _InfoLine(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    """A line that contains only a commitInfo."""
+    """A commit line with a commitInfo action and nothing else."""
 
     commitInfo: dict[str, Any]
 
@@ -157,7 +157,7 @@ def _decoded(lines: Sequence[bytes], decoder: msgspec.json.Decoder[Any]) -> list
 
 
 def partition_names(line: bytes) -> list[str]:
-    """The partition columns named in a line with an add or remove action. Raises InvalidCommitError."""
+    """The partition columns that occur in a log line with an add or remove action. Raises InvalidCommitError."""
     try:
         decoded = _lines.decode(line)
     except _UNDECODABLE as error:
@@ -279,8 +279,8 @@ def _tags(raw: msgspec.Raw) -> dict[str, Any]:
 
 
 def _body(raw: msgspec.Raw, version: int) -> Any:
-    """The decoded body of a metaData or protocol action. These actions are rare and essential, so they are checked
-    strictly."""
+    """The decoded body of a metaData or protocol action. metaData and protocol actions are rare and essential, so they
+    are checked strictly."""
     try:
         return json.loads(bytes(raw), object_pairs_hook=_without_twins, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:

@@ -40,7 +40,8 @@ def mode_of(configuration: Mapping[str, str]) -> Mode:
 
 
 def physical_name(column: StructField, mode: Mode) -> str:
-    """The name of a column in partition values, in statistics and (mode name) in files. Raises CorruptTableError."""
+    """The name of a column in partition values, in statistics and, in column mapping mode ``name``, in data files.
+    Raises CorruptTableError."""
     if mode == "none":
         return column.name
     name = column.metadata.get(PHYSICAL_NAME_KEY)
@@ -170,7 +171,8 @@ def max_column_id(configuration: Mapping[str, str]) -> int:
 
 def with_kept_max_column_id(earlier: Metadata, now: Metadata) -> Metadata:
     """The metadata of an earlier version with the current maxColumnId, that of ``now``, because ids of columns that
-    were dropped since then must never be reassigned. Unchanged if neither has column ids. Raises CorruptTableError."""
+    were dropped since then must never be reassigned. The result equals ``earlier`` if neither version uses column ids.
+    Raises CorruptTableError."""
     highest = max(max_column_id(each.configuration) for each in (earlier, now))
     return _with_max_column_id(earlier, highest) if highest else earlier
 

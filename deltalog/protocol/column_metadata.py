@@ -16,7 +16,7 @@ IDENTITY_KEY = "delta.identity.start"
 ID_KEY, PHYSICAL_NAME_KEY = "delta.columnMapping.id", "delta.columnMapping.physicalName"
 # Columns with one of these keys can be absent from the data, because the writer computes their values.
 FILLED_BY = (GENERATION_KEY, DEFAULT_KEY, IDENTITY_KEY)
-# Readers expect these types and fail on other types.
+# The JSON types that readers expect for the values of these metadata keys; readers fail on other types.
 _METADATA_TYPES: Mapping[str, type] = {
     "comment": str,
     DEFAULT_KEY: str,

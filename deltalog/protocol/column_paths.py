@@ -44,7 +44,7 @@ def parse_path(path: str | Sequence[str]) -> Path:
             raise CallError("The path of a column is an empty list; it needs at least one name.")
         return tuple(path)
     names: list[str] = []
-    at = -1  # the position of the dot before the next name
+    at = -1  # the index of the dot before the next name; -1 before the first name
     while at < len(path) and (at < 0 or path[at] == ".") and (match := _PART.match(path, at + 1)):
         names.append(match[1].replace("``", "`") if match[1] else match[2])
         at = match.end()
@@ -148,7 +148,7 @@ def drop(schema: StructType, path: Path) -> StructType:
 
 
 def _at(data_type: DataType, rest: Path, whole: Path, edit: Callable[[StructType], StructType]) -> DataType:
-    """The type in which ``edit`` was applied to the struct at the path ``rest``."""
+    """A copy of the type in which ``edit`` has been applied to the struct at the path ``rest``."""
     if not rest and isinstance(data_type, StructType):
         return edit(data_type)
     if rest and isinstance(data_type, StructType):

@@ -50,7 +50,7 @@ def decode_z85(text: str, vector: DeletionVector) -> bytes:
         value = 0
         for character in text[start : start + 5]:
             value = value * 85 + _Z85_VALUES[character]
-        # Some writers pad the last group so that it exceeds 32 bits. The excess is padding, so it can be cut off.
+        # Some writers pad the last group so that it exceeds 32 bits. The excess bits are padding, so they are cut off.
         out += (value & 0xFFFFFFFF).to_bytes(4, "big")
     return bytes(out)
 
@@ -67,16 +67,16 @@ def from_inline(vector: DeletionVector) -> BitMap64:
 
 
 def needed_bytes(vector: DeletionVector) -> int:
-    """The number of bytes that ``from_file`` needs from the start of a vector's file; 1 if it will refuse the
-    vector."""
+    """The number of bytes that ``from_file`` needs from the start of a vector's file; 1 if ``from_file`` will refuse
+    the vector."""
     if not 0 <= vector.size_in_bytes <= limits.MAX_VECTOR_BYTES:
         return 1
     return max((vector.offset or 0) + 4 + vector.size_in_bytes + 4, 1)
 
 
 def from_file(data: bytes, vector: DeletionVector) -> BitMap64:
-    """Decode the positions of a vector from the content of its file, or at least the first ``needed_bytes`` of it.
-    Raises InvalidDataFileError."""
+    """Decode the positions of a vector from the content of its file, of which at least the first ``needed_bytes`` must
+    be passed. Raises InvalidDataFileError."""
     start = vector.offset or 0
     end = start + 4 + vector.size_in_bytes
     if data[:1] != _FILE_VERSION:

@@ -220,7 +220,8 @@ def with_features(protocol: Protocol, wanted: Iterable[str]) -> Protocol:
     """The protocol, raised to the lowest versions that can list ``wanted``; features that legacy versions implied
     become explicit.
 
-    Returns ``protocol`` itself if it already has all of these features. Versions and features are never removed.
+    Returns ``protocol`` itself if it already has all of these features. Protocol versions are never lowered, and
+    features are never removed.
     """
     present = {n.removesuffix("-preview") for n in writer_features(protocol)} | set(writer_features(protocol))
     missing = [n for n in _with_required(wanted) if n not in present]
@@ -241,8 +242,8 @@ def with_features(protocol: Protocol, wanted: Iterable[str]) -> Protocol:
 
 def upgraded(protocol: Protocol, reader_version: int, writer_version: int) -> Protocol:
     """The protocol with the features that the given versions imply. If the versions need no feature lists, only the
-    versions are raised. Versions and features are never removed. Raises CallError for versions that Delta does not
-    have."""
+    versions are raised. Protocol versions are never lowered, and features are never removed. Raises CallError for
+    versions that Delta does not have."""
     if not 1 <= reader_version <= MAX_READER_VERSION or not 1 <= writer_version <= MAX_WRITER_VERSION:
         raise CallError(
             f"Delta has reader versions 1 to {MAX_READER_VERSION} and writer versions 1 to {MAX_WRITER_VERSION}, not "
@@ -282,7 +283,7 @@ def _with_required(names: Iterable[str]) -> list[str]:
 
 
 def requiring(protocol: Protocol, name: str) -> list[str]:
-    """The features of a protocol that require the named one."""
+    """The features in the protocol that require the given feature."""
     return [n for n in writer_features(protocol) if n in _BY_NAME and name in _BY_NAME[n].requires]
 
 
@@ -380,8 +381,8 @@ _FEATURE_OF_FIELD = (
     (DEFAULT_KEY, "allowColumnDefaults"),
 )
 
-# The protocol with which delta-spark creates a table that uses no features. Its versions imply appendOnly and
-# invariants.
+# The protocol with which delta-spark creates a table that uses no features. The versions of this protocol imply the
+# features appendOnly and invariants.
 BASE_PROTOCOL = Protocol(min_reader_version=1, min_writer_version=2)
 
 

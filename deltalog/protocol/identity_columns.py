@@ -1,7 +1,7 @@
 """Identity columns: their properties in the schema, their values and their high-water marks. Pure.
 
 A value is ``start + k * step`` with k >= 0. The high-water mark is the last value used. The next value is one step
-beyond it, or ``start`` if there is no mark yet.
+beyond the high-water mark, or ``start`` if there is no mark yet.
 
 Spec: PROTOCOL.md#identity-columns.
 """
@@ -52,15 +52,15 @@ class Identity:
         return rest == 0 and steps >= 0
 
     def next_value(self) -> int:
-        """The value for the next row, which is the first value of the sequence beyond the mark. Other writers may have
-        set the mark between two values of the sequence, or before the start."""
+        """The value for the next row, which is the first value of the sequence beyond the high-water mark. Other
+        writers may have set the high-water mark to a value between two members of the sequence, or before its start."""
         steps = -1 if self.mark is None else max((self.mark - self.start) // self.step, -1)
         return self.start + (steps + 1) * self.step
 
     def advanced(self, value: int) -> Identity:
         """The column after a value was written: the mark becomes the value, or the next value of the sequence if the
-        value is not part of it, so that no later row gets the same value. Values before the start or the mark do not
-        change the mark."""
+        value is not part of it, so that no later row gets the same value. Values that precede the start value or the
+        high-water mark do not change the mark."""
         steps, rest = divmod(value - self.start, self.step)
         if steps < 0 or not self.is_beyond(value):
             return self
@@ -164,9 +164,9 @@ def _marked(column: StructField, mark: int | None) -> StructField:
 
 
 def keeping_marks(schema: StructType, before: StructType) -> StructType:
-    """The schema with the marks of ``before`` for columns whose mark in ``before`` is further along. Columns are
-    matched by physical name, or by name if they have no physical name. A column with another start or step does not
-    take over the mark."""
+    """``schema``, but a column whose high-water mark in ``before`` is further along gets the mark from ``before``.
+    Columns are matched by physical name, or by name if they have no physical name. A column whose identity start or
+    step differs does not get the mark from ``before``."""
     known = {column.metadata.get(PHYSICAL_NAME_KEY): identity_of(column) for column in before.fields}
     marks = dict[str, int | None]()
     for column in schema.fields:
@@ -179,7 +179,7 @@ def keeping_marks(schema: StructType, before: StructType) -> StructType:
 
 
 def without_marks(columns: Iterable[StructField]) -> StructType:
-    """The columns without identity high-water marks, for comparing schemas regardless of marks."""
+    """The columns without their identity high-water marks, so that schemas can be compared regardless of the marks."""
     return StructType(tuple(_unmarked(column) for column in columns))
 
 

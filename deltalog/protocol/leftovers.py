@@ -12,8 +12,8 @@ import enum
 import re
 
 _UUID = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-# Engines ignore names with a leading underscore when they look for data and partitions. VACUUM also ignores such
-# directories, except index directories, which have this prefix.
+# Engines ignore names with a leading underscore when they look for data and partitions. VACUUM also ignores directories
+# with such names, except index directories, whose names begin with ``_delta_index``.
 _JOB = "_delta_index-deltalog-job-"
 
 
@@ -42,7 +42,7 @@ _KINDS = {
 }
 
 
-# For each kind, a string that every path of that kind contains.
+# For each kind of leftover file, a substring of every path of that kind.
 _PARTS = (
     (LeftoverKind.JOB_FILE, _JOB),
     (LeftoverKind.TEMPORARY_FILE, ".tmp"),

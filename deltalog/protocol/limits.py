@@ -38,6 +38,6 @@ MAX_INLINE_VECTOR_BYTES = 1 << 20  # one inline deletion vector
 
 
 def over(cap: str, size: int) -> str:
-    """The part of a message that gives a size, the cap that it exceeds, and how to raise the cap."""
+    """The part of an error message that states a size, the limit that it exceeds, and how to raise the limit."""
     limit: int = globals()[cap]
     return f"{size} is over the cap of {limit}; if it is correct, set deltalog.protocol.limits.{cap} higher"

@@ -66,8 +66,7 @@ def _check_indexed(named: str, metadata: Metadata) -> None:
 
 
 def _check_feed_columns(before: Metadata | None, after: Metadata) -> None:
-    """Refuse a new column with the name of a change data feed column. A table that already has such a column keeps
-    it."""
+    """Refuse a new column with the name of a change data feed column. A column that already has such a name is kept."""
     taken = _taken_feed_columns(after)
     if before is not None:
         taken -= _taken_feed_columns(before)

@@ -139,8 +139,8 @@ def new_sidecar_path(unique: str) -> str:
 
 
 def sidecar_path(path: str, table_url: str) -> str:
-    """The path of a sidecar below the table root. The checkpoint (untrusted) holds either the file name or an absolute
-    path into the table's own ``_sidecars``. Raises UnsafePathError."""
+    """The path of a sidecar below the table root. The checkpoint (untrusted) names a sidecar either by its file name or
+    by an absolute path into the table's own ``_sidecars``. Raises UnsafePathError."""
     absolute = path.startswith("/") or _SCHEME.match(path)
     relative = locate(path, [place_of(table_url)])[1] if absolute else f"{SIDECARS_DIRECTORY}/{_decoded(path) or ''}"
     directory, _, name = relative.rpartition("/")
@@ -175,8 +175,8 @@ def absolute_path(store_url: str, path: str) -> str:
     """The absolute path, in the form used in ``add.path``, of a file below the root of a store; an empty path means the
     root.
 
-    It has Hadoop's spelling, such as ``file:/data/a%20b`` or ``s3a://bucket/ä``, because delta-spark compares absolute
-    paths as strings. A store's ``url`` is not percent-encoded.
+    The path has Hadoop's spelling, such as ``file:/data/a%20b`` or ``s3a://bucket/ä``, because delta-spark compares
+    absolute paths as strings. A store's ``url`` is not percent-encoded.
     """
     scheme, authority, root = _split(store_url)
     name = _URI_SPECIAL.sub(_uri_char, root.rstrip("/") + (f"/{path}" if path else ""))
@@ -208,7 +208,7 @@ _SHOWN_LENGTH = 200
 
 
 class Place(msgspec.Struct, frozen=True):
-    """A store directory that may contain the file of a path from a log."""
+    """A directory in a store in which a file named by a path in a log may be located."""
 
     url: str
     scheme: str
@@ -245,19 +245,19 @@ def has_some(directory: str, start: str, end: str | None) -> bool:
 
 
 def has_all(directory: str, start: str, end: str | None) -> bool:
-    """Whether a range contains all paths below a directory."""
+    """Whether the range of paths from ``start`` to ``end`` contains all paths below a directory."""
     if not directory:
         return not start and end is None
     return start <= f"{directory}/" and (end is None or f"{directory}{_AFTER_SLASH}" <= end)
 
 
 def locate(path: str, places: Sequence[Place]) -> tuple[int, str]:
-    """Resolve a path from a log (untrusted): the index of the place that contains it, and the decoded path below that
-    place.
+    """Resolve an untrusted path from a log. Returns the index of the location that contains it, and the decoded path
+    below that location.
 
-    A relative path lies in the first place, which is that of the table itself. An absolute path lies in the first place
-    with the same scheme and authority whose segments are a prefix of the path's segments. The path is percent-decoded
-    once; ``?`` and ``#`` have no special meaning. Raises UnsafePathError for everything else.
+    A relative path belongs to the first location in the list, which is the table's own. An absolute path belongs to the
+    first location that has the same scheme and authority and whose segments are a prefix of the path's segments. The
+    path is percent-decoded once; ``?`` and ``#`` have no special meaning. Raises UnsafePathError for everything else.
     """
     if _ORDINARY.fullmatch(path):
         return 0, path

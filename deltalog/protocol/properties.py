@@ -170,7 +170,7 @@ KNOWN: Mapping[str, Property[object]] = {
     )
 }
 FEATURE_PREFIX = "delta.feature."
-# Delta properties that other engines use; deltalog keeps them unchanged.
+# Delta properties that only other engines interpret; deltalog preserves them unchanged.
 _PASSED_ON = frozenset(
     {
         "delta.autoOptimize",
@@ -194,7 +194,8 @@ _KEPT_BY_THE_WRITER = {
     "delta.rowTracking.materializedRowIdColumnName": f"Set {ENABLE_ROW_TRACKING.key} instead.",
     "delta.rowTracking.materializedRowCommitVersionColumnName": f"Set {ENABLE_ROW_TRACKING.key} instead.",
 }
-# Callers cannot set these: they require table changes that deltalog does not make, or are set through another API.
+# Callers cannot set these properties: they require table changes that deltalog does not make, or are set through
+# another API.
 _REFUSED = {
     CONSTRAINT_PREFIX: "call add_constraint(), which checks the existing rows, or drop_constraint()",
     "delta.enableIcebergCompat": "Iceberg compatibility is not supported",
@@ -209,8 +210,8 @@ def check_assignment(changes: Mapping[str, str | None]) -> None:
     values.
 
     Only the writer sets the enablement properties of in-commit timestamps: if one of the two is missing or wrong, every
-    later commit and every time travel query of other engines fails. The same holds for the highest column id and the
-    names of materialised columns. Callers may set any key without the prefix ``delta.``.
+    later commit and every time travel query of other engines fails. Likewise, only the writer sets the highest column
+    id and the names of materialised columns. Callers may set any key without the prefix ``delta.``.
     """
     for key, value in changes.items():
         if key in _KEPT_BY_THE_WRITER:

@@ -16,8 +16,8 @@ from deltalog.protocol.schema import VOID, ArrayType, DataType, MapType, StructF
 
 
 def incompatibility(old: Metadata, new: Metadata) -> str | None:
-    """Why rows written with the metadata ``old`` cannot be read with the columns of ``new``, the later metadata; None
-    if they can."""
+    """The reason why rows that were written under the metadata ``old`` cannot be read with the columns of the later
+    metadata ``new``; None if they can."""
     before, after = (column_mapping.mode_of(metadata.configuration) for metadata in (old, new))
     if before != after and (before, after) != ("none", "name"):
         return f"column mapping changed from {before} to {after}"
@@ -37,7 +37,7 @@ def _listed(names: Sequence[str]) -> str:
 def _mapped(old: StructType, old_mode: Mode, new: StructType, new_mode: Mode, where: str) -> str | None:
     """The first column that was dropped or renamed; with column mapping, neither changes the data files.
 
-    If column mapping was enabled in between, the old names became the physical names.
+    If column mapping was enabled between the two versions, the old names became the physical names.
     """
     by_physical_name = {column_mapping.physical_name(column, new_mode): column for column in new}
     for column in old:

@@ -28,8 +28,8 @@ MATERIALIZED_KEYS = tuple(_MATERIALIZED.values())
 
 
 def assigns_ids(protocol: Protocol, configuration: Mapping[str, str]) -> bool:
-    """Whether commits assign row ids to the files that they add, that is, whether the table has the feature and row
-    tracking is not suspended. All rows are guaranteed to have ids only if row tracking is also enabled."""
+    """Whether commits assign row ids to added files: the protocol lists the feature rowTracking, and row tracking is
+    not suspended. Only if row tracking is also enabled are all rows guaranteed to have row ids."""
     return FEATURE in features.writer_features(protocol) and not ROW_TRACKING_SUSPENDED.read(configuration)
 
 
@@ -48,7 +48,8 @@ def with_materialized_names(configuration: Mapping[str, str], new_uuid: Callable
 
 
 class RowTrackingColumn(msgspec.Struct, frozen=True):
-    """A row tracking column of a scan. ``stored_as``: the column in data files that stores the values of moved rows.
+    """A row id or row commit version column in the result of a scan. ``stored_as``: the column in data files that
+    stores the values of moved rows.
 
     Rows without a stored value use the file's base value, plus the row's position if the column is ``counted``.
     """

@@ -1,9 +1,10 @@
 """Finds the last commit at or before a time by in-commit timestamp, reading few commits in few rounds. Pure.
 
 In-commit timestamps increase from version to version, so each commit that is read rules out all commits on one side of
-it. Each round reads several commits concurrently. Half of them are near the version that interpolation predicts; this
-finds the commit in three or four rounds if commits are made at regular or random intervals. The other half are
-equidistant, which narrows the search at least fivefold per round however the commits are distributed.
+it. Each round reads several commits concurrently. Half of these commits are near the version that interpolation
+predicts; this finds the commit in three or four rounds if commits are made at regular or random intervals. The other
+half of the commits are equidistant, so that each round narrows the search at least fivefold, whatever the distribution
+of the commits over time.
 
 Spec: PROTOCOL.md#in-commit-timestamps, #recommendations-for-readers-of-tables-with-in-commit-timestamps.
 """
@@ -47,7 +48,7 @@ class TimestampSearch:
     @property
     def found(self) -> int | None:
         """The last version at or before the time, as soon as the next version is known to be after that time. None
-        while the search is not over, or if the log begins after the time or has a gap there."""
+        until the search has ended, or if the log begins after the time or has a gap there."""
         is_narrow = self._above - self._below == 1
         return self._below if is_narrow and self._times.get(self._below) is not None else None
 

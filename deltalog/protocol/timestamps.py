@@ -84,10 +84,10 @@ def required_ict(info: CommitInfo | None, version: int, table: str) -> int:
 def previous_timestamp(ict_ms: int | None, file_time_ms: int | None, before_ms: int | None = None) -> int | None:
     """The time that the in-commit timestamp of the next commit must exceed.
 
-    ``ict_ms``: the in-commit timestamp of the last commit. If the last commit has none and the next commit enables
-    in-commit timestamps, the file time of the last commit is used, adjusted in the way in which readers adjust file
-    times so that they increase: ``file_time_ms``, and ``before_ms``, this function's result for the version before.
-    None if the next commit has no in-commit timestamp.
+    ``ict_ms``: the in-commit timestamp of the last commit. If the last commit has no in-commit timestamp and the next
+    commit enables in-commit timestamps, the file time of the last commit is used, adjusted in the way in which readers
+    adjust file times so that they increase: ``file_time_ms``, and ``before_ms``, this function's result for the version
+    before. None if the next commit has no in-commit timestamp.
     """
     if ict_ms is not None or file_time_ms is None:
         return ict_ms
@@ -107,8 +107,8 @@ def next_timestamp(clock_ms: int, previous_ms: int | None) -> int:
 
 
 def enabling_configuration(configuration: Mapping[str, str], version: int, ict_ms: int) -> dict[str, str]:
-    """The configuration for the commit that enables in-commit timestamps: with the two enablement properties, except at
-    version 0."""
+    """The configuration for the commit that enables in-commit timestamps. It includes the two enablement properties,
+    except at version 0."""
     kept = without_pair(configuration)
     if version == 0:
         return kept
@@ -178,8 +178,8 @@ class Timeline(msgspec.Struct, frozen=True):
     """The data for resolving timestamps: which commits exist, and which clock applies to each.
 
     ``versions``: ascending versions whose commit file exists and whose state can be rebuilt. ``ict_from``: the first
-    version resolved by its in-commit timestamp; None if in-commit timestamps are disabled. ``ict_from_ms``: the
-    enablement time; None if every listed commit is resolved by its in-commit timestamp.
+    version that time travel resolves by its in-commit timestamp; None if in-commit timestamps are disabled.
+    ``ict_from_ms``: the enablement time; None if every listed commit is resolved by its in-commit timestamp.
     """
 
     versions: Sequence[int]
@@ -342,7 +342,8 @@ def check_range(
     timestamp_ms: int, found: CommitAt, latest_version: int, bounds: Callable[[], tuple[CommitAt, CommitAt]],
     before: str, after: str, table: str,
 ) -> None:  # fmt: skip
-    """Refuse a result after the requested time, or a time after the last commit, unless the caller allows it.
+    """Refuse a result that is after the requested time, and a requested time that is after the last commit, unless the
+    caller allows these.
 
     ``bounds`` returns the earliest and the latest commit for the message. Raises TimestampOutOfRangeError.
     """

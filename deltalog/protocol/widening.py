@@ -50,7 +50,7 @@ def is_widening(narrow: DataType, wide: DataType) -> bool:
 def with_type_changes(column: StructField, before: DataType) -> StructField:
     """The column with the type changes since ``before`` appended to its history.
 
-    Changes inside a struct belong to the history of the struct's fields.
+    Type changes of a struct's fields are recorded in the history of these fields.
     """
     changes = [_as_json(*change) for change in _changes(before, column.data_type, ())]
     if not changes:

@@ -56,9 +56,10 @@ _WHEN_NOT_MAPPED = (
 class ChangeFile:
     """A file from which the changes of a commit are read.
 
-    ``kind``: how its rows changed. All its rows were inserted, or all were deleted, or for ``difference``, those rows
-    changed that only one of the two deletion vectors deletes. None for a change data file, which stores the kind of
-    each row in a column. ``before``, ``after``: the file's deletion vectors before and after the commit.
+    ``kind``: how the rows of the file changed. Either all rows of the file were inserted, or all were deleted, or
+    (``difference``) the changed rows are those that exactly one of the two deletion vectors deletes. None for a change
+    data file, which stores the kind of each row in a column. ``before``, ``after``: the file's deletion vectors before
+    and after the commit.
     """
 
     file: AddFile | RemoveFile | AddCDCFile
@@ -90,8 +91,8 @@ def plan(commit: CommitActions) -> list[ChangeFile]:
 
 
 def _is_merge_without_effect(commit: CommitActions) -> bool:
-    """Whether a commit is a MERGE by Spark that changed no rows according to its metrics. Such a MERGE still rewrites
-    files with dataChange."""
+    """Whether a commit is a MERGE by Spark that changed no rows according to its metrics. Even a MERGE that changes no
+    rows rewrites files with dataChange=true."""
     info = commit.commit_info
     if info is None or info.operation != "MERGE":
         return False
@@ -291,7 +292,8 @@ class ChangeRows:
         return StructType((*fields, *FEED_FIELDS) if self.with_commit else fields).to_arrow()
 
     def opened(self, planned: ChangeFile) -> list[tuple[str | None, OpenFile]]:
-        """Open a ChangeFile once for each kind of change. The kind is None if the file stores it in a column."""
+        """Open a ChangeFile once for each kind of change. The kind of change is None if the file stores it in a
+        column."""
         files = self.reader.files
         file = DataFile(planned.file.path, planned.file.partition_values or {}, size=planned.file.size)
         columns = self.metadata.schema
@@ -315,7 +317,7 @@ class ChangeRows:
     def read(
         self, at: CommitAt | None, planned: ChangeFile, opened: list[tuple[str | None, OpenFile]]
     ) -> Iterator[pa.RecordBatch]:
-        """The rows of a file opened by ``opened``. ``at``: the commit that changed the rows, needed only for the
+        """The rows of a file that ``opened`` has opened. ``at``: the commit that changed the rows, needed only for the
         columns of the change data feed."""
         for kind, file in opened:
             for batch in file.batches():

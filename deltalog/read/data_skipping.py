@@ -84,7 +84,8 @@ def prune(
     def verdicts(some: pa.Table, statistics: pa.Table) -> Any:
         return _StatisticsVerdicts(some, schema, partitioned, mapping, leaves, statistics).may_match(predicate)
 
-    # Parsing only bounds is faster. If they exclude few of the first files, they are not tried for the others.
+    # Parsing only the bounds is faster than parsing all statistics. If the bounds exclude few of the first files, they
+    # are not used for the other files.
     first = files.slice(0, _SAMPLE)
     bounds = file_statistics.bounds_of_files(first, leaves) if files.num_rows >= _MANY else None
     if bounds is not None and _filtered(first, verdicts(first, bounds)).num_rows <= _SAMPLE // 4:
@@ -94,7 +95,7 @@ def prune(
 
 
 def _filtered(files: pa.Table, may_match: Any) -> pa.Table:
-    """The rows where ``may_match`` is true or null."""
+    """The indices of the rows for which ``may_match`` is true or null."""
     mask = pc.fill_null(may_match, TRUE)
     return files if pc.all(mask, min_count=0).as_py() else files.filter(mask)
 
@@ -117,7 +118,7 @@ def in_partitions(rows: Sequence[tuple[str | None, ...]], columns: Sequence[Stru
     """A predicate that is true for the rows of these partitions and no others. ``rows``: the serialized values of
     ``columns`` for each partition, as in the log.
 
-    The depth of its tree is the number of columns plus the logarithm of the number of partitions.
+    The depth of the predicate's tree is the number of columns plus the logarithm of the number of partitions.
     """
     column = columns[0]
     below: dict[str | None, list[tuple[str | None, ...]]] = {}
@@ -138,7 +139,7 @@ class _PartitionVerdicts:
     """Evaluates a predicate for each file: true or null if a row may match, false if none can.
 
     Partition values are exact, so a condition on partition columns is evaluated, and NULL means no match. A condition
-    on any other column gives null.
+    on any other column evaluates to null, so it rules out no file.
     """
 
     def __init__(self, files: pa.Table, schema: StructType, partitioned: set[str], mapping: Mode) -> None:

@@ -1,8 +1,9 @@
 """The origin of rows: the table and the version from which they were read. Pure.
 
-A write computed from a table's rows is correct only if those rows have not changed since. So a scan records the origin
-of its rows as text, in the schema metadata of its Arrow data and in a marker in a Spark DataFrame. The transaction of a
-write to the same table begins at that version, and other writers' commits since then are checked for conflicts.
+A write computed from a table's rows is correct only if those rows have not changed since. A scan therefore records the
+origin of its rows as text, in the schema metadata of its Arrow data and in a marker in a Spark DataFrame. The
+transaction of a write to the same table begins at the version from which the rows were read, and other writers' commits
+since then are checked for conflicts.
 """
 
 from __future__ import annotations
@@ -64,8 +65,8 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
         return (self.table, self.url) == (table_id, url)
 
     def version_for(self, branch: str | None, base_version: int | None) -> int:
-        """The version that was read, in the version numbers of a writer. ``branch`` and ``base_version``: those of the
-        writer's multi-table transaction, None outside such a transaction."""
+        """The version that was read, as the version number that the writer uses for it. ``branch`` and
+        ``base_version``: those of the writer's multi-table transaction, None outside such a transaction."""
         if self.branch == branch:
             return self.version
         known = (self.version if self.branch is None else self.base_version, base_version if branch else None)
@@ -102,7 +103,8 @@ def origin_in(data: Any) -> str | None:
 
 
 def decoded(reads: Iterable[Read]) -> list[tuple[Origin, Predicate | str | None]]:
-    """Each origin, decoded, with the condition on its rows. Raises CallError for text that is not an origin."""
+    """Decode each origin, and return it with the condition that its rows satisfy. Raises CallError for text that is not
+    an origin."""
     pairs = [(each, None) if isinstance(each, str) else each for each in reads]
     try:
         origins = [msgspec.json.decode(text, type=Origin) for text, _ in pairs]

@@ -26,10 +26,15 @@ from deltalog.protocol.schema import StructType
 from deltalog.protocol.timestamps import Enablement
 
 if TYPE_CHECKING:
+    import duckdb
+    import polars as pl
+    import pyarrow.dataset as ds
+
     from deltalog.expressions import sql
     from deltalog.log import commit_summary as commit_summaries
     from deltalog.log import file_statistics
     from deltalog.protocol import column_mapping
+    from deltalog.read import arrow_dataset, duckdb_relation, polars_frames
     from deltalog.read import scan as scans
 else:
     lazy_modules(
@@ -37,6 +42,9 @@ else:
         "deltalog.expressions.sql",
         "deltalog.log.file_statistics",
         "deltalog.protocol.column_mapping",
+        "deltalog.read.arrow_dataset",
+        "deltalog.read.duckdb_relation",
+        "deltalog.read.polars_frames",
         commit_summaries="deltalog.log.commit_summary",
         scans="deltalog.read.scan",
     )
@@ -44,12 +52,12 @@ else:
 
 @checked
 class Snapshot:
-    """The state of a table at one version. Immutable; threads may share it.
+    """The state of a table at one version. Snapshots are immutable, and threads may share them.
 
     Protocol, metadata and totals come from the version's ``.crc`` if it is usable, else from the checkpoint and the
     commits after it; the list of files is read on first use, and cached.
 
-    It has one member for each kind of action in a version, and one for each way to read its files and rows.
+    A snapshot has one member for each kind of action, and one for each way to read the files and rows of its version.
     """
 
     def __init__(self, version: LogSnapshot | UnreadSnapshot, *, is_time_travel: bool = False) -> None:
@@ -210,7 +218,7 @@ class Snapshot:
         """One row per live file, with the columns of deltalog.log.file_tables.FILES, or only ``columns`` of them.
 
         Raises CallError for an unknown column. Cost: the columns in the checkpoint and 1 GET for each commit after it.
-        The result is cached only without ``columns``.
+        The result is cached only if ``columns`` is not passed.
         """
         return self.log.cache.files(columns)
 
@@ -254,6 +262,43 @@ class Snapshot:
             now = datetime.datetime.fromtimestamp(self.reader.clock_ms() / 1000, datetime.timezone.utc)
             where = sql.at_one_instant(where, now)
         return scans.Scan(self.log, columns, where, variants, is_time_travel=self.is_time_travel)
+
+    def scan_polars(self, columns: Sequence[str] | None = None, where: Predicate | str | None = None) -> pl.LazyFrame:
+        """The rows as a polars LazyFrame. polars pushes columns, filters and ``head`` into the scan; its filters skip
+        files by partition values and statistics. ``columns``, ``where``: as for ``scan``; filters of polars are faster.
+
+        On a local disk polars reads the data files itself, unless their columns need conversion (docs/lazy-reads.md).
+        Raises CallError if polars is not installed, and as ``scan``. Cost: none; each collection as ``Scan.batches``.
+        """
+        return polars_frames.lazy_frame(self.scan(columns, where))
+
+    def to_pyarrow_dataset(
+        self, columns: Sequence[str] | None = None, where: Predicate | str | None = None
+    ) -> ds.Dataset:
+        """The rows as a pyarrow Dataset, which skips files by the partition values and statistics of the log.
+        ``columns``, ``where``: as for ``scan``; filters of the dataset are faster.
+
+        A FileSystemDataset if Arrow reads all files as deltalog does: on a local disk, without deletion vectors and
+        conversions (docs/lazy-reads.md). Otherwise its scanner reads them with deltalog, and it has no fragments.
+        Raises as ``scan``, and CorruptTableError. Cost: as ``files``; on a local disk 1 GET of each file's footer.
+        """
+        return arrow_dataset.arrow_dataset(self.scan(columns, where))
+
+    def to_duckdb(
+        self,
+        connection: duckdb.DuckDBPyConnection | None = None,
+        columns: Sequence[str] | None = None,
+        where: Predicate | str | None = None,
+    ) -> duckdb.DuckDBPyRelation:
+        """The rows as a relation of a DuckDB connection (None: DuckDB's default connection), into which DuckDB pushes
+        columns and filters. ``columns``, ``where``: as for ``scan``; filters of DuckDB are faster.
+
+        On a local disk DuckDB reads the data files itself, unless their columns need conversion or they have more than
+        256 combinations of partition values; otherwise it scans ``to_pyarrow_dataset()``. Raises CallError if duckdb is
+        not installed, and as ``to_pyarrow_dataset``. Cost: as ``files``, and 1 GET of each file's footer; the files are
+        those of this moment's list, read when the relation is.
+        """
+        return duckdb_relation.relation(self.scan(columns, where), connection)
 
 
 def _statistics_table(files: pa.Table, leaves: Sequence[file_statistics.Leaf]) -> pa.Table:

@@ -1,7 +1,7 @@
 """Decides which files of a table belong to the next batch of a stream, given an offset and limits. Pure.
 
-A stream first reads the live files of one version, or starts at a commit, and then the files that later commits add, in
-log order. An offset is the position of the first unread file, so a batch can end within a version.
+A stream first reads the live files of one version, unless it starts at a commit. Then it reads the files that later
+commits add, in log order. An offset is the position of the first unread file, so a batch can end within a version.
 Spec: PROTOCOL.md#add-file-and-remove-file (dataChange).
 """
 
@@ -26,8 +26,8 @@ class StreamOffset:
 
     ``table_id``: the table id in the metadata. ``index``: the index of the first unread file of ``version``.
     ``is_initial``: whether ``index`` counts the live files of that version rather than the files that its commit added.
-    ``begin_version`` and ``begin_is_initial``: the position at which the stream began, which an engine may not record
-    otherwise; None if unknown.
+    ``begin_version`` and ``begin_is_initial``: the position at which the stream began, which an engine might record
+    nowhere else; None if unknown.
     """
 
     table_id: str
@@ -80,11 +80,11 @@ class StreamOffset:
 
 @dataclass(frozen=True, slots=True)
 class StreamRules:
-    """How a stream handles deleted or updated rows. By default, such commits are an error.
+    """How a stream handles deleted or updated rows. By default, a commit that deletes or updates rows is an error.
 
-    ``ignore_deletes``: skip commits that only remove files. ``ignore_changes``: also ignore removes in other commits,
-    so that the rows of rewritten files are read again. ``skip_change_commits``: skip every commit that removes files.
-    ``read_change_feed``: read the rows of the change data feed.
+    ``ignore_deletes``: skip commits that only remove files. ``ignore_changes``: also ignore remove actions in commits
+    that add files, so that the rows of rewritten files are read again. ``skip_change_commits``: skip every commit that
+    removes files. ``read_change_feed``: read the rows of the change data feed.
     """
 
     ignore_deletes: bool = False
@@ -120,8 +120,9 @@ def new_files(commit: CommitActions, rules: StreamRules, url: str) -> list[AddFi
 
 @dataclass(frozen=True, slots=True)
 class VersionFiles:
-    """The files of one version, in stream order. ``sizes``: a function that returns the sizes in bytes of the files
-    from an index on. ``is_whole``: whether all files must be in the same batch, as for the changes of a commit."""
+    """The files of one version, in the order in which a stream reads them. ``sizes``: a function that returns the sizes
+    in bytes of the files from an index on. ``is_whole``: whether all files must be in the same batch, as for the
+    changes of a commit."""
 
     version: int
     is_initial: bool
@@ -133,8 +134,8 @@ class VersionFiles:
 def advance(
     start: StreamOffset, versions: Iterable[VersionFiles], max_files: int | None = None, max_bytes: int | None = None
 ) -> StreamOffset:
-    """The end of the batch that begins at ``start``. ``versions`` begin with the version of ``start`` and are consumed
-    only as far as needed.
+    """The end of the batch that begins at ``start``. ``versions``: an iterator that begins with the version of
+    ``start``; no more versions are taken from it than needed.
 
     A batch has at most ``max_files`` files and ends once it reaches ``max_bytes``, so it has at least one file if there
     are any. A version with ``is_whole`` is added as a whole. Raises CallError for an index that the
@@ -155,11 +156,12 @@ def advance(
 
 
 def resumed(start: StreamOffset, end: StreamOffset) -> StreamOffset:
-    """The actual start of a batch that an engine runs again.
+    """The offset at which a batch actually began, for an engine that runs the batch again.
 
-    Spark records only the ends of batches. To run the first batch again, it asks the stream for its beginning, and the
-    table may have more versions by then; the end of the batch records the original beginning. If an engine does not
-    pass the beginning when it plans a batch, the end may record a later beginning, which is ignored.
+    Spark records only the ends of batches. To run the first batch again, Spark asks the stream for its initial offset,
+    but the table may have more versions by then. Therefore the end offset of the batch also records the offset at which
+    the batch originally began. If an engine does not pass the beginning when it plans a batch, the recorded end may
+    contain a later beginning, which is ignored.
     """
     begin = end.begin
     is_first_batch = start.begin is not None and start == start.begin
@@ -182,7 +184,7 @@ def _first(at: StreamOffset, version: VersionFiles) -> int:
 
 
 def selected(start: StreamOffset, end: StreamOffset, version: VersionFiles) -> range:
-    """The indexes of those files of a version that are between two offsets. Raises CallError as ``advance``."""
+    """The indexes of the files of a version that lie between two offsets. Raises CallError as ``advance``."""
     begin = replace(start, version=version.version, index=0, is_initial=version.is_initial)
     key = (version.version, version.is_initial)
     is_first, is_last = (start.version, start.is_initial) == key, (end.version, end.is_initial) == key

@@ -55,7 +55,7 @@ _KEPT_COMMITS = 256
 
 @dataclass(frozen=True, slots=True)
 class StreamFile:
-    """A file of a batch. ``at``: the commit that changed its rows, if the stream reads the change data feed."""
+    """A file of a batch. ``at``: the commit that changed the file's rows, if the stream reads the change data feed."""
 
     change: ChangeFile
     at: CommitAt | None = None
@@ -120,8 +120,8 @@ class TableStream:
     concurrent use by several threads.
 
     Rows have the columns of the version that was the latest when the stream was created; with the change data feed,
-    also its three extra columns. A commit whose columns do not fit raises an error. Create the stream again to get the
-    new columns.
+    also its three extra columns. A commit whose columns do not fit the schema of the stream raises an error. Create the
+    stream again to get the new columns.
     Spec: PROTOCOL.md#add-file-and-remove-file, #add-cdc-file.
     """
 
@@ -205,7 +205,8 @@ class TableStream:
 
         ``max_files``: the maximum number of files. ``max_bytes``: once the batch reaches this size, no further file is
         added. The changes of a commit are never split between batches. ``until``: an earlier result that the batch must
-        not exceed. With a limit, raises as ``files``. Cost: 2 HEADs; with a limit, 1 GET for each commit.
+        not exceed. With a limit, the same errors can occur as in ``files``. Cost: 2 HEADs; with a limit, 1 GET for each
+        commit.
         """
         history = self._refreshed()
         end = self._offset(history.latest.version + 1) if until is None else until
@@ -350,7 +351,7 @@ class TableStream:
         try:
             metadata = self._latest.snapshot(start.version).metadata
         except (VersionNotFoundError, MissingVersionError):
-            return  # commits that still exist are checked separately
+            return  # commits that still exist in the log are checked separately
         self._check_metadata(metadata, start.version)
 
     def _check_metadata(self, metadata: Metadata, version: int) -> None:

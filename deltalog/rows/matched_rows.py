@@ -31,12 +31,13 @@ from deltalog.write.partition_files import num_writers
 
 T = TypeVar("T")
 
-# Bounds on the bytes that one thread copies into new files, in proportion to the rows that it writes.
+# The least and the most bytes that one thread copies into new files; the number is in proportion to the rows that the
+# thread writes.
 _LEAST_STREAM_BYTES, _MOST_STREAM_BYTES = 8 << 20, 32 << 20
 # The number of rows per batch in joins and copies. A reading thread uses several times the memory of one batch.
 _BATCH_ROWS = 1 << 16
-# The total file size from which threads read ahead while the caller writes, and the number of batches that they read
-# ahead.
+# The total file size in bytes above which threads read ahead while the caller writes, and the number of batches that
+# they read ahead.
 _LEAST_BYTES, _AHEAD = 1 << 20, 2
 
 
@@ -120,8 +121,8 @@ def _read_with_vectors(
     columns: Sequence[str],
     read: Callable[[AddFile, BitMap64, OpenFile], Iterator[T]],
 ) -> Iterator[T]:
-    """Call ``read`` for each file, in order, with the file's deleted positions. The opened file still returns deleted
-    rows."""
+    """Call ``read`` for each file, in order, with the file's deleted positions. The opened file also returns rows that
+    the deletion vector deletes."""
     layout = layout_of(snapshot, StructType(tuple(snapshot.schema.field(name) for name in columns)))
     found, openers = snapshot.reader.files, parallel_gets(snapshot.reader.store)
 
@@ -167,7 +168,7 @@ class ScannedBatch:
     end: int
 
     def positions_of(self, rows: Any) -> Any:
-        """Positions are those in the Parquet file. ``rows``: indices of rows in this batch."""
+        """The positions in the Parquet file of some rows of this batch. ``rows``: indices of rows in this batch."""
         if self.positions is None:
             return pc.add(rows, pa.scalar(self.start, pa.int64())).cast(pa.uint64())
         return self.positions.take(rows)
@@ -238,7 +239,7 @@ def layout_of(
 class FileChange:
     """The rows of a file that are written into new files. ``kept``: positions of live rows to copy unchanged.
     ``changed``: positions of live rows that get new values; None for all. ``rows``: the number of rows in the Parquet
-    file, 0 if unknown. ``at``: the number of changed rows in all previous files; not maintained after a file whose
+    file, 0 if unknown. ``at``: the number of changed rows in all previous files; meaningless after a file whose
     ``changed`` is None."""
 
     file: AddFile
@@ -274,7 +275,8 @@ def moved_rows(
 ) -> list[Iterator[pa.RecordBatch]]:
     """The rows to write, with row ids and commit versions if the table tracks them. Each file is read once, grouped by
     partition. Each returned stream can be read by its own thread; if there are several, each contains files of one
-    partition. ``columns``: the columns to read if no row is kept; empty for all. Cost: the GETs of the files."""
+    partition. ``columns``: the columns to read if ``changes`` keep no rows; empty: all columns. Cost: the GETs of the
+    files."""
     kept = row_tracking.kept_columns(snapshot.metadata.configuration, snapshot.url)
     schema = snapshot.schema
     if columns and not any(each.kept for each in changes):

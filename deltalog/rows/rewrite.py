@@ -84,10 +84,10 @@ class Deletion:
 def plan(transaction: Transaction, where: Predicate | str | None) -> Deletion:
     """Find the rows for which ``where`` is true (None: all rows), and record what was read for conflict detection.
 
-    Partition values and statistics are evaluated first. If these are not sufficient to decide on a file, threads read
-    the columns of the file that ``where`` uses. Memory: the compressed positions of matching rows. Raises CallError,
-    InvalidActionError for an append-only table, UnsupportedFeatureError, InvalidDataFileError. Cost: as
-    ``Snapshot.files``, and the GETs of these columns.
+    Partition values and statistics are evaluated first. If partition values and statistics are not sufficient to decide
+    on a file, threads read the columns of the file that ``where`` uses. Memory: compressed bitmaps of the positions of
+    matching rows. Raises CallError, InvalidActionError for an append-only table, UnsupportedFeatureError,
+    InvalidDataFileError. Cost: as ``Snapshot.files``, and the GETs of these columns.
     """
     snapshot = _existing(transaction)
     predicate = as_predicate(where)
@@ -132,8 +132,8 @@ def stage(transaction: Transaction, deletion: Deletion) -> dict[str, int]:
 
 
 def stage_removal(transaction: Transaction, deletion: Deletion) -> dict[str, int]:
-    """Stage the removal of files, and the deletion vectors. The caller writes the rows that must be copied. Returns the
-    operation metrics. Cost: with deletion vectors at most 1 PUT for each 2 MiB of them."""
+    """Stage the removal of whole files, and the deletion vectors of other files. The caller writes the rows that must
+    be copied. Returns the operation metrics. Cost: with deletion vectors at most 1 PUT for each 2 MiB of them."""
     removed = deletion.whole if deletion.by_vectors else pa.concat_tables([deletion.whole, deletion.partly])
     metrics = dict.fromkeys(METRICS, 0)
     metrics["numRemovedFiles"], metrics["numRemovedBytes"] = removed.num_rows, pc.sum(removed["size"]).as_py() or 0
@@ -188,7 +188,7 @@ def matching(
     """The rows of a stream, cast to the types of the table, provided that ``where`` is true for all rows.
 
     After the first row that does not satisfy ``where``, no more rows are returned. The rest of the stream is read to
-    count the rows that do not satisfy it, and then ConstraintViolationError is raised.
+    count the rows that do not satisfy ``where``, and then ConstraintViolationError is raised.
     """
     schema = transaction.schema
     predicate = as_predicate(where)
@@ -213,7 +213,7 @@ def matching(
 def check_new_files(transaction: Transaction, condition: Predicate, where: str) -> None:
     """Raise ConstraintViolationError unless ``condition`` is true for each row of the staged adds.
 
-    ``where``: the condition as SQL, for messages. Cost: the GETs of the columns that it uses.
+    ``where``: the condition as SQL, for error messages. Cost: the GETs of the columns that it uses.
     """
     snapshot = _existing(transaction)
     bound = bind(condition, snapshot.schema)

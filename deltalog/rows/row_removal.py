@@ -40,9 +40,9 @@ class RowRemoval:
     ``partly`` into new files. ``whole`` and ``partly``: the indices in ``files`` of the files from which all live rows,
     or only some, are removed. ``num_rows``: the number of removed rows; None if a file has no statistics.
     ``num_moved_rows``: the number of rows that the caller must copy. ``has_change_feed``: whether the change data feed
-    is enabled. ``needs_change_files``: whether the removal must be recorded in change files, because change feed
-    readers would otherwise report copied rows as deleted and inserted. ``kept_columns``: the data file columns for the
-    row ids and row commit versions of copied rows; None without row tracking.
+    is enabled. ``needs_change_files``: whether the removal must be recorded in change files, because otherwise readers
+    of the change feed would report rows that were merely copied as deleted and inserted. ``kept_columns``: the data
+    file columns for the row ids and row commit versions of copied rows; None without row tracking.
     """
 
     def __init__(
@@ -106,8 +106,9 @@ class RowRemoval:
         return self._deletion.is_empty
 
     def stage(self) -> dict[str, int]:
-        """Stage the removal of files, and the deletion vectors. Returns the operation metrics with delta-spark's names,
-        excluding files that the caller writes. Cost: at most 1 PUT for each 2 MiB of deletion vectors."""
+        """Stage the removal of whole files, and the deletion vectors of other files. Returns the operation metrics with
+        delta-spark's names, excluding files that the caller writes. Cost: at most 1 PUT for each 2 MiB of deletion
+        vectors."""
         return rewrite.stage_removal(self._transaction, self._deletion)
 
 

@@ -34,9 +34,9 @@ CANCELED, COMMITTED = "TransactionCanceledException", "TransactionCommittedExcep
 IN_PROGRESS, CONCURRENT = "TransactionCommitInProgressException", "ConcurrentModificationException"
 DENIED = "AccessDeniedException"
 
-# The first row of the table that matches the error is used; its first name that the operation lists is returned, or
-# else its first name. Errors after which a call can be repeated become OperationTimeoutException if the operation lists
-# no more specific exception.
+# The first row of the table that matches the error is used; of the exception names in this row, the first that the
+# operation lists is returned, or, if it lists none, the first. Errors after which a call can be repeated become
+# OperationTimeoutException if the operation lists no more specific exception.
 _NAMES: tuple[tuple[tuple[type[DeltaLogError], ...], tuple[str, ...]], ...] = (
     ((TransactionCanceledError,), (CANCELED,)),
     ((TransactionCommittedError,), (COMMITTED,)),
@@ -86,7 +86,7 @@ def _last_name(place: str) -> str:
 
 
 def refusal(status: int, error: str, message: str, **headers: str) -> Answer:
-    """The response to a request that no operation handled."""
+    """The response to a request for which the server has no operation."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return Answer(status, {"__type": error, "Message": message}, error, named)
 

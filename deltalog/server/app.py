@@ -63,8 +63,8 @@ class Limits:
     table. ``header_seconds``: the maximum time, including the TLS handshake, from the connection (for later requests on
     it, from the first byte) to the end of the headers. ``pending_bytes``: the maximum total size of bodies that are
     being received or processed; beyond it, bodies of more than 16 KiB are refused. ``response_seconds``: the maximum
-    time for which a caller may stop reading a response. ``connections``: the maximum number of open connections; beyond
-    it, the connections that have been idle longest are closed."""
+    time for which a caller may pause while reading a response. ``connections``: the maximum number of open connections;
+    beyond it, the connections that have been idle longest are closed."""
 
     header_bytes: int = 32 << 10
     header_seconds: float = 10
@@ -168,7 +168,7 @@ class App:
         text = f"request {request_id}: {what} from {caller}: {answer.status} {answer.error}: {answer.body['Message']}"
         self.refusals.log(text)
 
-    # ------------------------------------------------------------------------------------------ who may call
+    # ----------------------------------------------------------------------------- which callers are allowed
 
     def _check_origin(self, headers: Mapping[str, str]) -> None:
         """Refuse requests from web pages, because a server on loopback trusts all processes of the machine, including
@@ -218,7 +218,7 @@ class App:
         message = f"The body is larger than {self._limits.body_bytes} bytes."
         return refusal(413, "RequestEntityTooLargeException", message, connection="close")
 
-    # -------------------------------------------------------------------------------------------- the work
+    # ----------------------------------------------------------------------------------- running the calls
 
     async def _run(self, route: Route, call: Call, said: Sequence[str], request_id: str) -> Answer:
         seconds = self._limits.request_seconds
@@ -275,7 +275,7 @@ class App:
         }
         return replace(answer, body=hidden)
 
-    # ------------------------------------------------------------------------------------------------ health
+    # ----------------------------------------------------------------------------------------- health checks
 
     async def _healthy(self, request_id: str) -> Answer:
         """Whether the catalog responds. Health checks need no token, so the catalog is queried at most once a
@@ -313,7 +313,7 @@ def _host_name(host: str) -> str | None:
 
 
 def _route(method: str, raw_path: str) -> Route | None:
-    """The route of a request; None for the health check. Raises Refused."""
+    """The route that handles a request; None for the health check. Raises Refused."""
     parts = [urllib.parse.unquote(part) for part in raw_path.split("/")[1:]]
     if parts == ["health"] and method == "GET":
         return None

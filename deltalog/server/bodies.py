@@ -1,4 +1,4 @@
-"""Limits the total size of request bodies in memory over all connections."""
+"""Limits the total size of request bodies in memory across all connections."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Body:
         self._bytes = bytearray()
 
     def taken(self) -> bytearray:
-        """Return the bytes and drop this object's reference to them. They count towards the limit until the call
+        """Return the bytes and drop this object's reference to them. These bytes count towards the limit until the call
         ends."""
         found, self._bytes = self._bytes, bytearray()
         return found

@@ -14,7 +14,7 @@ from typing import Any
 
 # The number of connections allowed beyond the limit while closed connections are torn down.
 _LEAVING = 32
-# File descriptors reserved for the catalog, stores and files.
+# File descriptors reserved for purposes other than connections: the catalog, stores and files.
 _OTHER_DESCRIPTORS = 256
 
 
@@ -50,7 +50,8 @@ class Connections:
         self._idle: OrderedDict[int, Connection] = OrderedDict()
 
     def has_room(self) -> bool:
-        """Whether another connection can be accepted now. At the limit, an idle connection is closed."""
+        """Whether another connection can be accepted now. When the limit on connections is reached, an idle connection
+        is closed."""
         if len(self._open) < self._limit:
             return True
         if self._idle:
@@ -73,7 +74,7 @@ class Connections:
         return number
 
     def busy(self, number: int) -> None:
-        """Record the arrival of a request."""
+        """Record that a connection is busy, because a request arrived."""
         self._idle.pop(number, None)
 
     def idle(self, number: int) -> None:

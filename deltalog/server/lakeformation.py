@@ -37,8 +37,8 @@ _PREDICATE = 4 * 2048  # the limit in AWS's model is 2,048 characters
 
 
 class Needs(enum.Enum):
-    """What a call may wait for: only the catalog, or also the store of one table, or also the stores of all tables of a
-    transaction."""
+    """What a call may wait for: only the catalog; the catalog and the store of one table; or the catalog and the stores
+    of all tables of a transaction."""
 
     CATALOG = "catalog"
     TABLE = "table"
@@ -48,7 +48,7 @@ class Needs(enum.Enum):
 @dataclass(frozen=True, slots=True)
 class Operation:
     """An operation. ``read``: creates the call from the members, checking all lengths. ``errors``: the exceptions that
-    the operation lists. ``needs``: what the call may wait for."""
+    the operation lists. ``needs``: the resources for which the call may have to wait."""
 
     read: Callable[[Fields], Call]
     errors: frozenset[str]

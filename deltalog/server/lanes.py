@@ -1,8 +1,8 @@
 """Schedules calls so that a hanging store delays only calls for the tables in that store.
 
-Every call has a lane, usually its table. A call that takes longer than ``slow_seconds`` no longer counts towards the
-total of running calls, but only towards its lane. A lane with slow calls is limited to a share of the threads and of
-the requests in progress; calls beyond that share are refused.
+Every call is assigned to a lane, usually the lane of its table. A call that takes longer than ``slow_seconds`` no
+longer counts towards the total of running calls, but only towards its lane. A lane with slow calls is limited to a
+share of the threads and of the requests in progress; calls beyond that share are refused.
 """
 
 from __future__ import annotations
@@ -76,14 +76,14 @@ class Lanes:
             try:
                 return await asyncio.wait_for(asyncio.shield(done), end - loop.time())
             except asyncio.TimeoutError:
-                if done.done():  # it finished at the moment of the time-out
+                if done.done():  # the call finished just as the timeout expired
                     return done.result()
                 raise NotDoneError from None
         finally:
             lane.in_progress -= counts
             self._forget(name)
 
-    # ----------------------------------------------------------------------------------------------- turns
+    # ---------------------------------------------------------------------------------- waiting for a turn
 
     async def _turn(self, lane: _Lane, seconds: float) -> None:
         if not lane.waiting and self._may_run(lane):
@@ -101,7 +101,8 @@ class Lanes:
                     lane.running -= 1
                     self._wake()
                 else:
-                    lane.in_progress += 1  # ``_shed`` has decremented it, and ``run`` will decrement it again
+                    # ``_shed`` has already decremented the count, and ``run`` will decrement it again.
+                    lane.in_progress += 1
             if isinstance(error, asyncio.TimeoutError):
                 raise NotBegunError from None
             raise
@@ -152,15 +153,15 @@ class Lanes:
         if lane is not None and not (lane.in_progress or lane.running or lane.slow or lane.waiting):
             del self._lanes[name]
 
-    # ---------------------------------------------------------------------------------------------- shares
+    # ------------------------------------------------------------------------------- shares of the threads
 
     def _may_run(self, lane: _Lane) -> bool:
         share = min(self._threads, max(1, (self._max_slow - self._count("slow") + lane.slow) // 2))
         return self._count("running") < self._threads and lane.running + lane.slow < share
 
     def _max_in_progress(self, lane: _Lane) -> int:
-        """The maximum number of calls that a lane may have in progress. If the lane has slow calls, this is half of the
-        capacity that other lanes do not use."""
+        """The maximum number of calls that a lane may have in progress. If a lane has slow calls, its limit is half of
+        the capacity that other lanes do not use."""
         others = self._count("in_progress") - lane.in_progress
         return max(1, (self._requests - others) // 2) if lane.slow else self._requests
 

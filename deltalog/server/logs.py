@@ -35,8 +35,8 @@ def _on_one_line(text: str) -> str:
 
 
 class Refusals:
-    """Logs requests that were refused before authentication. Any client can send such requests, so beyond ``most``
-    within ``seconds`` they are only counted. Thread-safe."""
+    """Logs requests that were refused before authentication. Any client can send such requests; therefore, if more than
+    ``most`` arrive within ``seconds``, the rest are only counted. Thread-safe."""
 
     def __init__(
         self, to: logging.Logger, most: int = 100, seconds: float = 10, clock: Callable[[], float] = time.monotonic

@@ -194,12 +194,13 @@ class Server:
         return f"{'http' if self._settings.tls is None else 'https'}://{shown}:{port}"
 
     def stop(self) -> None:
-        """Stop accepting calls, and make ``run`` return when all running calls have finished. It can be called from any
-        thread."""
+        """Stop accepting calls, and make ``run`` return when all running calls have finished. This method can be called
+        from any thread."""
         self._server.should_exit = True
 
     def run(self) -> None:
-        """Serve until ``stop``, SIGTERM or SIGINT. After a second SIGINT, it does not wait for running calls."""
+        """Serve until ``stop``, SIGTERM or SIGINT. After a second SIGINT, the server does not wait for running
+        calls."""
         over = threading.Event()
         sweeper = threading.Thread(target=self._recover_repeatedly, args=(over,), name="deltalog-recover", daemon=True)
         try:
@@ -213,9 +214,9 @@ class Server:
             self._socket.close()
 
     def end_process(self) -> None:
-        """Call this after ``run``. Calls that have timed out get the same time again to finish, but at most ten
-        seconds. If a call is still running after that, for example because a store hangs, the process exits with status
-        1; Python itself would wait for the thread."""
+        """Call this after ``run``. Calls that have timed out may run for the same time again to finish, but at most for
+        ten seconds. If a call is still running after this extra time, for example because a store hangs, the process
+        exits with status 1; Python itself would wait for the thread."""
         timer = threading.Timer(min(_MAX_END_SECONDS, self._settings.limits.request_seconds), _exit_now)
         timer.daemon = True
         timer.start()

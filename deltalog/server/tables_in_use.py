@@ -1,4 +1,4 @@
-"""Records in bounded memory which tables a transaction has used on this server. Pure."""
+"""Records, in bounded memory, which tables each transaction has used through this server. Pure."""
 
 from __future__ import annotations
 

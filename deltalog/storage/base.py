@@ -45,8 +45,8 @@ class PutOutcome(enum.Enum):
 
 
 class FileMeta(msgspec.Struct, frozen=True, gc=False):
-    """A listed object. Size and time are None if the listing left them out (``stat=False``). ``etag`` is a value that
-    distinguishes successive objects of the same name, if the store has one; on S3 it is the ETag."""
+    """A listed object. Size and time are None if the listing left them out (``stat=False``). ``etag``: a value that
+    distinguishes successive objects of the same name (on S3 the ETag); None if the store provides no such value."""
 
     name: str
     size_bytes: int | None
@@ -54,8 +54,9 @@ class FileMeta(msgspec.Struct, frozen=True, gc=False):
     etag: str | None = None
 
     def may_be(self, other: FileMeta) -> bool:
-        """Whether both may describe the same object, that is, no known property differs. Times are compared in whole
-        seconds, because the precision of a listing may differ from that of a HEAD."""
+        """Whether this metadata and ``other`` may describe the same object, that is, no property known on both sides
+        differs. Times are compared in whole seconds, because the precision of a listing may differ from that of a
+        HEAD."""
         if self.size_bytes != other.size_bytes:
             return False
         if self.etag and other.etag:
@@ -84,8 +85,8 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
 
 class WalkPart(msgspec.Struct, frozen=True):
-    """A batch of ``LogStore.walk_parts``. ``names``: files in ``directory`` whose size and time were not read.
-    ``entries``: all other entries, in any directory."""
+    """A batch of ``LogStore.walk_parts``. ``names``: the names of files in ``directory`` whose size and time were not
+    read. ``entries``: all entries that are not in ``names``, from any directory."""
 
     directory: str
     names: list[str]
@@ -185,7 +186,7 @@ class LogStore(ABC):
         """
 
     def list_names(self, directory: str, start: str = "", *, limit: int | None = None) -> list[str]:
-        """The names that ``list_from`` returns. They are unordered unless there is a ``limit``.
+        """The names that ``list_from`` returns. The names are unordered unless ``limit`` is given.
 
         A store that can return names more cheaply than FileMeta objects overrides this method, because a log of 100,000
         commits has 200,000 names. Cost: as ``list_from``.
@@ -213,8 +214,8 @@ class LogStore(ABC):
 
     def remove_orphans(self, directory: str, before_ms: int) -> list[str]:
         """Remove temporary files of killed writers in ``directory`` that were last modified before ``before_ms``.
-        Readers ignore these files. Returns their names. Pass a time at least a day ago, because a slow writer may still
-        be using its file.
+        Readers ignore these files. Returns their names. Pass a time that is at least a day ago, because a slow writer
+        may still be using a younger temporary file.
 
         Cost: none if killed writers leave no files; otherwise as ``list_from``, and 1 DELETE each.
         """
@@ -244,8 +245,8 @@ class LogStore(ABC):
         yield from in_parts(entry for entry in self.walk(enters) if is_within(entry.path, start, end))
 
     def entries(self, paths: Sequence[str]) -> list[Entry]:
-        """The entries that ``walk`` would return for these paths, in the order of ``paths``, without a listing. Missing
-        paths, and paths that lead through a symbolic link or another file system, are left out.
+        """Return the entries that ``walk`` would return for these paths, in the order of ``paths``, without listing
+        directories. Missing paths, and paths that lead through a symbolic link or another file system, are left out.
 
         Raises CallError as ``walk``. Cost: 1 HEAD each; on a remote store several at a time.
         """
@@ -255,8 +256,8 @@ class LogStore(ABC):
         """Remove files that ``walk`` returned, then empty directories, in the order of ``entries``. Returns the entries
         that were removed.
 
-        A local disk keeps a file whose size or time has changed since, or whose path now contains a symbolic link.
-        Cost: 1 DELETE for each file; none for directories on object stores, which have no directories.
+        On a local disk, a file is kept if its size or time has changed since the listing, or if its path now contains a
+        symbolic link. Cost: 1 DELETE for each file; none for directories on object stores, which have no directories.
         """
         files = [entry for entry in entries if entry.kind is EntryKind.FILE]
         for entry in files:
@@ -283,6 +284,11 @@ class LogStore(ABC):
     def location(self, path: str) -> str:
         """The full path or URL of ``path``, for other tools."""
         return f"{self.url}/{path}"
+
+    def local_path(self, path: str) -> str | None:
+        """The absolute path of ``path`` on the local disk, for tools that open files themselves; None on other stores,
+        and for stores that do more than open the file. Cost: none."""
+        return None
 
     def sibling(self, url: str) -> LogStore:
         """The store of another table root on the same disk or service, with the same options.
@@ -332,8 +338,8 @@ def real_url(store: LogStore) -> str:
 
 
 def keep_cleanup_errors(error: BaseException, failures: Sequence[Exception]) -> None:
-    """Attach errors of the clean-up to ``error``, so that neither hides the other. They are in its attribute
-    ``cleanup_errors`` and, from Python 3.11 on, in its notes."""
+    """Attach errors of the clean-up to ``error``, so that neither ``error`` nor the clean-up errors are lost. The
+    attached errors are in the attribute ``cleanup_errors`` and, from Python 3.11 on, in its notes."""
     if not failures:
         return
     error.cleanup_errors = (*getattr(error, "cleanup_errors", ()), *failures)  # type: ignore[attr-defined]

@@ -51,8 +51,8 @@ def check_answer(exclusive_create: object) -> bool:
 
 
 def verify_once(place: str, test: Callable[[], Callable[[], None]]) -> None:
-    """Run ``test`` unless it has passed in this process. If another thread is running it, wait for that thread. Raises
-    what ``test`` raises. The clean-up that ``test`` returns runs after waiting threads have been released."""
+    """Run ``test`` unless it has passed in this process. If another thread is running the test, wait for that thread.
+    Raises what ``test`` raises. The clean-up that ``test`` returns runs after waiting threads have been released."""
     if place in _passed:
         return
     with _guard:
@@ -66,14 +66,14 @@ def verify_once(place: str, test: Callable[[], Callable[[], None]]) -> None:
 
 
 def is_verified(place: str) -> bool:
-    """Whether the test has passed in this process. Cost: none."""
+    """Whether the test of exclusive creation has passed in this process. Cost: none."""
     return place in _passed
 
 
 def check_exclusive(url: str, create: Create, read: Read, delete: Delete, *, race: bool) -> Callable[[], None]:
     """Raises UnsafeStoreError if two creations of one object both succeed or the refused one replaces its bytes, and
-    StoreError if the outcome is unknown. Returns a function that deletes the scratch objects; on an error they are
-    already deleted.
+    StoreError if the outcome is unknown. Returns a function that deletes the scratch objects; if this call raises an
+    error, they have already been deleted.
 
     Cost: 2 PUTs, 1 GET and 1 DELETE; with ``race`` 64 PUTs, 8 GETs and 8 DELETEs more.
     """
@@ -127,8 +127,8 @@ def _create_concurrently(create: Create, path: str, bodies: list[bytes]) -> list
 
 @contextlib.contextmanager
 def scratch(delete: Delete) -> Iterator[list[str]]:
-    """Yields a list to which the ``with`` block adds the paths of its scratch objects. They are deleted if the block
-    raises."""
+    """Yields a list to which the ``with`` block adds the paths of the scratch objects that it creates. These objects
+    are deleted if the block raises."""
     paths: list[str] = []
     try:
         yield paths

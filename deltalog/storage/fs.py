@@ -99,7 +99,7 @@ class LocalStore(LogStore):
             target = self._absolute(new)
             try:
                 os.link(self._absolute(old), target)
-            except OSError:  # also on file systems without hard links; the caller copies instead
+            except OSError:  # file systems without hard links raise this too; the caller then copies the objects
                 break
             done += 1
             directories.add(os.path.dirname(target))
@@ -138,7 +138,7 @@ class LocalStore(LogStore):
 
     def get_many(self, paths: Sequence[str], length: int | None = None) -> list[bytes]:
         """See LogStore. Each directory is opened once, and its files are opened relative to it. For small files this
-        takes a third of the time."""
+        method takes a third of the time of single reads."""
         if len(paths) < _LEAST_FOR_BATCH:
             return [self.get(path, length) for path in paths]
         return self._read_each(paths, lambda descriptor, name: _read(descriptor, length))
@@ -149,7 +149,7 @@ class LocalStore(LogStore):
         )
 
     def _read_each(self, paths: Sequence[str], read: Callable[[int, str], T]) -> list[T]:
-        """The result of ``read``, called with the descriptor and the name of each file."""
+        """The result of ``read`` for each file; ``read`` is called with the file's descriptor and name."""
         found: list[T] = []
         path = ""
         try:
@@ -399,6 +399,9 @@ class LocalStore(LogStore):
     def location(self, path: str) -> str:
         return self._absolute(path)
 
+    def local_path(self, path: str) -> str | None:
+        return os.path.abspath(self._absolute(path))
+
     def sibling(self, url: str) -> LocalStore:
         root = local_root(url)
         if root is None:
@@ -439,7 +442,8 @@ class LocalStore(LogStore):
 
 
 class _TemporaryFile:
-    """A file that does not have its final name yet. ``close`` removes the temporary name, if it still exists."""
+    """A file that is being written and does not have its final name yet. ``close`` removes the temporary name, if it
+    still exists."""
 
     def __init__(self, directory: str, *, unnamed: bool) -> None:
         self._path: str | None = None

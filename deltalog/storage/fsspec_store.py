@@ -1,8 +1,8 @@
 """The LogStore for any fsspec file system: Google Cloud Storage, Azure, and every other backend.
 
-A commit is one ``pipe_file(mode="create")``. Backends implement it differently: some send a condition to the service,
-some check first and then write, and some ignore the mode. ``_CONDITIONAL`` lists the backends that are known to
-send a condition. Before the first write through any other backend, its code is inspected and tested with scratch
+A commit is one ``pipe_file(mode="create")``. Backends implement this mode differently: some send a condition to the
+service, some check first and then write, and some ignore the mode. ``_CONDITIONAL`` lists the backends that are known
+to send a condition. Before the first write through any other backend, its code is inspected and tested with scratch
 objects; the write fails if exclusive creation cannot be verified. See ``_exclusive``. Reading needs no such check.
 
 Backends retry requests, so EXISTS may refer to our own object; the commit loop reads it back. The listing caches of
@@ -53,8 +53,8 @@ from deltalog.storage.secrets import Secrets
 
 ONE_REQUEST_BYTES = 16 << 20
 
-# Packages whose pipe_file(mode="create") is one conditional request, each with the first version in which it is. Before
-# you add a package, test it against its service (tests/unit/storage/test_cloud.py).
+# Packages whose pipe_file(mode="create") sends one conditional request, each with the first version that does so.
+# Before you add a package, test it against its service (tests/unit/storage/test_cloud.py).
 _CONDITIONAL = {"gcsfs": (2024, 12), "adlfs": (2024, 12)}
 # Object stores have no directories; makedirs can create a bucket.
 _WITHOUT_DIRECTORIES = frozenset(_CONDITIONAL)
@@ -124,7 +124,8 @@ class FsspecStore(LogStore):
             in_background(f"{self.url}: exclusive creation", self._try_exclusive)
 
     def _try_exclusive(self) -> None:
-        with contextlib.suppress(Exception):  # the commit repeats the check and raises its error
+        # Errors are suppressed here, because the commit repeats the check and raises them.
+        with contextlib.suppress(Exception):
             self._exclusive()
 
     def _exclusive(self) -> bool:
@@ -173,8 +174,8 @@ class FsspecStore(LogStore):
             )
 
     def _guard(self) -> contextlib.AbstractContextManager[Any]:
-        """A lock for backends that check first and then write, such as fsspec's memory file system. It makes the check
-        and the write atomic within this process."""
+        """A lock for backends that check first and then write, such as fsspec's memory file system. The lock makes the
+        check and the write atomic within this process."""
         alone = _is_memory(self._filesystem) or self._unsafe_single_writer
         return _one_at_a_time if alone else contextlib.nullcontext()
 
@@ -442,7 +443,7 @@ def local_path(filesystem: Any, path: str) -> str | None:
 
 
 def s3_location(filesystem: Any, path: str) -> tuple[str, dict[str, Any]] | None:
-    """The URL and the options if the file system is s3fs, for use with S3Store; else None."""
+    """The URL and the options with which S3Store can access the path, if the file system is s3fs; else None."""
     if _package(filesystem) != "s3fs":
         return None
     names = list(inspect.signature(type(filesystem).__init__).parameters)[1:]
@@ -471,8 +472,8 @@ def _fault_of(filesystem: Any) -> str | None:
 
 
 def _is_known(filesystem: Any) -> bool:
-    """Whether the backend is known to create exclusively. Either it sends a condition to its service, or it is fsspec's
-    memory file system, to which FsspecStore writes under a lock."""
+    """Whether the backend is known to create exclusively. Such a backend either sends a condition to its service or is
+    fsspec's memory file system, to which FsspecStore writes under a lock."""
     if _is_memory(filesystem):
         return True
     package = _package(filesystem)
@@ -499,7 +500,7 @@ def _scheme(url: str) -> str:
 
 
 def _outcome_of(error: Exception) -> PutOutcome | None:
-    """The outcome of an exclusive creation that raised this error; None if it had no effect."""
+    """The outcome of an exclusive creation that raised this error; None if the attempt had no effect."""
     if isinstance(error, FileExistsError):
         return PutOutcome.EXISTS
     # In gcsfs, a 403 appears only in the message.

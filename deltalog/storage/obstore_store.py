@@ -182,7 +182,7 @@ class ObstoreStore(LogStore):
             try:
                 if length > 0:
                     return bytes(obstore.get(self._store, path, options={"range": (0, length)}).bytes())
-            except (exceptions.BaseError, ValueError):  # the object is empty and has no such range
+            except (exceptions.BaseError, ValueError):  # an empty object does not contain the range
                 if obstore.head(self._store, path)["size"]:
                     raise
                 return b""
@@ -257,7 +257,7 @@ class ObstoreStore(LogStore):
         with self._reading(path, end - start):
             return bytes(obstore.get_range(self._store, path, start=start, end=end))
 
-    # ---------------------------------------------------------------------------------------------- places
+    # --------------------------------------------------------------------------------- paths and processes
 
     def _check_path(self, path: str) -> None:
         if not is_below_root(path):
@@ -393,7 +393,7 @@ def _url_of(store: Any) -> str:
 
 
 def _outcome_of(error: Exception) -> PutOutcome | None:
-    """The outcome of an exclusive creation that raised this error; None if it had no effect."""
+    """The outcome of an exclusive creation that raised this error; None if the creation had no effect."""
     if isinstance(error, _EXISTS):
         return PutOutcome.EXISTS
     if isinstance(error, _NO_EFFECT):
@@ -413,7 +413,7 @@ def _is_slow_down(error: Exception) -> bool:
 
 
 def _meta(meta: Mapping[str, Any], name: str | None = None) -> FileMeta:
-    # HEAD returns whole seconds, and some listings return milliseconds. Truncate both, so that they agree for the same
-    # object.
+    # HEAD returns whole seconds, and some listings return milliseconds. Truncate both times, so that they are equal for
+    # the same object.
     modified_ms = int(meta["last_modified"].timestamp()) * 1000
     return FileMeta(name or meta["path"].rpartition("/")[2], meta["size"], modified_ms, meta.get("e_tag"))

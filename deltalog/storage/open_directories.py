@@ -12,7 +12,7 @@ _MOST_OPEN = 64
 
 
 class OpenDirectories(dict[str, int]):
-    """Directory descriptors by path, opened on first use."""
+    """Directory descriptors, keyed by path and opened on first use."""
 
     def __init__(self, absolute: Callable[[str], str]) -> None:
         self._absolute = absolute

@@ -14,7 +14,7 @@ SLOWEST_BYTES_PER_SECOND = 16 << 10
 
 
 class Pages:
-    """Checks that each page of a listing makes progress. ``where`` names the listing in messages."""
+    """Checks that each page of a listing makes progress. ``where``: a description of the listing for error messages."""
 
     def __init__(self, where: str) -> None:
         self._where = where
@@ -23,11 +23,11 @@ class Pages:
         self._empty = 0
 
     def begin_again(self) -> None:
-        """Forget the tokens, because a new listing replaces this one and may contain the same tokens."""
+        """Forget the tokens, because a new listing replaces the current one and may return the same tokens."""
         self._tokens.clear()
 
     def following(self, token: object, names: Sequence[str]) -> str:
-        """Check the token of the next page, which a truncated page of ``names`` contained, and return the token.
+        """Check and return the token of the next page, from a truncated page that contained ``names``.
 
         Raises ValueError if the token is missing or repeated, if the page repeats the previous one, or after too many
         consecutive pages without names.

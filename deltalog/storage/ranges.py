@@ -22,7 +22,8 @@ Range = tuple[int, int]
 
 
 def pieces_of(ranges: Iterable[Range], most: int) -> list[list[int]]:
-    """Coalesce byte ranges (start, end) into pieces [start, end, number of bytes in the piece that will be read].
+    """Combine byte ranges (start, end) into pieces [start, end, count], where count is the number of bytes of the piece
+    that will be read.
 
     Ranges less than READ_AHEAD_BYTES apart are merged, and pieces longer than PIECE_BYTES are split. Bytes from
     position ``most`` on are ignored. Pure.
@@ -163,8 +164,8 @@ class RangeReader(io.RawIOBase):
         self._position = 0
 
     def view(self) -> RangeReader:
-        """Another reader of this object with its own position. It shares the cache and the announced ranges, and cannot
-        be used once this reader is closed."""
+        """Another reader of this object with its own position. The view shares the cache and the announced ranges with
+        this reader, and cannot be used once this reader is closed."""
         view = RangeReader.__new__(RangeReader)
         view._object, view._is_view, view._position = self._object, True, 0
         return view
@@ -175,8 +176,8 @@ class RangeReader(io.RawIOBase):
         return self._object.tail_start <= 0
 
     def expect(self, ranges: Iterable[Range]) -> int:
-        """Announce the ranges (start, end) that will be read; this replaces earlier announcements. Pass a range twice
-        if it will be read twice. Returns the number of bytes that will be requested.
+        """Announce the ranges (start, end) that will be read; this replaces earlier announcements. If a range will be
+        read twice, include it twice. Returns the number of bytes that will be requested.
 
         Nothing is requested here. The first read of a range requests that range and the following ranges concurrently,
         up to 64 MiB in memory.

@@ -38,8 +38,8 @@ def open_store(url: Location, **options: Any) -> LogStore:
     config_kwargs, ...); for other schemes, as for the fsspec file system. Local paths and ``memory://`` accept no
     options. ``filesystem=``: an open fsspec file system, in which ``url`` is a path. ``driver="obstore"`` uses obstore.
     ``unsafe_single_writer=True`` asserts that there is a single writer, for file systems in which fsspec cannot create
-    exclusively (docs/stores.md). ``exclusive_create=True`` asserts that the service creates exclusively and skips the
-    test. On S3, ``commit=`` selects commits through DynamoDB. Pass a DynamoCommit or S3DynamoDBCommit, or for short
+    files exclusively (docs/stores.md). ``exclusive_create=True`` asserts that the service creates exclusively and skips
+    the test. On S3, ``commit=`` selects commits through DynamoDB. Pass a DynamoCommit or S3DynamoDBCommit, or for short
     ``"dynamo:<table>"`` or ``"s3-dynamodb:<table>"``. DynamoDB is accessed with the options of S3;
     ``dynamodb_endpoint_url`` overrides the endpoint.
 
@@ -175,7 +175,8 @@ def _open_fsspec(
 def _open_filesystem(
     path: str, *, filesystem: Any, unsafe_single_writer: bool = False, exclusive_create: bool = False, **options: Any
 ) -> LogStore:
-    """The store of a path in the caller's fsspec file system. For the local disk and S3, it is deltalog's own store."""
+    """The store of a path in the caller's fsspec file system. If that file system is the local disk or S3, deltalog's
+    own store for it is returned."""
     _check_word(unsafe_single_writer)
     _need_fsspec(path)
     from deltalog.storage import fsspec_store

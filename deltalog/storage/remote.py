@@ -23,7 +23,8 @@ _OPEN_STATUSES = {408, 409, 425, 429}
 
 
 def outcome_of_status(status: int) -> PutOutcome | None:
-    """The outcome of a conditional PUT, from the HTTP status of its error response; None if it had no effect."""
+    """The outcome of a conditional PUT, from the HTTP status of its error response; None if the request was refused
+    without effect."""
     if status == 412:
         return PutOutcome.EXISTS
     refused = status == 501 or (300 <= status < 500 and status not in _OPEN_STATUSES)
@@ -51,7 +52,7 @@ def get_together(get: Callable[[str, int | None], bytes], paths: Sequence[str], 
 @contextlib.contextmanager
 def spooled(send: Callable[[str], None], discard: Callable[[], None]) -> Iterator[BinaryIO]:
     """Buffer the output of the ``with`` block in a local file. When the block ends without an error, ``send`` is called
-    with the path of the file; if ``send`` fails, ``discard`` removes what it may have left."""
+    with the path of the file; if ``send`` fails, ``discard`` removes what ``send`` may have left behind."""
     with tempfile.TemporaryDirectory(prefix="deltalog-") as directory:
         path = os.path.join(directory, "file")
         try:

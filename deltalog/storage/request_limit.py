@@ -25,7 +25,8 @@ class Turn:
         self.burst = burst
 
     def slow_down(self) -> None:
-        """Report that the store throttled the request. The turn stays valid for a retry."""
+        """Report that the store throttled the request. The caller keeps its place within the limit, so that it can
+        retry."""
         self._limit._slow_down(self)
 
 
@@ -93,7 +94,7 @@ class RequestLimit:
             self._end(turn, was_answered)
 
     def _ask(self, size_bytes: int) -> Future[Turn]:
-        if self._process != os.getpid():  # a forked child process has no requests yet
+        if self._process != os.getpid():  # in a forked child process, which has no requests in progress yet
             self._begin_process()
         asked: Future[Turn] = Future()
         with self._lock:
@@ -102,13 +103,13 @@ class RequestLimit:
         return asked
 
     def _give_up(self, waiting: Future[Turn]) -> None:
-        """Return the turn of a caller that was interrupted while it was waiting, possibly just after it was
-        admitted."""
+        """Release the slot of a caller that was interrupted while waiting for it. The slot may have been assigned just
+        before the interruption."""
         if not waiting.cancel() and not waiting.cancelled():
             self._end(waiting.result(), was_answered=False)
 
     def _admit(self) -> None:
-        """Admit waiting requests while there is room."""
+        """Admit waiting requests while the limit allows it."""
         while True:
             with self._lock:
                 if not self._waiting:

@@ -34,8 +34,8 @@ class RequestWindow:
         return replace(self, size=min(self.size + 1 / self.size, self.most))
 
     def after_slow_down(self, burst: int, under_way: int) -> RequestWindow:
-        """The window after the store throttled (503 or 429) a request of ``burst`` while ``under_way`` requests were
-        running. Its size is half of ``size`` or half of ``under_way``, whichever is smaller."""
+        """The window after the store throttled a request of ``burst`` (status 503 or 429) while ``under_way`` requests
+        were running. The size of the new window is half of ``size`` or half of ``under_way``, whichever is smaller."""
         if burst != self.burst:
             return self
         return replace(self, size=max(min(self.size, under_way) / 2, min(LEAST, self.most)), burst=self.burst + 1)

@@ -31,9 +31,9 @@ _LOCATION_VARIABLES = re.compile(r"\w*(?:_FILE|_URI|_URL|_PATH)$")
 class Secrets:
     """The secrets in ``options`` and in the environment, for redaction.
 
-    Every string in the options counts as secret, except values known to be harmless. In a plain URL, only the user and
-    the password are secret; a signed URL or a connection string is secret as a whole, and so is each secret part of it.
-    A secret is recognised verbatim, in the form of Python's ``repr``, and percent-encoded."""
+    Every string in the options is treated as a secret, except values known to be harmless. In a plain URL, only the
+    user and the password are secret; a signed URL or a connection string is secret as a whole, and so is each secret
+    part of it. A secret is recognised verbatim, in the form of Python's ``repr``, and percent-encoded."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._texts = _spellings(_secrets_in(options))
@@ -62,7 +62,7 @@ class Secrets:
 
 
 class Reopen(functools.partial[Any]):
-    """A picklable call that opens a store with options. Its repr does not contain the options."""
+    """A picklable call that opens a store with options. The repr of the call does not contain the options."""
 
     def __repr__(self) -> str:
         return f"Reopen({getattr(self.func, '__name__', self.func)})"
@@ -76,8 +76,8 @@ def check_endpoint(url: str | None, option: str = "endpoint_url") -> None:
 
 def check_credentials(options: Mapping[str, Any]) -> None:
     """Raises CallError for an AWS credential with a control character, or with white space at its ends, such as the
-    line break of the file that it was read from. No service accepts such a credential, and clients would quote it in
-    their errors. The environment is checked if the options contain no credentials."""
+    line break of the file that it was read from. No service accepts such a credential, and error messages of client
+    libraries would contain it. The environment is checked if the options contain no credentials."""
     nested = options.get("client_kwargs")
     given = {**(nested if isinstance(nested, Mapping) else {}), **options}
     found = {f"The storage option {name}": given[name] for name in sorted(_CREDENTIALS & given.keys())}
@@ -136,7 +136,7 @@ _ASYNC_LOGGERS = tuple(name.replace("botocore", "aiobotocore") for name in _LOGG
 
 
 def keep_out_of_client_logs() -> None:
-    """Redact session tokens in the logs of AWS clients at every level. Call this function before using such a
+    """Redact session tokens in the logs of AWS clients at every level. Call this function before using an AWS
     client."""
     for name in (*_LOGGERS, *_ASYNC_LOGGERS):
         logging.getLogger(name).addFilter(_FILTER)  # adding it again has no effect

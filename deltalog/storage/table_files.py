@@ -1,7 +1,7 @@
 """Resolves each file path in a log to a store and a path in that store, and refuses unsafe paths.
 
 The contents of a log are untrusted. A file must be in the table or in a location that the caller allowed. The stores of
-these locations are opened with the caller's arguments, never with values from the log.
+allowed locations are opened with the caller's arguments, never with values from the log.
 
 Spec: PROTOCOL.md#add-file-and-remove-file (path), #deletion-vector-descriptor-schema (pathOrInlineDv).
 """
@@ -54,7 +54,7 @@ class TableFiles:
         return self._checked(store, sidecar_path(named, store.url), named)
 
     def location(self, named: str) -> str:
-        """The path or URL under which other tools open a file that the log names. Raises UnsafePathError."""
+        """The path or URL by which other programs can open a file that the log names. Raises UnsafePathError."""
         store, path = self.find(named)
         return store.location(path)
 

@@ -15,8 +15,8 @@ I2    No gaps: a version appears only after the previous version.
 I3    Whole: each line of a commit is valid JSON with one action, and a writer sent exactly the commit's bytes.
 I4    Acknowledged: what ``commit`` returned is in the log at that version, with its txnId and all actions.
 I5    Honest failure: an operation that definitely failed is not in the log.
-I6    Exactly once: an operation and a txnId are in at most one version; a transaction has one txnId.
-I7    Settle before moving: no writer attempts a version while an earlier version is free or its own.
+I6    Exactly once: each operation, and each txnId, is in at most one version; a transaction uses only one txnId.
+I7    Settle before moving: no writer attempts a version while an earlier version is free or is the writer's own commit.
 I8    In-commit timestamps: in the first action, strictly increasing, from the writer's clock or 1 ms after the
       last; the enablement properties name the enabling commit, whose timestamp is after all earlier file times.
 I9    The versions recorded for an application id increase.
@@ -92,7 +92,7 @@ class Commit:
 
 @dataclass
 class State:
-    """The state of a table after a version, computed by the checker's own replay."""
+    """The state of a table after a version, which the checker computes by its own replay of the log."""
 
     version: int
     files: frozenset[str]
@@ -197,7 +197,7 @@ class _Judge:
     def blame(self, invariant: str, message: str, version: int | None = None) -> None:
         self.violations.append(Violation(invariant, message, version))
 
-    # ------------------------------------------------------------------------------------------ I1, I2, I3
+    # ------------------------------------------------------------------------------- invariants I1, I2, I3
 
     def check_bytes(self) -> None:
         versions = sorted(self.history.log)

@@ -32,7 +32,7 @@ def table(number: int) -> TableRecord:
 
 
 def commit(version: int, who: str = "") -> RatifiedCommit:
-    """A commit with a unique file name."""
+    """A RatifiedCommit with a unique file name."""
     file = f"{version:020d}.{next(_NUMBERS)}-{who}.json"
     return RatifiedCommit(version, file, 1_700_000_000_000 + version, 1234, f"txn-{who}")
 

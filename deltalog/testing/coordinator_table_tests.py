@@ -45,7 +45,7 @@ from deltalog.testing.store_contract import together
 
 
 class CoordinatorTableTests(CoordinatorCases):
-    """A part of ``CoordinatorTests``.
+    """A mixin of ``CoordinatorTests``.
 
     Members: one test per guarantee.
     """
@@ -353,8 +353,8 @@ class CoordinatorTableTests(CoordinatorCases):
             assert versions == sorted(versions) and versions[-1] == self.rounds
 
     def test_a_cut_sees_tables_come_with_their_commits(self, coordinator: Coordinator, another: Coordinator) -> None:
-        """If a table is registered and then changed in the same commit as another table, no cut contains the commit of
-        only the other table."""
+        """If a table is registered and then changed in one commit together with another table, no consistent cut shows
+        this commit in only the other table."""
         coordinator.register(table(0), 0)
         done = threading.Event()
 

@@ -8,8 +8,8 @@ Subclass ``CoordinatorTests`` in a test module and provide a coordinator; pytest
             return MyCoordinator(tmp_path)
 
 ``coordinator`` must return an empty catalog. If another process could open the same catalog, also override ``another``
-to return a second handle on it. The subclass must test guarantees for which this is not enough, such as surviving a
-kill.
+to return a second handle on it. The subclass must test guarantees that a second handle in the same process cannot test,
+such as surviving a kill.
 """
 
 from __future__ import annotations

@@ -30,9 +30,9 @@ from deltalog.testing.store_contract import together
 
 
 class CoordinatorTransactionTests(CoordinatorCases):
-    """A part of ``CoordinatorTests``.
+    """A mixin of ``CoordinatorTests``.
 
-    Members: one test per guarantee.
+    The members of this class: one test per guarantee.
     """
 
     def test_keeps_every_field_of_a_transaction(self, coordinator: Coordinator, another: Coordinator) -> None:

@@ -54,7 +54,8 @@ COORDINATOR_FAULTS: Mapping[str, tuple[Fault, ...]] = {
 
 
 class WrappedCoordinator(Coordinator):
-    """Delegates all calls to ``inner`` through ``_pass``, which receives the method and its subject."""
+    """Delegates all calls to ``inner`` through ``_pass``, which receives the method and the table or transaction that
+    the call is about."""
 
     def __init__(self, inner: Coordinator) -> None:
         self.inner = inner

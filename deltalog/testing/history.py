@@ -1,4 +1,5 @@
-"""The records that clients, watchers and stores make during a run, which are the input of ``deltalog.testing.checker``.
+"""The records that clients, watchers and stores write during a run, which are the input of
+``deltalog.testing.checker``.
 
 The module shares no code with the library.
 """
@@ -22,10 +23,10 @@ class Operation:
     ``txn_ids``. ``invoked`` and ``returned`` are times on a clock shared by all clients (steps, or nanoseconds);
     ``returned`` is None if the client died. ``outcome``: ok; failed (an error that means that nothing was committed);
     unknown; killed; crashed (any other exception). ``adds`` and ``removes``: the paths that the operation intended to
-    add and remove; None if unknown. ``removes_all``: whether the operation read the whole table and replaces it.
+    add and remove; None if unknown. ``removes_all``: whether the operation reads the whole table and replaces it.
     ``properties``: the properties that the operation sets; None removes a property. ``may_change``: what else the
     operation may change: fields of metaData, or ``protocol``. ``repeated``: whether the operation was planned again
-    after conflicts, with a new txnId each time. ``clock_ms``: all clock readings of the operation.
+    after conflicts, with a new txnId each time. ``clock_ms``: every time that the operation read from the clock.
     """
 
     token: str
@@ -60,7 +61,8 @@ class Operation:
 @dataclass(frozen=True)
 class Read:
     """A snapshot that a client has read. ``latest``: whether the client requested the latest version rather than a
-    specific version. ``is_opened``: whether a handle was opened, of which only the version number is known."""
+    specific version. ``is_opened``: whether the client only opened a handle, so that only the version number is
+    known."""
 
     client: str
     invoked: float
@@ -97,8 +99,9 @@ class History:
     """All records of a run. Only ``log`` is required; the other parts enable further checks.
 
     ``log``: the commit files at the end of the run. ``initial``: the number of versions before the operations; these
-    versions need no operation. ``modification_times_ms``: the modification times of the commit files. ``exact``:
-    whether every later commit must belong to one of ``operations``. ``data_files``: all existing data files.
+    versions need not belong to a recorded operation. ``modification_times_ms``: the modification times of the commit
+    files. ``exact``: whether every commit after the ``initial`` ones must belong to one of ``operations``.
+    ``data_files``: all existing data files.
     """
 
     log: Mapping[int, bytes]

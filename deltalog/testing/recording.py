@@ -32,7 +32,7 @@ DEFINITE = (CommitConflictError, CommitAttemptsExhaustedError, StoreError, Table
 
 
 class WatchedStore(MemoryStore):
-    """A MemoryStore that records every commit file when it is created. Initially it contains the objects of
+    """A MemoryStore that records every commit file when it is created. Initially the store contains the objects of
     ``before``."""
 
     def __init__(
@@ -96,11 +96,11 @@ def carry_out(
 
 
 def read_of(client: str, invoked: float, snapshot: Snapshot, latest: bool) -> Read:
-    """The record of a snapshot that a client has read."""
+    """A record of the fact that a client read this snapshot."""
     listed = snapshot.files(["path", "deletion_vector"])
     files = frozenset(map(_logical_file, listed["path"].to_pylist(), listed["deletion_vector"].to_pylist()))
     configuration = dict(snapshot.metadata.configuration)
-    returned = invoked  # the checker does not use this time
+    returned = invoked  # the checker ignores this time
     return Read(
         client, invoked, returned, snapshot.version, files, snapshot.in_commit_timestamp_ms, configuration, latest
     )
@@ -128,7 +128,7 @@ def history_of(
     initial: int = 0,
     data_files: Iterable[str] = (),
 ) -> History:
-    """The history of a run on ``shared``. ``data_files`` need not exist."""
+    """The history of a run, read from the store ``shared``. ``data_files`` need not exist."""
     metas = {version_of(f"_delta_log/{m.name}"): m for m in shared.list_from("_delta_log")}
     attempts = [
         Attempt(put.at, put.call.path, version, put.data)

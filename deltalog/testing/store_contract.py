@@ -104,7 +104,7 @@ class LogStoreTests:
             assert outcomes.count(PutOutcome.EXISTS) == self.threads - 1, outcomes
             assert store.get(path) == b"%d" % winners[0] * 100
 
-    # ---------------------------------------------------------------------------------------- whole or nothing
+    # ------------------------------------------------------------------------------------------ all or nothing
 
     @pytest.mark.parametrize("size", [0, 1, 4095, 65536, 5_000_001])
     def test_keeps_every_byte(self, store: LogStore, size: int) -> None:
@@ -144,7 +144,8 @@ class LogStoreTests:
         assert not parts
 
     def test_gives_second_names_in_order_or_none(self, store: LogStore, another: LogStore) -> None:
-        """Hard links are created in order, up to the first name that exists, or not at all; none replaces an object."""
+        """Hard links are created in order until a name already exists, or none is created (by a store without hard
+        links). No link replaces an object."""
         for name in ("one", "two", "three"):
             store.put_if_absent(f"s/{name}", name.encode())
         store.put_if_absent("t/two", b"taken")

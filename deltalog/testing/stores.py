@@ -1,7 +1,7 @@
 """Stores for tests: a store with injected faults, and a store that counts calls.
 
 ``FaultyStore`` wraps a LogStore and makes calls fail in the ways in which real stores fail; ``CountingStore`` counts
-calls. Both are LogStores, so ``DeltaTable.open(store)`` accepts them.
+calls. Both classes are LogStores, so ``DeltaTable.open(store)`` accepts them.
 
     store = FaultyStore(MemoryStore(), nth(1, Fault.LOST_ACK, method="put_if_absent"))
     DeltaTable.open(store).append(data)        # lands once, although the first acknowledgement was lost
@@ -30,7 +30,7 @@ class Fault(enum.Enum):
     FAIL_BEFORE = "fail before"  # StoreError without effect
     FAIL_AFTER = "fail after"  # StoreError although the call took effect; put_if_absent returns UNKNOWN instead
     UNKNOWN_NOT_WRITTEN = "unknown, not written"  # UNKNOWN; the object was not and will not be created
-    LOST_ACK = "lost acknowledgement"  # UNKNOWN although the object was created
+    LOST_ACK = "lost acknowledgement"  # put_if_absent returns UNKNOWN although the object was created
     OWN_EXISTS = "own 412"  # the object was created and the transport resent the request: EXISTS for one's own object
     LATE = "late"  # UNKNOWN (StoreError for put); the request takes effect later
     KILL_BEFORE = "killed before"  # the process dies before the call takes effect
@@ -52,8 +52,8 @@ POSSIBLE_FAULTS: Mapping[str, tuple[Fault, ...]] = {
 
 
 class SimulatedKill(BaseException):
-    """The process that makes the call has been killed. It is not a subclass of Exception, so that no handler swallows
-    it."""
+    """Raised by a call of a process that the test has killed. SimulatedKill is not a subclass of Exception, so that no
+    exception handler swallows it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +75,7 @@ class Put:
     call: Call
     data: bytes
     returned: str  # a PutOutcome's value, "error" or "killed"
-    landed: bool  # whether this request created the object; False for a late request
+    landed: bool  # whether the object was created by this request before the call ended; False for a late request
     at: float  # the time that the store's ``now`` returned
 
 
@@ -88,7 +88,8 @@ def no_faults(call: Call) -> Fault | None:
 
 
 def nth(number: int, fault: Fault, *, method: str | None = None, path: str = "*") -> Decider:
-    """A decider that injects ``fault`` into the ``number``-th call (from 1) of this method and path pattern."""
+    """A decider that injects ``fault`` into the ``number``-th call, counted from 1, of ``method`` with a path that
+    matches ``path``."""
     count = 0
 
     def decide(call: Call) -> Fault | None:
@@ -427,7 +428,7 @@ class CallCounts(collections.Counter[tuple[str, str]]):
     """The numbers of calls by (method, path)."""
 
     def of(self, method: str = "*", path: str = "*") -> int:
-        """The number of calls whose method and path match these patterns (``*`` and ``?``)."""
+        """The number of calls whose method and path match the given patterns (``*`` and ``?``)."""
         return sum(
             count
             for (each_method, each_path), count in self.items()

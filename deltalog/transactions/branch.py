@@ -46,7 +46,7 @@ class Branch:
         self.store = store
         self.prepared: list[Prepared] = []
         self._must_not_move = must_not_move
-        self.pinned = snapshot  # the snapshot of the managed table that the transaction reads
+        self.pinned = snapshot  # the snapshot of the catalog-managed table that this transaction reads
         self._snapshot = snapshot  # the snapshot that the branch was last rebased on
         self._tip = base_of(snapshot.log)
         self.lock = threading.Lock()  # held while adding a commit
@@ -58,7 +58,7 @@ class Branch:
         return self._tip.metadata.schema
 
     def restore(self, prepared: Prepared, clock_ms: int) -> None:
-        """Add a commit that another process has stored."""
+        """Add a commit that another process has stored for this transaction."""
         self.add(build_attempt(prepared, self._tip, clock_ms))
 
     def check_next(self, attempt: Attempt) -> None:
@@ -74,7 +74,8 @@ class Branch:
         self.prepared.append(attempt.prepared)
         self.store.extend(attempt)
         self._tip = attempt.as_base(self._tip)
-        self._snapshot = self.pinned  # so that this commit is also checked against all concurrent commits
+        # The transaction's snapshot, so that this commit is also checked against all concurrent commits.
+        self._snapshot = self.pinned
 
     def count(self) -> int:
         """The number of commits, including a commit that is being added."""
@@ -116,7 +117,7 @@ class Branch:
 
     def prepared_to_check(self) -> list[Prepared]:
         """The prepared commits that are checked for conflicts with concurrent commits. If the table must not have
-        changed, these include a read of the whole table."""
+        changed, the result includes a read of the whole table."""
         if self._must_not_move:
             return [*self.prepared, Prepared("", "READ", reads=Reads(whole_table=True, metadata=True, domains=True))]
         return self.prepared
@@ -127,8 +128,9 @@ class Branch:
         return (base_of(self._snapshot.log).previous_ms or 0) + len(self.prepared)
 
     def attempts(self, transaction_id: str, last_ms: int) -> list[Attempt]:
-        """The commits as versions that follow the version on which the branch was rebased. ``last_ms``: the in-commit
-        timestamp of the last commit. Their commitInfo contains the id of the transaction."""
+        """The branch's commits as attempts, numbered from the version after the one on which the branch was rebased.
+        ``last_ms``: the in-commit timestamp of the last commit. The commitInfo of each commit contains the id of the
+        transaction."""
         base, attempts, count = base_of(self._snapshot.log), list[Attempt](), len(self.prepared)
         own: dict[str, AddFile] = {}
         for number, prepared in enumerate(self.prepared, 1):
@@ -146,7 +148,8 @@ class Branch:
         return self._snapshot.version
 
     def landed(self, attempts: Sequence[Attempt]) -> list[NewVersion]:
-        """The new version for each of these attempts, which are now in the table's log. Cost: none."""
+        """The new table version that each of these attempts created; call it once they are in the table's log. Cost:
+        none."""
         found, base = list[NewVersion](), self._snapshot.log
         for attempt in attempts:
             found.append(NewVersion(base.after(*attempt.landed), attempt.result(), base, [attempt.landed]))

@@ -28,8 +28,8 @@ Keep = Callable[[int, Prepared, StructType], None]
 class BranchCommitter(Committer):
     """Adds versions to a branch. Log files are written and hooks are run when the transaction is committed.
 
-    ``keep`` stores a commit with its number and base schema for other processes. It is idempotent; if it raises an
-    error, the commit fails.
+    ``keep``: stores a commit, with its number and the schema on which it is based, so that other processes can use it.
+    ``keep`` must be idempotent; if it raises an error, the commit fails.
     """
 
     def __init__(self, branch: Branch, keep: Keep) -> None:

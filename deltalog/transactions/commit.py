@@ -1,8 +1,8 @@
 """Commits either all branches of a transaction, as the next versions of their tables, or none.
 
 Every branch is rebased on the latest version of its table, which fails if a commit in between conflicts, and its
-commits are staged. A single ratification then commits all of them. If a table has a newer version at that time, nothing
-is ratified and the next attempt starts. A failed attempt leaves only staged files, which it tries to delete.
+commits are staged. A single ratification then commits all branches. If one of the tables has a newer version by then,
+nothing is ratified and the next attempt starts. A failed attempt leaves only staged files, which it tries to delete.
 
 Ratification also updates the transaction's record in the same step. So if a response is lost, the outcome can be read
 from the record, and a repeated proposal takes effect only once.
@@ -79,8 +79,8 @@ class CommitTarget:
             self.staged = (*self.staged, made)
 
     def publish(self, coordinator: Coordinator) -> None:
-        """Publish the commits after they were ratified. Raises the errors of ``publish``. Cost: that of ``publish``
-        with known head and contents."""
+        """Publish the branch's commits; call it only after they have been ratified. Raises the errors of ``publish``.
+        Cost: that of ``publish`` with known head and contents."""
         head = Head(self.head.version + len(self.staged), (*self.head.unpublished, *self.staged))
         written = zip(self.staged, self.attempts, strict=True)
         contents = {commit.file: attempt.data for commit, attempt in written}
@@ -190,7 +190,7 @@ def _is_ratified(
             return _is_ours(found, record)
         if in_doubt is None:
             raise EntityNotFoundError(f"Transaction {record.id} was deleted from {coordinator.url}.")
-        break  # the record was deleted, and the outcome with it
+        break  # the record, which contained the outcome, was deleted
     assert in_doubt is not None
     raise OperationTimeoutError(
         f"Transaction {record.id}: the catalog {coordinator.url} stopped answering while it was being committed; "

@@ -20,16 +20,17 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 # The maximum number of files per marking. While a marking exists, transactions cannot use its files. If the process
-# dies, the marking exists for a day.
+# dies, the marking remains for a day.
 _MARKED_AT_ONCE, _MARKED_BYTES = 500, 128 << 10
 _TRIES = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Undecided:
-    """The files and versions of a table that undecided transactions need. ``added``, ``written``: the files that they
-    add, and the files that they wrote, as paths in the form used in the log. ``named``: the paths of objects that they
-    registered for deletion on cancel. ``pins``: the versions that these transactions read."""
+    """The files and versions of a table that undecided transactions need. ``added`` and ``written``: the files that
+    these transactions add and the files that they wrote, as paths in the form used in the log. ``named``: the paths of
+    objects that these transactions registered for deletion on cancel. ``pins``: the versions that these transactions
+    read."""
 
     added: Set[str]
     written: Set[str]

@@ -1,8 +1,8 @@
 """The API for clients that write the Delta log themselves: reads the head of a table, ratifies a staged commit, and
 records that commits were published.
 
-These clients are responsible for rows, conflicts and statistics. A proposed commit must be readable, and the table must
-remain catalog-managed.
+Clients that write the log themselves are responsible for rows, conflicts and statistics. A proposed commit must be
+readable, and the table must remain catalog-managed.
 
 Spec: PROTOCOL.md#catalog-managed-tables, #writer-requirements-for-catalog-managed-tables.
 """

@@ -34,7 +34,7 @@ from deltalog.errors import (
 
 _TRIES = 20
 _SEAL_BYTES = 16
-# The listing, and where it continues: at a time or version that a database can store, and at an id or path.
+# A token: the listing that it continues, and where: a time or version that a database can store, and an id or path.
 _Token = tuple[str, Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)], str]
 
 
@@ -102,7 +102,7 @@ class Ledger:
         return record
 
     def settled(self, record: TransactionRecord) -> TransactionRecord:
-        """The record; an overdue transaction is aborted first. Cost: usually none."""
+        """The record of the transaction, which is first aborted if it is overdue. Cost: usually none."""
         while (reason := records.overdue(record, self.now_ms(), self._idle_timeout_ms)) is not None:
             ended = records.aborted(record, reason, self.now_ms())
             if self.coordinator.replace(ended):
@@ -122,10 +122,11 @@ class Ledger:
         known: TransactionRecord | None = None,
         marks: Callable[[int], Mapping[str, int]] | None = None,
     ) -> TransactionRecord:
-        """Replace the record with the result of ``change`` (by default, update the last activity) and store new parts,
-        if the transaction's state allows the call. Retries if another call changed the record first. The record of a
-        decided transaction is not changed. ``known``: the record that was read last, which the first attempt uses.
-        ``marks``: for an attempt number, returns for each table the last marking against which the parts were checked.
+        """Replace the transaction's record with the result of ``change`` (by default, update the last activity) and
+        store new parts of the transaction, if its state allows the call. Retries if another call changed the record
+        first. The record of a decided transaction is not changed. ``known``: the record that was read last, which the
+        first attempt uses. ``marks``: for an attempt number, returns for each table the last marking against which the
+        parts were checked.
 
         Raises the errors of ``allowed``, and ConcurrentModificationError. Cost: usually 2 coordinator calls; 1 if the
         record is known.

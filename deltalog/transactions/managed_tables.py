@@ -101,8 +101,9 @@ class ManagedTables:
         return creation(reader, committer, self._environment, schema, properties=marks, **options)
 
     def _place(self, name: str, url: str) -> tuple[str, LogReader]:
-        """The full name of a table that the catalog will manage, and the table's log, to which commits are written
-        directly until then. Raises TableExistsError for a name or a location that the catalog has."""
+        """The full name of a table that the catalog will manage, and a reader of the table's log, to which commits are
+        written directly until the catalog manages the table. Raises TableExistsError for a name or a location that the
+        catalog has."""
         full, root = records.check_table_name(name), self._root(url)
         self._check_free(full, root)
         return full, self._reader(self.plain_store(root))
@@ -180,9 +181,9 @@ class ManagedTables:
             transaction.commit("UPGRADE PROTOCOL", {"newProtocol": transaction.protocol.to_json()})
 
     def _take_over(self, name: str, table: DeltaTable) -> DeltaTable:
-        """Register a table at its last version. After its log was read, other processes may have registered the table,
-        committed to it and dropped it again. So the log is read again after the table was registered, when this can no
-        longer happen."""
+        """Register a table at its last version. After the table's log was read, other processes may have registered the
+        table, committed to it and dropped it again. So the log is read again after the table was registered, when other
+        processes can no longer do so."""
         table.flush()  # without the version's .crc, the table opened below would have no totals
         for number in range(_TRIES):
             self._environment.back_off(number)
@@ -292,13 +293,15 @@ class ManagedTables:
         return open_store(url, **self._storage_options)
 
     def version_at(self, record: TableRecord, timestamp: PointInTime, latest: Mapping[str, int]) -> int:
-        """See ``TransactionManager.consistent_cut``. ``latest``: the last version to consider, by table id."""
+        """See ``TransactionManager.consistent_cut``. ``latest``: the last version to consider of each table, keyed by
+        table id."""
         if record.table_id not in latest:
             raise EntityNotFoundError(f"{record.name} was dropped from the catalog {self.coordinator.url} meanwhile.")
         table = self.table(record)
         version = min(table.version_at(timestamp, after="latest").version, latest[record.table_id])
         part, parts = place_in_transaction(table.snapshot().reader.commit_info(version))
-        # The last commits of a transaction have the same time in all tables; before it, a transaction is incomplete.
+        # The last commits of a transaction have the same timestamp in all tables; at any earlier time, the transaction
+        # is incomplete.
         return version if part == parts else version - part
 
     def publish(self, record: TableRecord) -> int:

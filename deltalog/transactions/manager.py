@@ -1,7 +1,8 @@
-"""TransactionManager: the tables of a catalog, and transactions over several of them.
+"""TransactionManager: manages the tables of a catalog, and transactions on several of them.
 
-The calls and their errors are those of AWS Lake Formation's transactions. They are implemented with catalog-managed
-tables: a transaction is committed by a single ratification by a coordinator. docs/transactions.md lists the guarantees.
+The calls and their errors are those of AWS Lake Formation's transactions. Transactions are implemented with
+catalog-managed tables: each is committed by a single ratification by a coordinator. docs/transactions.md lists the
+guarantees.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ class VirtualObject:
 
 @checked
 class TransactionManager:
-    """The tables of a catalog, and transactions over them. Thread-safe.
+    """Manages the tables of a catalog and the transactions on them. Thread-safe.
 
     ``url``: the coordinator, as the path of a SQLite file, ``dynamodb:<table>``, or an open Coordinator.
     ``idle_timeout``: how long a transaction that this manager starts may be idle before any process may abort it.
@@ -139,8 +140,8 @@ class TransactionManager:
         properties: Mapping[str, str] | None = None,
         **options: Any,
     ) -> Transaction:
-        """A transaction whose commit is version 0 of a table managed by this catalog, to create a table together with
-        files. ``options``: as for ``DeltaTable.create_transaction``.
+        """A transaction that creates a table in this catalog together with its first files; its commit is version 0.
+        ``options``: as for ``DeltaTable.create_transaction``.
 
         After the commit, call ``register_table`` with the same name and location; until then, the table is not in the
         catalog and cannot be written. Raises TableExistsError as ``create_table``.
@@ -206,7 +207,7 @@ class TransactionManager:
         return self._tables.table(self._tables.record(name))
 
     def publish(self, name: str) -> int:
-        """Copy ratified commits of a table to its log, in order; returns their number. Writers do this after every
+        """Copy ratified commits of a table to its log, in order; returns their number. Writers also publish after every
         commit.
 
         Cost: 2 coordinator calls, and 1 per 100 commits; 1 GET, 1 PUT and 1 DELETE per commit.
@@ -225,20 +226,20 @@ class TransactionManager:
 
     def restart_timestamps(self, name: str) -> int:
         """Restart the in-commit timestamps of a table from the current time, if the last one is so far ahead of the
-        clock that the catalog refuses further commits. Returns the version of the commit that restarts them.
+        clock that the catalog refuses further commits. Returns the version of the commit that restarts the timestamps.
 
         Earlier versions keep their in-commit timestamps in the log, but time travel uses their file times, as for
-        versions before in-commit timestamps were enabled. So ``consistent_cut`` at an earlier time may include a
-        transaction in only some of its tables. Concurrent transactions are not affected. Raises CallError if the last
-        timestamp is not ahead of the clock; EntityNotFoundError, ConcurrentModificationError. Cost: that of
-        ``publish``, a snapshot and a commit, and 1 LIST of the log.
+        versions before in-commit timestamps were enabled. Therefore ``consistent_cut`` at an earlier time may include a
+        transaction's commits to some tables without those to its other tables. Concurrent transactions are not
+        affected. Raises CallError if the last timestamp is not ahead of the clock; EntityNotFoundError,
+        ConcurrentModificationError. Cost: that of ``publish``, a snapshot and a commit, and 1 LIST of the log.
         """
         return timestamp_restart.restart(self._tables, self._tables.record(name), self._environment)
 
     def consistent_cut(self, timestamp: PointInTime, names: Sequence[str] | None = None) -> dict[str, int]:
-        """The versions of tables, by name, that were current at the same time according to in-commit timestamps. They
-        include a transaction in all of its tables or in none of them, unless the timestamps of a table have been
-        restarted since.
+        """The versions of tables, by name, that were current at the same time according to in-commit timestamps. These
+        versions include a transaction's commits to all of its tables or to none of them, unless the timestamps of a
+        table have been restarted since.
 
         Raises TimestampOutOfRangeError if a table is younger. Cost: 1 coordinator call, and that of ``list_tables`` or
         1 call per name; per table 2 more calls, ``DeltaTable.version_at``, and 1 GET.
@@ -247,7 +248,7 @@ class TransactionManager:
             tables = {table.name: table for table in self.list_tables()}
         else:
             tables = {name: self._tables.record(name) for name in names}
-        # Commits made while the tables are being read are excluded for all tables.
+        # Taken before the tables are read, so that later commits are excluded for all tables alike.
         latest = self.coordinator.cut()
         return {name: self._tables.version_at(table, timestamp, latest) for name, table in tables.items()}
 
@@ -367,7 +368,7 @@ class TransactionManager:
     def list_transactions(
         self, status_filter: str = "ALL", max_results: int = 1000, next_token: str | None = None
     ) -> TransactionPage:
-        """Transactions ordered by start, including decided transactions until ``recover`` deletes their records.
+        """Lists transactions by start time. Decided transactions are included until ``recover`` deletes their records.
 
         A page may have fewer than ``max_results`` (1 to 1,000) items; the last page has no token. Raises CallError,
         also if the token belongs to another catalog or filter. Cost: 1 coordinator call.
@@ -457,7 +458,7 @@ class TransactionManager:
             return ObjectPage(found, None)
         return ObjectPage(found, self._ledger.token(listing, snapshot.version, str(following)))
 
-    # -------------------------------------------------------------------------------- other Delta clients
+    # -------------------------------------------------------------------- methods for other Delta clients
 
     def ratified(self, name: str) -> tuple[TableRecord, Head]:
         """The record of a table, and its head: the latest version, and ratified commits that may not have been
@@ -492,17 +493,18 @@ class TransactionManager:
 
     def recover(self, retention: datetime.timedelta = datetime.timedelta(days=30)) -> dict[str, int]:
         """Clean up after processes that died: publish ratified commits, abort overdue transactions, delete the files of
-        aborted transactions, and delete the records of transactions that ended more than ``retention`` ago; returns
-        these numbers. The call also completes interrupted releases of tables.
+        aborted transactions, and delete the records of transactions that ended more than ``retention`` ago; returns how
+        many of each. The call also completes interrupted releases of tables.
 
-        Any process may call it at any time. Raises CatalogBehindLogError if the catalog is older than the log of a
-        table, whose leftovers are then kept. Cost: 1 coordinator call, 1 HEAD and 1 LIST per table; 1 call per 1,000
-        transactions that are undecided, have leftovers, or began ``retention`` ago; and the cost of the work itself.
+        Any process may call this method at any time. Raises CatalogBehindLogError if the catalog is older than the log
+        of a table, whose leftovers are then kept. Cost: 1 coordinator call, 1 HEAD and 1 LIST per table; 1 call per
+        1,000 transactions that are undecided, have leftovers, or began ``retention`` ago; and the cost of the work
+        itself.
         """
         opened = self._open.ids()
         done = recover(self._ledger, self._tables, retention // _MS)
         active = {record.id for record in self._ledger.all(StatusFilter.ACTIVE)}
-        for transaction_id in opened - active:  # another process ended it, or it is overdue
+        for transaction_id in opened - active:  # another process has ended the transaction, or it is overdue
             self._open.pop(transaction_id)
         return done
 
@@ -513,8 +515,8 @@ class TransactionManager:
 
         ``staged``: names of staged commits to accept, from those that an earlier call listed as in doubt. ``keep_log``:
         names of tables whose log takes precedence if the catalog has commits that are missing from the log or differ
-        from it. These commits are not deleted but moved to ``_delta_log/_staged_commits/set-aside.*``. Stop the writers
-        of such a table before the call.
+        from it. Such catalog commits are not deleted but moved to ``_delta_log/_staged_commits/set-aside.*``. Stop all
+        writers of a table in ``keep_log`` before the call.
 
         The call can be repeated, and writers may continue during the call. A table that cannot be updated has a
         ``problem`` and is left unchanged. Raises CoordinatorError, ConcurrentModificationError. Cost: that of
@@ -535,8 +537,8 @@ class TransactionManager:
         return ended.status
 
     def _begin(self, in_progress: TransactionRecord) -> bool:
-        """Record the start of a commit; False if the record has changed. If there is no response, tries to undo this,
-        so that other processes do not wait for a commit that is never made."""
+        """Record the start of a commit; returns False if the record was changed meanwhile. If there is no response,
+        tries to undo the record's change, so that other processes do not wait for a commit that is never made."""
         try:
             return self.coordinator.replace(in_progress)
         except OperationTimeoutError:
@@ -557,7 +559,7 @@ class TransactionManager:
                 self._close(ended)
 
     def _follow_up(self, target: CommitTarget) -> None:
-        """Publish a commit and run its hooks. If that fails, the commit is not affected."""
+        """Publish a commit and run its hooks. If the publication or a hook fails, the commit is not affected."""
         if not target.staged:
             return
         fact = f"{target.store.url}: version {target.staged[-1].version} is committed"

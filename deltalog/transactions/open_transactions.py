@@ -23,7 +23,7 @@ class OpenTransactions(Generic[T]):
         self._lock = threading.Lock()
 
     def setdefault(self, transaction_id: str, made: T) -> T:
-        """The open handle on a transaction, or ``made`` if no handle is open."""
+        """The open handle of a transaction. If no handle is open, ``made`` is stored and returned."""
         with self._lock:
             found = self._held.setdefault(transaction_id, made)
             self._kept[transaction_id] = found

@@ -44,12 +44,13 @@ from deltalog.transactions.transaction import CHANGES, OBJECTS
 
 log = logging.getLogger(__name__)
 
-# A small page, because few transactions ended that long ago, and DynamoDB reads the records of a page one by one.
+# The page size is small, because few transactions ended that long ago, and DynamoDB reads the records of a page one by
+# one.
 _FORGOTTEN_AT_ONCE = 100
 
 
-# Further clean-up passes run this long after the end of an aborted transaction, because a PUT that was in flight at the
-# end can appear later. A retry may be about to add an object that is younger than LATE_AGE_MS.
+# Additional clean-up passes run at these times after the end of an aborted transaction, because a PUT that was in
+# flight at the end can appear later. A retry may be about to add an object that is younger than LATE_AGE_MS.
 LATE_PASSES_MS = (15 * 60 * 1000, 24 * 60 * 60 * 1000)
 LATE_AGE_MS = 10 * 60 * 1000
 _THREADS = 8
@@ -78,7 +79,9 @@ def recover(ledger: Ledger, tables: ManagedTables, retention_ms: int) -> dict[st
     oldest_ms = ledger.now_ms() - retention_ms
     for record in ledger.all(StatusFilter.COMPLETED, _FORGOTTEN_AT_ONCE):
         if record.start_ms >= oldest_ms:
-            break  # records are ordered by start, so no later record ended before that
+            # Records are ordered by start time, so all later records also started, and therefore ended, after
+            # oldest_ms.
+            break
         if record.end_ms is not None and record.end_ms < oldest_ms:
             count, has_leftovers = _clean(ledger, tables, record)
             done["cleaned"] += count
@@ -92,9 +95,9 @@ def recover(ledger: Ledger, tables: ManagedTables, retention_ms: int) -> dict[st
 
 
 def _recover_table(ledger: Ledger, tables: ManagedTables, table: TableRecord, head: Head, done: dict[str, int]) -> None:
-    """Publish a table, delete staged commits that lost, and complete an interrupted release, for which it looks only if
-    there were unpublished commits or the log has a later version. Cost: that of ``publish``, 1 HEAD and 1 LIST; 1
-    GET if a release may have been interrupted."""
+    """Publish a table's commits, delete staged commits that lost, and complete an interrupted release. Looks for such a
+    release only if there were unpublished commits or the log has a later version. Cost: that of ``publish``, 1 HEAD and
+    1 LIST; 1 GET if a release may have been interrupted."""
     store = tables.plain_store(table.url)
     done["published"] += publish(store, ledger.coordinator, table.table_id, head)
     behind: CatalogBehindLogError | None = None
@@ -122,7 +125,7 @@ def clean_up(ledger: Ledger, tables: ManagedTables, record: TransactionRecord) -
 
 
 def _is_due(record: TransactionRecord, now_ms: int) -> bool:
-    """Whether the leftovers of a transaction should be cleaned up now."""
+    """Whether a clean-up pass over the leftovers of this transaction is due now."""
     is_aborted = record.status is TransactionStatus.ABORTED
     return not is_aborted or record.looks > len(LATE_PASSES_MS) or record.looks < _passes_due(record, now_ms)
 
@@ -165,8 +168,8 @@ class _OrphanFile:
 
 @dataclass(frozen=True, slots=True)
 class _InUse:
-    """The paths of a table that are in use: ``referenced``: by its last version or an earlier readable version.
-    ``added`` and ``named``: by undecided transactions."""
+    """The paths of a table that are in use: ``referenced``: the paths to which its last version or an earlier readable
+    version refers. ``added`` and ``named``: the paths that undecided transactions added or named."""
 
     referenced: Set[str]
     added: Set[str]
@@ -229,7 +232,7 @@ class _Cleaner:
         return any(self._tables.plain_store(table.url).is_remote for table in tables)
 
     def _has_markings(self, table_id: str) -> bool:
-        """Whether the catalog has a marking for this transaction whose clean-up may still be running."""
+        """Whether the catalog contains a marking of this transaction whose clean-up may still be running."""
         markings = self._coordinator.marks(table_id).markings.values()
         return any(marking.transaction_id == self._record.id and marking.deleting for marking in markings)
 
@@ -267,8 +270,8 @@ class _Cleaner:
     def _existing(
         self, table: TableRecord, store: LogStore, files: TableFiles, orphans: Sequence[_OrphanFile]
     ) -> Iterator[tuple[_OrphanFile, bool]]:
-        """The existing files that may be deleted, and whether it is too early to delete some files. Cost: 1 HEAD per
-        object."""
+        """Returns the existing files that may be deleted, and whether some files cannot be deleted yet. Cost: 1 HEAD
+        per object."""
 
         def is_young(each: _OrphanFile) -> bool | None:
             if not each.is_object:
@@ -297,7 +300,8 @@ class _Cleaner:
         try:
             in_use = self._in_use(table)
         except DeltaLogError:
-            self._coordinator.remark(table.table_id, number, None)  # no files were deleted with this marking
+            # Withdraw the marking, since none of its files were deleted.
+            self._coordinator.remark(table.table_id, number, None)
             raise
         waiting = in_use.added - in_use.referenced - in_use.named
         kept = in_use.referenced | in_use.added | in_use.named
@@ -346,8 +350,8 @@ class _Cleaner:
     def _in_use(self, table: TableRecord) -> _InUse:
         """The paths of a table that are in use. Cost: 1 coordinator call per undecided transaction, and 1 per 1,000;
         that of ``Snapshot.files``."""
-        # Read the undecided transactions before the last version, so that a transaction committed in between is not
-        # missed.
+        # Read the undecided transactions first and the last version of the table afterwards, so that a transaction
+        # committed in between is not missed.
         open_ = undecided(self._ledger, table.table_id)
         snapshot = self._tables.handle(table).refresh()
         check_managed(snapshot.protocol, table.url, self._coordinator.url)

@@ -1,9 +1,9 @@
 """Releases a table from a catalog, so that it can be accessed by its path.
 
 A commit, which is ratified like any other, removes ``catalogManaged`` from the protocol. Once this commit is published,
-the catalog removes the table. In between, no later commit can be ratified, because ``deltalog.catalog.committer.stage``
-refuses a commit based on an unmanaged version. So any process that finds the released version to be the latest version
-in the catalog can complete the release.
+the catalog removes the table. Between the ratification of this commit and the removal, no later commit can be ratified,
+because ``deltalog.catalog.committer.stage`` refuses a commit based on an unmanaged version. Therefore any process that
+finds that the released version is the latest version in the catalog can complete the release.
 
 Spec: PROTOCOL.md#creating-and-dropping-catalog-managed-tables, #catalog-managed-table-enablement.
 """
@@ -86,7 +86,7 @@ def is_released(reader: LogReader, version: int) -> bool:
 
 
 class _Release:
-    """One call of ``release``. The log changes only if ``_ratify`` succeeds."""
+    """One call of ``release``. The log is changed only if ``_ratify`` succeeds."""
 
     def __init__(self, tables: ManagedTables, record: TableRecord, environment: Environment) -> None:
         self._tables, self._record, self._environment = tables, record, environment
@@ -106,7 +106,8 @@ class _Release:
                 raise reported from error
             if is_over:
                 complete_release(self._tables, self._record, self._environment)
-                discard_commits(self._store, self._doubtful)  # the ratified commit, if any, is published
+                # Safe: if one of these commits was ratified, it has been published by now.
+                discard_commits(self._store, self._doubtful)
                 return
         raise self._reported(
             ConcurrentModificationError(
@@ -159,7 +160,7 @@ class _Release:
             ) from error
 
     def _ratify(self, snapshot: LogSnapshot) -> bool:
-        """Propose the releasing commit; returns whether it was ratified. While this happens, no clean-up may be
+        """Propose the releasing commit; returns whether it was ratified. During the release, no clean-up may be
         deleting objects of the table, because writers without the catalog do not check markings. Later clean-ups read
         the releasing version and delete nothing."""
         record, coordinator, environment = self._record, self._coordinator, self._environment

@@ -2,11 +2,11 @@
 
 Published commits were ratified, so they are added to the catalog unchanged, in the order of their in-commit timestamps;
 the commits of a transaction are added together with its record. A commit that was ratified but not published cannot be
-distinguished from a commit that was only staged, unless another commit of its transaction is published. Such commits
-are listed and not added.
+distinguished from a commit that was only staged, unless another commit of its transaction is published. Commits that
+cannot be distinguished are listed but not added.
 
-Every step is an ordinary proposal, which either follows the catalog's last version or has no effect. So any process can
-run a resync at any time and repeatedly.
+Every step is an ordinary proposal, which either follows the catalog's last version or has no effect. Therefore any
+process can run a resync at any time, and any number of times.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def resync(
     )
 
 
-# ---------------------------------------------------------------------------------------------- carried out
+# ---------------------------------------------------------------------------------------- the planned steps
 
 
 def _reset(ledger: Ledger, log: LogState) -> None:
@@ -128,12 +128,13 @@ def _reset(ledger: Ledger, log: LogState) -> None:
             "register it."
         )
     for number, marking in enumerate((each for each in live if each.deleting), start=1):
-        coordinator.mark(anew.table_id, number, marking)  # their clean-ups use the old table id and may continue
+        # The clean-ups that made these markings use the old table id and may still be deleting.
+        coordinator.mark(anew.table_id, number, marking)
 
 
 class _Step:
-    """One attempt to execute a plan. ``added``: the number of added commits by table; ``committed``, ``aborted``: the
-    ids of transactions."""
+    """One attempt to execute a plan. ``added``: the number of added commits, keyed by table; ``committed``,
+    ``aborted``: the ids of transactions."""
 
     def __init__(self, ledger: Ledger, tables: ManagedTables, plan: ResyncPlan) -> None:
         self.added: collections.Counter[str] = collections.Counter()
@@ -181,8 +182,8 @@ class _Step:
                 _logger.warning("%s: not published yet: %s", table.record.name, error)
 
     def _records(self, id_: str) -> tuple[TransactionRecord | None, TransactionRecord | None]:
-        """The current record and the corrected record of a transaction. Both are None if the record is correct or was
-        missing; a missing record is inserted."""
+        """The current record and the corrected record of a transaction. Both are None if the record is already correct,
+        or if it was missing, in which case it is inserted."""
         record, now_ms = self.plan_resync.records.get(id_), self._ledger.now_ms()
         versions = self.plan_resync.committed[id_]
         if is_committed(record):
@@ -236,8 +237,8 @@ def _batches(missing: Sequence[MissingCommit]) -> Iterator[list[MissingCommit]]:
 
 
 def _in_order(missing: Sequence[MissingCommit]) -> Iterator[list[MissingCommit]]:
-    """Repeatedly yield the earliest of the groups whose commits are the next in all of their tables. Ordering by
-    timestamp alone is not sufficient, because a table's timestamps may have been restarted."""
+    """Repeatedly yield the earliest group among those whose commits are each the next missing commit of their table.
+    Ordering by timestamp alone is not sufficient, because a table's timestamps may have been restarted."""
     groups: dict[tuple[str, int], list[MissingCommit]] = {}
     queues: dict[str, collections.deque[MissingCommit]] = {}
     for each in missing:

@@ -75,8 +75,8 @@ class TableResync:
 
 @dataclass(frozen=True, slots=True)
 class MissingCommit:
-    """A commit that is missing from the catalog. ``last_ms``: the in-commit timestamp that the last commits of its
-    transaction have in all tables."""
+    """A commit that is missing from the catalog. ``last_ms``: the timestamp shared by the last commits of its
+    transaction to all tables."""
 
     table_id: str
     commit: RatifiedCommit
@@ -85,7 +85,7 @@ class MissingCommit:
 
     @property
     def group(self) -> tuple[str, int]:
-        """A key that is equal for commits that must become visible together."""
+        """A key that groups commits: it is equal for commits that must become visible together."""
         return (self.table_id, self.commit.version) if self.transaction is None else (self.transaction, self.last_ms)
 
 
@@ -126,7 +126,8 @@ class ResyncPlan:
     """The plan of a ``resync``: commits to add, and records to correct."""
 
     logs: dict[str, LogState]
-    # The last version of every table by transaction, and the transactions that are undecided in the catalog.
+    # For every transaction, the last version that it committed to each table; and the transactions that are undecided
+    # in the catalog.
     committed: dict[str, dict[str, int]]
     overtaken: list[TransactionRecord]
     records: dict[str, TransactionRecord | None]
@@ -279,15 +280,15 @@ def _extend(tables: ManagedTables, log: LogState, version: int, data: bytes, fil
 
 
 def _fill(log: LogState, last: int, last_ms: int) -> None:
-    """Add versions whose commits log clean-up has removed because a checkpoint covers them."""
+    """Add versions whose commits were removed by log clean-up because a checkpoint covers them."""
     for version in range(log.reached + 1, last + 1):
         removed = RatifiedCommit(version, commit_name(version), last_ms, 0, "")
         log.missing.append(MissingCommit(log.record.table_id, removed, last_ms))
 
 
 def _adopt(tables: ManagedTables, log: LogState, decided: Collection[tuple[str, int]], staged: Collection[str]) -> None:
-    """Add staged commits of transactions with published commits in another table, and staged commits that the caller
-    accepts. Cost: 1 GET per commit staged for the next version."""
+    """Add staged commits of two kinds: those of transactions that have a published commit in another table, and those
+    that the caller accepts. Cost: 1 GET per commit staged for the next version."""
     while True:
         version = log.reached + 1
         for name in log.staged:
@@ -328,7 +329,7 @@ def _with_records(ledger: Ledger, logs: Mapping[str, LogState]) -> ResyncPlan:
         if record.id in committed:
             continue
         versions = dict(_landed(ledger, logs, record))
-        if versions:  # its record is older than the heads of the tables, as in an inconsistent backup
+        if versions:  # the transaction's record is older than the heads of its tables, as in an inconsistent backup
             committed[record.id], known[record.id] = versions, record
         elif record.last_activity_ms <= last_ms and not any(log.problem for log in logs.values()):
             overtaken.append(record)

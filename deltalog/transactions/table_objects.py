@@ -55,7 +55,8 @@ class AddObject:
 
 @dataclass(frozen=True, slots=True)
 class DeleteObject:
-    """A file to remove from the table; with ``etag``, only if the ETag matches. The object in the store is kept."""
+    """A file to remove from the table; with ``etag``, only if the ETag matches. The object is removed from the table
+    but kept in the store."""
 
     uri: str
     etag: str | None = None
@@ -99,7 +100,7 @@ def path_below(table: TableRecord, uri: object) -> str:
 
 
 def deletable_path(table: TableRecord, uri: object) -> str:
-    """Like ``path_below``; also raises CallError if the object must not be deleted."""
+    """Like ``path_below``, but also raises CallError for an object that must not be deleted."""
     below = path_below(table, uri)
     if not can_be_deleted(below):
         raise CallError(
@@ -119,7 +120,8 @@ def is_hidden(path: str) -> bool:
 
 
 def can_be_deleted(path: str) -> bool:
-    """Whether a path is named like a Parquet file. Only such files are deleted when a transaction is cancelled."""
+    """Whether a path is named like a Parquet file. Only files with such a name are deleted when a transaction is
+    cancelled."""
     return path.lower().endswith(_DATA_FILE) and not is_hidden(path)
 
 

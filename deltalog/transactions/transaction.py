@@ -48,14 +48,15 @@ from deltalog.transactions.managed_tables import ManagedTables
 from deltalog.transactions.prepared_codec import decode_prepared, encode_prepared
 from deltalog.write.table_handle import TableHandle
 
-# The parts of a transaction: commits to a table, tables that must not change, objects to delete on cancel.
+# The parts of a transaction: commits to a table, tables that must not change, and objects to delete if the transaction
+# is canceled.
 CHANGES, READS, OBJECTS = "change", "read", "object"
 
 
 @checked
 class ManagedTransaction:
-    """A transaction over several tables. Created by ``TransactionManager.transaction``; ``end`` commits or cancels
-    it."""
+    """A transaction over several tables. Created by ``TransactionManager.transaction``; ``end`` commits or cancels the
+    transaction."""
 
     def __init__(
         self,
@@ -154,8 +155,9 @@ class ManagedTransaction:
         return [target for target in targets if target.branch.prepared_to_check()]
 
     def _changed_elsewhere(self, record: TransactionRecord) -> set[str]:
-        """The tables that another process has opened or changed in this transaction. Tables that another process has
-        changed since they were opened in this process are closed, so that they are opened again."""
+        """The names of the tables that a process other than this one has opened or changed in this transaction. Tables
+        that another process has changed since they were opened in this process are closed, so that they are opened
+        again."""
         kept, elsewhere = self._kept, set()
         if not self._is_own(record):
             parts = [key.split("/", 2) for key in self._ledger.coordinator.parts(self.id)]
@@ -201,7 +203,7 @@ class ManagedTransaction:
         return DeltaTable(handle), CommitTarget(branch, snapshot.reader, self._tables.store(table))
 
     def _pins(self, record: TransactionRecord) -> Mapping[str, int]:
-        """The versions of all tables at the transaction's time, which is the time of its first read."""
+        """For each table, the version that was current at the time of the transaction's first read."""
         if record.pins is None:
             cut, now_ms = self._ledger.coordinator.cut(), self._ledger.now_ms()
 
@@ -241,7 +243,7 @@ class ManagedTransaction:
                 self._change(Call.WRITE, parts=part, table_id=table_id, marks=marks)
                 return
             except TransactionCanceledError:
-                raise  # the commit will not be part of the transaction, whether it was stored or not
+                raise  # whether or not the commit was stored, it will not be part of the transaction
             except DeltaLogError as error:
                 if in_doubt is None and error.outcome is not Outcome.UNKNOWN:
                     raise

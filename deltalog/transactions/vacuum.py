@@ -75,7 +75,7 @@ class _CatalogClaims(vacuuming.Claims):
             try:
                 commit = decode_commit(store.get(staged_commit_path(meta.name)), history.latest.version + 1)
             except (InvalidCommitError, ObjectNotFoundError):
-                continue  # truncated or deleted, so it will not be ratified
+                continue  # the staged commit was truncated or deleted, so it will not be ratified
             for add in commit.adds:
                 yield from (add.path, *vector_files(add.deletion_vector))
             yield from (cdc.path for cdc in commit.cdc)

@@ -28,7 +28,8 @@ from deltalog.storage.table_files import TableFiles
 from deltalog.write.data_files import WriteLayout
 
 FOOTER_THREADS = 8
-Examine = Callable[[str, Any], None]  # called with a file's path and its footer (pyarrow.parquet.FileMetaData)
+# A callback that receives a file's path and its footer (pyarrow.parquet.FileMetaData).
+Examine = Callable[[str, Any], None]
 
 
 def check_files(files: TableFiles, adds: Iterable[AddFile], layout: WriteLayout) -> None:

@@ -1,4 +1,5 @@
-"""Checks for files that a version has already added. Such files must be neither added again nor deleted."""
+"""Checks for files that a version has already added. A file that a version has added must be neither added again nor
+deleted."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ _FEW_COMMITS = 100
 
 
 def live_file_rows(snapshot: Snapshot, paths: Sequence[str]) -> Mapping[str, int]:
-    """Those of the store paths that are live files, with their row numbers in ``Snapshot.files``."""
+    """The live files among the store paths ``paths``: path -> row number in ``Snapshot.files``."""
     names = snapshot.files()["path"]
     if are_ordinary(paths) and are_ordinary(names.to_pylist()):
         rows = pc.index_in(strings(paths), value_set=names.combine_chunks()).to_pylist()
@@ -38,8 +39,9 @@ def check_never_committed(snapshot: Snapshot, since: int | None, names: Collecti
     even if it was removed later. ``names``: paths as in the log. ``outcome``: a sentence for the error message, such as
     "Nothing was committed."
 
-    Cost: 1 GET for each version since. If there are more than 100, or log clean-up has deleted them, as
-    ``Snapshot.files`` and ``FileCache.tombstones``; files whose tombstones have expired are then not detected.
+    Cost: 1 GET for each version since. If there are more than 100 such versions, or log clean-up has deleted some of
+    them, the cost is that of ``Snapshot.files`` and ``FileCache.tombstones``; files whose tombstones have expired are
+    then not detected.
     """
     wanted = set(names)
     if since is not None and snapshot.version - since <= _FEW_COMMITS:

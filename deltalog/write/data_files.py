@@ -52,12 +52,13 @@ CHANGES_DIRECTORY = "_change_data"
 class WriteLayout:
     """How data files are written.
 
-    ``indexed``: the physical paths of the leaf columns with statistics. ``mapping``: the column mapping mode.
-    ``prefix_length``: the length of the random path prefix, in characters (0: Hive directories). ``rules``: the rules
-    to check and the columns to fill in; empty for existing rows that are copied. ``extra_columns``: file columns that
-    are not in the table, such as the row ids of copied rows; they come last and have no statistics. ``as_changes``:
-    whether the files are change data files. ``checksum``: the hash to record for each file. ``is_new``: whether the
-    rows are new to the table; if so, a struct with a NOT NULL field must not be null.
+    ``indexed``: the physical paths of the leaf columns for which statistics are collected. ``mapping``: the column
+    mapping mode. ``prefix_length``: the length of the random path prefix, in characters (0: Hive directories).
+    ``rules``: the rules to check and the columns to fill in; empty for existing rows that are copied.
+    ``extra_columns``: file columns that are not in the table, such as the row ids of copied rows; they come last and
+    have no statistics. ``as_changes``: whether the files are change data files. ``checksum``: the hash to record for
+    each file. ``is_new``: whether the rows are new to the table; if so, a struct with a NOT NULL field must not be
+    null.
     """
 
     schema: StructType
@@ -144,9 +145,9 @@ def discard(store: LogStore, add_paths: Iterable[str]) -> list[Exception]:
 
 
 def remove_job_files(store: LogStore, job: str, layout: WriteLayout) -> int:
-    """Delete all files of a failed distributed job, best effort; no version can refer to them. Their names begin with
-    ``part-`` or ``cdc-`` and the job id. Returns the number of files found. Cost: 1 LIST for each 1,000 objects below
-    the table, at most 100, and 1 DELETE for each file; nothing on stores without such a listing."""
+    """Delete all files of a failed distributed job, best effort; no version can refer to them. The names of a job's
+    files begin with ``part-`` or ``cdc-`` and the job id. Returns the number of files found. Cost: 1 LIST for each
+    1,000 objects below the table, at most 100, and 1 DELETE for each file; nothing on stores without such a listing."""
     name = f"{'cdc' if layout.as_changes else 'part'}-{job}-"
     in_root = not (layout.partition_columns or layout.prefix_length)
     prefix = f"{CHANGES_DIRECTORY}/{name}" if layout.as_changes else name if in_root else ""
@@ -231,7 +232,7 @@ def check_not_null(values: Any, column: StructField, name: str, is_new: bool = F
     """Raise SchemaMismatchError for nulls in a NOT NULL column, and for nulls in NOT NULL parts of non-null structs,
     lists and maps. With ``is_new``, also raise for a null struct with a NOT NULL field, except in lists and maps,
     because delta-spark reads that field as null and cannot delete, update or compact rows in a file with such a row.
-    Existing rows of this kind can be copied."""
+    Copying existing rows of this kind is allowed."""
     if not column.nullable and values.null_count:
         raise SchemaMismatchError(f"Column {name} is NOT NULL, but the data has nulls in it.")
     data_type = column.data_type

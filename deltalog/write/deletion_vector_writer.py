@@ -30,7 +30,8 @@ def write_deletion_vectors(
     prefix_length: int,
     written: Callable[[str], None],
 ) -> list[DeletionVector]:
-    """Store sets of row positions as deletion vectors, durable on return. Returns their descriptors, in order.
+    """Store sets of row positions as deletion vectors, durable on return. Returns the descriptors of the vectors, in
+    the order of the sets.
 
     ``prefix_length``: the length of the random directory name of a file, in characters; 0: no directory. ``written`` is
     called with the path of each file before it is written. Raises InvalidActionError for a vector over the size limit,

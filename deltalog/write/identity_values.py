@@ -29,8 +29,8 @@ class IdentityValues:
         self._columns: dict[str, Identity] = {}
 
     def resume(self, columns: Iterable[Identity]) -> None:
-        """Continue with the identity columns of a schema, from the mark in the schema or in this object, whichever is
-        further."""
+        """Continue to generate values for the identity columns of a schema, from the high-water mark in the schema or
+        the one in this object, whichever is further along."""
         found = dict[str, Identity]()
         for column in columns:
             own = self._columns.get(column.name)
@@ -48,7 +48,7 @@ class IdentityValues:
 
     @property
     def marks(self) -> Marks:
-        """The current high-water marks, for ``reset_to``."""
+        """The current high-water marks, which can be passed to ``reset_to``."""
         return {name: column.mark for name, column in self._columns.items()}
 
     def reset_to(self, marks: Marks) -> None:
@@ -105,6 +105,6 @@ class IdentityValues:
             self._columns[name] = column.advanced(value)
 
     def note_all(self, rows: Any) -> None:
-        """Like ``note``, for an Arrow table with all identity columns."""
+        """Like ``note``, for an Arrow table that contains all identity columns."""
         for name in self._columns:
             self.note(name, rows.column(name))

@@ -25,7 +25,7 @@ from deltalog.lazy_arrow import pc
 T = TypeVar("T")
 
 # Iterators that do not support weak references, such as map and zip, can be recognised only while they are kept alive.
-# So the latest few are kept alive.
+# Therefore the last few such iterators are kept alive.
 _MAX_STRONG = 8
 _UNNAMED = re.compile(r"__index_level_[0-9]+__")  # the name of pandas' column for an unnamed index
 _lock = threading.Lock()
@@ -85,8 +85,8 @@ def _with_pandas_columns(reader: pa.RecordBatchReader, is_frame: bool) -> pa.Rec
 
 
 def _indexes_of_pandas(schema: pa.Schema) -> list[Any]:
-    """The index in the pandas metadata of a schema: the names of its columns, and ranges that are not stored as
-    columns."""
+    """The pandas index that the metadata of a schema describes: the names of the index columns, and range indexes,
+    which are not stored as columns."""
     try:
         found = json.loads((schema.metadata or {})[b"pandas"])["index_columns"]
     except (KeyError, ValueError, TypeError):

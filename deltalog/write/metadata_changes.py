@@ -44,14 +44,15 @@ else:
 
 
 class MetadataChanges:
-    """The protocol and metadata after a transaction, and the metadata domains that it changes.
+    """The protocol and the metadata that a table has after a transaction, and the metadata domains that the transaction
+    changes.
 
     ``base``: the version to change; None for a new table. ``protocol`` and ``metadata``: the values after the
     transaction. Each change also makes the changes that it requires: table features, column ids and physical names.
     Actions are normalised to the form that readers of the log will decode; otherwise InvalidActionError is raised.
-    ``depends_on_metadata``: whether metadata was set. If it is set to its current value, nothing is written, but a
-    concurrent change of the metadata is a conflict. ``depends_on_files``: whether a change is valid only for the files
-    of ``base``, so that a file added by another writer is a conflict.
+    ``depends_on_metadata``: whether metadata was set. Setting the metadata to its current value writes nothing, but
+    then a concurrent change of the metadata is a conflict. ``depends_on_files``: whether a change is valid only for the
+    files of ``base``, so that a file added by another writer is a conflict.
     """
 
     protocol: Protocol
@@ -120,7 +121,7 @@ class MetadataChanges:
             text = f"No rows can be written. {error} Correct the metadata with the writer that set it."
             raise UnsupportedFeatureError(text, features=("identityColumns",)) from None
 
-    # -------------------------------------------------------------------------------------------------- changes
+    # ---------------------------------------------------------------------------------- changes of the metadata
 
     def set_schema(self, schema: StructType, partition_by: Sequence[str] | None = None) -> None:
         """Replace the schema, and the partition columns if passed. Like ``Transaction.set_schema``."""
@@ -187,7 +188,8 @@ class MetadataChanges:
         self._set_protocol(features.with_features(self.protocol, [clustering.FEATURE]))
 
     def raise_marks(self, marks: Mapping[str, int | None]) -> None:
-        """Raise the high-water marks of identity columns, keyed by column name. Stages nothing if no mark changes."""
+        """Raise the high-water marks of identity columns, keyed by column name. Stages nothing if no high-water mark
+        changes."""
         before = self.metadata.schema if marks else None
         after = None if before is None else identity_columns.with_marks(before, marks)
         if after is not None and after != before:
@@ -243,8 +245,8 @@ class MetadataChanges:
             ) from None
 
     def _check_row_ids(self, base: LogSnapshot) -> None:
-        """Refuse to turn on row tracking while files have no row ids. If other writers need not assign row ids yet, a
-        file that another writer adds before the commit is a conflict."""
+        """Refuse to turn on row tracking while files have no row ids. As long as other writers need not assign row ids,
+        a file that another writer adds before this commit is a conflict."""
         without = base.cache.files(["base_row_id"])["base_row_id"].null_count
         if without:
             raise InvalidPropertyError(

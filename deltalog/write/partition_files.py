@@ -45,9 +45,9 @@ def write_streams(
     """Write streams of rows into new files, which are durable on return; several streams are written in parallel.
     Returns the add actions and the number of rows.
 
-    Rows should be grouped by partition. On an error, the files written so far are deleted, best effort. Memory:
-    GROUP_BYTES for each stream in progress, and HELD_BYTES if partitions alternate. Raises SchemaMismatchError if the
-    rows do not fit the schema, StoreError. Cost: 1 PUT for each file.
+    The rows should be grouped by partition, to save memory. On an error, the files written so far are deleted, best
+    effort. Memory: GROUP_BYTES for each stream in progress, and HELD_BYTES if partitions alternate. Raises
+    SchemaMismatchError if the rows do not fit the schema, StoreError. Cost: 1 PUT for each file.
     """
     # Names are generated here rather than in the threads, whose order varies.
     files = [_PartitionFiles(store, layout, new_uuid(), clock_ms) for _ in streams]
@@ -85,7 +85,7 @@ class _PartitionFiles:
         self._open: _OpenFile | None = None
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> None:
-        """Write all rows. After an error, ``adds`` has the completed files."""
+        """Write all rows. After an error, ``adds`` contains the completed files."""
         try:
             for batch in as_batches(batches):
                 if batch.num_rows:
@@ -104,7 +104,7 @@ class _PartitionFiles:
             self._take(values, part)
 
     def _take(self, values: Mapping[str, str | None], rows: pa.Table) -> None:
-        """Hold rows until their partition reaches its size limit, or all partitions together do."""
+        """Buffer rows until their partition reaches its size limit, or until all partitions together reach theirs."""
         key, stored = tuple(values.items()), self._layout.file_columns.stored_rows(rows)
         held = self._held.setdefault(key, _Held())
         held.tables.append(stored)
@@ -134,7 +134,7 @@ class _PartitionFiles:
         if self._open is None:
             unique = f"{len(self.adds):04d}-{self._unique}" if self.adds else self._unique
             self._open = _OpenFile(self._store, self._layout, values, unique, rows)
-        pa.default_memory_pool().release_unused()  # memory that allocators cache per thread
+        pa.default_memory_pool().release_unused()  # returns the memory that allocators cache for each thread
         self._open.file.write(rows)
         self.rows += rows.num_rows
         del rows
@@ -159,7 +159,7 @@ class _OpenFile:
             self._output = output.pop_all()
 
     def takes(self, rows: pa.Table) -> bool:
-        """Whether the file can take these rows of its partition."""
+        """Whether these rows of the file's partition can still be written to the file."""
         return self.file.tell() < TARGET_BYTES and self.file.takes(rows)
 
     def completed(self, clock_ms: int) -> AddFile:

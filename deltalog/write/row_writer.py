@@ -88,12 +88,13 @@ class RowWriter:
         return self._environment.new_uuid()
 
     def own(self, paths: Iterable[str]) -> None:
-        """Take ownership of files that were written for this transaction only. ``paths``: their paths, as in the
-        log."""
+        """Take ownership of files that were written for this transaction only. ``paths``: the paths of the files, as in
+        the log."""
         self._written_paths.extend(paths)
 
     def release(self) -> None:
-        """Give up ownership of the files. The caller must commit them in another transaction or delete them."""
+        """Give up ownership of the files that the transaction has written. The caller must commit these files in
+        another transaction or delete them."""
         self._written_paths.clear()
 
     def discard(self) -> list[Exception]:
@@ -119,8 +120,8 @@ class RowWriter:
         return self._now
 
     def check(self, unchecked: Sequence[AddFile], adds: Iterable[AddFile]) -> None:
-        """Check the rows of ``unchecked`` files against the rules. If the rules have changed since the last write, also
-        check those files in ``adds`` that this transaction wrote. Raises ConstraintViolationError,
+        """Check the rows of the files ``unchecked`` against the table's rules. If the rules have changed since the last
+        write, also check those files in ``adds`` that this transaction wrote. Raises ConstraintViolationError,
         InvalidDataFileError, and SchemaMismatchError for foreign files with a GENERATED ALWAYS identity column. Cost:
         none without rules, else the GETs of the columns that they use."""
         changes = self._changes
@@ -150,8 +151,8 @@ class RowWriter:
         return self._write(rows, replace(self._layout_of_new_rows(filled), checksum=checksum))
 
     def write_inserts(self, rows: Any) -> tuple[list[AddFile], int]:
-        """Like ``write`` with ``filled``, for a commit with change data files. Every row gets the change type insert,
-        and each file must also be staged as a change data file (``change_file``)."""
+        """Like ``write(rows, filled=True)``, for a commit with change data files. Every row gets the change type
+        insert, and each file must also be staged as a change data file (``change_file``)."""
         layout = replace(self._layout_of_new_rows(filled=True), extra_columns=(change_feed.CHANGE_TYPE_FIELD,))
         return self._write(with_change_type("insert", rows), layout)
 
@@ -164,8 +165,8 @@ class RowWriter:
         return self.write_copies(streams, num_rows)
 
     def write_copies(self, streams: Sequence[Iterable[pa.RecordBatch]], num_rows: int | None) -> list[AddFile]:
-        """Copy existing rows into new files, several streams in parallel. After the table's columns, batches have the
-        columns of ``row_tracking.kept_columns``, so that rows keep their row ids. Raises RowCountError unless there
+        """Copy existing rows into new files, several streams in parallel. After the table's columns, batches contain
+        the columns of ``row_tracking.kept_columns``, so that rows keep their row ids. Raises RowCountError unless there
         are ``num_rows`` rows."""
         watched = [self._watched(stream) for stream in streams]
         adds, written = self._written(partition_files.write_streams, watched, self.layout_of_copies())

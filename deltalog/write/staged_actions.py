@@ -35,8 +35,8 @@ class StagedActions:
     lists; only the methods change them.
 
     ``unchecked``: those of the ``adds`` whose rows were not checked against the table's rules. ``files_of_caller``: the
-    paths that were passed to ``keep_for_caller``. ``cdc``: change data files. ``transactions``: application versions
-    (txn). ``is_serializable``: whether ``require_serializable`` was called.
+    paths that were passed to ``keep_for_caller``. ``cdc``: change data files. ``transactions``: the txn actions, which
+    record application versions. ``is_serializable``: whether ``require_serializable`` was called.
     """
 
     def __init__(self) -> None:
@@ -73,14 +73,14 @@ class StagedActions:
         self.adds.extend(files)
 
     def note_callers_paths(self, paths: Mapping[str, str]) -> None:
-        """Record staged files that come from the caller, as a mapping from log path to store path. These files must not
-        be live already."""
+        """Record which staged files the caller supplied, as a mapping from their paths in the log to their paths in the
+        store. None of the caller's files may already be live."""
         self._callers_paths.update(paths)
 
     def keep_for_caller(self, paths: Iterable[str]) -> None:
-        """Record files that the caller wrote for this commit only. ``paths``: their paths, as in the log. If the commit
-        fails, the caller still owns them and may commit or delete them. If the commit is part of a multi-table
-        transaction that is cancelled, the files are deleted."""
+        """Record files that the caller wrote for this commit only. ``paths``: the paths of these files, as in the log.
+        If the commit fails, the caller still owns the files and may commit or delete them. If the commit is part of a
+        multi-table transaction that is cancelled, the files are deleted."""
         self.files_of_caller.extend(paths)
 
     def add_change_files(self, files: Iterable[AddCDCFile]) -> None:
@@ -89,7 +89,8 @@ class StagedActions:
 
     def remove(self, files: pa.Table, clock_ms: int, data_change: bool = True) -> int:
         """Stage the removal of live files, which are passed as rows of ``Snapshot.files``. Returns their number.
-        Declares them as read. ``data_change=False``: the rows of these files are also in staged adds."""
+        Declares them as read. ``data_change=False``: the rows of the removed files are also in the added files, so no
+        data changes."""
         if not (isinstance(files, pa.Table) and files.schema.equals(FILES)):
             raise CallError("Files to remove must be rows of Snapshot.files(), with all of its columns.")
         removes = remove_actions(files, clock_ms, data_change)
@@ -107,7 +108,7 @@ class StagedActions:
         action = SetTransaction(app_id=app_id, version=version, last_updated=clock_ms)
         self.transactions.append(as_read_back(action, SetTransaction))
 
-    # --------------------------------------------------------------------------------------------- reads
+    # ------------------------------------------------------------------------------------ declared reads
 
     def read_whole_table(self) -> None:
         """Declare a read of the whole table: any file that another writer adds or removes is a conflict."""
@@ -143,7 +144,7 @@ class StagedActions:
             self._all_domains,
         )
 
-    # ----------------------------------------------------------------------------------------- contents
+    # ---------------------------------------------------------------------------------- staged contents
 
     @property
     def add_lines(self) -> bytes | None:

@@ -56,7 +56,7 @@ T = TypeVar("T")
 
 # How long the latest known version of a remote table is assumed to be current.
 _WARM_MS = 10_000
-# This lock is held only while a handle moves to another version.
+# A lock that is held only while a handle moves to another version.
 _MOVING = threading.Lock()
 
 log = logging.getLogger(__name__)
@@ -73,15 +73,15 @@ class TableHandle:
         self.committer = committer
         self.environment = environment
         self.latest = latest
-        # Snapshots in use, by version; cleared if the table is replaced.
+        # Snapshots in use, keyed by version; cleared if the table is replaced.
         self._shared: weakref.WeakValueDictionary[int, LogSnapshot] = weakref.WeakValueDictionary()
-        # Staged files whose commit may still succeed, keyed by path. They are not deleted until the outcome of the
-        # commit is known.
+        # Staged files whose commit may still succeed, keyed by path. These staged files are not deleted until the
+        # outcome of the commit is known.
         self.unsettled: dict[str, CommitStateUnknownError] = {}
-        # A version, and the start time of the last log check that showed this version to be the latest.
+        # A version, and the time at which the last check of the log that found it to be the latest began.
         self._proven: tuple[Snapshot, int] | None = None
         self._lost: Snapshot | None = None  # a lost version that an error has already reported
-        self._fresh_ms = 0  # when ``latest`` was last known to be current; 0 on a local store
+        self._fresh_ms = 0  # the time at which ``latest`` was last known to be current; 0 on a local store
         self._mark_fresh()
 
     @property
@@ -94,7 +94,7 @@ class TableHandle:
         """The latest version. Cost: 2 concurrent HEADs if there is no new version. Versions are contiguous, so if the
         next commit is absent, the known version is the latest, unless the table was deleted or replaced, which the HEAD
         of the known commit detects. If clean-up has deleted commits of the known version, that version is read again.
-        If there is a new version, the cost of ``load_after`` or ``load_latest`` in addition."""
+        If there is a new version, also the cost of ``load_after`` or ``load_latest``."""
         return self._refreshed()[0]
 
     def refresh_for_change(self) -> Snapshot:
@@ -108,7 +108,8 @@ class TableHandle:
         return latest
 
     def _refreshed(self) -> tuple[Snapshot, bool]:
-        """The latest version, and whether its log is known to contain the previously known version."""
+        """The latest version, and whether that version's log is known to contain the version that the handle knew
+        before."""
         latest = self.latest
         began_ms = self.environment.clock_ms() if self.reader.store.is_remote else None
         newer: LogSnapshot | None = None
@@ -138,9 +139,10 @@ class TableHandle:
         return snapshot, is_same
 
     def recent(self) -> tuple[Snapshot, int | None]:
-        """The latest version, for a call that changes the table. On a remote store, it may be up to _WARM_MS out of
-        date. The second item is the start time of the log check that has just shown this version to be the latest; None
-        if the log was not checked. Cost: none without a check, else as ``refresh_for_change``."""
+        """The latest version, for a call that changes the table. On a remote store, this version may be up to _WARM_MS
+        out of date. The second item of the result is the start time of the log check that has just shown this version
+        to be the latest; None if the log was not checked. Cost: none without a check, else as
+        ``refresh_for_change``."""
         if self._is_warm():
             return self.latest, None
         latest = self.refresh_for_change()
@@ -179,8 +181,9 @@ class TableHandle:
         return histories.LogHistory(self.reader, self.refresh().log)
 
     def history_entries(self, limit: int | None) -> list[past_commits.CommitEntry]:
-        """Like ``LogHistory.entries`` of ``history``. If the latest known version was read recently, its last ``limit``
-        commits are read concurrently with ``refresh``, and again if there is a later version."""
+        """The same entries as ``history().entries(limit)``. If the latest known version was read recently, its last
+        ``limit`` commits are read concurrently with ``refresh``. If ``refresh`` finds a later version, the last commits
+        are read again."""
         known = self.latest
         if limit is None or limit < 1 or not self._is_warm() or is_outdated(known):
             return self.history().entries(limit)
@@ -208,8 +211,8 @@ class TableHandle:
     def advance(self, snapshot: Snapshot, replaced: Snapshot | None = None) -> None:
         """Move to a version of this table that this handle's reader has read; an older version is ignored.
 
-        ``replaced``: the snapshot of the same version without its new checkpoint. If the handle has already moved to
-        another snapshot, the call is ignored.
+        ``replaced``: the snapshot of the same version without its new checkpoint. If the handle already refers to
+        another snapshot, the call has no effect.
         """
         if replaced is not None:
             with _MOVING:
@@ -228,7 +231,7 @@ class TableHandle:
 
     def mark_lost(self) -> None:
         """Record that the latest known version is no longer in the log and that a call has reported it. The next call
-        reads the log again, and works on the table that it finds."""
+        reads the log again, and uses the table that it finds there."""
         self._lost = self.latest
         self.expire()
 
@@ -244,8 +247,8 @@ class TableHandle:
             self._proven = proven, proven_ms
 
     def _proven_ms(self, latest: Snapshot) -> int | None:
-        """The start time of the log check that showed this version to be the latest; None if another thread's later
-        check showed another version."""
+        """The time at which the last check of the log began, if it showed that ``latest`` is the latest version; None
+        if a later check by another thread found another version."""
         proven = self._proven
         return proven[1] if proven is not None and proven[0] is latest else None
 
@@ -293,8 +296,8 @@ class TableHandle:
         self, data: Any, expected_version: int | None, may_be_blind: bool = False
     ) -> transactions.Transaction:
         """A transaction for new rows. If the rows were read by a scan of this table (``Scan.origin``), the transaction
-        declares that read. ``may_be_blind``: whether the transaction only adds rows; if they depend on no version, it
-        is a blind append.
+        declares that read. ``may_be_blind``: whether the transaction only adds rows; it is a blind append if these rows
+        depend on no version of the table.
         """
         origin = row_origins.origin_in(data)
         if may_be_blind and origin is None and expected_version is None:
@@ -306,9 +309,9 @@ class TableHandle:
         return transaction
 
     def _blind_append(self) -> transactions.Transaction:
-        """A transaction on a ``recent`` version. No request checks for later commits in advance, because the commit
-        attempt detects them. Only identity columns need the latest version, because new values continue from its
-        high-water marks."""
+        """Begin a transaction on the version that ``recent`` returns. No request checks for later commits in advance,
+        because the commit attempt detects them. Only identity columns need the latest version, because new values
+        continue from that version's high-water marks."""
         recent, proven_ms = self.recent()
         if proven_ms is None and IDENTITY_KEY in recent.metadata.schema_string:
             recent = self.refresh_for_change()
@@ -325,9 +328,9 @@ class TableHandle:
         )
 
     def following(self, parent: Snapshot, environment: Environment, proven_ms: int | None) -> transactions.Transaction:
-        """A transaction that must commit directly after ``parent``, or after as many winning commits as the number of
-        attempts in ``environment`` allows; otherwise it raises VersionConflictError. ``proven_ms``: as returned by
-        ``recent``."""
+        """A transaction that must commit directly after ``parent``, or after at most as many other commits as the
+        number of attempts in ``environment`` allows; otherwise it raises VersionConflictError. ``proven_ms``: as
+        returned by ``recent``."""
         return transactions.Transaction(
             self.reader,
             self.committer,
@@ -340,8 +343,8 @@ class TableHandle:
         )
 
     def continuing(self, planned: Snapshot) -> transactions.Transaction:
-        """A transaction that was planned on an earlier version. Its commit is checked for conflicts with the commits
-        after that version. Cost: as ``refresh``, and 1 GET for each version in between."""
+        """A transaction that was planned on an earlier version. The commit of this transaction is checked for conflicts
+        with the commits after that version. Cost: as ``refresh``, and 1 GET for each version in between."""
         latest = self.refresh_for_change()
         return transactions.Transaction(
             self.reader,
@@ -378,8 +381,8 @@ class TableHandle:
     def _own_origins(
         self, latest: Snapshot, reads: Iterable[row_origins.Read]
     ) -> list[tuple[int, str | None, Predicate | str | None]]:
-        """Those of the ``reads`` that refer to this table, each as the version in this handle's numbering, the txnId of
-        its commit, and the condition."""
+        """Those of ``reads`` that refer to this table, each as a tuple: the version in this handle's numbering, the
+        txnId of the commit that was read, and the condition."""
         store, authority = self.reader.store, self.reader.authority
         branch, base_version = authority.branch, authority.base_version
         return [

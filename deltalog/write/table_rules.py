@@ -1,4 +1,4 @@
-"""The rules of a table for its rows: the constraints to check, and the columns to fill in. Pure.
+"""A table's rules for its rows: which constraints to check, and which columns to fill in. Pure.
 
 CHECK constraints, column invariants and generated columns are checked on every new row. Absent columns are generated or
 get their default value, identity columns get their values, and the lengths of char(n) and varchar(n) columns are
@@ -59,7 +59,7 @@ class Check(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class TableRules:
-    """The rules of a table for new rows. Engines that write rows themselves get them from
+    """The rules of a table for new rows. Engines that write rows themselves get these rules from
     ``Transaction.row_writer.rules()``. An object without rules is falsy."""
 
     #: The URL of the table, for messages.
@@ -70,9 +70,10 @@ class TableRules:
     fillings: Mapping[str, expressions.CompiledExpression] = field(default_factory=dict)
     #: The lengths of char and varchar columns.
     lengths: Mapping[str, Length] = field(default_factory=dict)
-    #: The generator of identity values; None without identity columns, or if the rows already have the values.
+    #: The generator of identity values; None if there are no identity columns, or if the rows already have the values.
     identities: identity_values.IdentityValues | None = field(default=None, compare=False)
-    #: Partition columns in which an empty value is stored as null. ``fillings`` take that into account.
+    #: Partition columns in which an empty value is stored as null. The expressions in ``fillings`` already take that
+    #: into account.
     null_if_empty: frozenset[str] = frozenset()
 
     def __bool__(self) -> bool:
@@ -133,8 +134,8 @@ class TableRules:
         self.check_all((rows,))
 
     def check_all(self, tables: Iterable[pa.Table]) -> None:
-        """Like ``check``, for several Arrow tables, without checking lengths. The error contains the number of all rows
-        that violate the first violated condition."""
+        """Like ``check``, for several Arrow tables, without checking declared lengths (char and varchar). The error
+        contains the number of all rows that violate the first violated condition."""
         broken_check, total, example = None, 0, ""
         for rows in tables:
             for check in self.checks if broken_check is None else (broken_check,):
@@ -270,7 +271,7 @@ def _condition(text: str, schema: StructType, what: str, now: datetime.datetime)
 
 
 class _Source(msgspec.Struct, frozen=True):
-    """An expression in a table's metadata. ``name``: its name in messages."""
+    """An expression in a table's metadata. ``name``: the name of the expression in error messages."""
 
     feature: str
     name: str

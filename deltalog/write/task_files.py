@@ -43,8 +43,8 @@ _CODECS = {
 
 @dataclass(frozen=True)
 class TaskFiles:
-    """Writes the files of the tasks of one job. Can be pickled; the pickle contains the storage options, including
-    secrets.
+    """Writes the files of the tasks of one job. The object can be pickled; the pickle contains the storage options,
+    including secrets.
 
     ``job``: an id that follows ``part-`` or ``cdc-`` in the names of the job's files. ``compression``: the name of the
     codec in Spark. ``max_rows``: the maximum number of rows in a file; 0: no limit. ``target_bytes``: once a file has
@@ -63,10 +63,11 @@ class TaskFiles:
             raise CallError(f"Unknown compression {self.compression!r}. Known: {', '.join(_CODECS)}.")
 
     def write(self, batches: Iterable[pa.RecordBatch], task: int, attempt: int) -> tuple[list[AddFile], list[int]]:
-        """Write the rows of one attempt of a task. Returns the add actions of its files, and their row counts.
+        """Write the rows of one attempt of a task. Returns the add actions of the new files, and the row counts of
+        these files.
 
         Rows should be grouped by partition, because each change of partition begins a new file. On an error, the files
-        are deleted, best effort. Memory: about GROUP_BYTES, and the store's buffer for a part. Raises
+        are deleted, best effort. Memory: about GROUP_BYTES, and the store's buffer for one part of an upload. Raises
         SchemaMismatchError, StoreError. Cost: 1 PUT for each file, or a multipart upload for large ones.
         """
         adds: list[AddFile] = []
@@ -126,7 +127,8 @@ class TaskFiles:
 def _runs(
     batches: Iterable[pa.RecordBatch], layout: WriteLayout
 ) -> Iterator[tuple[Mapping[str, str | None], Iterator[pa.Table]]]:
-    """Runs of consecutive rows of the same partition, without the partition columns."""
+    """Split batches into runs of consecutive rows of the same partition; yields the partition values and the rows
+    without the partition columns."""
 
     def pieces() -> Iterator[tuple[Mapping[str, str | None], pa.Table]]:
         for batch in as_batches(batches):

@@ -81,10 +81,11 @@ class Transaction:
     Created by ``DeltaTable.transaction`` and ``DeltaTable.create_transaction``. Nothing is written to the log before
     ``commit``. If the ``with`` block ends without a commit, the files that this transaction wrote are deleted.
 
-    It has three parts, which operations also use: ``staged`` (file actions and the reads on which they depend),
-    ``row_writer`` (writes rows into files) and ``metadata_changes``.
+    A transaction has three members, which operations also use directly: ``staged`` (file actions and the reads on which
+    they depend), ``row_writer`` (writes rows into files) and ``metadata_changes``.
 
-    It has one method for each kind of action in a commit, and for each kind of read on which a commit may depend.
+    Transaction has one method for each kind of action in a commit, and one for each kind of read on which a commit may
+    depend.
     """
 
     def __init__(
@@ -129,7 +130,7 @@ class Transaction:
         self.proof = TipProof(reader, anchor or self.latest, environment, proven_ms)
         self._on_lost = on_lost
         self._is_callers = False
-        self.reads_callers_rows = True  # whether writing rows runs the caller's code
+        self.reads_callers_rows = True  # whether writing the rows runs code of the caller, such as an iterator
         self._row_writer = RowWriter(reader, environment, self._metadata_changes, self._begin_proof)
         self._finished = False
         self._in_doubt: DeltaLogError | None = None  # the error of a commit whose outcome is unknown
@@ -149,7 +150,7 @@ class Transaction:
 
     def abort(self) -> list[Exception]:
         """End without a commit. Deletes the data files that ``write`` wrote, best effort, and returns the failures.
-        After ``commit``, raises as a second ``commit`` does."""
+        After ``commit``, raises the same error as a second call of ``commit``."""
         self._check_open(ends=True)
         self._finished = True
         return self._row_writer.discard()
@@ -185,7 +186,7 @@ class Transaction:
         """The schema after this transaction."""
         return self.metadata.schema
 
-    # --------------------------------------------------------------------------------------------- parts
+    # ------------------------------------------------------------------------------------------- members
 
     @property
     def staged(self) -> StagedActions:
@@ -234,14 +235,15 @@ class Transaction:
 
         If the table has rules, such as constraints or generated columns, ``commit`` reads and checks the rows, unless
         the files' writer has ``checked`` them. ``owned``: the files were written for this transaction only, and are
-        deleted if it fails. For other files, ``commit`` raises FilesCommittedError if one is already live. ``tags``:
-        the tags of the files, keyed by path.
+        deleted if it fails. For files that are not ``owned``, ``commit`` raises FilesCommittedError if one is already
+        live. ``tags``: the tags of the files, keyed by path.
 
         ``num_rows``: the total number of rows that their writer wrote; RowCountError is raised if the files contain
         another number. ``examine`` is called, in several threads, with the path and the footer
         (pyarrow.parquet.FileMetaData) of each file, and may raise an error to refuse the file. ``as_changes``: the
         files are change data files instead of data files, with the change type of each row in the column
-        ``_change_type``. If files are both, pass the returned actions to ``add_cdc``.
+        ``_change_type``. If files are data files and change data files at the same time, pass the returned actions to
+        ``add_cdc``.
 
         Raises InvalidDataFileError, also for a file without field ids if columns are mapped by id. Cost: 1 HEAD and 1
         or 2 ranged GETs for each file, in threads; unless ``owned``, also as ``Snapshot.files``.
@@ -352,13 +354,13 @@ class Transaction:
     def set_schema(self, schema: StructType, partition_by: Sequence[str] | None = None) -> None:
         """Stage a new schema, and new partition columns if passed. Columns are checked, but rows are not. With column
         mapping, a column is matched with an existing column at the same place by id, else by name and type. A column
-        without a match is new and gets an id. Raises SchemaMismatchError.
+        that matches no existing column is new, and is assigned an id. Raises SchemaMismatchError.
         """
         self.metadata_changes.set_schema(schema, partition_by)
 
     def merge_schema(self, data: StructType, *, keeps_types: bool = False) -> None:
-        """Stage the columns and struct fields that ``data`` has and the table lacks. They are appended at the end and
-        are nullable.
+        """Stage the columns and struct fields that ``data`` has and the table lacks. The staged columns and fields are
+        appended at the end and are nullable.
 
         A column of type void gets the type of the data. With ``delta.enableTypeWidening``, a column is widened to the
         type of the data, but not from an integer to another kind of number. Raises SchemaMismatchError for other types
@@ -402,7 +404,7 @@ class Transaction:
         self.staged.set_transaction(app_id, version, self._environment.clock_ms())
 
     def set_commit_annotations(self, annotations: Mapping[str, Any]) -> None:
-        """Set further entries in the ``deltalog`` object of commitInfo, in addition to the parent version. Values must
+        """Add entries to the ``deltalog`` object in commitInfo, which already contains the parent version. Values must
         be JSON values. Raises CallError."""
         self._check_open()
         self._annotations = json.loads(json_text(annotations))
@@ -421,9 +423,9 @@ class Transaction:
         Raises before anything is written: InvalidActionError, SchemaMismatchError, UnsupportedFeatureError. Raises with
         nothing committed: CommitConflictError, TableExistsError, CommitAttemptsExhaustedError, StoreError;
         TableNotFoundError and TableReplacedError if the table that was read no longer exists. Raises with the outcome
-        unknown: CommitStateUnknownError; no file is deleted then. A second call raises that error again,
-        TransactionCommittedError after a commit, or CallError after a failure. Cost: 1 PUT and the ``.crc``; see
-        CommitLoop.run for conflicts and after_commit for checkpoints.
+        unknown: CommitStateUnknownError; no file is deleted then. A second call raises CommitStateUnknownError again if
+        the outcome is unknown, TransactionCommittedError after a commit, or CallError after a failure. Cost: 1 PUT and
+        the ``.crc``; see CommitLoop.run for conflicts and after_commit for checkpoints.
         """
         self._check_open(ends=True)
         prepared = self._prepare(operation, parameters or {}, metrics or {}, user_metadata)
@@ -601,8 +603,8 @@ class Transaction:
         return self.snapshot
 
     def _check_open(self, ends: bool = False) -> None:
-        """Raise CallError if the transaction has ended. ``ends``: whether the call ends the transaction; if the commit
-        has succeeded or may have, the error says so."""
+        """Raise CallError if the transaction has ended. ``ends``: whether the call would end the transaction; then the
+        error says if the commit has succeeded or may have succeeded."""
         if ends and self._in_doubt is not None:
             raise self._in_doubt
         if ends and self.committed is not None:

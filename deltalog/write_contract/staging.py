@@ -104,7 +104,8 @@ class Options:
             raise CallError(f"timestamp_column must be the name of a column or None; got {self.timestamp_column!r}.")
 
     def environment(self, environment: Environment, parent: int | None, table: str) -> Environment:
-        """The environment for a commit after ``parent`` (None: for version 0), with these options' retries.
+        """The environment for a commit that follows ``parent`` (None: for version 0), with the retry settings of these
+        options.
 
         Raises VersionConflictError if ``parent`` is not the expected one and ``retry_count`` is 0.
         """
@@ -166,7 +167,7 @@ class WriteTarget:
 
     ``begin``: begins a transaction on the latest version. ``forget``: makes the next transaction read the log again,
     because the known version may be stale. ``unsettled``: commits with an unknown outcome, keyed by the paths of their
-    staged files, for all copies of StagedFiles.
+    staged files, so that they also apply to copies of a StagedFiles object.
     """
 
     store: LogStore
@@ -184,8 +185,9 @@ class WriteTarget:
 @checked
 @dataclass(frozen=True, slots=True)
 class StagedFiles:
-    """Files below a table that no version names yet. ``DeltaTable.commit_staged`` commits any number of StagedFiles
-    together, once. Threads or other processes may stage files, and send the StagedFiles as a pickle or as JSON.
+    """Files below a table's root that no version of the table names yet. ``DeltaTable.commit_staged`` commits any
+    number of StagedFiles together, once. Threads or other processes may stage files, and send the StagedFiles as a
+    pickle or as JSON.
 
     ``table`` and ``version``: the table's metadata and its latest version when the files were written (version -1: the
     table did not exist; None: unknown). ``first_us`` and ``last_us``: the minimum and maximum of the column
@@ -199,7 +201,8 @@ class StagedFiles:
     first_us: int | None = None
     last_us: int | None = None
     version: int | None = None
-    # Commits of these files with an unknown outcome. The files are not deleted until the outcomes are known.
+    # The errors of commits of these files whose outcome is unknown. The staged files are not deleted until these
+    # outcomes are known.
     unsettled: list[CommitStateUnknownError] = field(default_factory=list, compare=False, repr=False)
 
     def to_json(self) -> str:
@@ -308,7 +311,7 @@ class _Span:
             raise CallError(f"timestamp_column must be a timestamp column; {name} is {self._column.data_type}.")
 
     def watch(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the batches unchanged, and include their values in the span."""
+        """Yield the batches unchanged, and include the values of the timestamp column in the span."""
         for batch in read_once(batches):
             if self._column is not None:
                 self._include_batch(batch, self._column)
@@ -381,8 +384,8 @@ def _paths(staged: Iterable[StagedFiles]) -> list[str]:
 
 
 def _shared_version(snapshot: Snapshot) -> int:
-    """The version number that is valid in other processes; in a multi-table transaction, the base version of its
-    branch."""
+    """The number of the snapshot's version, as other processes know it: in a multi-table transaction, that of the base
+    version of the branch."""
     base = snapshot.reader.authority.base_version
     return snapshot.version if base is None else base
 

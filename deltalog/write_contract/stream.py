@@ -1,5 +1,5 @@
-"""The verbs of the write contract (docs/contracts/write.md) that write and commit in one call. They write rows, streams
-of records, or streams of bytes (to a table of blobs). If they fail, they delete the files that they wrote.
+"""The verbs of the write contract (docs/contracts/write.md) that write and commit in one call. These verbs write rows,
+streams of records, or streams of bytes (to a table of blobs). If a verb fails, it deletes the files that it wrote.
 
 Spec: PROTOCOL.md#add-file-and-remove-file (tags), #commit-provenance-information.
 """
@@ -44,8 +44,8 @@ from deltalog.write_contract.staging import (
     stage_records,
 )
 
-# Blobs are stored outside of Parquet, whose values are limited to 2 GiB. VACUUM in other engines skips hidden
-# directories.
+# Blobs are stored outside of Parquet, whose values are limited to 2 GiB. The directory is hidden, because VACUUM in
+# other engines skips hidden directories.
 BLOBS_DIRECTORY = "_blobs"
 BLOB_SCHEMA = StructType(
     (
@@ -91,9 +91,9 @@ def _commit_or_discard(
 class StreamWriter:
     """Writes a blob in pieces, and commits it as one version of a table of blobs; see ``Dataset.stream_write``.
 
-    The bytes are written once, to their final path. Readers do not see them before ``commit``. If ``close`` is called
-    or the ``with`` block ends without a commit, the stream is aborted. Memory: one piece, and the store's buffer for a
-    part (S3: 16 MiB).
+    The bytes are written once, to their final path. Readers do not see the bytes before ``commit``. If ``close`` is
+    called or the ``with`` block ends without a commit, the stream is aborted. Memory: one piece, and the store's buffer
+    for a part (S3: 16 MiB).
     """
 
     def __init__(self, target: WriteTarget, metadata: Mapping[str, Any] | None, options: Options) -> None:
@@ -115,7 +115,7 @@ class StreamWriter:
         self._file: BinaryIO | HashedFile = file if options.checksum is None else HashedFile(file)
         self._state: Literal["open", "committed", "aborted", "unsettled"] = "open"
         self._is_sent = False
-        self._version: int | None = None  # the version that added the blob
+        self._version: int | None = None  # the table version that added the blob
         self._in_doubt: DeltaLogError | None = None  # the error of a commit whose outcome is unknown
 
     def write(self, data: bytes | bytearray | memoryview) -> int:
@@ -162,7 +162,7 @@ class StreamWriter:
 
     def abort(self) -> None:
         """End without a commit. The bytes are deleted, best effort; failures are recorded in ``cleanup_errors``.
-        Idempotent. After ``commit``, raises as a second ``commit`` does."""
+        Idempotent. Calling it after ``commit`` raises the same error as a second ``commit``."""
         if self._state != "aborted":
             self._check_undecided()
             self._check_open()
@@ -239,7 +239,7 @@ class StreamWriter:
 
 
 class _Abandoned(Exception):
-    """Passed to the ``__exit__`` of the output to abandon the file."""
+    """The exception that is passed to the ``__exit__`` of an output, so that the output abandons the file."""
 
 
 def blob_path(snapshot: Snapshot) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 @dataclass(frozen=True, slots=True)
 class Month:
     """The commit of a month. ``rows``: the number of flights up to and including this month. ``timestamp_ms``: the time
-    of its commit in the history."""
+    that the table's history shows for this commit."""
 
     name: str
     version: int

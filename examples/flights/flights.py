@@ -136,7 +136,7 @@ def compare(spark: SparkSession, path: Path, written: Sequence[Month], report: R
 
 
 def ask(spark: SparkSession, table: Path, timestamp_ms: int) -> Answer:
-    """The version that was current at a time, and its row count."""
+    """The version that was current at the given time, and its row count."""
     instant = _EPOCH + datetime.timedelta(milliseconds=timestamp_ms)
     reader = spark_ext.read(spark).option("timestampAsOf", instant)
     try:
@@ -186,7 +186,7 @@ def _spark(log: Path, report: Report) -> Iterator[SparkSession]:
         "spark.ui.showConsoleProgress": "false",
     }.items():
         builder = builder.config(key, value)
-    os.environ.pop("SPARK_REMOTE", None)  # otherwise the builder uses it as the master
+    os.environ.pop("SPARK_REMOTE", None)  # otherwise the session builder uses the value as the master
     try:
         with _errors_into(log):
             session = builder.getOrCreate()

@@ -17,7 +17,7 @@ from spark_ext.session.jobs import lost_session_explained
 from spark_ext.writing.task_job import explained_by_task
 from spark_ext.writing.write_options import column_names
 
-# delta-spark's setting for the size of new files. Its default is larger than deltalog's.
+# delta-spark's setting for the size of new files. The default of this setting is larger than deltalog's target size.
 _TARGET_SIZE = "spark.databricks.delta.optimize.maxFileSize"
 _FILES = "struct<min: bigint, max: bigint, avg: double, totalFiles: bigint, totalSize: bigint>"
 _MOVED = "struct<num: bigint, size: bigint>"
@@ -35,9 +35,9 @@ _RESULT = (
 
 class DeltaOptimizeBuilder:
     """Optimizes a table, or the partitions that ``where`` selects, with ``executeCompaction`` or ``executeZOrderBy``.
-    This changes no rows, and adds nothing to the change data feed. Returned by ``DeltaTable.optimize``.
+    Optimizing changes no rows, and adds nothing to the change data feed. Returned by ``DeltaTable.optimize``.
 
-    It has the methods of delta-spark's class.
+    This class has the same methods as delta-spark's ``DeltaOptimizeBuilder``.
     """
 
     def __init__(self, spark: SparkSession, table: deltalog.DeltaTable, where: str | None = None) -> None:
@@ -78,8 +78,8 @@ class DeltaOptimizeBuilder:
         return self._executed(True, lambda **options: z_order(given, self._where, **options), is_z_order=True)
 
     def purged(self) -> DataFrame:
-        """Rewrite all files with deletion vectors, without the deleted rows (``REORG TABLE … APPLY (PURGE)``). Returns,
-        raises and costs as ``executeCompaction``."""
+        """Rewrite all files with deletion vectors, without the deleted rows (``REORG TABLE … APPLY (PURGE)``). The
+        result, the errors and the costs are those of ``executeCompaction``."""
         return self._executed(False, lambda **options: self._table.optimize.purge(self._where, **options))
 
     def _executed(self, is_ordered: bool, optimize: Any, is_z_order: bool = False) -> DataFrame:

@@ -14,7 +14,7 @@ import deltalog
 from spark_ext.session.bytes_job import parallelism, returned
 from spark_ext.writing.task_job import explained_by_task
 
-# Whether tasks list and delete files. By default, they do so only for large tables on S3. On a local disk, a single
+# Whether tasks list and delete files. By default, tasks do this only for large tables on S3. On a local disk, a single
 # process is faster (docs/benchmarks.md), and the executors of a cluster may not have access to the disk.
 EXECUTORS = "spark.deltalog.vacuum.executors"
 _MANY_FILES = 500_000

@@ -1,7 +1,7 @@
 """The conditions that the queries of a statement place on each deltalog table, from sqlglot's tree. Pure.
 
-They are used to skip files and to answer queries from the log. sqlglot is not Spark's parser: a construct that either
-it or this module may misread yields no condition, so that no file is skipped.
+The conditions are used to skip files and to answer queries from the log. sqlglot is not Spark's parser: a construct
+that either it or this module may misread yields no condition, so that no file is skipped.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ _DETERMINISTIC = frozenset(
     ]
 )
 _PIPE = ("|", ">")
-# Functions that take FROM between their arguments.
+# Functions that accept the keyword FROM between their arguments.
 _WITH_FROM = ("extract", "trim", "substring", "substr", "overlay")
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """The conditions that a statement places on its tables, and its tree if it is a simple query."""
+    """The conditions on the tables in a statement, and the syntax tree of the statement if it is a simple query."""
 
     #: For each reference, the conjuncts of WHERE that use only its columns, as sqlglot trees with unqualified names.
     conditions: Sequence[Sequence[Any]]
@@ -51,7 +51,7 @@ class Query:
 
     @property
     def count_name(self) -> str | None:
-        """The column name of the count in a query that only counts rows; None for other queries."""
+        """The name of the result column if the query only counts rows; otherwise None."""
         from sqlglot import exp
 
         if self.select is None or set(_given(self.select)) - {"expressions", "from", "from_", "where"}:
@@ -64,7 +64,7 @@ class Query:
         return name if name == "count(1)" or re.fullmatch(r"\w+", name) else None
 
     def is_on_values_of(self, columns: Sequence[str]) -> bool:
-        """Whether the answer depends only on the distinct combinations of values in these columns."""
+        """Whether the query's answer depends only on the distinct combinations of values in these columns."""
         from sqlglot import exp
 
         if self.select is None or set(_given(self.select)) & {"windows", "qualify", "hint"}:
@@ -82,8 +82,8 @@ class Query:
 
 
 def query_of(statement: Statement, args: Any) -> Query:
-    """The conditions that a statement places on its tables, and its tree if it is a simple query. ``args``: its named
-    arguments. Cost: none."""
+    """The conditions on the tables in a statement, and the syntax tree of the statement if it is a simple query.
+    ``args``: its named arguments. Cost: none."""
     conditions: list[list[Any]] = [[] for _ in statement.references]
     tree = _tree(statement, args if isinstance(args, Mapping) else {})
     if tree is None:
@@ -149,7 +149,7 @@ def _has_known_form(statement: Statement, start: int) -> bool:
 
 
 def _text(statement: Statement, start: int, args: Mapping[str, Any]) -> str:
-    """The query without comments, with placeholder names for its references."""
+    """The query without comments, with placeholder names instead of its references to tables."""
     pieces, end = [], None
     references = {reference.start: (index, reference) for index, reference in enumerate(statement.references)}
     at, tokens = start, statement.tokens
@@ -208,14 +208,14 @@ def _literal(value: Any) -> str | None:
 class _Relation:
     """A table in FROM or JOIN."""
 
-    #: The index of the table's reference; None for any other table.
+    #: The index of the reference, if this is the table of the statement; None for any other table.
     index: int | None
     #: In lower case.
     alias: str
 
 
 def _conditions(select: Any) -> Iterator[tuple[int, Any]]:
-    """The conjuncts of WHERE that use only one reference, each with the index of that reference."""
+    """The conjuncts of WHERE that refer to only one table reference, each with the index of that table reference."""
     from sqlglot import exp
 
     where, relations = select.args.get("where"), _relations(select)

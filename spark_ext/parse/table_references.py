@@ -95,7 +95,7 @@ class Reference:
 
     #: The path, or with ``is_name`` the name as ``schema.table``.
     path: str
-    #: Its position in the text, including the time travel clause.
+    #: The position of the reference in the text, including its time travel clause.
     start: int
     end: int
     #: The time travel clause, ``version`` or ``timestamp``, and the tokens of its value.
@@ -104,8 +104,8 @@ class Reference:
     #: Whether the statement writes the table.
     is_target: bool
     is_name: bool = False
-    #: The alias, in backticks, to insert at ``alias_at``, so that columns can be qualified with the table's name. Empty
-    #: if the statement has an alias.
+    #: The alias to insert into the statement at ``alias_at``, in backticks, so that columns can be qualified with the
+    #: table's name. Empty if the statement has an alias.
     alias: str = ""
     alias_at: int = 0
 
@@ -128,9 +128,9 @@ class View:
 class Statement:
     """The tokens of a statement and its references to deltalog tables.
 
-    ``names``: the tables of the catalog, as ``schema.table``. ``other_names``: the other names in places where a table
-    name can be, except CTEs, both as ``schema.table`` and as written. Raises CallError for a reference that cannot be
-    parsed.
+    ``names``: the tables of the catalog, as ``schema.table``. ``other_names``: all other names, except those of CTEs,
+    at positions where SQL allows a table name, both as ``schema.table`` and as written. Raises CallError for a
+    reference that cannot be parsed.
     """
 
     def __init__(self, text: str, tokens: Sequence[Token], names: Collection[str] = ()) -> None:
@@ -289,7 +289,7 @@ class Statement:
         return self.head in ("describe", "desc") and self.tokens[at].word in _NOT_TABLES and is_followed
 
     def _shows_columns_of(self, at: int, end: int) -> bool:
-        """Whether a name is the table of SHOW COLUMNS, without a database after it."""
+        """Whether a name is the table in SHOW COLUMNS and is not followed by a database."""
         begin = self.words(self.start + 1, self.start + 2) == ["columns"] and at == self.start + 3
         return begin and self.words(end, end + 1)[0] not in ("from", "in")
 
@@ -314,8 +314,8 @@ class Statement:
         return words[: words.index("table")] in _TABLE_VERBS if "table" in words else False
 
     def temporary_view(self) -> View | None:
-        """The temporary view that the statement creates; None for other statements. Raises CallError for unsupported
-        clauses."""
+        """The name of the temporary view that the statement creates; None if it creates none. Raises CallError for
+        unsupported clauses."""
         at = self.start + 1
         replaces = self.words(at, at + 2) == ["or", "replace"]
         at += 2 if replaces else 0
@@ -353,7 +353,7 @@ class Statement:
         return tuple(found)
 
     def _time_travel(self, at: int) -> tuple[str | None, tuple[Token, ...], int]:
-        """The time travel clause that begins at a token, its value, and the token after it."""
+        """The time travel clause that begins at a token: its kind and value, and the token that follows it."""
         start = at + 1 if self.words(at, at + 1) == ["for"] else at
         first, *then = self.words(start, start + 3)
         if first not in _CLAUSES or then != ["as", "of"]:
@@ -420,8 +420,8 @@ class _Level:
 class _Places:
     """Tracks the clauses of a statement, token by token.
 
-    ``next``: whether a table can follow, and whether the statement reads or writes it. ``was_in_from``: whether the
-    last token could be a table that takes an alias.
+    ``next``: whether the next token can be a table, and whether the statement reads or writes that table.
+    ``was_in_from``: whether the last token could end a table reference that may be followed by an alias.
     """
 
     def __init__(self, statement: Statement) -> None:
@@ -523,7 +523,7 @@ class _Places:
         )
 
     def _precedes_source(self, word: str, at: int) -> bool:
-        """Whether a table follows this word in this kind of statement (but not in others)."""
+        """Whether this word is followed by a table name in this kind of statement (but not in others)."""
         head = self._statement.head
         if head == "merge":
             return word == "using"
@@ -543,7 +543,7 @@ def unquoted(text: str) -> str:
 
 # --- tokens
 
-_MOST_CONTINUED_COMMENTS = 100  # each one requires tokenizing the text again
+_MOST_CONTINUED_COMMENTS = 100  # for each continued comment the text is tokenized again
 
 
 def tokens_of(query: str) -> list[Token] | None:

@@ -1,6 +1,6 @@
 """The names and types under which data files store a table's columns.
 
-Without column mapping, files use the table's names. With mapping by name, they use the physical names; with mapping by
+Without column mapping, files use the table's names. With mapping by name, files use the physical names; with mapping by
 id, columns are found by the field ids in a file. After type widening, older files have the narrower type. If the files'
 schemas can differ, the driver reads their footers, and Spark scans each file with that file's column names and types.
 """
@@ -78,7 +78,8 @@ class Layout:
         return [spark_types.StructField(self.physical_name(f), f.dataType) for f in fields]
 
     def physical_name(self, field: spark_types.StructField) -> str:
-        """The name of a column in the log and, unless mapped by id, in files. Raises CorruptTableError."""
+        """The name of a column in the log and, unless columns are mapped by id, in data files. Raises
+        CorruptTableError."""
         if self.mapping == "none":
             return str(field.name)
         name = field.metadata.get(PHYSICAL_NAME_KEY)
@@ -87,6 +88,11 @@ class Layout:
                 f"Column {field.name} has no {PHYSICAL_NAME_KEY}, which column mapping needs."
             )
         return name
+
+    @property
+    def hides_metadata(self) -> bool:
+        """Whether a column hides Spark's column ``_metadata``, which has the names of files."""
+        return any(self.physical_name(field).lower() == "_metadata" for field in self.schema.fields)
 
     @property
     def needs_footers(self) -> bool:
@@ -148,7 +154,7 @@ def _struct(
 
 
 def _finder(layout: Layout, stored: Sequence[Any]) -> Callable[[spark_types.StructField, str], Any]:
-    """A function from a column and its physical name to the matching field among ``stored``."""
+    """A function that takes a column and its physical name, and returns the matching field in ``stored``."""
     if layout.mapping == "id":
         ids = {(f.metadata or {}).get(_FIELD_ID): f for f in reversed(stored)}
         return lambda field, name: ids.get(str(field.metadata.get(ID_KEY)).encode())
@@ -175,7 +181,7 @@ def _type(data_type: Any, layout: Layout, arrow: Any) -> spark_types.DataType:
 
 
 def _narrower(data_type: spark_types.DataType, arrow: Any) -> spark_types.DataType | None:
-    """The file's type, if the table's type is a widening of it."""
+    """The type of the column in the file, if the table's type is a widening of that type."""
     if isinstance(data_type, spark_types.DecimalType) and arrow is not None and pa.types.is_decimal(arrow):
         return spark_types.DecimalType(arrow.precision, arrow.scale)
     found = _WIDENED_FROM.get(data_type.typeName(), {}).get(arrow)

@@ -18,8 +18,9 @@ NUM_RECORDS = "num_records"
 
 
 def num_records(snapshot: deltalog.Snapshot, conditions: Sequence[str] = ()) -> int | None:
-    """The number of rows that satisfy all ``conditions`` (SQL text). None if the log does not determine it: a file has
-    no row count, or a condition is not a simple one on partition columns. Cost: as ``Snapshot.statistics``."""
+    """The number of rows that satisfy all ``conditions`` (SQL text). None if the log does not determine the number of
+    rows: a file has no row count, or a condition is not a simple one on partition columns. Cost: as
+    ``Snapshot.statistics``."""
     found = _counted(snapshot, conditions)
     return None if found is None else int(pc.sum(found[NUM_RECORDS], min_count=0).as_py())
 

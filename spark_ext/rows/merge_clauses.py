@@ -42,7 +42,7 @@ class Merge:
     evolves: bool = False
 
     def clauses_of(self, group: Group) -> list[tuple[int, Clause]]:
-        """The clauses of a group, with their indices among all clauses."""
+        """The clauses of a group, each with its index among all clauses of the merge."""
         return [(number, clause) for number, clause in enumerate(self.clauses) if clause.group == group]
 
     def check(self) -> None:

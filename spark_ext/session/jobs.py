@@ -27,10 +27,10 @@ _OF_THE_STORE = re.compile(
     r"|Input/output error|Permission denied|Mkdirs failed to create)"
 )
 # The PySpark errors that Spark Connect raises for failures without a class of their own. All other PySpark errors are
-# about the query. Classic Spark raises errors of its Py4J gateway for such failures.
+# about the query. Classic Spark raises errors of its Py4J gateway for failures without an error class of their own.
 _OF_NO_CLASS = ("SparkConnectGrpcException", "SparkException", "UnknownException")
-# If such an error contains this text, a Python function of the query raised it. Spark 3.5 has no class for such errors
-# in a write.
+# If a Python worker's error contains this text, a Python function of the query raised it. Spark 3.5 has no error class
+# for exceptions of Python functions in a write.
 _OF_PYTHON = "org.apache.spark.api.python.PythonException: Traceback "
 _MAX_CHARS = 300
 
@@ -147,8 +147,8 @@ def failure_of_job(error: Exception, directory: str) -> deltalog.DeltaLogError |
 
 @contextlib.contextmanager
 def lost_session_explained(location: str) -> Iterator[None]:
-    """Convert errors of a session whose process does not respond to JobFailedError, for calls before the commit.
-    ``location``: the location of the table."""
+    """For calls before the commit: convert the errors of a session whose process no longer responds into
+    JobFailedError. ``location``: the location of the table."""
     try:
         yield
     except Exception as error:

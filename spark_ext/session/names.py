@@ -1,7 +1,8 @@
 """Table names: the deltalog catalog of a session, and the addresses of its tables.
 
 The catalog is a SQLite file or a DynamoDB table, as for ``deltalog.TransactionManager``, so that names outlive the
-session. Reader, writer and SQL resolve a name with ``address_of(spark, name)``, and use the address like a path.
+session. The reader, the writer and SQL statements resolve a name with ``address_of(spark, name)``, and use the address
+like a path.
 """
 
 from __future__ import annotations

@@ -58,8 +58,8 @@ def url_of(location: Location) -> str:
 def open_table(
     spark: SparkSession, location: Location, allowed_paths: Sequence[str] = (), storage: Mapping[str, Any] | None = None
 ) -> deltalog.DeltaTable:
-    """The table at a location; a DeltaTable is returned unchanged. ``storage``: the options of its store; by default
-    the session's S3A settings. Raises TableNotFoundError, and CallError as ``checked_root``."""
+    """The table at a location; a DeltaTable is returned unchanged. ``storage``: the options of the table's store; by
+    default the session's S3A settings. Raises TableNotFoundError, and CallError as ``checked_root``."""
     if isinstance(location, deltalog.DeltaTable):
         given = "allowedPaths" if allowed_paths else "storage_options" if storage else None
         if given:
@@ -120,8 +120,8 @@ def uri(path: str) -> str:
 def literal(path: str) -> str:
     """A path for ``spark.read`` with glob characters escaped.
 
-    Spark's option against globbing, ``__globPaths__``, does not help: Connect ignores it, and classic Spark returns the
-    rows of n files n times if a path has a glob character.
+    Spark's option against globbing, ``__globPaths__``, does not help: Spark Connect ignores this option, and classic
+    Spark returns the rows of n files n times if a path has a glob character.
     """
     return _GLOB.sub(r"\\\1", path)
 

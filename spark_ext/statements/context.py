@@ -26,7 +26,7 @@ class Named:
     name: str
     #: The location of a table in the session's catalog; None if it is not in the catalog.
     location: Location | None
-    #: The name that can qualify its columns.
+    #: The name with which a statement can qualify the table's columns.
     qualifier: str | None
 
 
@@ -36,7 +36,7 @@ class Target:
 
     core: deltalog.DeltaTable
     table: DeltaTable
-    #: The name that can qualify its columns.
+    #: The name with which a statement can qualify the table's columns.
     qualifier: str | None
     #: The name as written; None for a table given by path.
     name: str | None
@@ -91,7 +91,7 @@ class Context:
         return Target(core, DeltaTable(self.spark, core), found.qualifier, name)
 
     def numbers(self, **columns: int | None) -> DataFrame:
-        """One row of numbers, as delta-spark's statements return."""
+        """A DataFrame of one row of numbers, like those that delta-spark's statements return."""
         schema = ", ".join(f"{name} bigint" for name in columns)
         return self.spark.createDataFrame([tuple(columns.values())], schema)
 

@@ -14,7 +14,7 @@ from spark_ext.session.stores import checked
 from spark_ext.statements import column_definitions
 from spark_ext.statements.context import Context, Named
 
-# The metrics that a CLONE returns, by delta-spark's column name.
+# The metrics that a CLONE returns, keyed by the column names in delta-spark's result.
 _CLONED = {
     "source_table_size": "sourceTableSize",
     "source_num_of_files": "sourceNumOfFiles",
@@ -49,7 +49,7 @@ def is_clone(cursor: Cursor) -> bool:
 
 def clone(context: Context, cursor: Cursor, kind: str, named: Named) -> DataFrame:
     """The part of ``CREATE TABLE [IF NOT EXISTS] t [SHALLOW|DEEP] CLONE s [VERSION|TIMESTAMP AS OF value]
-    [TBLPROPERTIES (…)]`` after the name. Returns a row of metrics, as delta-spark does. Raises as
+    [TBLPROPERTIES (…)]`` that follows the table name ``t``. Returns a row of metrics, as delta-spark does. Raises as
     ``DeltaTable.clone``."""
     if named.path is None:
         raise cursor.error("a clone needs a path: write delta.`path` instead of a name")

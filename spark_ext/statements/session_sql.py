@@ -64,7 +64,7 @@ _STATEMENTS = {
     "generate": copies.generate,
     "convert": copies.convert,
 }
-# Statements about one table, whose name is at ``Statement.subject_at``.
+# Statements about a single table, whose name begins at the token ``Statement.subject_at``.
 _ABOUT_ONE_TABLE = ("describe", "desc", "show", "drop", "truncate", "reorg")
 # Statements whose target was already parsed as a Reference.
 _WRITING = ("delete", "update", "merge", "insert", "with")
@@ -93,9 +93,10 @@ def sql(
     COLUMNS; CREATE TEMPORARY VIEW; SET VARIABLE; INSERT, CREATE TABLE … AS, MERGE, UPDATE and DELETE, also on other
     tables if the query reads such tables; CREATE, REPLACE and ALTER TABLE, RESTORE, VACUUM, GENERATE, CREATE TABLE …
     CLONE, ANALYZE TABLE … COMPUTE DELTA STATISTICS, which do the same as the methods of ``DeltaTable``, ``write`` and
-    ``deltalog.DeltaTable``; CONVERT TO DELTA of a directory (``parquet.`path```). Other statements on them are refused.
-    A statement without such a table goes to Spark unchanged. WHERE skips files as ``Reader.where`` does, and a query
-    that only counts rows is answered from the log under the same conditions as ``Reader.count``.
+    ``deltalog.DeltaTable``; CONVERT TO DELTA of a directory (``parquet.`path```). Other statements on deltalog tables
+    are refused. A statement that names no such table is passed to Spark unchanged. WHERE skips files as
+    ``Reader.where`` does, and a query that only counts rows is answered from the log under the same conditions as
+    ``Reader.count``.
 
     ``args`` fill ``:name`` markers, also in time travel clauses; ``frames`` fill ``{name}`` as in ``spark.sql``. A
     timestamp is a string (in the session time zone, as for ``timestampAsOf``), ``:name``, ``timestamp'…'``,
@@ -138,7 +139,8 @@ def sql(
     view = None if statement.is_explained else statement.temporary_view()
     if view is None:
         return _run(spark, statement, tables, 0, len(query), args, frames, options)
-    # If Spark created the view itself, it would refer to the arguments of this call, which are dropped after it.
+    # If Spark created the view itself, the view would refer to the arguments of this call, which are dropped when the
+    # call returns.
     rows = _run(spark, statement, tables, view.query_start, view.query_end, args, frames, options, "({}\n)")
     _create(rows, view)
     return spark.range(0).select()
@@ -220,7 +222,7 @@ def _changed(
     given: Mapping[str, Any],
     query: Callable[[str], DataFrame],
 ) -> DataFrame | None:
-    """Execute a statement that deltalog handles; None for any other statement."""
+    """Execute a statement that deltalog handles; return None for any other statement."""
     run = _STATEMENTS.get(statement.head)
     if run is None or statement.is_explained:
         return None
@@ -254,7 +256,7 @@ def _refuse_views(spark: SparkSession, statement: Statement) -> None:
             return
         urls = sorted(read_urls(spark.table(written)))
     except PySparkException:
-        return  # Spark reports that it does not exist
+        return  # Spark will report that the view or table does not exist
     if urls:
         raise deltalog.CallError(
             f"{written} is a temporary view over {', '.join(urls)}, and {statement.head.upper()} cannot change a table "
@@ -319,7 +321,7 @@ def _run(
     form: str = "{}",
 ) -> DataFrame:
     """Run ``text[start:end]`` of a statement with arguments in place of its references, in the template ``form``.
-    ``tables``: tables of the catalog, by name. ``options``: the options of ``resolve``."""
+    ``tables``: tables of the catalog, by name. ``options``: keyword arguments for ``resolve``."""
     asked = query_of(statement, args)
     snapshots: dict[tuple[str, bool, str | None, Any], deltalog.Snapshot] = {}
     loaded: dict[tuple[deltalog.Snapshot, deltalog.Predicate | None], str] = {}
@@ -363,7 +365,8 @@ def _count(spark: SparkSession, snapshot: deltalog.Snapshot, count: int, name: s
 
 
 def _literal(text: str, has_fields: bool) -> str:
-    """Text between references, with braces escaped unless the caller passed frames and so uses them for arguments."""
+    """The text between table references. Braces are escaped, unless the caller passed frames and so uses braces for
+    arguments."""
     return text if has_fields else text.replace("{", "{{").replace("}", "}}")
 
 

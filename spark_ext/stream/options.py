@@ -45,7 +45,7 @@ _REFUSED = {
 _UNITS = {"": 1, "b": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "g": 1 << 30, "gb": 1 << 30}
 _SIZE = re.compile(r"(\d+)\s*([a-z]*)")
 _OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2}))?(?::?(\d{2}))?")
-#: delta-spark's default, if neither limit is set.
+#: delta-spark's default for the files per batch if neither limit is set.
 DEFAULT_MAX_FILES = 1000
 
 
@@ -91,7 +91,7 @@ class SourceOptions:
     """The options of a source."""
 
     table: TableOptions
-    #: The arguments of ``DeltaTable.stream``.
+    #: The keyword arguments for ``DeltaTable.stream``.
     stream: Mapping[str, Any]
     max_files: int | None
     max_bytes: int | None
@@ -116,8 +116,8 @@ class SinkOptions:
 
 
 def source_options(given: Mapping[str, str], default: DefaultStorage, time_zone: str) -> SourceOptions:
-    """The options of ``readStream``. ``default``: storage options, if ``given`` has none. Raises CallError,
-    InvalidTimestampError."""
+    """The options of ``readStream``. ``default``: the storage options to use if ``given`` contains none. Raises
+    CallError, InvalidTimestampError."""
     found = _named(given, (*_SHARED, *_READING))
     stream: dict[str, Any] = {argument: _flag(name, found[name]) for name, argument in _FLAGS.items() if name in found}
     if "startingVersion" in found:
@@ -159,10 +159,10 @@ def sink_options(given: Mapping[str, str], default: DefaultStorage) -> SinkOptio
 
 
 def recorded_batch(snapshot: deltalog.Snapshot, app_id: str, batch: int, what: str, option: str) -> int | None:
-    """The last batch of an application that the table has recorded. ``what`` and ``option``: the names of the
-    application and of its id in messages.
+    """The number of the last batch of an application that is recorded in the table. ``what`` and ``option``: the names
+    of the application and of its id in messages.
 
-    Raises CallError for an earlier ``batch``: Spark repeats only the last batch, so an earlier one comes from another
+    Raises CallError for an earlier ``batch``: Spark repeats only the last batch, so an earlier batch comes from another
     stream, whose rows would be lost.
     """
     recorded = snapshot.transaction_version(app_id)
@@ -176,8 +176,8 @@ def recorded_batch(snapshot: deltalog.Snapshot, app_id: str, batch: int, what: s
 
 
 def timestamp_ms(text: str, time_zone: str) -> int:
-    """A date, or a date and a time, in milliseconds since 1970, rounded up. Without an offset it is in ``time_zone``.
-    Raises InvalidTimestampError. Pure."""
+    """A date, or a date and a time, in milliseconds since 1970, rounded up. A text without a UTC offset is a time in
+    ``time_zone``. Raises InvalidTimestampError. Pure."""
     try:
         iso = re.sub(r"^(\d{4}-\d{2}-\d{2}) +", r"\1T", text.strip()).replace("Z", "+00:00")
         moment = datetime.datetime.fromisoformat(_six_digits(iso))

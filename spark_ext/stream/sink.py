@@ -2,7 +2,7 @@
 once.
 
 The commit of a batch records the query's id and the batch's id in a txn action. If Spark repeats a committed batch, the
-sink recognises it by this action and removes the new files. Staged files are removed only if no commit can refer to
+sink recognises it by the txn action and removes the new files. Staged files are removed only if no commit can refer to
 them: after a repeated batch, after a commit that certainly failed, and after a failed task, since Spark never commits a
 batch with a failed task.
 """
@@ -25,7 +25,7 @@ from spark_ext.session.stores import bucket_of
 from spark_ext.stream.options import SinkOptions, TableOptions, recorded_batch
 from spark_ext.types import from_spark
 
-_METADATA = "metadata"  # the file in a checkpoint with the id of the query
+_METADATA = "metadata"  # the file in a streaming checkpoint that contains the id of the query
 
 
 class Staged(WriterCommitMessage):
@@ -145,7 +145,7 @@ if hasattr(datasource, "DataSourceStreamArrowWriter"):
 
 
 def sink(options: SinkOptions, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-    """The sink for this version of Spark. ``overwrite``: the output mode is complete."""
+    """The sink for this version of Spark. ``overwrite``: whether the output mode is complete."""
     has_arrow = hasattr(datasource, "DataSourceStreamArrowWriter")
     kind = ArrowSink if has_arrow else RowSink
     return kind(options, schema, overwrite)
@@ -200,7 +200,8 @@ def _nullable(field: deltalog.schema.StructField) -> deltalog.schema.StructField
 
 
 def query_id(options: SinkOptions) -> str:
-    """The id of the query, from its checkpoint, where it is the same after restarts. Raises CallError. Cost: 1 GET."""
+    """The id of the query, read from its checkpoint, where it stays the same across restarts. Raises CallError. Cost: 1
+    GET."""
     root = str(options.checkpoint)
     try:
         store = deltalog.open_store(root.removeprefix("file:"), **_of_store(root, options.table))

@@ -26,7 +26,7 @@ try:
 except ImportError:  # Spark 4.0 and 4.1
     limits = None
 
-# The size of a task, as in Spark's own scans.
+# The size of the data that one task reads, as in Spark's own scans.
 _TASK_BYTES = 128 << 20
 # The cost of opening a file, in bytes, as spark.sql.files.openCostInBytes.
 _OPEN_BYTES = 4 << 20
@@ -52,7 +52,8 @@ class _Reader(DataSourceStreamReader):
         self._schema = schema
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_options": None, "_schema": self._schema}  # tasks get everything else from their partition
+        # Tasks get everything else from the partition that they read.
+        return {"_options": None, "_schema": self._schema}
 
     @cached_property
     def _stream(self) -> deltalog.TableStream:
@@ -88,7 +89,7 @@ class _Reader(DataSourceStreamReader):
 
 
 class StreamSource(_Reader):
-    """The source for Spark 4.0 and 4.1: a batch has all available rows."""
+    """The source for Spark 4.0 and 4.1: a batch contains all available rows."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         if options.max_files is not None or options.max_bytes is not None:
@@ -113,7 +114,7 @@ if limits is not None:
         _until: deltalog.engine.StreamOffset | None = None
 
         def getDefaultReadLimit(self) -> Any:
-            """The limit that Spark passes to ``latestOffset``, for triggers with limited batches."""
+            """Returns the limit that Spark passes to ``latestOffset`` if the trigger limits batches."""
             options = self._options
             if options.max_files is None and options.max_bytes is not None:
                 return limits.ReadMaxBytes(options.max_bytes)
@@ -139,7 +140,7 @@ if limits is not None:
 
 
 def source(options: SourceOptions, schema: StructType) -> DataSourceStreamReader:
-    """The source for this version of Spark."""
+    """A stream source of the class that this version of Spark supports."""
     return StreamSource(options, schema) if limits is None else LimitedStreamSource(options, schema)
 
 

@@ -1,4 +1,4 @@
-"""The Spark job that writes rows as data files. Its class depends on where the table is stored."""
+"""The Spark job that writes rows as data files. The class of the job depends on whether the table is on S3."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from spark_ext.writing.task_job import TaskJob
 class Job(Protocol):
     """Writes rows as files of a table. One object serves one write."""
 
-    #: Whether Spark's own Parquet writer writes the files. In that case the columns must have physical names and field
-    #: ids, and partition values must be encoded as in directory names; otherwise the rows have the table's logical
-    #: columns.
+    #: Whether Spark's own Parquet writer writes this job's files. If it does, the columns must have physical names and
+    #: field ids, and partition values must be encoded as in directory names; otherwise the rows have the table's
+    #: logical columns.
     is_native: bool
 
     @property
@@ -42,7 +42,7 @@ class Job(Protocol):
         """
 
     def remove(self, stragglers: bool = False) -> None:
-        """Remove the files, best effort, after nothing was committed. ``stragglers``: the job failed or was cancelled,
+        """Remove the files, best effort, if nothing was committed. ``stragglers``: the job failed or was cancelled,
         and its tasks may still run for a moment."""
 
 
@@ -58,7 +58,8 @@ def explained(rules: deltalog.engine.TableRules, replaced: str | None, job: Job)
     condition of ``replaceWhere``."""
     try:
         yield
-    except (deltalog.DeltaLogError, AnalysisException):  # the latter's message has the plan with all refusals
+    # An AnalysisException contains Spark's plan with all its error messages.
+    except (deltalog.DeltaLogError, AnalysisException):
         raise
     except Exception as error:
         refusal = row_rules.REFUSAL.search(str(error))

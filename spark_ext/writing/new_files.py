@@ -19,7 +19,7 @@ class NewFiles:
     partition_columns: list[str]
     #: Columns that follow the table's columns in the files, such as ``_change_type``.
     extra_columns: tuple[deltalog.schema.StructField, ...] = ()
-    #: Whether these are change data files.
+    #: Whether the files are change data files.
     as_changes: bool = False
 
     @classmethod
@@ -32,7 +32,7 @@ class NewFiles:
 
     @property
     def is_mapped(self) -> bool:
-        """Whether the table has column mapping, so that files have physical names and ids."""
+        """Whether the table has column mapping, so that its data files contain physical column names and field ids."""
         return physical_columns.is_mapped(self.transaction)
 
     @property

@@ -22,7 +22,7 @@ _OUTSIDE = "a row lies outside of the replaced rows, "
 
 
 def refuse(message: str) -> Column:
-    """An expression that fails the job, with the message of a deltalog error."""
+    """A column expression that makes the Spark job fail with the message of a deltalog error."""
     return F.raise_error(F.lit(refusal(message)))
 
 

@@ -27,7 +27,7 @@ from spark_ext.writing.targets import Target
 from spark_ext.writing.write_options import WriteRequest
 from spark_ext.writing.write_plan import WritePlan, ignored, plan_write
 
-# Options that Spark's Parquet writer takes.
+# Options that Spark's Parquet writer accepts.
 _FILE_OPTIONS = ("compression", "maxRecordsPerFile")
 # Escapes braces: PySpark applies str.format to a query that has DataFrames as arguments.
 _BRACES = str.maketrans({"{": "{{", "}": "}}"})
@@ -64,7 +64,8 @@ def _write(plan: WritePlan, target: Target) -> WriteResult:
 
 
 def _execute(plan: WritePlan, job: Job) -> WriteResult:
-    """Write the files and commit. If that fails, the files are removed, unless the commit may refer to them."""
+    """Write the files and commit. If writing or committing fails, the files are removed, unless the commit may refer to
+    them."""
     try:
         adds = _write_files(plan, job)
         plan.transaction.row_writer.note_values(adds)
@@ -102,7 +103,7 @@ def _rows(plan: WritePlan, rules: deltalog.engine.TableRules, is_native: bool) -
         frame = frame.withColumn(plan.change_column, F.lit("insert"))
     if plan.optimizes:
         names = plan.files.stored_partition_columns if is_native else plan.files.partition_columns
-        # As SQL, since DataFrame.hint of Spark 3.5 takes no column names.
+        # The hint is written as SQL, since DataFrame.hint of Spark 3.5 takes no column names.
         listed = ", ".join(quoted(name) for name in names).translate(_BRACES)
         hint = f"rebalance({listed})" if listed else "rebalance"
         frame = frame.sparkSession.sql(f"select /*+ {hint} */ * from {{rows}}", rows=frame)
@@ -156,6 +157,6 @@ def _commit(plan: WritePlan, job: Job, num_rows: int, metrics: Mapping[str, Any]
 
 def _discard(plan: WritePlan, job: Job, stragglers: bool = False) -> None:
     """Remove the files that the job and the transaction wrote."""
-    with contextlib.suppress(deltalog.DeltaLogError):  # the transaction may have ended
+    with contextlib.suppress(deltalog.DeltaLogError):  # the transaction may already have ended
         plan.transaction.abort()
     job.remove(stragglers)

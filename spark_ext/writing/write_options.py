@@ -46,10 +46,10 @@ _CODECS = ("none", "uncompressed", "snappy", "gzip", "lz4", "lz4_raw", "zstd", "
 
 @dataclass(frozen=True, slots=True)
 class WriteRequest:
-    """A write as its caller describes it."""
+    """The mode, options and columns of a write, as its caller specified them."""
 
     mode: str = "error"
-    #: None if the caller did not set them.
+    #: None if the caller set no partition or clustering columns.
     partition_by: tuple[str, ...] | None = None
     cluster_by: tuple[str, ...] | None = None
     #: Parsed values, by name (``parsed_option``).

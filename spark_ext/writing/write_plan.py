@@ -44,7 +44,7 @@ class WritePlan:
     url: str
     #: The schema of ``rows``, as a table stores it.
     data: deltalog.schema.StructType
-    #: The files to write. Their transaction has the schema and the properties of the table after the write.
+    #: The files to write. Their transaction uses the schema and the properties that the table has after the write.
     files: NewFiles
     #: With ``replaceWhere``: the rows of the table that are replaced.
     replacement: deltalog.engine.Replacement | None = None
@@ -63,7 +63,7 @@ class WritePlan:
 
     @property
     def change_column(self) -> str | None:
-        """The column with which the data files also serve as change data files; None if they do not."""
+        """The extra column that makes the data files serve as change data files as well; None if they do not."""
         return None if self.replacement is None else self.replacement.change_column
 
     @property
@@ -83,8 +83,8 @@ class WritePlan:
 
     @property
     def changes_anything(self) -> bool:
-        """Whether there is something to commit, once files are staged. As in delta-spark, a write without rows to add
-        or remove and without other changes makes no commit."""
+        """Whether there is something to commit after the job's files have been staged. As in delta-spark, a write
+        without rows to add or remove and without other changes makes no commit."""
         transaction, staged = self.transaction, self.transaction.staged
         if transaction.snapshot is None or staged.adds or staged.removes or "txnAppId" in self.request.options:
             return True
@@ -235,8 +235,8 @@ def _reads(df: DataFrame, table: deltalog.DeltaTable) -> Sequence[Read]:
 
 
 def record_transaction(request: WriteRequest, transaction: deltalog.Transaction) -> str | None:
-    """Stage the ``txnVersion`` of the request, if it has one. If the table has already recorded it, returns the reason
-    why nothing is written."""
+    """Stage the ``txnVersion`` of the request, if it has one. If the table has already recorded this version, returns
+    the reason why nothing is written."""
     snapshot, app_id = transaction.latest, request.options.get("txnAppId")
     if app_id is None:
         return None

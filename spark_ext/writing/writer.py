@@ -1,6 +1,7 @@
 """The writer: Spark writes the Parquet files, deltalog commits them from the calling process.
 
-A write is one Spark job and one commit. If it fails before the commit, the log is unchanged and the files are removed.
+A write is one Spark job and one commit. If a write fails before the commit, the log is unchanged and the files are
+removed.
 """
 
 from __future__ import annotations
@@ -43,7 +44,8 @@ class Writer:
     ``delta.*`` if the write creates the table. With mode ``overwrite``, ``replaceWhere`` (a condition) and
     ``partitionOverwriteMode`` (``dynamic``) replace a part of the table. ``optimizeWrite`` shuffles rows into fewer
     files. ``expectedVersion``: fail unless this is still the latest version at the commit. ``path``: for
-    ``saveAsTable``. The session's settings for delta-spark are the defaults (see docs/spark-reference.md).
+    ``saveAsTable``. The defaults of the options are the session's settings for delta-spark (see
+    docs/spark-reference.md).
 
     If the DataFrame was read from the table that it is saved to, commits of other writers since that read are checked
     for conflicts.
@@ -72,7 +74,7 @@ class Writer:
 
     def clusterBy(self, *columns: str | Sequence[str]) -> Writer:
         """The clustering columns, by which ``OPTIMIZE`` orders rows, for a write that creates the table or, with
-        ``overwriteSchema``, replaces it. Other writes are refused if the table has other clustering columns."""
+        ``overwriteSchema``, replaces it. All other writes are refused if the table's clustering columns differ."""
         return self._with(cluster_by=column_names("clusterBy", columns))
 
     def option(self, key: str, value: Any) -> Writer:

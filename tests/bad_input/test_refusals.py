@@ -58,7 +58,7 @@ from tests.support.core import (
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A table with in-commit timestamps: versions v from 0 to 3, each at NOW + 1000 v."""
+    """A table with in-commit timestamps: versions v from 0 to 3, each with the timestamp NOW + 1000 v."""
     clock = Clock()
     table = DeltaTable.create(tmp_path / "t", SCHEMA, properties=ICT, environment=environment(clock))
     for i in range(1, 4):
@@ -272,7 +272,7 @@ def test_a_feature_that_comes_while_we_write(root: Path) -> None:
     assert set(tree(root)) - before == {f"_delta_log/{4:020d}.json"}
 
 
-# ------------------------------------------------------------------------------------------------------ schema
+# --------------------------------------------------------------------------------------------- invalid schemas
 
 
 @pytest.mark.parametrize(
@@ -299,7 +299,7 @@ def test_a_table_that_is_there_and_one_that_is_not(root: Path, tmp_path: Path) -
         DeltaTable.open(tmp_path / "nope")
 
 
-# ------------------------------------------------------------------------------------ commits that come to nothing
+# ---------------------------------------------------------------------------------- refused commits leave no files
 
 
 def test_a_refused_overwrite_of_partitions_leaves_no_directory(tmp_path: Path) -> None:

@@ -348,7 +348,7 @@ def _public(kind: type) -> set[str]:
     }
 
 
-# Methods of these classes that are not listed above get strings for their required parameters.
+# Methods of these classes that have no entry in a table above get strings for their required parameters.
 OWNERS: dict[type, Callable[[World], Any]] = {
     DeltaTable: World.table,
     Snapshot: lambda w: w.table().snapshot(),
@@ -403,7 +403,7 @@ def _parameters(call: Any, base: dict[str, Any]) -> list[str]:
 
 
 _SHARE = 3
-# Parameters that take functions of the caller, whose errors reach the caller unchanged.
+# Parameters that accept a function of the caller; errors that this function raises reach the caller unchanged.
 _OWN = {name: {"class", "function"} for name in ("work", "widens", "run_tasks")}
 _OPTIONS = tuple(deltalog.WriteOptions.__annotations__)
 
@@ -511,7 +511,7 @@ def test_one_wrong_argument(
         warnings.simplefilter("ignore")
         for parameter in parameters:
             values = sorted(WRONG.keys() - _OWN.get(parameter, set()))
-            # Each value for some parameter, and some values for each parameter.
+            # Every value is tested for at least one parameter, and several values for every parameter.
             if not request.config.getoption("--long"):
                 values = values[len(label + parameter) % _SHARE :: _SHARE]
             for wrong in values:

@@ -23,12 +23,13 @@ import pyarrow as pa
 from deltalog import DeltaTable, check
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
-_LINKS = 30_000  # hard links to one file: file systems limit their number
+_LINKS = 30_000  # the maximum number of hard links to one file; file systems limit it
 _ADDS = 50_000  # in one commit
 
 
 def _first(path: Path) -> tuple[dict[str, Any], int]:
-    """A table with one file. Returns its add action, and its in-commit timestamp in milliseconds."""
+    """A table with one file. Create a table with one file. Returns the file's add action, and its in-commit timestamp
+    in milliseconds."""
     DeltaTable.create(path, SCHEMA, properties={"delta.enableInCommitTimestamps": "true"})
     DeltaTable.open(path).append(pa.table({"id": [1, 2, 3], "name": ["a", "b", "c"]}))
     lines = (path / "_delta_log" / f"{1:020d}.json").read_text().splitlines()
@@ -64,8 +65,8 @@ def build(path: Path, commits: int, adds: int) -> None:
 
 
 def measure(path: Path) -> dict[str, Any]:
-    """Check a table in a separate process. Returns its seconds, its peak memory in MiB, the counts of what it examined,
-    and the findings."""
+    """Check a table in a separate process. Returns the duration in seconds, its peak memory in MiB, the counts of what
+    it examined, and the findings."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.benchmarks.doctor", "--child", str(path)],
         capture_output=True, text=True, check=True,

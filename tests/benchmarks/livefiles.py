@@ -1,8 +1,8 @@
 """Tables with many live files, generated column by column, so that a million add actions take seconds, not minutes.
 
-Only logs exist, as in tables.py. The columns are an id, a timestamp, a string, a price and a day; the tables are
-partitioned by region. The statistics of all columns except region are JSON text of about 300 bytes. File ``n`` holds
-the ids from ``n * IDS`` on, so a range of ids selects a range of files.
+As in tables.py, only the logs of the tables exist, not their data files. The columns are an id, a timestamp, a string,
+a price, a day and the partition column region. The statistics of all columns except region are JSON text of about 300
+bytes. File ``n`` contains the ids from ``n * IDS`` on, so a range of ids selects a range of files.
 """
 
 from __future__ import annotations
@@ -82,7 +82,8 @@ class FilesTable:
         return self.size // ADDS - 1 if self.layout == "commits" else CHECKPOINT + TAIL
 
     def live(self) -> Sequence[int]:
-        """The numbers of the live files; each commit after a checkpoint adds one file and removes one."""
+        """The numbers of the live files. In the layouts with commits after a checkpoint, each of these commits adds one
+        file and removes one."""
         if self.layout == "changes":
             return [number for number in range(self.size) if (number + 1) % REPLACES or number + 1 == self.size]
         return range(self.size) if self.layout == "commits" else range(TAIL, self.size + TAIL)
@@ -97,7 +98,7 @@ class FilesTable:
         }
 
     def questions(self, call: str) -> list[dict[str, Any]]:
-        """The arguments of a call, and the fields of the right answer that this call returns."""
+        """The arguments for each use of a call, and the fields of the right answer that the call must return."""
         if call == "protocol":
             small = self.small_actions
             right = {"writer": small.protocol()["minWriterVersion"], "id": small.metadata()["id"]}
@@ -198,7 +199,7 @@ def _removes(numbers: Any) -> pa.Table:
     )
 
 
-# ---------------------------------------------------------------------------------------------------- commits
+# -------------------------------------------------------------------------------------------- writing commits
 
 
 def add_lines(numbers: Any) -> list[str]:
@@ -216,7 +217,7 @@ def add_lines(numbers: Any) -> list[str]:
 
 
 def _write_commit(table: FilesTable, log: Path, version: int, lines: Sequence[str], live: range) -> None:
-    """A commit and, if the table has checksums, the checksum file that lists the ``live`` files."""
+    """Write a commit and, if the table has checksums, the checksum file that lists the ``live`` files."""
     small, at_ms = table.small_actions, BEGIN_MS + 90_000_000 + version * 1000
     first = [{"commitInfo": small.commit_info(version, at_ms, len(lines))}]
     if version == 0:
@@ -276,7 +277,8 @@ def _write_deltalog(table: FilesTable, log: Path) -> None:
     before = CHECKPOINT - 1
     _write_classic(table, log, before)
     _write_commit(table, log, CHECKPOINT, [], range(table.size))
-    # Runs in a separate process, so that neither this process nor a measured process has loaded deltalog.
+    # deltalog writes its checkpoint in a separate process, so that neither this process nor a measured process has
+    # loaded deltalog.
     subprocess.run([sys.executable, "-m", __name__, str(log.parent)], cwd=ROOT, check=True)
     (log / f"{before:020d}.checkpoint.parquet").unlink()
     _write_tail(table, log)
@@ -307,7 +309,7 @@ def _write_sidecars(table: FilesTable, log: Path) -> None:
         sidecars.append({"path": name, "sizeInBytes": size, "modificationTime": BEGIN_MS})
     manifest = pa.table({"sidecar": pa.array(sidecars, SIDECAR)})
     version = pa.table({"checkpointMetadata": pa.array([{"version": CHECKPOINT}])})
-    no_files = _nth_part(table, 0).slice(0, 0)  # delta-spark takes the sidecar columns from these
+    no_files = _nth_part(table, 0).slice(0, 0)  # delta-spark derives the columns of sidecars from these fields
     rows = pa.concat_tables([version, _small_rows(table), manifest, no_files], promote_options="default")
     name = f"{CHECKPOINT:020d}.checkpoint.{text_uuid(table.name)}.parquet"
     _write_parquet(rows, log / name)

@@ -1,9 +1,9 @@
 """Compaction and Z-order compared with deltalake and delta-spark: ``python -m tests.benchmarks.optimizing [--quick]``.
 
-Each operation runs in a separate process on a fresh copy of a table. For each operation it prints the wall and CPU
-time, the peak memory above that of the process before the operation, the number and size of the new files, and the
-bytes that must still be read for conditions on each of two columns. The systems must agree on the number and the sums
-of the rows. delta-spark's memory is not measured, because it belongs to a JVM.
+Each operation runs in a separate process on a fresh copy of a table. For each operation the benchmark prints the wall
+and CPU time, the peak memory above that of the process before the operation, the number and size of the new files, and
+the bytes that must still be read for conditions on each of two columns. The systems must agree on the number and the
+sums of the rows. delta-spark's memory is not measured, because it belongs to a JVM.
 """
 
 from __future__ import annotations
@@ -137,8 +137,8 @@ def measure(system: str, operation: str, path: Path, target: int) -> dict[str, A
 def compare(
     place: Path, operation: str, made: tuple[int, int, int], repeats: int, systems: tuple[str, ...]
 ) -> list[dict[str, Any]]:
-    """The medians of each system. ``made``: the number of files, the number of rows in each, and the number of new
-    files. Raises AssertionError if they disagree on the rows."""
+    """The medians of each system. ``made``: the number of files of the table, the number of rows in each file, and the
+    number of files after the operation. Raises AssertionError if they disagree on the rows."""
     from deltalog import DeltaTable
 
     path = place / operation

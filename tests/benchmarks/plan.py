@@ -12,15 +12,15 @@ FLOOR = "floor"
 
 @dataclass(frozen=True)
 class Measurement:
-    """A measurement, which is one group of rows in the report. ``tables``: the table for each system that takes part.
-    ``call``: see worker.System."""
+    """A measurement, whose results are one group of rows in the report. ``tables``: the table for each system that
+    takes part. ``call``: see worker.System."""
 
     key: str
     title: str
     call: str
     tables: dict[str, str]
     notes: tuple[str, ...] = field(default=())
-    amount: int = 0  # commits of one run, or actions of one commit
+    amount: int = 0  # the number of commits in one run, or of actions in one commit
     writers: int = 0  # concurrent writers
 
     @property
@@ -34,7 +34,7 @@ class Measurement:
 
     @property
     def in_runs(self) -> bool:
-        """Whether one call is a separate run on a fresh copy of the table."""
+        """Whether each measured call runs separately, on a fresh copy of the table."""
         return self.call in ("appends", "writers", "adds")
 
 

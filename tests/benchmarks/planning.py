@@ -54,7 +54,7 @@ class PlanTable:
 
     @property
     def middle(self) -> int:
-        """The first of the changed files."""
+        """The number of the first changed file."""
         return self.size // 2 - self.changed
 
     @property
@@ -122,7 +122,7 @@ def build(root: Path, table: PlanTable) -> None:
     manifest = pa.table({"sidecar": pa.array(sidecars, SIDECAR)})
     version = pa.table({"checkpointMetadata": pa.array([{"version": CHECKPOINT}])})
     small = {name: pa.array([body], ROWS.field(name).type) for name, body in table.small_actions.rows()}
-    # delta-spark takes the columns of the sidecars from these empty columns of the main file.
+    # delta-spark determines the columns of the sidecars from these empty columns of the main file.
     none = _rows(np.arange(0), table.form).slice(0, 0)
     rows = [version, *(pa.table({name: array}) for name, array in small.items()), manifest, none]
     name = f"{CHECKPOINT:020d}.checkpoint.{text_uuid(str(table.size))}.parquet"
@@ -143,7 +143,7 @@ def _write_sidecar(path: Path, numbers: Any, form: str) -> None:
 
 
 def _rows(live: Any, form: str) -> pa.Table:
-    """Add actions, followed by a twentieth as many tombstones."""
+    """Add actions, followed by one tombstone for every twenty adds."""
     added, kind = livefiles.adds(live), ROWS.field("add").type
     if form != "text":
         parsed = {"stats_parsed": _parsed(live), "partitionValues_parsed": _parsed_values(live)}
@@ -187,8 +187,8 @@ def _parsed(live: Any) -> pa.StructArray:
 
 
 def _write_commits(log: Path, table: PlanTable) -> None:
-    """The commit that the checkpoint is for, and three after it: files replaced, files with new deletion vectors, files
-    added back."""
+    """Write the commit of the checkpoint's version and three more commits. These replace files, change deletion
+    vectors, and add removed files again."""
     changed = table.changed
     first = np.arange(table.middle, table.middle + changed)
     new = livefiles.add_lines(np.arange(table.size, table.size + changed))
@@ -218,7 +218,7 @@ def _marked(line: str, number: int) -> str:
     return to_json(body)
 
 
-# ------------------------------------------------------------------------------------------------ measuring
+# --------------------------------------------------------------------------------------------- measurements
 
 
 def plan(system: str, path: str, low: int, high: int) -> Callable[[], Any]:

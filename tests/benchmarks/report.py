@@ -19,8 +19,8 @@ PHASES = ("first", "warm")
 
 @dataclass(frozen=True)
 class Row:
-    """One system in one measurement. Times in seconds: medians over processes (warm: medians of the processes'
-    medians)."""
+    """The figures of one system in one measurement. Times in seconds: medians over processes (warm: medians of the
+    processes' medians)."""
 
     key: str
     title: str
@@ -88,14 +88,14 @@ def _row(measurement: Measurement, system: str, runs: list[dict[str, Any]]) -> R
 
 
 def is_right(got: Any, right: Any) -> bool:
-    """Whether all fields of an answer equal those of the right answer."""
+    """Whether all fields of an answer equal those of the expected answer."""
     if not isinstance(got, dict):
         return bool(got == right)
     return bool(got) and all(name in right and right[name] == value for name, value in got.items())
 
 
 class Figures:
-    """Rows by measurement and system."""
+    """The rows, keyed by measurement and system."""
 
     def __init__(self, found: Sequence[Row]) -> None:
         self._rows = {(row.key, row.system): row for row in found}
@@ -104,8 +104,8 @@ class Figures:
         return self._rows.get((key, system))
 
     def ratio(self, key: str, phase: str, peers: Sequence[str] = PEERS) -> tuple[float, str] | None:
-        """How many times as fast as the fastest peer deltalog is, and the name of that peer; ``phase`` is first or
-        warm."""
+        """The factor by which deltalog is faster than the fastest other system, and the name of that system; ``phase``
+        is first or warm."""
         ours = self.get(key)
         theirs = [row for peer in peers if (row := self.get(key, peer)) is not None]
         if ours is None or not theirs:
@@ -250,7 +250,7 @@ def _growth(figures: Figures, keys: Sequence[str]) -> Reach:
 
 
 def doubling(figures: Figures, keys: Sequence[str], system: str, phase: str) -> float | None:
-    """The ratio of times when the size doubles, averaged over all doublings in ``keys``."""
+    """The factor by which the time grows when the size doubles, averaged over all doublings in ``keys``."""
     ends = [figures.get(key, system) for key in (keys[0], keys[-1])]
     if None in ends or len(keys) < 2:
         return None
@@ -259,8 +259,8 @@ def doubling(figures: Figures, keys: Sequence[str], system: str, phase: str) -> 
 
 
 def most_reads(commits: int) -> int:
-    """The maximum number of commits read to find a commit by its time: 8 in each round, and each round narrows the
-    search to a fifth."""
+    """The maximum number of commits that are read to find a commit by its time: each round reads 8 commits, and leaves
+    a fifth of the versions as candidates."""
     return 8 * math.ceil(math.log(commits, 5))
 
 
@@ -284,7 +284,7 @@ def _reads(figures: Figures, key: str) -> list[Reach]:
     ]
 
 
-# The requests that an append on a warm handle may send to a remote store. One of the PUTs writes the .crc.
+# The requests that an append on a warm handle may send to a remote store. One of the counted PUTs writes the ``.crc``.
 _APPEND_REQUESTS = {
     "append": {"data PUT": 1, "PUT": 2},
     "append after a lost race": {"data PUT": 1, "PUT": 3, "GET commit": 1},
@@ -384,7 +384,8 @@ def text(plan: Sequence[Measurement], results: Results, quick: bool) -> str:
 
 
 def _rates(plan: Sequence[Measurement], results: Results, found: Sequence[Row]) -> list[tuple[str, ...]]:
-    """Medians over the runs of all processes; the maximum for the longest commit."""
+    """The median of each figure over the runs of all processes, except for the longest commit, for which it is the
+    maximum."""
     chosen = {m.key: m for m in plan if m.call in ("appends", "writers")}
     table: list[tuple[str, ...]] = []
     for row in (row for row in found if row.key in chosen):

@@ -1,11 +1,11 @@
 """Merges, updates and deletes compared with deltalake: ``python -m tests.benchmarks.row_changes [--rows N] [--repeats
 N]``.
 
-Each operation runs in separate processes on fresh copies of a table of ten partitions. In one process it is the first
-call; in another it follows the same operation on a small table, so that all code is already imported (our SQL parser is
-imported at the first use, deltalake's together with deltalake). It prints the time of the call; the time of the first
-call, including importing the package and opening the table; the peak memory of the first call above that of the process
-before it; and the number and sums of the resulting rows, on which the two systems must agree.
+Each operation runs in separate processes on fresh copies of a table of ten partitions. In one process the operation is
+the first call; in another it follows the same operation on a small table, so that all code is already imported (our SQL
+parser is imported at the first use, deltalake's together with deltalake). The benchmark prints the time of the call;
+the time of the first call, including importing the package and opening the table; the peak memory of the first call
+above that of the process before it; and the number and sums of the resulting rows, on which the two systems must agree.
 """
 
 from __future__ import annotations
@@ -143,7 +143,7 @@ class Peak:
 
 
 def _child(system: str, operation: str, path: str, rows: int, small: str | None) -> None:
-    """One run. ``small``: the table for a preceding call, if there is one."""
+    """One run. ``small``: the small table on which the operation runs first in this process; None for no such run."""
     given = {
         at: source(operation, number) if "merge" in operation else SCHEMA.empty_table()
         for at, number in ((path, rows), (small, _SMALL))
@@ -176,8 +176,8 @@ def answer(path: str) -> list[float]:
 
 
 def measure(system: str, operation: str, path: Path, rows: int) -> dict[str, Any]:
-    """Two runs, each in a separate process on a copy of the table: one is the first call of its process, the other
-    follows another call. Returns times, memory, and the resulting rows."""
+    """Measure two runs, each in a separate process on a copy of the table: in one run the operation is the first call
+    of its process, in the other it follows another call. Returns times, memory, and the resulting rows."""
     first, later = (_run(system, operation, path, rows, after_another) for after_another in (False, True))
     assert first["answer"] == later["answer"], (system, operation)
     return {**later, "first_seconds": first["with_import_seconds"], "peak_mib": first["peak_mib"]}

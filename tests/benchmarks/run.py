@@ -25,7 +25,8 @@ PACKAGES = {"deltalog": "deltalog", "deltalake": "deltalake", "delta-spark": "de
 
 @dataclass
 class Effort:
-    """The number of processes for each measurement and system, and of repeats in each process after its first call."""
+    """The number of processes for each measurement and system, and the number of repeated calls in each process after
+    the first call."""
 
     processes: int = 5
     repeats: int = 4
@@ -34,7 +35,7 @@ class Effort:
     jvm_repeats: int = 3
     run_repeats: int = 2  # for measurements that make many commits in a run
     jvm_share: int = 10  # a JVM makes only one tenth of the commits of such a run
-    budget_s: float = 20.0  # no repeat begins after this time; three repeats suffice if they take this long
+    budget_s: float = 20.0  # no further repeat begins after this time; three repeats suffice if they take this long
 
     def of(self, system: str, measurement: Measurement) -> tuple[int, int]:
         if system == "delta-spark":
@@ -52,7 +53,8 @@ class Effort:
 
 @dataclass
 class Results:
-    """The processes' answers: ``runs[measurement key][system]``: the runs, in order."""
+    """The processes' answers: ``runs[measurement key][system]`` is the list of runs, in the order in which they were
+    made."""
 
     runs: dict[str, dict[str, list[dict[str, Any]]]] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
@@ -68,7 +70,7 @@ def run(plan: Sequence[Measurement], peers: Sequence[str], effort: Effort, table
     for name in needed:
         say(f"table {name}: {TABLES[name].description}")
         obtain(name, tables)
-    # Commits to logs of several lengths are also compared with each other, so these measurements alternate too.
+    # Measurements of commits to logs of different lengths also alternate, because they are compared with each other.
     groups = [list(g) for _, g in itertools.groupby(plan, key=lambda m: m.call if m.writes else m.key)]
     # Files written by a measurement are deleted at the end: ext4 does not reuse an inode within five seconds, so
     # creating a file soon after many deletions takes half a millisecond longer.
@@ -175,7 +177,7 @@ def machine(peers: Sequence[str]) -> dict[str, Any]:
 
 
 def installed(system: str) -> bool:
-    """Whether a peer can be measured here."""
+    """Whether a system to compare is installed on this machine."""
     try:
         importlib.metadata.version(PACKAGES[system])
     except importlib.metadata.PackageNotFoundError:

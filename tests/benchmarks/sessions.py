@@ -17,5 +17,5 @@ def with_delta_spark(**conf: str) -> Any:
 
 
 def without_jars(**conf: str) -> Any:
-    """A session with pyspark's jars only."""
+    """A Spark session whose only jars are those of pyspark."""
     return plain_session(**{**_JAVA, **conf})

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from tests.benchmarks.actions import BEGIN_MS, FILE_BYTES, ROWS, SmallActions, text_uuid, to_json
 from tests.benchmarks.livefiles import ADDS, FilesTable
 
-GENERATOR = 5  # part of the cache directory's name; increase it when the generated tables change
+GENERATOR = 5  # part of the name of the cache directory; increase this number when the generated tables change
 DAY_MS = 86_400_000
 COLUMNS = (
     ("id", "long"),
@@ -133,7 +133,7 @@ class LongLog:
             os.utime(path, ns=(at_ms * 1_000_000, at_ms * 1_000_000))
 
     def questions(self, call: str) -> list[dict[str, Any]]:
-        """The arguments of a call, and the right answer."""
+        """The arguments for each use of a call, and the right answer."""
         return [{"ask": [each["timestamp_ms"]], "right": each["version"]} for each in instants(self.size)]
 
 
@@ -165,7 +165,7 @@ class NewTable:
         (log / f"{0:020d}.crc").write_bytes(small.checksum(0, BEGIN_MS, 0, 0))
 
     def questions(self, call: str) -> list[dict[str, Any]]:
-        """No questions: the log itself shows whether writes were right."""
+        """There are no questions for writers: the log itself shows whether their writes were right."""
         return []
 
 
@@ -250,7 +250,7 @@ def restore(root: Path, size: int, used: Path) -> None:
         hint.unlink(missing_ok=True)
 
 
-# ------------------------------------------------------------------------------------------------ contents
+# ------------------------------------------------------------------------------------ contents of the logs
 
 
 def commit_times(count: int) -> list[int]:

@@ -67,7 +67,7 @@ def test_a_copied_log_shows_who_goes_by_file_times(outcome: dict[str, Any]) -> N
     (key,) = (m.key for m in plan(quick=True) if m.key.endswith("-copied"))
     theirs = rows_of(outcome, "deltalake")
     assert theirs[key]["wrong"] == theirs[key]["asked"] > 0
-    assert [k for k, row in theirs.items() if row["wrong"]] == [key]  # the other answers equal the generator's
+    assert [k for k, row in theirs.items() if row["wrong"]] == [key]  # all other answers equal those of the generator
 
 
 def test_resolving_reads_within_the_bound_without_a_listing(outcome: dict[str, Any]) -> None:
@@ -127,6 +127,7 @@ def test_memory_and_growth_are_told(outcome: dict[str, Any]) -> None:
     assert "files:files2k to files4k" in outcome["printed"] and "files:commits20 to commits40" in outcome["printed"]
 
 
+@pytest.mark.long
 def test_one_measurement_can_be_chosen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from tests.benchmarks.__main__ import main
 

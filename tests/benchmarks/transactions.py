@@ -222,8 +222,8 @@ def _process(
 
 
 def recovery(catalog: Catalog, effort: Effort, report: Report) -> None:
-    """Commits that were ratified but never published: measures the first reader, their publication, and a reader after
-    it."""
+    """Commits that were ratified but never published: measures a read before they are published, their publication, and
+    a read after it."""
     (name,) = catalog.tables(1)
     ratify_only(catalog, name, effort.unpublished)
 

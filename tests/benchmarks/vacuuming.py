@@ -2,10 +2,10 @@
 
 The table has N empty files in 100 partitions: a tenth of them were removed before the retention began, and another
 tenth are not named by any version. A dry run and a deleting run execute in separate processes, after opening the table.
-Their wall time, their CPU time and their peak memory above that of the process before the run are printed. The systems
-must list, and delete, the same number of files. In the Spark (``local[2]``) measurements, the sessions have already
-read the table's log. The CPU time includes the JVM, whose memory is not measured. delta-spark deletes files in parallel
-tasks, which is not its default.
+For each run, the wall time, the CPU time and the peak memory above that of the process before the run are printed. The
+systems must list, and delete, the same number of files. In the Spark (``local[2]``) measurements, the sessions have
+already read the table's log. The CPU time includes the JVM, whose memory is not measured. delta-spark deletes files in
+parallel tasks, which is not its default.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ def _make(path: Path, names: Iterable[str]) -> None:
 
 
 def _restore_table(path: Path, files: int) -> None:
-    """Restore the files that a deleting run deleted."""
+    """Restore the files that a run with deletions has deleted."""
     for commit in sorted((path / "_delta_log").iterdir()):
         if commit.name[:20].isdigit() and int(commit.name[:20]) > 2:
             commit.unlink()

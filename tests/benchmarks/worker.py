@@ -36,8 +36,9 @@ class System(Protocol):
     commit with its time and operation; ``checkpoint`` writes one of the latest version.
 
     ``rows`` are the rows of tables.small_batch as the system's own objects, ``rows_of_log`` those of tables.log_batch;
-    ``append`` commits them with a string that identifies the commit, and raises an error listed in ``gave_up`` if it
-    lost too many races. ``adds`` converts the bodies of add actions, and ``commit_adds`` commits the result.
+    ``append`` commits them with a string that identifies the commit, and raises one of the errors in ``gave_up`` after
+    too many lost races against other writers. ``adds`` converts the bodies of add actions, and ``commit_adds`` commits
+    the result.
     """
 
     gave_up: tuple[type[Exception], ...]
@@ -79,7 +80,7 @@ class Deltalog:
         return self.deltalog.DeltaTable.open(root)
 
     def refresh(self, handle: Any) -> None:
-        """Does nothing: a transaction loads the latest version itself, within the measured time."""
+        """Does nothing, because each transaction loads the latest version itself, within the measured time."""
 
     def add(self, body: dict[str, Any]) -> Any:
         return self.deltalog.engine.AddFile(
@@ -158,7 +159,7 @@ class Deltalog:
         return _peak_mib(os.getpid())
 
     def requests(self, spec: dict[str, Any], ask: list[Any]) -> dict[str, dict[str, int]]:
-        """The store requests of opening the table and of the call itself; for appends, those of each append."""
+        """The store requests sent for opening the table and for the call itself; for appends, those of each append."""
         call, root = spec["call"], spec["root"]
         if call == "appends":
             return writing.requests_of_appends(spec)
@@ -184,7 +185,9 @@ class Deltalake:
         if call == "prune":
             importlib.import_module(
                 "pyarrow.compute"
-            )  # pyarrow, for its filter; imported here, so that it does not count in the memory of other calls
+                # This part of pyarrow is needed only for a filter; importing it here keeps its memory out of the
+                # measurements of other calls.
+            )
         from deltalake import CommitProperties, DeltaTable, Schema, write_deltalake
         from deltalake.exceptions import CommitFailedError
         from deltalake.transaction import AddAction
@@ -198,8 +201,8 @@ class Deltalake:
         return self.table(root)
 
     def refresh(self, handle: Any) -> None:
-        """After its own commit a handle remains at its version, and would then check its own commits for conflicts. Not
-        measured."""
+        """After its own commit a deltalake handle still has the version before it, and would then check its own commits
+        for conflicts. Not measured."""
         handle.update_incremental()
 
     def add(self, body: dict[str, Any]) -> Any:
@@ -301,7 +304,7 @@ class DeltaSpark:
         return self.delta.DeltaLog.forTable(self.spark._jsparkSession, root)
 
     def refresh(self, handle: Any) -> None:
-        """Does nothing: a transaction loads the latest version itself, within the measured time."""
+        """Does nothing, because each transaction loads the latest version itself, within the measured time."""
 
     def add(self, body: dict[str, Any]) -> Any:
         action = self.delta.actions.Action.fromJson(json.dumps({"add": body}))
@@ -407,7 +410,7 @@ class DeltaSpark:
 
 
 class Floor:
-    """The minimum that the machine allows: I/O without interpreting the log. Not a competitor."""
+    """The minimum time that the machine allows: I/O without interpreting the log. Not a competitor."""
 
     def __init__(self, call: str) -> None:
         import pyarrow.compute
@@ -429,7 +432,7 @@ class Floor:
 
     def commit(self, handle: Any, add: Any) -> int:
         """Write the bytes to a hidden name, fsync them, link them to the final name and fsync the directory. If the
-        final name exists, uses the next one."""
+        final name exists, the commit uses the next version's name."""
         log, version = handle
         hidden = f"{log}/.{os.getpid()}.tmp"
         _durable(hidden, add)
@@ -685,7 +688,7 @@ def _new_adds(system: System, spec: dict[str, Any]) -> list[Any]:
 
 
 def _ask_questions(system: System, spec: dict[str, Any], clock: Clock) -> list[Any]:
-    """Run a reading call once for each question, one after another."""
+    """Run the measured read for each of the questions, one after another."""
     questions, answers = spec["questions"], []
     subject = system.open_to_travel(spec["root"]) if spec["call"] == "version_at" else spec["root"]
     begun = time.perf_counter()

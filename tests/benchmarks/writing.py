@@ -1,7 +1,7 @@
 """The worker's measurements of writing: appends, concurrent writers, and commits of many actions.
 
 Each measured run has its own copy of the table, next to the original and thus on the same disk. Times are seconds per
-commit: the time of a run divided by its number of commits. Only the standard library is imported at the top.
+commit: the time of a run divided by its number of commits. At the top, this module imports only the standard library.
 """
 
 from __future__ import annotations
@@ -76,7 +76,8 @@ def writers(system: Any, spec: dict[str, Any], clock: Any) -> list[Any]:
 
 
 def _shares(found: list[dict[str, Any]]) -> dict[str, float]:
-    """Fairness: the longest time for one commit, and the rates of the fastest and the slowest writer."""
+    """Measures of fairness: the longest time that one commit took, and the commit rates of the fastest and the slowest
+    writer."""
     rates = [len(each["acknowledged"]) / (each["ended"] - each["begun"]) for each in found]
     return {
         "longest commit, ms": max(max(each["seconds"]) for each in found) * 1000,
@@ -171,7 +172,7 @@ def _until_acknowledged(system: Any, handle: Any, rows: Any, tag: str) -> int:
 
 
 def append_once(system: Any, spec: dict[str, Any], clock: Any) -> list[Any]:
-    """Append one batch to a long log through an open handle; the system refreshes the handle itself."""
+    """Append one batch to a long log through an open handle; the measured system refreshes the handle itself."""
     handle, rows = system.open(spec["root"]), system.rows_of_log()
     for number in range(1 + spec["repeats"]):
         if number and sum(clock.wall) > spec["budget_s"]:
@@ -231,7 +232,7 @@ CALLS = {
 
 
 def _copy(spec: dict[str, Any]) -> str:
-    """A copy of the table, for a separate run. It is deleted only after all measurements: see ``run.run``."""
+    """A copy of the table, for a separate run. The copy is deleted only after all measurements; see ``run.run``."""
     return str(shutil.copytree(spec["root"], Path(tempfile.mkdtemp(dir=spec["used"])) / "table"))
 
 

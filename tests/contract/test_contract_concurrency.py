@@ -137,7 +137,7 @@ def test_append_follows_what_others_commit(place: MemoryStore) -> None:
     assert table.append(rows(1)).version == 4
 
 
-# --------------------------------------------------------------------------------------------------------- retries
+# ---------------------------------------------------------------------------------------------- retries of commits
 
 
 def waiting(sleeps: list[float], draw: float = 1.0, **changes: Any) -> Any:
@@ -385,7 +385,7 @@ def test_times_of_all_that_is_staged_are_those_of_the_version(store: LogStore) -
 
 def test_rows_staged_under_other_rules_are_checked_under_those_that_hold(table: DeltaTable, store: LogStore) -> None:
     staged = table.stage(rows(-1))
-    table.set_properties({"mine": "1"})  # changed metadata, but the same constraints
+    table.set_properties({"mine": "1"})  # the metadata changes, but the constraints stay the same
     table.commit_staged([staged])
     staged = table.stage(rows(-2))
     table.delete()

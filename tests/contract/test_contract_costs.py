@@ -27,7 +27,7 @@ class FarStore(MemoryStore):
 
 
 def far(schema: pa.Schema | None, clock: Clock, **options: Any) -> tuple[CountingStore, DeltaTable]:
-    """A table on a remote store, with a handle that has just refreshed."""
+    """A table on a remote store, with a handle that was refreshed just now."""
     store = CountingStore(FarStore(f"memory://far-costs-{id(clock)}", clock_ms=clock))
     make = {"properties": ICT, "environment": environment(clock), **options}
     table = DeltaTable.create_for_blobs(store, **make) if schema is None else DeltaTable.create(store, schema, **make)
@@ -85,7 +85,7 @@ def test_a_handle_that_is_not_warm_looks_once_more_and_lists_nothing(name: str) 
     with store.counted() as calls:
         call(table)
         table.flush()
-    # The upload of a blob may take long, so the parent commit is compared again at the commit.
+    # The upload of a blob may take a long time, so the parent commit is compared again when the blob is committed.
     heads = 4 if files == 2 else 3
     assert calls.of("head") == heads and calls.of("list_from") == 0
     assert calls.of() == files + 2 + heads, calls

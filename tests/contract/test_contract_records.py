@@ -73,7 +73,7 @@ def test_what_is_no_stream_of_records_is_refused(table: DeltaTable, store: LogSt
 
 
 def test_records_are_pulled_when_they_are_wanted(table: DeltaTable, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A record is pulled only after the records before it have been written to a file."""
+    """A record is taken from the iterator only after the earlier records have been written to a file."""
     monkeypatch.setattr(data_files_module, "TARGET_BYTES", 1 << 16)
     pulled, ahead = 0, []
     written = data_files_module._write_file

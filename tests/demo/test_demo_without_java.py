@@ -1,5 +1,5 @@
-"""The example program flights refuses bad input before Spark starts and before anything is written or deleted; also
-tests the end of its output.
+"""The example program flights refuses bad input before Spark starts and before anything is written or deleted; these
+tests also cover the end of the program's output.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Every call through which a foreign Parquet file enters deltalog or spark_ext, with the outcome of each step as a
-value."""
+"""Passes a foreign Parquet file to every call of deltalog and spark_ext that reads one, and returns the outcome of each
+step as a value."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ def with_checkpoint() -> tuple[Files, list[str]]:
 
 
 def enter(files: Files, predicates: Sequence[str] = (), *, brief: bool = False) -> Outcomes:
-    """Pass the foreign file, or a table with a foreign checkpoint, to every such call. Raises any error that is not
-    a DeltaLogError."""
+    """Pass the foreign file, or a table with a foreign checkpoint, to every call that accepts files of other writers.
+    Raises any error that is not a DeltaLogError."""
     outcomes: Outcomes = {}
 
     def step(name: str, ask: Callable[[], Any]) -> None:

@@ -140,7 +140,7 @@ def hostile_text(random: Random) -> str:
 _KNOWN = [*cases(SUPPORTED), *cases(FAILING), *REFUSED]
 
 
-# --------------------------------------------------------------------------------------------- entrances
+# ------------------------------------------------------------------------------------------ entry points
 
 
 @functools.cache
@@ -194,7 +194,7 @@ def _append_filled(table: DeltaTable) -> Any:
 
 
 def _by_spark_ext(text: str) -> Any:
-    """The parsing that spark_ext itself does on conditions and statements before it passes them to Spark."""
+    """spark_ext's own parsing of conditions and statements, before it passes them to Spark."""
     if importlib.util.find_spec("pyspark") is None:
         return None
     from spark_ext.parse import queries, table_references
@@ -269,7 +269,8 @@ ENTRANCES: Mapping[str, Callable[[str], Any]] = {
 
 
 def enter(entrance: str, data: bytes) -> dict[str, str]:
-    """The outcome of passing an expression to a call: "=" or the code of a DeltaLogError. Raises any other error."""
+    """Pass an expression to a call, and return the outcome: The outcome of passing an expression to a call: "=" if the
+    call accepts it, or the code of the DeltaLogError that it raises. Raises any other error."""
     text = data.decode("utf-8", "surrogatepass" if b"\xed" in data else "replace")
     try:
         with contextlib.redirect_stdout(io.StringIO()):

@@ -1,5 +1,5 @@
 """Damages the content of Parquet footers: decodes the Thrift struct at the end of a file, changes it in some places and
-encodes it again. It also builds footers that claim more than the file contains."""
+encodes it again. Also builds footers that declare more than the file contains."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def _other(kind: int, value: Any, random: Random) -> Any:
     return value
 
 
-# -------------------------------------------------------------------------------------------------------- bombs
+# ---------------------------------------------------------------------- decompression bombs and oversized lists
 
 
 def element(name: bytes, children: int | None, kind: int = 2) -> Struct:

@@ -91,7 +91,7 @@ class Raw(str):
 
 
 class Pairs(list[tuple[str, Any]]):
-    """An object that may have duplicate keys."""
+    """A JSON object that may have duplicate keys."""
 
 
 def dump(value: Any) -> str:
@@ -155,7 +155,7 @@ def odd_value(random: Random) -> Any:
 
 
 def mutate_tree(value: Any, random: Random) -> Any:
-    """The same tree with one change; descends into strings that contain JSON."""
+    """A copy of the tree with one change, which may be inside a string that contains JSON."""
     places = _places(value)
     if not places:
         return odd_value(random)
@@ -180,7 +180,7 @@ def _places(value: Any) -> list[tuple[Any, Any]]:
 
 
 def _copy_on_path(root: Any, target: Any) -> tuple[Any, Any]:
-    """A deep copy of ``root``, and the copy of the node ``target`` in it."""
+    """Returns a deep copy of ``root``, and the node in that copy that corresponds to ``target``."""
     copies: list[Any] = []
 
     def copy(node: Any) -> Any:

@@ -17,7 +17,7 @@ from tests.fuzz.tables import parquet
 
 
 def damage_parquet(data: bytes, random: Random) -> bytes:
-    """The file with its bytes, its footer, its columns or its rows changed."""
+    """A file in which bytes, the footer, columns or rows are changed."""
     draw = random.random()
     if draw < 0.30:
         return damage_bytes(data, random)
@@ -106,7 +106,7 @@ def _choose_rows(table: pa.Table, random: Random) -> pa.Table:
 
 
 def _change_child(table: pa.Table, random: Random) -> pa.Table:
-    """Drop, rename, null or retype a child of a struct column."""
+    """Drop or rename a child of a struct column, set it to null, or change its type."""
     structs = [i for i, field in enumerate(table.schema) if pa.types.is_struct(field.type)]
     if not structs:
         return _retype_column(table, random)

@@ -23,8 +23,8 @@ from typing import IO, Any
 ROOT = Path(__file__).resolve().parents[2]
 SEEDS = Path(__file__).with_name("seeds.txt")
 WORKER = ("-X", "faulthandler", "-m", "tests.fuzz.worker")
-# The longest time that a worker may send nothing. This limit ends only workers that sleep forever; CPU time limits the
-# others.
+# The longest time for which a worker may send nothing. This limit stops only workers that sleep forever; the limit on
+# CPU time stops the others.
 MAX_WALL_SECONDS = 120.0
 MAX_START_SECONDS = 600.0
 
@@ -72,11 +72,13 @@ def run(target: str, seconds: float, first_seed: int = 0, most: int | None = Non
 
 
 def _work(report: Report, kept: list[int], following: int, seconds: float, most: int | None) -> tuple[list[int], bool]:
-    """Run one worker to its end. Returns the seeds it started, and whether the last of them ended the worker early."""
+    """Run one worker to its end. Returns the seeds that the worker started, and whether the last of these seeds ended
+    the worker early."""
     arguments = {"target": report.target, "kept": kept, "following": following, "seconds": seconds, "most": most}
     environment = {**os.environ, "MALLOC_ARENA_MAX": "2", "ARROW_DEFAULT_MEMORY_POOL": "system"}
     command = [sys.executable, *WORKER, json.dumps(arguments)]
-    with tempfile.TemporaryFile() as errors:  # an unread pipe could fill up and block the worker
+    # A file, because a pipe that nobody reads could fill up and block the worker.
+    with tempfile.TemporaryFile() as errors:
         worker = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=errors)
         return _listen(report, worker, errors)
 
@@ -117,7 +119,7 @@ def _count(report: Report, message: dict[str, Any]) -> None:
 
 
 def _messages(worker: subprocess.Popen[bytes]) -> Iterator[dict[str, Any]]:
-    """The worker's messages, until it ends or sends nothing for too long."""
+    """The worker's messages, until the worker ends or sends no message for too long."""
     assert worker.stdout is not None
     pipe, rest = worker.stdout.fileno(), b""
     with selectors.DefaultSelector() as selector:

@@ -395,7 +395,8 @@ _SIDECARS = ("3a0d65cd-4056-49b8-937b-95f9e3ee90e5.parquet", "016ae953-37a9-438e
 
 
 def v2(form: str = "json", first_commit: int = 0) -> Files:
-    """A V2 checkpoint with two sidecars. ``form``: json, parquet, or classic for a classic name."""
+    """A V2 checkpoint with two sidecars. ``form``: the format and name of the top-level file: json, parquet, or classic
+    for the name of a classic checkpoint."""
     small, large = state()
     sidecars = {
         f"{LOG}/_sidecars/{name}": parquet(action_table(rows, ("add", "remove")))

@@ -1,7 +1,7 @@
 """The targets: one for each kind of file to damage, with the checks that must still hold afterwards.
 
-For every target, only a DeltaLogError may be raised. ``judge`` adds the checks of the kind of file: answers must not
-depend on a hint, a deletion vector file has checksums, and unsound statistics must not skip files.
+For every target, only a DeltaLogError may be raised. ``judge`` adds the checks that depend on the kind of file: answers
+must not depend on a hint, a deletion vector file has checksums, and unsound statistics must not skip files.
 """
 
 from __future__ import annotations
@@ -62,13 +62,14 @@ class Target:
         return Case(self.name, seed, table, path, {**files, path: self.damage(files[path], path, random)}, predicates)
 
     def run(self, case: Case, brief: bool = False) -> tuple[Outcomes, str | None]:
-        """The outcomes, and the violation in them, or None. Raises any error that is not a DeltaLogError."""
+        """The outcomes, and a message if they violate a requirement, otherwise None. Raises any error that is not a
+        DeltaLogError."""
         outcomes = self.use(case.files, case.predicates, brief=brief)
         return outcomes, self.judge(case, outcomes)
 
 
 def _matching(files: Files, *parts: str) -> tuple[Files, list[str]]:
-    """The paths that contain all these parts."""
+    """The paths that contain all of ``parts``."""
     return files, sorted(path for path in files if all(part in path for part in parts))
 
 
@@ -89,7 +90,7 @@ def _parquet_or_json(data: bytes, path: str, random: Random) -> bytes:
 
 @functools.cache
 def truth(target: str, table: str) -> Outcomes:
-    """The answers of the undamaged table."""
+    """The answers to the queries on the undamaged table."""
     files, _ = TARGETS[target].tables[table]()
     return observe(files, PREDICATES)
 
@@ -102,7 +103,8 @@ def _unchanged(case: Case, outcomes: Outcomes) -> str | None:
 
 
 def _true_or_refused(*steps: str) -> Judge:
-    """These answers (by default all) must equal those of the undamaged table, or be errors."""
+    """A judge that requires each of these answers (by default all) to equal the answer for the undamaged table, or to
+    be an error."""
 
     def judge(case: Case, outcomes: Outcomes) -> str | None:
         expected = truth(case.target, case.table)
@@ -150,7 +152,8 @@ def _damage_vectors(data: bytes, path: str, random: Random) -> bytes:
 
 
 def _with_checksums(data: bytes) -> bytes:
-    """Recompute the checksums of the two deletion vectors, so that readers get past them to the damage."""
+    """Recompute the checksums of the two deletion vectors, so that readers do not stop at a wrong checksum but read the
+    damaged content."""
     out = bytearray(data)
     for descriptor in tables.VECTORS:
         start = descriptor["offset"] + 4
@@ -216,8 +219,8 @@ def _other_partition(values: Any, random: Random) -> Any:
 
 
 def _judge_statistics(case: Case, outcomes: Outcomes) -> str | None:
-    """Unsound statistics must not skip files, so the rows must be the same as without statistics. If other data was
-    damaged too, other rows may be right and nothing is checked."""
+    """Damaged statistics must not cause files to be skipped, so the rows must be the same as without statistics. If
+    other data was damaged too, other rows may be right and nothing is checked."""
     try:
         damaged = _statistics_of(case.files[case.path])
         rest = _without_statistics(case.files[case.path])
@@ -276,7 +279,7 @@ def _leaves(node: Any, path: tuple[str, ...], found: set[tuple[str, ...]]) -> No
 
 @dataclass(frozen=True)
 class Entrances(Target):
-    """A target that passes expressions to calls instead of damaging tables; ``tables`` are the calls."""
+    """A target that passes expressions to calls instead of damaging tables; its ``tables`` are these calls."""
 
     def run(self, case: Case, brief: bool = False) -> tuple[Outcomes, str | None]:
         return expressions.enter(case.table, case.files[case.path]), None

@@ -17,8 +17,8 @@ from tests.fuzz.targets import TARGETS
 # Limits per case. CPU time does not depend on other load on the machine.
 MAX_CPU_SECONDS = 5.0
 MAX_GROWTH_BYTES = 512 << 20
-# A limit on top of what the process has mapped before the first case, so that a decompression bomb raises an error
-# instead of exhausting memory.
+# The additional memory that the process may map after the start of the first case, so that a decompression bomb raises
+# an error instead of exhausting memory.
 MAX_MAPPED_BYTES = 2 << 30
 
 
@@ -50,8 +50,8 @@ def _say(message: dict[str, Any]) -> None:
 
 
 def execute(target: str, seed: int) -> dict[str, Any]:
-    """Run one case in this process. Returns the number of its ``outcomes`` by kind, its own ``kind``, and the
-    ``violation`` as a string or None."""
+    """Run one case in this process. Returns the number of the case's ``outcomes`` by kind, the case's own ``kind``, and
+    the ``violation`` as a string or None."""
     case = TARGETS[target].case(seed)
     cpu, peak = time.process_time(), _peak_bytes()
     outcomes: dict[str, str] = {}

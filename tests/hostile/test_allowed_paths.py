@@ -30,7 +30,7 @@ Make = Callable[[str], LogStore]
 
 @pytest.fixture(params=["local", "memory", "s3"])
 def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
-    """Create stores at named directories of one disk or service."""
+    """A function that creates stores whose roots are named directories of the same disk or service."""
     if request.param == "local":
         return lambda place: LocalStore(tmp_path / "a dir" / place)
     series = uuid.uuid4()
@@ -224,7 +224,7 @@ def test_a_link_is_looked_at_anew_at_every_read(tmp_path: Path) -> None:
         ids(opened)
 
 
-# ---------------------------------------------------------------------------------------------------- odd names
+# ------------------------------------------------------------------------------------------------ unusual names
 
 ODD = [
     *("a b", "100%", "%41", "%2e%2e", "ünï", "日本語", "😀", "day=2024-01-01", "a:b", "c#d", "e?f", "a+b", "a&b=c"),

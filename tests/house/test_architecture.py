@@ -1,5 +1,5 @@
-"""The tree in docs/architecture.md lists every package and only existing modules, and marks pure modules. New modules
-need no line in it.
+"""The tree in docs/architecture.md lists every package and only existing modules, and marks pure modules. A new module
+needs no line in this tree.
 
 A line of the tree has module names or one package, separated by two spaces; three or more spaces; a description.
 ``(pure)`` at the end of the description applies to all modules in the line, or to the whole package.

@@ -1,8 +1,8 @@
 """The examples in README.md and docs/ run without errors.
 
 Code blocks marked ``python`` are executed: those of one page in order, in one namespace and in a temporary directory.
-Blocks marked ``python no-run`` are skipped, and the Spark tests execute those marked ``python spark``: no JVM starts
-here.
+Blocks marked ``python no-run`` are skipped, and the Spark tests execute those marked ``python spark``: this module
+starts no JVM.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ SPARK = re.compile(r"\b(pyspark|spark_ext|SparkSession|spark\.)")
 
 
 ROW = re.compile(r"^\s*\|.*\|\s*$")
-# Cells end at a bar that is neither escaped nor in code.
+# The cell of a Markdown table ends at a bar that is neither escaped nor in code.
 CELL = re.compile(r"(?:\\.|`[^`]*`|[^|\\])*")
 REGISTRIES = re.compile(
     r"https?://(?:[\w.-]+\.)?(?:pypi\.org|pythonhosted\.org|npmjs\.com|crates\.io|mvnrepository\.com)\b[^\s)>`]*"
@@ -30,7 +30,7 @@ REGISTRIES = re.compile(
 
 
 def fences(page: Path) -> list[tuple[int, str, str]]:
-    """The line number, mark and text of each Python code block."""
+    """For each Python code block: its line number, the word after "python" in its opening fence, and its text."""
     text = page.read_text(encoding="utf-8")
     return [
         (text.count("\n", 0, match.start()) + 2, match[2].strip(), match[3])
@@ -107,5 +107,5 @@ def test_the_readme_names_files_and_does_not_link_to_them() -> None:
 
 
 def test_some_example_runs() -> None:
-    """The regular expression finds the examples of the pages."""
+    """The test's regular expression finds the examples in the documentation pages."""
     assert sum(1 for page in PAGES for _, mark, _ in fences(page) if not mark) >= 3

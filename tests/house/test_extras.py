@@ -18,7 +18,7 @@ from tests.house.test_dev import dev  # noqa: F401  (a fixture)
 from tests.support.extras import BASE, ROOT, closure, extras, modules_of, requirement, run_with
 from tests.support.extras.program import CALLS, PROMISED, modules, needs_of
 
-# Other packages of the quick environment; listed so that the check is the same in every environment.
+# Extras that the quick environment always installs, listed here so that the check is the same in every environment.
 ALWAYS = {BASE, "cli", "server"}
 QUICK = "deltalog[test-core]"
 

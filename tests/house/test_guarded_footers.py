@@ -1,5 +1,5 @@
-"""Only one module opens Parquet files, and protects against malicious footers. No other module uses pyarrow's readers,
-or reads the metadata of a column chunk from an unchecked footer."""
+"""Only one module opens Parquet files, and this module protects against malicious footers. No other module uses
+pyarrow's readers, or reads the metadata of a column chunk from an unchecked footer."""
 
 from __future__ import annotations
 

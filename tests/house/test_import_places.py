@@ -58,7 +58,7 @@ TYPE_IMPORTS = {
 
 
 def lazy_imports(tree: ast.Module) -> Iterator[str]:
-    """Modules of deltalog and spark_ext that are imported inside functions."""
+    """The modules of deltalog and spark_ext that are imported inside functions of a module."""
     for function in ast.walk(tree):
         if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
             yield from own_imports(function)

@@ -48,7 +48,7 @@ def test_a_broken_layer_is_noticed(lint_imports: list[str], tmp_path: Path) -> N
 
 
 def contracts() -> list[str]:
-    # Not parsed with tomllib, which Python 3.10 does not have.
+    # pyproject.toml is not parsed with tomllib, because Python 3.10 lacks it.
     return (ROOT / "pyproject.toml").read_text(encoding="utf-8").split("[[tool.importlinter.contracts]]")[1:]
 
 
@@ -95,8 +95,8 @@ def imported(tree: ast.Module, package: str) -> set[str]:
 
 
 def advice(module: str, imports: dict[str, set[str]], layers: list[list[str]]) -> str:
-    """Where in a contract to place a module that has no layer: above the modules that it imports, below the modules
-    that import it."""
+    """At which position of a layer contract to insert a module that has no layer: above the modules that it imports,
+    below the modules that import it."""
     below = [number for number, line in enumerate(layers) if imports[module] & set(line)]
     above = [n for n, line in enumerate(layers) if any(module in imports.get(name.split(".")[0], ()) for name in line)]
     last, first = min(below, default=len(layers)), max(above, default=-1)

@@ -90,7 +90,7 @@ def test_the_core_runs_without_the_extras(tmp_path: Path) -> None:
 
 def test_the_core_imports_neither_spark_nor_a_cloud_sdk_nor_pandas_nor_a_parser() -> None:
     heavy = ["pyspark", "delta", "boto3", "botocore", "s3fs", "fsspec", "obstore", "aiohttp", "pandas", "rich", "typer"]
-    heavy.append("sqlglot")  # its import takes a third of a second, and only SQL text needs it
+    heavy.append("sqlglot")  # importing it takes a third of a second, and it is needed only to parse SQL text
     code = (
         f"import sys; from deltalog import *; print(sorted(set({heavy!r}) & {{m.split('.')[0] for m in sys.modules}}))"
     )
@@ -99,7 +99,7 @@ def test_the_core_imports_neither_spark_nor_a_cloud_sdk_nor_pandas_nor_a_parser(
 
 
 def test_an_import_leaves_out_what_most_programs_do_not_use() -> None:
-    """For a fast start-up, each of these is imported at its first use, not when a table is opened."""
+    """For a fast start-up, each of these modules is imported at its first use, not when a table is opened."""
     modules = {
         deltalog._MODULES[name] for name in ("Dataset", "DynamoCommit", "S3DynamoDBCommit", "TransactionManager")
     }

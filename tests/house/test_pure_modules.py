@@ -1,7 +1,7 @@
-"""A module whose docstring says "Pure." uses no clock, disk, network, threads or randomness.
+"""A module whose docstring says "Pure." may use no clock, disk, network, threads or randomness.
 
 The contract follows from the docstrings: a module that says "Pure." is checked, and may import only modules that say so
-too. A function whose docstring says "Pure." may use only pure names of the modules imported by its own module.
+too. A function whose docstring says "Pure." may use only those names of other modules that are pure themselves.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-# Modules of the standard library and of dependencies that only compute values from values.
+# Modules of the standard library and of dependencies that are pure, that is, whose functions only compute results from
+# their arguments.
 ALLOWED = {
     *("__future__", "abc", "array", "base64", "binascii", "bisect", "collections", "contextlib", "copy", "dataclasses"),
     *("datetime", "decimal", "difflib", "enum", "fractions", "functools", "hashlib", "heapq", "inspect", "itertools"),
     *("json", "math", "numbers", "operator", "re", "string", "struct", "textwrap", "types", "typing", "unicodedata"),
     *("urllib.parse", "zlib", "msgspec", "pyarrow", "pyarrow.compute", "pyroaring", "sqlglot", "typing_extensions"),
 }
-# Single names that are allowed: types of values, and parsers of bytes.
+# Names that are allowed from modules that are otherwise not allowed: value types, and parsers of bytes.
 ALLOWED_NAMES = {
     "sys": {"float_info", "maxsize"},
     "uuid": {"UUID"},

@@ -114,7 +114,8 @@ def three(root: Path) -> Path:
 
 
 def contradicting(root: Path, **pair: str) -> Path:
-    """In-commit timestamps an hour apart; all files were copied a day later, a second apart."""
+    """A table whose in-commit timestamps are an hour apart, and whose files were copied a day later, one file per
+    second."""
     day = T + 24 * HOUR_MS
     configuration = {ICT: "true", **pair}
     icts = [T, T + HOUR_MS, T + 2 * HOUR_MS]
@@ -122,7 +123,7 @@ def contradicting(root: Path, **pair: str) -> Path:
 
 
 def without_commits(root: Path) -> Path:
-    """A checkpoint of version 1; commits 0 and 1 have been deleted."""
+    """Create a table with a checkpoint of version 1, and delete the commits 0 and 1."""
     import deltalake
 
     numbered(root, [T, T + HOUR_MS])
@@ -142,7 +143,7 @@ def hinted(root: Path) -> Path:
 
 
 def partitioned(root: Path, *files: tuple[str, str]) -> Path:
-    """Data files, given by path and value of the string column p."""
+    """Data files, each given by its path and its value of the string column p."""
     lines = [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}]
     lines += head(schema_text(id="long", p="string"), partitions=["p"])
     for number, (name, value) in enumerate(files):
@@ -186,7 +187,8 @@ def sorted_ids(rows: Any) -> list[Any]:
 
 
 class Deltalake:
-    """The confirmations for deltalake, named by the first word of an explanation's case pattern."""
+    """The confirmations for deltalake. The name of each method is the first word of the case pattern of an
+    explanation."""
 
     def version_at(self, root: Path, ms: int) -> int:
         import deltalake

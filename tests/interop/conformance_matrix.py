@@ -180,7 +180,7 @@ def _skipped(runs: Sequence[Mapping[str, Any]]) -> list[str]:
     for found in runs:
         reasons = Counter(_quoted(case["reason"]) for case in found["cases"] if case["outcome"] == SKIPPED)
         if reasons:
-            # Only the most frequent reasons; the file of outcomes has the reason of every case.
+            # Only the most frequent reasons; the file of outcomes lists the reason for every case.
             shown = "; ".join(f"{number} for {reason}" for reason, number in reasons.most_common(8))
             lines += [f"- {found['engine']}: {shown}" + (" and others." if len(reasons) > 8 else ".")]
     return [*lines, ""]
@@ -199,9 +199,9 @@ def _quoted(reason: str, most: int = 160) -> str:
 
 
 def main(names: Sequence[str], more: Sequence[str]) -> None:
-    """Run engines, each in its own process, and write the page. ``more``: the options that select cases."""
+    """Run engines, each in its own process, and write the page. ``more``: command line options that select cases."""
     for name in names:
-        # A process supports only one kind of Spark session.
+        # A separate process for each engine, because a process supports only one kind of Spark session.
         command = [sys.executable, "-m", "tests.interop.conformance_matrix", "--run", name, *more]
         subprocess.run(command, cwd=ROOT, check=True)
     explanations = json.loads(EXPLANATIONS.read_text(encoding="utf-8"))

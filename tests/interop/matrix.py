@@ -2,8 +2,8 @@
 
     python -m tests.interop.matrix        # runs the tests and writes the page
 
-A cell is `ok`, or `refused` with the expected error. Anything else, such as different rows, fails the run and is never
-written to the page. test_interop_matrix.py compares the page with its results.
+A cell of the page is `ok`, or it is `refused`, which requires the expected error. Anything else, such as different
+rows, fails the run and is never written to the page. test_interop_matrix.py compares the page with its results.
 """
 
 from __future__ import annotations
@@ -40,7 +40,8 @@ UNREAD = {"TypeWidening", "VacuumProtocolCheck"}
 UNWRITTEN = UNREAD | {"AllowColumnDefaults", "ClusteredTable", "DomainMetadata", "IdentityColumns"}
 UNWRITTEN |= {"InCommitTimestamp", "RowTracking"}
 _NAMED = re.compile(r"Unsupported table features required: \[(\w+(?:, \w+)*)\]")
-# Tables to which deltalake cannot append for another reason: the error, and the text on the page.
+# Tables to which deltalake cannot append for a reason other than an unsupported feature, each with the error and the
+# text for the page.
 UNAPPENDED = {
     "Partitions of every type, dates and timestamps among them": (
         "Failed to parse value '-12345678.-90' as 'decimal(10,2)'",
@@ -88,7 +89,7 @@ def examine(feature: Feature, path: Path, delta: DeltaSpark) -> Row:
     row_ids = _row_ids(feature, table, path, delta)
     log = _log(feature, table, path, delta)
     carried_on = _carried_on(feature, table, path, delta)
-    # The log now has commits by deltalog, by delta-spark, and again by deltalog.
+    # The log now contains commits by deltalog, by delta-spark, and again by deltalog.
     assert _rows(table, path, delta) == rows and _row_ids(feature, table, path, delta) == row_ids
     assert _history(table, path, delta)
     changes = _changes(feature, table, path, delta)
@@ -207,7 +208,8 @@ def _appended_by_deltalake(feature: Feature, copy: Path) -> str:
 
 
 def _refusal(error: DeltaError, known: Collection[str]) -> str:
-    """The features that deltalake's error names. Fails if deltalake is not known to lack them."""
+    """The features that deltalake's error names. Fails unless all of them are in ``known``, the features that deltalake
+    lacks."""
     named = _NAMED.search(str(error))
     features = sorted(named[1].split(", ")) if named else []
     assert features and set(features) <= set(known), f"deltalake fails: {error}"
@@ -253,7 +255,7 @@ deltalog does not write tables with the features {", ".join(f"`{name}`" for name
 
 
 def committed_rows() -> dict[str, str]:
-    """The rows of the committed page, by feature."""
+    """The rows of the committed page, keyed by feature."""
     if not PAGE.exists():
         return {}
     lines = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| ")]

@@ -79,7 +79,7 @@ def quoted(name: str) -> str:
 
 @dataclass(frozen=True)
 class Column:
-    """A column. ``key`` identifies it in rows and does not change when the column is renamed."""
+    """A column. ``key`` identifies the column in rows and does not change when the column is renamed."""
 
     key: int
     name: str
@@ -124,7 +124,7 @@ class State:
 
 @dataclass(frozen=True)
 class Condition:
-    """A condition in SQL and in Python. A row for which it is null does not match."""
+    """A condition in SQL and in Python. A row for which the condition is null does not match."""
 
     sql: str
     test: Callable[[Row], bool]

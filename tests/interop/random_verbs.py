@@ -132,7 +132,7 @@ class _Run:
         self.told.append(f"    refused: {reason[:300]}")
         self.tally[f"refused by {by}: {what.split(' ')[0]}: {reason[:120]}"] += 1
 
-    # ------------------------------------------------------------------------------------------------ operations
+    # ----------------------------------------------------------------------------------------- random operations
 
     def create(self) -> None:
         plan = self.plan
@@ -337,7 +337,7 @@ class _Run:
     def condition(self) -> Condition:
         return random_condition(self.chance, self.state)
 
-    # ---------------------------------------------------------------------------------------------- comparisons
+    # -------------------------------------------------------------------------------- comparison with the model
 
     def judge(self) -> None:
         table, before = self.table, self.states.get(max(self.states, default=0))

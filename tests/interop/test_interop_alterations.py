@@ -310,7 +310,8 @@ def test_domains_of_ones_own_stay(delta: DeltaSpark, tmp_path: Path) -> None:
 @pytest.mark.sampled(2)
 @MODES
 def test_rows_taken_out_of_mapped_tables(delta: DeltaSpark, tmp_path: Path, mode: str) -> None:
-    """Files with moved rows or deletion vectors, and change data files, also use physical names."""
+    """Physical column names are also used in files with moved rows, files with deletion vectors, and change data
+    files."""
     path = tmp_path / "table"
     properties = {MODE: mode, "delta.enableChangeDataFeed": "true", "delta.enableRowTracking": "true"}
     table = DeltaTable.create(path, NESTED.schema, partition_by=["part"], properties=properties)

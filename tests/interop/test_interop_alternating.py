@@ -26,8 +26,8 @@ ON = {ICT: "true"}
 
 @dataclass(frozen=True)
 class Turns:
-    """Eight appends, alternating between the engines. `enable_at` and `by`: before which append, and by which engine,
-    in-commit timestamps are enabled."""
+    """Eight appends, alternating between the engines. `enable_at` and `by`: the number of the append before which
+    in-commit timestamps are enabled, and the engine that enables them."""
 
     first: str
     shape: Shape
@@ -83,7 +83,7 @@ def test_appends_in_turn(delta: DeltaSpark, writers: dict[str, Writer], case: Tu
         last = (len(engines) - 1) // case.shape.interval * case.shape.interval
         hint = delta.last_checkpoint(path)
         assert hint is not None and hint[0] == last and hint[1] > 0, hint
-        for engine in BOTH:  # both engines continue from the checkpoint
+        for engine in BOTH:  # both engines continue to commit after the checkpoint
             writers[engine].step(path, ("append", 100))
         assert_same_rows(delta, path)
 

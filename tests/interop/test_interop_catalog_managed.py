@@ -72,7 +72,7 @@ def test_deltalake_refuses_the_path_whatever_is_published(
     monkeypatch.setattr(committer, "publish", unable)
     manager.table("a.t").append(rows(3))
     assert manager.table("a.t").snapshot().scan().to_arrow().num_rows == 3
-    # A .crc of an unpublished version would be reported as a defect.
+    # There must be no ``.crc`` of the unpublished version, because other engines would report it as a defect.
     assert "2.crc" not in " ".join(files(table)) and refusal(table) == refusal(table, write=True)
 
 

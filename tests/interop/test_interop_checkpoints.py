@@ -117,8 +117,9 @@ def test_every_crc_that_deltalog_writes_is_valid_for_delta_spark(
 def test_delta_spark_can_read_a_last_checkpoint_that_deltalog_replaced(
     delta: DeltaSpark, writers: dict[str, Writer], tmp_path: Path
 ) -> None:
-    """Hadoop keeps a checksum of the file in `._last_checkpoint.crc`. If it remains after the file was replaced,
-    delta-spark refuses the new file, retries for seconds and gives up; it then reports a size of -1."""
+    """Hadoop keeps a checksum of the file in `._last_checkpoint.crc`. If this checksum file remains after
+    `_last_checkpoint` was replaced, delta-spark refuses the new file, retries for seconds and gives up; it then reports
+    a size of -1."""
     path = tmp_path / "table"
     writers["delta-spark"].create(path, Shape((), ict=True))
     writers["delta-spark"].step(path, ("append", 0))

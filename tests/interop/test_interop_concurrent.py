@@ -35,8 +35,8 @@ _TAG = re.compile(r"writer-(\d+)-commit-(\d+)")
 
 @dataclass
 class Outcome:
-    """The acknowledged commits, and the commits in the log: the commitInfo and the ids of the added rows of each
-    version."""
+    """The commits that were acknowledged to writers, and the commits in the log: for each version, its commitInfo and
+    the ids of the rows that it added."""
 
     table: Path
     acknowledged: list[str]

@@ -177,7 +177,8 @@ def test_times_before_there_were_time_zones_have_no_finding(delta: DeltaSpark, t
         assert scan.to_arrow()["id"].to_pylist() == [number] and scan.files().num_rows == 1, text
 
 
-# Changes that a restore undoes: statements before the restored version, and statements after it.
+# Changes that a restore undoes. For each: the statements that run before the version to restore, and those that run
+# after it.
 CROSSED = {
     "the start of column mapping": (
         "",

@@ -35,7 +35,7 @@ def plain(values: list[Any]) -> list[Any]:
 
 
 def compared(spark: Any, expressions: list[str]) -> list[str]:
-    """A description of the differences between deltalog and Spark."""
+    """Evaluate the expressions with deltalog and Spark; returns a description of each difference."""
     named = [f"{text} AS c{number}" for number, text in enumerate(expressions)]
     frame = spark.sql(f"SELECT row, {', '.join(named)} FROM edges")
     types = StructType.from_json(frame.schema.json())

@@ -43,8 +43,8 @@ def put_list(path: Path, adds: list[dict[str, Any]] | None) -> None:
 
 @dataclass(frozen=True)
 class Case:
-    """A table and changes to it, with the list verified after each change. ``is_listed``: whether its `.crc` lists the
-    files."""
+    """A table and changes to it, with the list verified after each change. ``is_listed``: whether the `.crc` file of
+    each version lists the table's files."""
 
     steps: tuple[Callable[[DeltaTable], Any], ...]
     create: dict[str, Any] = field(default_factory=dict)
@@ -112,7 +112,7 @@ CASES = {
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", CASES)
 def test_delta_spark_finds_no_difference(delta: DeltaSpark, tmp_path: Path, name: str) -> None:
-    """With a new handle, a step continues the list in the `.crc` that the handle has read."""
+    """With a new handle, a step extends the file list in the `.crc` that the handle has read."""
     path, case = tmp_path / "table", CASES[name]
     table = DeltaTable.create(str(path), SCHEMA, **case.create)
     assert delta.checksum_defect(path) is None

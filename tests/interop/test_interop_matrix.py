@@ -18,7 +18,7 @@ from tests.interop.matrix import PAGE, WRITE, Row, committed_rows, examine, rend
 from tests.support.spark import DeltaSpark
 
 WRITES_PAGE = os.environ.get(WRITE) == "1"
-# These methods only read, or are called by other public methods.
+# Methods that only read, or that other public methods call.
 _NO_ROW = {
     "open", "exists", "create_transaction", "version_at", "explain_timestamp", "history", "changes", "retrying",
     "snapshot", "latest", "snapshots", "open_blob",

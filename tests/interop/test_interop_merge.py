@@ -157,7 +157,7 @@ def test_both_engines_merge_alike(delta: DeltaSpark, tmp_path: Path, mode: str, 
     for number, (ids, on, clauses) in enumerate(STATEMENTS):
         if number not in USUAL_STATEMENTS and not is_long:
             continue
-        if number == 3:  # the files written so far lack the new column
+        if number == 3:  # files written before this statement lack the new column
             for path in (ours, theirs):
                 delta.sql(f"ALTER TABLE delta.`{path}` ADD COLUMNS (extra BIGINT)")
         merge_both(delta, ours, theirs, source_rows(ids), on, clauses)

@@ -39,7 +39,7 @@ def test_both_engines_answer_as_the_page_says(place: Place, name: str) -> None:
 
 
 def test_the_page_has_these_scenarios_and_no_others() -> None:
-    """The test of each scenario compares its line; this test compares the rest of the page."""
+    """The test of each scenario compares the scenario's line on the page; this test compares the rest of the page."""
     rows = {**committed_rows(), **_found}
     if WRITES_PAGE:
         PAGE.write_text(render(rows, SCENARIOS.values()), encoding="utf-8")

@@ -107,8 +107,8 @@ def test_protocol_metadata_and_files(delta: DeltaSpark, written: Written) -> Non
 
 
 def test_in_commit_timestamps_in_the_log(written: Written) -> None:
-    """In the log, parsed with the json module only, exactly the commits made while in-commit timestamps are enabled
-    have one, and they are strictly increasing."""
+    """In the log, read with only the json module, exactly the commits made while in-commit timestamps are enabled have
+    an in-commit timestamp, and these timestamps strictly increase."""
     stamps = in_commit_timestamps(written.path)
     on = written.shape.ict
     expected_on = [on]

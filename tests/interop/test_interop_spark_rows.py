@@ -1,4 +1,4 @@
-"""The same calls of ``spark_ext.DeltaTable`` and delta-spark's ``DeltaTable`` on identical tables lead to the same
+"""The same calls of ``spark_ext.DeltaTable`` and delta-spark's ``DeltaTable`` on identical tables produce the same
 rows, change feeds, row ids, operations and metrics."""
 
 from __future__ import annotations

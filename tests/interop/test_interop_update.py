@@ -13,7 +13,7 @@ from tests.support.spark import DeltaSpark, plain_rows
 from tests.support.spark.twins import MODES, check_commits, twins
 
 METRICS = {"UPDATE": ("numUpdatedRows", "numDeletionVectorsAdded", "numDeletionVectorsUpdated")}
-# The assignments and the condition.
+# Pairs of the assignments and the condition of an UPDATE.
 STATEMENTS: tuple[tuple[dict[str, str], str | None], ...] = (
     ({"n": "n + 1"}, "id % 3 = 1"),
     ({"p": "'c'", "n": "CAST(id AS INT)"}, "p = 'a' AND id > 4"),

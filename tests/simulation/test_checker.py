@@ -143,7 +143,7 @@ def changed(history, **operation_changes):
 
 
 def with_log(history, **versions):
-    """The history with other bytes in the log, which the writers also intended to write and the watcher also read."""
+    """The history with other bytes in the log. The writers' attempts and the watcher's reads are changed to match."""
     log = {**history.log, **{int(name[1:]): data for name, data in versions.items()}}
     history.log, history.sightings, history.attempts, history.reads = log, [], [], []
     return history

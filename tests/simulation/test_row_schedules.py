@@ -1,8 +1,9 @@
 """Operations on rows under faults: each commit changes the rows of the previous version exactly as its operation
 should.
 
-A usual run takes 100 schedules, ``--long`` 300; DELTALOG_ROW_SCHEDULES=10000 runs more, DELTALOG_FIRST_SEED=100000
-others. A failing seed is printed with its trace; add it to KEPT, so that every run repeats it.
+A usual run takes 100 schedules, ``--long`` 300; DELTALOG_ROW_SCHEDULES=10000 runs more schedules, and
+DELTALOG_FIRST_SEED=100000 runs others. A failing seed is printed with its trace; add it to KEPT, so that every run
+repeats it.
 """
 
 from __future__ import annotations
@@ -29,8 +30,9 @@ DOMAINS = {"kinds": {"append": 1, "restore": 3, "domain": 3}}
 WITHOUT_MERGES = {kind: often for kind, often in ROW_KINDS.items() if kind not in ("merge", "optimize")}
 WITHOUT_MERGES |= {"move": 8, "add constraint": 5, "drop constraint": 3}
 KEPT = [
-    (1, TURN_ROW_IDS_ON),  # rows moved by a commit that was rebased onto the enablement of row tracking got other ids
-    (11, DOMAINS),  # a restore, rebased onto a change of a metadata domain, did not restore the domain
+    # When a commit that moved rows was rebased onto the enablement of row tracking, the rows got other ids.
+    (1, TURN_ROW_IDS_ON),
+    (11, DOMAINS),  # a RESTORE that was rebased onto a change of a metadata domain did not restore the domain
     (14, {"kinds": WITHOUT_MERGES}),  # delete(txn=...) that found no row did not record its application version
 ]
 

@@ -1,7 +1,8 @@
 """The commit protocol under faults: seeded schedules of three writers and a reader on a failing store.
 
-A usual run takes 400 schedules, ``--long`` 20,000; DELTALOG_SCHEDULES=200000 runs more, DELTALOG_FIRST_SEED=100000
-others. A failing seed is printed with its trace; add it to seeds.txt, so that every run repeats it.
+A usual run executes 400 schedules, and one with ``--long`` 20,000; DELTALOG_SCHEDULES=200000 executes more,
+DELTALOG_FIRST_SEED=100000 others. A failing seed is printed with its trace; add it to seeds.txt, so that every run
+repeats it.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ def test_quiet_schedules_have_no_failures(policy):
             assert operation.outcome == "ok" or operation.error in EXPECTED, result.report()
 
 
-EXPECTED = {  # errors of operations that had nothing to commit ("") or lost to another writer
+EXPECTED = {  # errors of operations that had nothing to commit (""), or whose commit conflicted with another writer's
     "",
     "ConcurrentAppendError",
     "ConcurrentDeleteDeleteError",

@@ -32,7 +32,7 @@ def versions_in_the_report(record_testsuite_property: Any) -> None:
 
 
 # Each test runs many small queries once. Without these settings most of the time goes to generating and compiling code
-# for them. With --long the session has Spark's defaults.
+# for these queries. With --long the session has Spark's defaults.
 _SMALL_QUERIES = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",

@@ -106,7 +106,8 @@ Row = dict[str, Any]
 
 @dataclass
 class OddSession:
-    """A table, the writes to it, and their settings. ``told`` describes all of them when a test fails."""
+    """A table, the writes to it, and their settings. ``told`` contains descriptions of all of them, which are shown
+    when a test fails."""
 
     spark: Any
     path: str
@@ -122,8 +123,8 @@ class OddSession:
         self.told.append(f"seed {self.seed}: {self._kind}, by {self._partition_by}")
 
     def step(self) -> None:
-        """Write under random settings. Then compare with the model the rows that deltalog reads, and those that Spark
-        reads under the same settings."""
+        """Write under random settings. Then compare the rows that deltalog reads, and those that Spark reads under the
+        same settings, with the model."""
         some = self._random.sample(sorted(SETTINGS), self._random.randint(1, 12))
         settings = {key: self._random.choice(SETTINGS[key]) for key in some}
         with session_of(self.spark, settings):
@@ -247,7 +248,7 @@ class OddSession:
 
 
 def _replaced(options: Mapping[str, Any]) -> Any:
-    """The column value that a replaceWhere condition selects."""
+    """The value with which the replaceWhere condition compares the column."""
     text = options["replaceWhere"]
     if text.endswith("is null"):
         return None

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-# If this is `connect`, the suite runs over Spark Connect, without the tests that are marked `classic`.
+# If DELTALOG_TEST_SPARK is `connect`, the suite runs over Spark Connect, without the tests that are marked `classic`.
 IS_CONNECT = os.environ.get("DELTALOG_TEST_SPARK") == "connect"
 
 

@@ -21,7 +21,7 @@ class Input:
         self._began_s = int(time.time()) - 1000
 
     def add(self, *ids: int) -> None:
-        """Add a file, which is one batch."""
+        """Add an input file, which the stream reads as one batch."""
         text = "".join(json.dumps({"id": each, "name": f"row {each}"}) + "\n" for each in ids)
         hidden = self._files / f".{self._count:05d}"
         hidden.write_text(text)

@@ -38,7 +38,7 @@ def versions(table: str) -> list[int]:
 
 
 def data_files(table: str) -> list[str]:
-    """The relative paths of all files of the table outside the log."""
+    """The paths of all files of the table outside the log, relative to its root."""
     root = Path(table)
     found = [p.relative_to(root) for p in root.rglob("*") if p.is_file() and "_delta_log" not in p.parts]
     return sorted(str(p) for p in found)
@@ -77,7 +77,7 @@ def to_arrow(df: Any) -> pa.Table:
     return pa.Table.from_batches(batches) if batches else to_arrow_schema(plain.schema).empty_table()
 
 
-# Paths relative to the table, partition values, rows.
+# For each data file: its path relative to the table, its partition values, and its rows.
 DataFiles = Sequence[tuple[str, Mapping[str, str | None], pa.Table]]
 
 
@@ -114,8 +114,8 @@ def history(
     times_ms: Sequence[int],
     properties: Mapping[str, str] | None = None,
 ) -> None:
-    """A table with in-commit timestamps. The first entry creates the table; each later entry is appended at its
-    time."""
+    """A table with in-commit timestamps. The first entry creates the table; each later entry is appended in a commit
+    with the entry's time."""
 
     def at(ms: int) -> deltalog.Environment:
         return deltalog.Environment(clock_ms=lambda: ms)

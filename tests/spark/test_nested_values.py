@@ -132,7 +132,8 @@ def test_fields_are_found_by_name_and_cast_at_every_depth(spark: Any, table: str
 
 @pytest.mark.parametrize("properties", SHAPES, ids=["plain", "feed", "vectors"])
 def test_merge_adds_nested_fields_and_rewrites_old_rows(spark: Any, table: str, properties: dict[str, str]) -> None:
-    """Fields are added in structs, lists, lists of lists and maps. They are null in the other rows of the file."""
+    """Fields are added in structs, lists, lists of lists and maps. The added fields are null in the other rows of the
+    file."""
     struct = "named_struct('a', 1)"
     query = f"SELECT id, {struct} AS s, array(array({struct})) AS l, map('k', {struct}) AS m"
     target = made(spark, table, f"{query} FROM range(1, 3)", **properties)

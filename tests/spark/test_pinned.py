@@ -181,7 +181,7 @@ def test_objects_of_one_session_share_its_settings(spark: Any, tmp_path: Path, m
 
 @pytest.mark.classic("Spark Connect has only one SparkSession object for each session")
 def test_writes_by_objects_of_one_session(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Use the code for Spark 3.5 to 4.1 with the installed Spark.
+    # Make the installed Spark use the code path for Spark 3.5 to 4.1.
     monkeypatch.setattr(spark_ext.writing.local_job, "TIMESTAMP_SETTING_AS_OPTION", (99, 0))
     errors: list[BaseException] = []
 

@@ -119,13 +119,13 @@ def test_matched_rows_that_no_clause_changes_are_not_inserted(spark: Any, table:
     assert rows(target.toDF()) == [(6, None), (6, 6), (7, -7), (8, -8), (9, -9)]
 
 
-# Columns of a table, an ALTER statement, the assignments, and the resulting values of the second column in rows 2 and
-# 3.
+# For each case: the columns of a table, an ALTER statement, the assignments, and the resulting values of the second
+# column in rows 2 and 3.
 OTHERS: Mapping[str, tuple[str, str | None, dict[str, str], list[Any]]] = {
     "a constraint": ("id AS n", "ALTER TABLE delta.`{}` ADD CONSTRAINT c CHECK (n < 100)", {"n": "90"}, [90, 3]),
     "a length": (SHORT, None, {"n": "'xyz'"}, ["xyz", "abc"]),
 }
-# Assignments that cast values; one scan is enough for them.
+# Assignments that cast values. One scan of the table is enough for these statements.
 CAST: Mapping[str, tuple[str, dict[str, str], list[Any]]] = {
     "a struct of another type": ("struct(id AS x) AS n", {"n": "struct(7 AS x)"}, [(7,), (3,)]),
     "a list of another type": ("array(id) AS n", {"n": "array(cast(7 AS int))"}, [[7], [3]]),

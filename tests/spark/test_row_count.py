@@ -140,7 +140,7 @@ def test_a_count_that_does_not_come(spark: Any, table: str, monkeypatch: pytest.
 def _never_told(count: Any, frame: Any) -> Any:
     from pyspark.sql import functions as F
 
-    frame.observe(count._observation, F.count(F.lit(1)).alias("rows"))  # the job of this observation never runs
+    frame.observe(count._observation, F.count(F.lit(1)).alias("rows"))  # no job with this observation ever runs
     return frame
 
 

@@ -29,7 +29,7 @@ time.sleep(600)
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory for temporary files that this process has not yet searched for leftover directories."""
+    """The directory for temporary files. This process has not yet searched it for leftover directories."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(scratch, "_searched", set())
     return tmp_path

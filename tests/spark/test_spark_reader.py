@@ -228,7 +228,8 @@ def test_one_odd_path_does_not_change_how_the_others_are_read(spark: Any, table:
     df = read(spark).load(table)
     assert rows(df.select("p").na.fill(9)) == [(p,) for p in (0, 0, 1, 1, 1, 2, 2, 3, 3, 9)]
     plan = explained(df.where("p = 3"), capsys)
-    # There is one scan for each partition value outside the tree; Spark drops the scans of other values.
+    # Files outside the directory tree are read by one scan for each partition value; Spark drops the scans of values
+    # that do not match.
     assert "PartitionFilters: [isnotnull" in plan and "Join" not in plan and plan.count("FileScan") == 1
     assert plan.count("MapInArrow") == 1
 
@@ -392,7 +393,7 @@ def test_a_data_file_that_is_gone_is_an_error(spark: Any, table: str) -> None:
 
 
 def test_old_files_keep_their_dates(spark: Any, table: str) -> None:
-    # Without the option, Spark 3.5 refuses ancient dates of files that Spark did not write.
+    # Without the option datetimeRebaseMode, Spark 3.5 refuses ancient dates of files that Spark did not write.
     data = pa.table({"d": pa.array([dt.date(1200, 2, 28)])})
     make(table, schema(d="date"), [("a.parquet", {}, data)])
     for mode in ("EXCEPTION", "LEGACY"):

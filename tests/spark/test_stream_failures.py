@@ -15,8 +15,8 @@ pytestmark = [
 ]
 
 
-# The stream fails at each step, once with an error and once by a kill. A usual run of the tests makes one of these
-# runs.
+# The stream is made to fail at each step, once with an error and once by killing the process. A usual run of the tests
+# includes one of these stream runs.
 RUNS, USUAL = 16, 7
 
 

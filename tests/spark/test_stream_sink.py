@@ -94,7 +94,7 @@ def test_a_batch_that_fails_is_written_once(source: Input, table: str, tmp_path:
         stream = stream.selectExpr("assert_true(id < 0) is null as checked", "*").where("checked").drop("checked")
     elif step == "before the commit":  # the next version cannot be created
         (log / f"{2:020d}.json").mkdir()
-    else:  # the commit succeeds, but the checkpoint cannot record the batch
+    else:  # the commit succeeds, but the query's checkpoint cannot record the batch
         Path(source.checkpoint, "commits").rename(tmp_path / "kept")
         Path(source.checkpoint, "commits").write_text("not a directory")
     with pytest.raises(PySparkException):

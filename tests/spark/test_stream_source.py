@@ -94,7 +94,7 @@ def test_limits_split_versions_and_the_first_snapshot(table: str, reading: Any) 
 def test_it_begins_where_it_is_told_to(table: str, spark: Any, tmp_path: Path, zone: Any) -> None:
     at_ms = [1_790_000_000_000 + 3_600_000 * hours for hours in range(4)]
     history(table, COLUMNS, [ids(0), ids(1), ids(2), ids(3)], at_ms)
-    zone("Europe/Vienna")  # this zone was two hours ahead of UTC then
+    zone("Europe/Vienna")  # this time zone was two hours ahead of UTC at the times of the commits
     found = {}
     begins: dict[str, dict[str, Any]] = {
         "version": {"startingVersion": 2},

@@ -182,7 +182,8 @@ def test_columns_are_read_under_their_physical_names(spark: Any, table: str, nam
     ann = {"c12": 7, "c11": "Ann"}
     data = pa.table(
         {
-            "id": pa.array([9, 9, 9], pa.int64()),  # a dropped column: columns are mapped, so it is not read as id
+            # The data of a dropped column: because of column mapping, it is not read as the column id.
+            "id": pa.array([9, 9, 9], pa.int64()),
             "c1": pa.array([1, 2, 3], pa.int64()),
             "c2": pa.array([ann, None, ann], kind),
         }
@@ -463,7 +464,8 @@ def test_changes_by_reader_options(spark: Any, changed: str) -> None:
 
 
 def test_changes_after_the_latest_version(spark: Any, changed: str) -> None:
-    """The same result as in delta-spark with its setting. An option takes precedence over the setting."""
+    """The result is the same as in delta-spark with its session setting for timestamps out of range. An option takes
+    precedence over the setting."""
     latest = deltalog.DeltaTable.open(changed).version
     out_of_range: dict[str, Any] = {"allow_out_of_range": True}
     nothing = spark_ext.read_changes(spark, changed, latest + 1, **out_of_range)

@@ -45,7 +45,8 @@ WORDS = ["'a'", "'ab'", "'A'", "'é'", "'b'", "'2026-03-08'", "'10'", "''"]
 
 
 def row(choose: random.Random, number: int) -> dict[str, Any]:
-    """A row whose values are close to those of rows with close numbers, so that the statistics of files differ."""
+    """A row whose values depend on ``number``: rows with similar numbers have similar values, so each file has
+    different statistics."""
     hours = dt.timedelta(hours=number * 1.3 + choose.random())
     values: dict[str, Any] = {
         "id": number * 10 + choose.randrange(5),
@@ -77,7 +78,7 @@ def write(table: str) -> None:
 
 
 def literals(choose: random.Random) -> Iterator[tuple[str, str]]:
-    """Columns, with a literal that can be compared with them."""
+    """Pairs of a column and a literal that can be compared with it."""
     number = choose.randrange(80)
     moment = START + dt.timedelta(hours=choose.randrange(-5, 110))
     text = choose.choice(
@@ -158,7 +159,7 @@ def test_no_file_with_a_row_is_left_out(spark: Any, table: str, zone: str, seed:
         number = log_counts.num_records(snapshot, [text])
         assert number in (None, sum(each[f"c{at}"] for each in matched)), text
         counted += number is not None
-    # For many of these conditions, pruning keeps exactly the files with matching rows.
+    # For many of the tested conditions, pruning keeps exactly the files with matching rows.
     assert pruned > 15 and counted > 5
     assert any("DATE" in text or "TIMESTAMP" in text for text in conditions)
 

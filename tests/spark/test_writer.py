@@ -477,7 +477,7 @@ def test_concurrent_commits_are_judged_at_the_end(spark: Any, table: str, tmp_pa
     paths, marker = list(sys.path), str(tmp_path / "done")
 
     def intrude(value: int) -> int:
-        """Spark's Python worker calls this after the write has read the table and before it commits."""
+        """Spark's Python worker calls this function after the write has read the table and before it commits."""
         sys.path[:0] = paths
         import pyarrow
 
@@ -642,7 +642,7 @@ def test_a_job_makes_no_checksum_files(spark: Any, table: str, monkeypatch: pyte
     monkeypatch.setattr(spark_ext.writing.local_job, "collect", looked_at)
     result = spark_ext.write(spark.range(6).selectExpr("id", "id % 3 as p")).partitionBy("p").save(table)
     assert len(found) == result.num_files and all(name.endswith(".parquet") for name in found)
-    # The session's other writes still create them.
+    # Other writes of the session still create checksum files.
     spark.range(1).coalesce(1).write.parquet(f"{table}-plain")
     assert any(name.endswith(".crc") for name in os.listdir(f"{table}-plain"))
 

@@ -25,7 +25,8 @@ Move = Callable[[deltalog.DeltaTable, deltalog.DeltaTable, int, int], None]
 
 @dataclass
 class Outcome:
-    """The outcomes of a writer's attempts: ``moved`` were committed, ``conflicts`` were aborted and repeated."""
+    """The outcomes of a writer's attempts: ``moved`` transfers were committed, and ``conflicts`` transfers were aborted
+    and repeated."""
 
     moved: int = 0
     conflicts: int = 0
@@ -88,7 +89,7 @@ def python_process(catalog: str, root: str, pair: tuple[str, str], rounds: int, 
 
     def move(source: deltalog.DeltaTable, target: deltalog.DeltaTable, account: int, amount: int) -> None:
         move_in_python(source, target, account, amount)
-        time.sleep(chance.uniform(0, 0.3))  # so that Spark, which is slower, can also commit
+        time.sleep(chance.uniform(0, 0.3))  # leaves time in which Spark, which is slower, can commit too
 
     meet = lambda: rendezvous(Path(root), "python", 3)  # noqa: E731
     return transfer(deltalog.TransactionManager(catalog), pair, rounds, seed, move, meet)

@@ -3,9 +3,9 @@
     python3 dev.py test --spark 4.0       # tests/spark with a version, and then the page
     python -m tests.spark.versions        # the page alone, from the reports of the last runs
 
-Each version has two reports of pytest (JUnit XML), one of classic sessions and one of Spark Connect. Their results are
-stored in version_results.json, so that the page keeps the results of the other versions when one version is run. A
-report with a failed test removes that version and mode from the page.
+Each version has two reports of pytest (JUnit XML), one of classic sessions and one of Spark Connect. The results in
+these reports are stored in version_results.json, so that the page keeps the results of the other versions when one
+version is run. A report with a failed test removes that version and mode from the page.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ REPORTS = ROOT / "build" / "spark-versions"
 RESULTS = Path(__file__).with_name("version_results.json")
 MODES = ("classic", "connect")
 NONE = "–"
-# The path at which a skipped test looked for a requirement, which depends on the machine.
+# Matches the path at which a skipped test looked for a requirement; the path depends on the machine.
 _LOCATION = re.compile(r" \(looked for [^)]*\)")
-# The rows of the page with patterns of their tests; a test belongs to the first row whose pattern occurs in
-# "module::test".
+# The rows of the page, each with the regular expression that selects its tests; a test belongs to the first row whose
+# expression matches in "module::test".
 ROWS: Sequence[tuple[str, str]] = (
     ("Variants", r"variant"),
     ("Deletion vectors", r"vector|deleted"),
@@ -130,7 +130,8 @@ def parse(report: str, lane: str, mode: str) -> Run:
 
 
 def page(runs: Sequence[Run], missing: Sequence[str] = ()) -> str:
-    """The text of the page. ``runs``: in the order of the columns. ``missing``: versions and modes without results."""
+    """The text of the page. ``runs``: in the order of the columns. ``missing``: the Spark versions and modes for which
+    there are no results."""
     columns = " | ".join(f"{run.spark} {'Connect' if run.mode == 'connect' else run.mode}" for run in runs)
     lines = [HEAD, f"| | {columns} |", "|---" * (len(runs) + 1) + "|"]
     for row, _ in ROWS:
@@ -178,7 +179,8 @@ def _places(found: Sequence[str], every: Mapping[str, Sequence[str]]) -> str:
 
 
 def main(lanes: Sequence[tuple[str, str]]) -> int:
-    """Read the reports of these versions and modes, and write the page. Returns 1 if a test failed in one of them."""
+    """Read the reports of these versions and modes, and write the page. Returns 1 if the report of any of them contains
+    a failed test, else 0."""
     kept = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
     problems = []
     for lane, mode in lanes:
@@ -205,7 +207,7 @@ def rendered(lanes: Sequence[tuple[str, str]]) -> str:
 
 
 def all_lanes() -> list[tuple[str, str]]:
-    """Versions and modes as ``dev.py`` runs them."""
+    """The pairs of Spark version and mode that ``dev.py`` runs."""
     import dev
 
     return [(lane, mode) for lane in dev.SPARK for mode in dev.spark_modes(lane)]

@@ -12,7 +12,8 @@ from tests.spark.many_files import COUNT, IGNORED, ManyFiles, lists, make_flat, 
 from tests.spark.many_files import scratch as scratch
 from tests.spark.settings import session_of
 
-# Analyze every query again, as Spark 3.5 does, and as later versions do when the server's cache has evicted the plan.
+# A setting that makes Spark Connect analyze each query again, as Spark 3.5 always does, and as later versions do when
+# the server's cache has evicted the plan.
 _ANEW = {"spark.connect.session.planCache.enabled": "false"}
 
 

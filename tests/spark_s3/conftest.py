@@ -1,7 +1,7 @@
 """Spark with Hadoop's S3A file system, and tables in buckets of a local S3 server.
 
-Sessions are classic. With DELTALOG_TEST_SPARK=connect, they use Spark Connect, and the tests marked `classic` are
-skipped."""
+Sessions are classic. With DELTALOG_TEST_SPARK=connect, the sessions use Spark Connect, and the tests marked `classic`
+are skipped."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def _batches(place: Place) -> list[int]:
 
 
 def _lose_answer(place: Place, ending: str) -> list[str]:
-    """The first PUT of a key with this ending succeeds, but its response is lost. Returns these keys."""
+    """Make the first PUT of each key with this ending succeed, but lose its response. Returns these keys."""
     lost: list[str] = []
 
     def rule(request: Request, forward: Any) -> Any:

@@ -249,7 +249,7 @@ def main(arguments: list[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     engines = tuple(chosen.engines.split(","))
     program = {"moto": "moto_server", "ministack": "ministack"}[chosen.server]
-    logging.getLogger("deltalog").setLevel(logging.ERROR)  # deltalake logs every lost response
+    logging.getLogger("deltalog").setLevel(logging.ERROR)  # deltalake logs a warning for every lost response
     with tempfile.TemporaryDirectory() as directory, running(program, Path(directory) / "log") as server:
         cells = table_of(server, engines, (lambda line: None) if chosen.json else print)
     for cell in cells if chosen.json else ():

@@ -18,7 +18,7 @@ from deltalog.storage.fs import LocalStore
 from deltalog.storage.memory import MemoryStore
 from tests.support.core import SCHEMA, rows
 
-# : The columns of the table that replaces the first one.
+# : The columns of the table that replaces the first table.
 OTHER = pa.schema([("other", pa.string())])
 _number = itertools.count()
 
@@ -30,7 +30,8 @@ class FarStore(MemoryStore):
 
 
 class Place:
-    """A location. ``store``: the store of the handle under test. ``reach``: creates a store for another process."""
+    """A location. ``store``: the store of the handle under test. ``reach``: creates a store through which another
+    process would access the location."""
 
     def __init__(self, store: LogStore, reach: Callable[[], LogStore]) -> None:
         self.store = store

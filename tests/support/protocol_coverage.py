@@ -61,7 +61,7 @@ def coverage() -> tuple[Coverage, ...]:
 
 
 def unit_tests(module: str) -> list[str]:
-    """The tests named after a module: ``test_row_tracking.py`` and ``test_row_tracking_….py``."""
+    """The tests named after a module: for example ``test_row_tracking.py`` and ``test_row_tracking_….py``."""
     package, _, rest = module.removesuffix(".py").partition("/")
     place = ROOT / "tests" / ("unit" if package == "deltalog" else "spark") / rest
     found = [*place.parent.glob(f"test_{place.name}.py"), *place.parent.glob(f"test_{place.name}_*.py")]
@@ -150,7 +150,7 @@ def case_link(case: Case) -> str:
 
 
 def rule_link(rule: str) -> str:
-    """A link to a rule of the doctor, by its section, from a page of docs."""
+    """A link, for a page of docs/, to the section about a rule of the doctor."""
     return f"[`{rule}`](doctor.md#{RULES[rule].section})"
 
 

@@ -1,8 +1,8 @@
 """Counts rounds: the length of an operation's longest chain of dependent requests.
 
-On an object store, this length determines how long an operation takes. ``RoundStore`` holds every request until its
-round ends. A round ends when no thread of the process can continue; all requests made before then are concurrent. A
-round is one unit of virtual time.
+On an object store, the length of this chain determines how long an operation takes. ``RoundStore`` delays every request
+until the round of the request ends. A round ends when no thread of the process can continue; all requests made before
+then are concurrent. A round is one unit of virtual time.
 """
 
 from __future__ import annotations
@@ -46,7 +46,8 @@ class RoundStore(WrappedStore[LogStore]):
 
     @contextlib.contextmanager
     def counted(self) -> Iterator[None]:
-        """Count the requests and rounds in the block, starting from 0. Requests outside such a block are not held."""
+        """Count the requests and rounds in the block, starting from 0. Requests outside a ``with counted()`` block are
+        not held."""
         self.requests = self.rounds = 0
         self._is_counting = True
         clock = threading.Thread(target=self._end_rounds, name="rounds", daemon=True)
@@ -82,7 +83,7 @@ class RoundStore(WrappedStore[LogStore]):
             self._changed.notify_all()
 
     def _is_stuck(self) -> bool:
-        """Whether requests are waiting while no other thread of this process has run for a moment or is ready to
+        """Whether requests are waiting, and for a moment no other thread of this process has run or been ready to
         run."""
         waiting = self._waiting
         return waiting > 0 and all(_is_idle() for _ in range(_LOOKS)) and waiting == self._waiting
@@ -163,7 +164,8 @@ def _is_idle() -> bool:
 
 
 def _can_run() -> bool:
-    """Whether a thread of this process other than the caller is running, ready to run or in a system call."""
+    """Whether any thread of this process other than the calling thread is running, runnable or blocked in a system
+    call."""
     own = threading.get_native_id()
     for thread in os.listdir("/proc/self/task"):
         if int(thread) == own:

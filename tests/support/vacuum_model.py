@@ -1,5 +1,5 @@
-"""The files that each version of a table needs, computed only from the JSON of its log, to judge vacuums. The code
-shares nothing with vacuum's, except how it names deletion vector files."""
+"""The files that each version of a table needs, computed only from the JSON of its log, to judge vacuums. The module
+shares no code with vacuum, except the function that names deletion vector files."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from deltalog.protocol.deletion_vectors import relative_path
 
 
 class VacuumModel:
-    """By version: ``live``: the files with its rows; ``changes``: the files of its change data feed; ``removed``: the
-    files that it removed; ``times``: its time. By path: ``tombstones``: for each file, the time of its latest removal.
-    Deletion vector files are included."""
+    """By version: ``live``: the files that contain the rows of the version; ``changes``: the files of its change data
+    feed; ``removed``: the files that it removed; ``times``: its commit time. By path: ``tombstones``: the time of the
+    latest removal of each file. Deletion vector files are included."""
 
     def __init__(self, log: Mapping[int, bytes]) -> None:
         self.live: dict[int, set[str]] = {}

@@ -28,7 +28,7 @@ def live(table: DeltaTable, version: int | None = None) -> set[str]:
 
 def is_killed_at(number: int, fault: Fault, store: Any, clock: Clock, vacuum: Callable[[DeltaTable], Any]) -> bool:
     """Kill a vacuum at a store call, before or after the call takes effect. Returns False if the vacuum made fewer
-    calls."""
+    store calls than ``number``."""
 
     def decide(call: Call) -> Fault | None:
         writes = call.method in ("put_if_absent", "put", "delete")

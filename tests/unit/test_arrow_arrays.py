@@ -1,4 +1,4 @@
-"""Arrays with shared buffers equal the same arrays without shared buffers."""
+"""Arrays that are built with shared buffers equal the same arrays without shared buffers."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ def test_who_queues_faster_than_the_work_is_done_waits(gate: threading.Event) ->
     thread.start()
     for _ in range(background.MAX_WAITING):
         assert queued.acquire(timeout=30)
-    thread.join(0.1)  # enough time to continue, if it were not waiting
+    thread.join(0.1)  # enough time for the thread to continue if it were not blocked
     assert thread.is_alive() and background._queues["bounded"].added <= background.MAX_WAITING + 1
     gate.set()
     thread.join(30)

@@ -90,7 +90,7 @@ def test_the_outcome_is_what_is_in_the_log(
                     assert isinstance(error, CommitStateUnknownError)
                     result = error.resolve()
                     assert (0 if result is None else result.version) == table.version
-                    ids(table)  # raises if a file named in the commit was deleted
+                    ids(table)  # reading raises an error if a file named in the commit was deleted
             else:
                 store.land()
                 assert DeltaTable.open(inner).version == 1, (call, fault)

@@ -1,4 +1,4 @@
-"""The repr of every class works on an object whose constructor raised: the traceback's frames still contain such
+"""The repr of every class works on an object whose constructor raised: the frames of the traceback refer to such
 objects, and debuggers and loggers print them."""
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def classes() -> Iterator[Any]:
             continue
         try:
             found = importlib.import_module(module.name)
-        except ImportError:  # an extra that is not installed
+        except ImportError:  # the module needs an extra that is not installed
             continue
         for _, each in inspect.getmembers(found, inspect.isclass):
             own = vars(each).get("__repr__")

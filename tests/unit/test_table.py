@@ -192,7 +192,8 @@ def test_a_handle_sees_what_others_did() -> None:
 
 @pytest.mark.parametrize("commits", [0, 1, 3, 5])
 def test_a_table_that_was_made_anew_behind_a_handle_is_not_torn(commits: int, tmp_path: Path) -> None:
-    """The old handle must write neither its next version to the new table's log, nor rows with its old schema."""
+    """A handle of the old table must not write its next version to the new table's log, and must not write rows with
+    the old schema."""
     old = DeltaTable.create(tmp_path / "t", SCHEMA, environment=environment())
     for i in range(3):
         old.append(rows(i))
@@ -323,7 +324,7 @@ def test_the_cost_of_an_old_snapshot(counted: tuple[CountingStore, DeltaTable]) 
     with store.counted() as calls:
         snapshot = table.snapshot(4)
     assert calls.of("head") == 3 and calls.of("list_from") == 1
-    assert calls.of("get") == 2  # its version checksum, and the HEAD of its commit
+    assert calls.of("get") == 2  # the GETs of the version checksum and of the beginning of the commit
     with store.counted() as calls:
         snapshot.files()
     assert calls.of("get", "*.json") <= 6
@@ -353,7 +354,7 @@ def test_the_cost_of_files(counted: tuple[CountingStore, DeltaTable]) -> None:
     snapshot = DeltaTable.open(store).snapshot()
     with store.counted() as calls:
         snapshot.files()
-    assert calls.of("get", "*.json") == 10  # one for each commit without a checkpoint
+    assert calls.of("get", "*.json") == 10  # one GET for each commit file, because there is no checkpoint
     assert calls.of("head") == 1 and calls.of() == 11  # checks that it is still the same table
     with store.counted() as calls:
         snapshot.files()

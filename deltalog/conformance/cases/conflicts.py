@@ -1,5 +1,5 @@
 """Cases about conflicts: while a transaction is open, another writer commits. Either both changes take effect, or the
-second one is refused."""
+transaction's commit is refused."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ Winner = Callable[[TableBuilder, Action, Action], list[Action]]
 
 
 def raced(winner: Winner, *more: Winner, properties: dict[str, str] | None = None) -> Callable[[TableBuilder], None]:
-    """A table of two files with rows 0 and 1, and 2 and 3, plus the commits of other writers."""
+    """A table of two files (the first with rows 0 and 1, the second with rows 2 and 3), plus the commits of other
+    writers."""
 
     def build(table: TableBuilder) -> None:
         one, two = table.add([{"id": 0}, {"id": 1}]), table.add([{"id": 2}, {"id": 3}])

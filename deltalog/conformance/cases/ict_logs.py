@@ -32,7 +32,8 @@ def cases() -> Iterator[Case]:
 
 
 def _active() -> Iterator[tuple[object, ...]]:
-    """The three conditions for in-commit timestamps. If one is missing, timestamps in commits are ignored."""
+    """The three conditions under which in-commit timestamps are used. If one of these conditions is not met, timestamps
+    in commits are ignored."""
     by_file = [Rows(ids(1), at_ms=minute(101)), Rows(ids(0), at_ms=minute(100.5))]
     file = [100 + n for n in range(5)]
 
@@ -76,7 +77,7 @@ def _active() -> Iterator[tuple[object, ...]]:
 
 
 def _disabled() -> Iterator[tuple[object, ...]]:
-    """On since version 1, off since version 3; the file times are a day later."""
+    """In-commit timestamps are enabled in version 1 and disabled in version 3; the file times are a day later."""
     off = Timeline(at=(0, 1, 2, 3, 4), file=(1440, 1441, 1442, 1443, 1444), ict_from=1, ict_until=3)
     reference = {"basis": REFERENCE}
     yield (
@@ -152,7 +153,7 @@ def _disabled() -> Iterator[tuple[object, ...]]:
 
 
 def _again(table: TableBuilder) -> None:
-    """On in versions 1 and 2, off in 3 and 4, on again since version 5."""
+    """In-commit timestamps are on in versions 1 and 2, off in 3 and 4, and on again from version 5."""
     Timeline(at=(0, 1, 2, 3, 4), file=(40, 41, 42, 43, 44), ict_from=1, ict_until=3)(table)
     pair = {ICT_PROPERTY: "true", PAIR_VERSION: "5", PAIR_TIMESTAMP: str(minute(50))}
     table.commit(table.metadata(configuration=pair), table.add([{"id": 5}]), at_ms=minute(50), ict=True)
@@ -160,7 +161,8 @@ def _again(table: TableBuilder) -> None:
 
 
 def _pairs() -> Iterator[tuple[object, ...]]:
-    """Enablement properties that are invalid or contradict the log. These properties do not affect reading rows."""
+    """Enablement properties that are invalid or contradict the log. Invalid enablement properties do not affect reading
+    rows."""
     stamp = str(ENABLED)
     wrong: list[tuple[str, str, tuple[str | None, str | None], str]] = [
         ("no-timestamp", "has a version but no timestamp", ("3", None), "ict-half-enablement-pair"),

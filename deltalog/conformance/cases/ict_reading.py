@@ -20,8 +20,8 @@ from deltalog.conformance.case import (
 from deltalog.conformance.cases.common import CDF, ICT_READERS, Timeline, case_rows, ids, minute
 
 _DAYS = DAY // MINUTE
-# Versions 0 to 4 have in-commit timestamps a minute apart. The file times are those after copying or restoring the
-# table, or those set by a wrong clock.
+# Versions 0 to 4 have in-commit timestamps a minute apart. The commit files have the modification times that result
+# from copying or restoring the table, or from a wrong clock.
 FROM_START = Timeline(ict_from=0)
 FILE_TIMES: dict[str, tuple[str, list[float] | None]] = {
     "kept": ("file times equal to the timestamps", None),

@@ -26,7 +26,7 @@ def cases() -> Iterator[Case]:
 
 
 _D = decimal.Decimal
-# The values of a column, by type; every column also has a null.
+# For each type, its Arrow type and the values of a column; every column also contains a null.
 TYPES: dict[str, tuple[pa.DataType, Sequence[Any]]] = {
     "long": (pa.int64(), [0, -1, 2**63 - 1, -(2**63)]),
     "integer": (pa.int32(), [0, 2**31 - 1, -(2**31)]),

@@ -145,8 +145,8 @@ def to_whole(kernel: Callable[[Any], Any]) -> Callable[..., Node]:
 
 
 def rounded(mode: str) -> Callable[..., Node]:
-    """ROUND and BROUND; ``mode`` says how to round halves. Floats are rounded only to integers: their decimal digits
-    differ between versions of Java."""
+    """ROUND and BROUND; ``mode`` determines how halves are rounded. Floats are rounded only to integers: their decimal
+    digits differ between versions of Java."""
 
     def make(name: str, node: Node, scale: Node | None = None) -> Node:
         kind, places = node.data_type, 0 if scale is None else constant(name, scale, INTEGER)

@@ -70,8 +70,8 @@ def cast(node: Node, wanted: DataType) -> Node:
     if isinstance(have, DecimalType) and wanted in FLOATING:
         if node.is_literal and wanted == DOUBLE:
             return literal(float(node.value), DOUBLE)
-        # Java converts a decimal to the nearest number. Arrow does so in all cases only if the decimal is first cast to
-        # a string.
+        # Java converts a decimal to the nearest number. Arrow always returns the nearest number only if the decimal is
+        # first cast to a string.
         return apply_kernel(wanted, lambda values: values.cast(pa.string()).cast(type_to_arrow(wanted)), node)
     raise refuse(f"CAST from {have} to {wanted}")
 
@@ -162,7 +162,7 @@ _MOST_PLACES = 38
 
 
 def _text_to_decimal(wanted: DecimalType) -> Callable[[Any], Any]:
-    """Cast strings without exponents; digits beyond the scale are rounded half up."""
+    """Cast strings without exponents to decimals; digits beyond the decimal's scale are rounded half up."""
     wider, arrow = pa.decimal256(76, _MOST_PLACES), type_to_arrow(wanted)
 
     def run(values: Any) -> Any:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 else:
     lazy_modules(__name__, "deltalog.expressions.functions.casts", "deltalog.expressions.functions.text")
 
-# The common type of two decimals, or of a decimal and an integer: it holds all their values.
+# The common type of two decimals, or of a decimal and an integer: it can represent all their values.
 _ANY_DECIMAL = pa.decimal256(76, 38)
 
 

@@ -19,7 +19,7 @@ from deltalog.protocol.schema import DataType, DecimalType, PrimitiveType, type_
 
 
 def case(branches: Sequence[tuple[Node, Node]], otherwise: Node) -> Node:
-    """CASE WHEN; a value is evaluated only where its condition is the first true one."""
+    """CASE WHEN; each value is evaluated only in rows in which its condition is the first that is true."""
     conditions = [condition for condition, _ in branches]
     for condition in conditions:
         if not fits(condition, BOOLEAN):  # not even NULL
@@ -49,7 +49,7 @@ def coalesce(*nodes: Node) -> Node:
 
 
 def null_if(left: Node, right: Node) -> Node:
-    """NULLIF: the first value, or null where both are equal."""
+    """NULLIF: the first value, or null where the two values are equal."""
     without_char("NULLIF", left, right)
     return case([(compare("=", left, right), literal(None, left.data_type))], left)
 

@@ -168,8 +168,8 @@ def parsed(data_type: DataType) -> Callable[..., Node]:
 
 
 def _reading(name: str, pattern: str) -> tuple[str, str]:
-    """A regular expression for strings that follow a pattern, and the replacement that turns a match into yyyy-MM-dd
-    HH:mm:ss."""
+    """A regular expression that matches strings in the format of a datetime pattern, and the replacement that turns a
+    match into yyyy-MM-dd HH:mm:ss."""
     parts = [match[0] for match in _PATTERN.finditer(pattern)]
     fields = [part for part in parts if part in _STRFTIME]
     known = len(set(fields)) == len(fields) and "yyyy" in fields

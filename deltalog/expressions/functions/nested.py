@@ -180,7 +180,7 @@ def size(name: str, node: Node) -> Node:
 
 
 def array_contains(name: str, node: Node, value: Node) -> Node:
-    """ARRAY_CONTAINS: whether an array has a value; null instead of false if the array has a null."""
+    """ARRAY_CONTAINS: whether an array contains a value; null instead of false if the array contains a null."""
     if not isinstance(node.data_type, ArrayType):
         raise refuse(f"The function {name} of {node.data_type}")
     value, equal = _comparison(f"The function {name}", node.data_type.element_type, value)

@@ -25,7 +25,8 @@ from deltalog.protocol.schema import DataType
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The leaf columns that an expression reads, keyed by path (a tuple of field names), and the number of rows."""
+    """The values of the leaf columns that an expression reads, keyed by path (a tuple of field names), and the number
+    of rows."""
 
     columns: Mapping[tuple[str, ...], Any]
     length: int
@@ -49,7 +50,7 @@ class Rows:
         return Rows(kept, pc.sum(chosen, min_count=0).as_py() or 0, self._created_bytes)
 
     def array(self, values: Any) -> Any:
-        """The values of these rows as an array; a scalar is repeated for every row."""
+        """Convert values to an array with one element per row; a scalar is repeated for every row."""
         if not isinstance(values, pa.Scalar):
             return values
         self.charge(text_bytes(values) * self.length)
@@ -71,8 +72,8 @@ NO_ROWS = Rows({}, 0)
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A typed expression. ``run`` returns an array, or a scalar for all rows. It raises pyarrow.ArrowInvalid if the
-    value of a row cannot be computed; only nodes with ``can_fail`` do so."""
+    """A typed expression. ``run`` returns an array, or a scalar for all rows. ``run`` raises pyarrow.ArrowInvalid if
+    the value of a row cannot be computed; only nodes with ``can_fail`` do so."""
 
     data_type: DataType
     run: Callable[[Rows], Any]
@@ -98,7 +99,7 @@ NULL = literal(None, VOID)
 
 
 def number(value: int | decimal.Decimal) -> Node:
-    """A numeric literal without suffix: integer, long or decimal, by its digits."""
+    """A numeric literal without suffix: integer, long or decimal, depending on its digits."""
     if isinstance(value, int) and -(2**63) <= value < 2**63:
         return literal(value, INTEGER if -(2**31) <= value < 2**31 else LONG)
     exact = decimal.Decimal(value)

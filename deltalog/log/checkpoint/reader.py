@@ -103,8 +103,9 @@ class CheckpointReader:
         self._checks_number = checks_number
 
     def state(self) -> PartialState:
-        """The state from the actions protocol, metaData, txn and domainMetadata. Raises CorruptTableError if protocol
-        or metaData is missing. Cost: some ranged GETs for each part; a remote store reads the parts concurrently."""
+        """The state that results from the protocol, metaData, txn and domainMetadata actions of the checkpoint. Raises
+        CorruptTableError if protocol or metaData is missing. Cost: some ranged GETs for each part; a remote store reads
+        the parts concurrently."""
         checkpoint = self._checkpoint
         if checkpoint.is_json:
             return advance(PartialState(), [self._json_file()])
@@ -127,7 +128,8 @@ class CheckpointReader:
                     domains[domain.domain] = domain
         if protocol is None or metadata is None:
             missing = "protocol" if protocol is None else "metaData"
-            # Not InvalidCheckpointError: the file is complete, so its writer's own state lacked the action.
+            # InvalidCheckpointError does not fit here: the file is complete, so the state from which it was written
+            # lacked the action.
             raise CorruptTableError(
                 f"{self._store.url}: checkpoint {checkpoint.names[0]} has no {missing} action. If no commit before "
                 "it is missing, delete the checkpoint; the state is then rebuilt from the commits."
@@ -161,8 +163,8 @@ class CheckpointReader:
         return paths, tags
 
     def _small_actions(self, path: str) -> list[tuple[str, dict[str, Any]]]:
-        """The actions other than file actions. The statistics of their required fields show which row groups contain
-        any."""
+        """The actions other than file actions. The null counts of these actions' required fields show which row groups
+        contain such actions."""
         found: list[tuple[str, dict[str, Any]]] = []
         with self._open(path) as file:
             self._expect(file, [*_SINGLETONS, *_SINGLETONS.values()], file.groups, ahead=False)
@@ -176,7 +178,7 @@ class CheckpointReader:
     def file_pieces(
         self, wanted: Wanted, convert: Callable[[pa.Table], Piece], parallelism: ReadParallelism = FAST
     ) -> Iterator[Piece]:
-        """The file actions in order, in pieces of ``parallelism.rows``, each converted by ``convert``.
+        """The file actions in order, in batches of ``parallelism.rows`` rows; ``convert`` converts each batch.
 
         ``convert`` receives a table as returned by ``rows.file_actions``. ``convert`` runs in the reading threads, so
         that each thread reuses the memory of the rows and columns that ``convert`` drops. After the last piece, raises
@@ -219,8 +221,9 @@ class CheckpointReader:
         parallelism: ReadParallelism,
         have_sidecars: bool = True,
     ) -> Iterator[Piece]:
-        """Several files, each read as a whole. On a remote store, up to 32 files are opened ahead. PROTOCOL.md allows
-        no sidecars in a multi-part checkpoint; if a part names some, they are read anyway, so that no file is lost."""
+        """The actions of several files. Each file is read as a whole. On a remote store, up to 32 files are opened
+        ahead. PROTOCOL.md allows no sidecars in a multi-part checkpoint; if a part names some, they are read anyway, so
+        that no file is lost."""
         named = ["sidecar.path"] if have_sidecars else []
 
         def begin(path: str) -> _OpenFile:
@@ -259,7 +262,8 @@ class CheckpointReader:
             with self._reading(file.path):
                 rows = file_actions(piece, wanted)
             yield convert(rows)
-        pa.default_memory_pool().release_unused()  # memory allocators keep freed memory per thread
+        # Releases the memory that allocators keep for this thread after it is freed.
+        pa.default_memory_pool().release_unused()
 
     def _check_number(self, wanted: Wanted, counts: Sequence[int], tags: Mapping[str, Any]) -> None:
         """Compare the number of add actions with the tag numOfAddFiles, if it exists, to detect missing files."""
@@ -325,7 +329,7 @@ class CheckpointReader:
                 "process deleted it. Restore it from a copy."
             ) from error
         except StoreError:
-            raise  # the checkpoint itself may be valid
+            raise  # the store failed, so the checkpoint itself may be valid
         except (pa.ArrowException, OSError, ValueError) as error:
             raise self._unreadable(path, error) from error
 

@@ -23,10 +23,10 @@ _PARSED = "stats_parsed"
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """The projection for reading file actions.
+    """The columns to read from a checkpoint for its file actions.
 
-    ``action``: the kind of action. ``schema``: columns of FILES or TOMBSTONES. ``leaves``: the table columns whose
-    statistics are read; None to read statistics only if ``schema`` has ``stats``.
+    ``action``: the kind of action to read. ``schema``: a subset of the columns of FILES or TOMBSTONES. ``leaves``: the
+    table columns whose statistics are read; None to read statistics only if ``schema`` has ``stats``.
     """
 
     action: Literal["add", "remove"]
@@ -99,8 +99,8 @@ def _metadata_body(body: dict[str, Any]) -> dict[str, Any]:
 
 def file_actions(table: pa.Table, wanted: Wanted) -> pa.Table:
     """The file actions among the rows of a checkpoint: columns of ``wanted.schema``, and with ``wanted.leaves`` a
-    statistics column, ``stats_parsed`` or ``stats``. If the checkpoint has only structs, ``stats`` is then missing, and
-    ``file_statistics.with_text`` adds it. Raises ValueError as ``check_file_rows``."""
+    statistics column, ``stats_parsed`` or ``stats``. If the checkpoint stores statistics only as structs, the result
+    lacks ``stats``, and ``file_statistics.with_text`` adds it. Raises ValueError as ``check_file_rows``."""
     columns = {f.name: f.type for f in wanted.schema}
     if wanted.action not in table.schema.names:
         return empty(wanted.text_schema)
@@ -129,7 +129,7 @@ def file_actions(table: pa.Table, wanted: Wanted) -> pa.Table:
 
 
 def _valid_rows(rows: pa.Table) -> pa.Table:
-    """The rows that have a path. In most checkpoints few rows do not, so zero-copy slices usually suffice."""
+    """The rows that have a path. In most checkpoints few rows lack a path, so zero-copy slices usually suffice."""
     paths = rows.column("path")
     if paths.null_count == 0:
         return rows

@@ -226,8 +226,8 @@ def _parsed_statistics(files: pa.Table, leaves: Sequence[Leaf]) -> pa.StructArra
 
 
 def _best_statistics(files: pa.Table, leaves: Sequence[Leaf]) -> str:
-    """The column from which to take statistics: the structs, which need no parsing, unless the text has leaves or files
-    that the structs lack."""
+    """The checkpoint column from which statistics are read: the structs, which need no parsing, unless the JSON text
+    covers leaf columns or files that the structs do not."""
     names = files.schema.names
     if "stats_parsed" not in names or "stats" not in names:
         return "stats_parsed" if "stats_parsed" in names else "stats"

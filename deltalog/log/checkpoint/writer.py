@@ -3,8 +3,8 @@ before it.
 
 Spec: PROTOCOL.md#checkpoints-1, #v1-spec, #v2-spec, #checkpoint-specs, #v2-checkpoint-table-feature,
 #allowed-combinations-for-checkpoint-spec---checkpoint-file-naming. File actions are streamed, one row group at a time,
-from the last checkpoint and the commits after it to the new checkpoint. Only a small table's file actions are all in
-memory at once.
+from the last checkpoint and the commits after it to the new checkpoint. All file actions are in memory at once only if
+the table is small.
 """
 
 from __future__ import annotations
@@ -60,12 +60,12 @@ def write_checkpoint(
 
     If delta.checkpointPolicy is v2 and the protocol has the feature, the checkpoint is a UUID-named file in the format
     ``top_level``; if there are more than ``sidecar_rows`` file actions, they are written to sidecars of at most
-    ``sidecar_rows`` each. Otherwise it is a classic checkpoint. ``clock_ms``, in milliseconds since 1970: tombstones
-    and transactions that have expired by then are left out. Raises CallError, StoreError, InvalidCheckpointError;
-    TableReplacedError if the table was deleted or replaced meanwhile; the checkpoint is then deleted. Cost: reads the
-    live files and tombstones; 2 PUTs, a HEAD and a ranged GET, and a PUT and a GET for each sidecar. Memory: a few
-    hundred thousand file actions, and the finished file on stores that inherit ``put_stream_if_absent``. Spec:
-    PROTOCOL.md#checkpoints-1.
+    ``sidecar_rows`` each. Without this policy and feature, the checkpoint is a classic checkpoint. ``clock_ms``, in
+    milliseconds since 1970: tombstones and transactions that have expired by then are left out. Raises CallError,
+    StoreError, InvalidCheckpointError; TableReplacedError if the table was deleted or replaced meanwhile; the
+    checkpoint is then deleted. Cost: reads the live files and tombstones; 2 PUTs, a HEAD and a ranged GET, and a PUT
+    and a GET for each sidecar. Memory: a few hundred thousand file actions, and the finished file on stores that
+    inherit ``put_stream_if_absent``. Spec: PROTOCOL.md#checkpoints-1.
     """
     if top_level not in get_args(TopLevel):
         raise CallError(f"top_level must be one of {', '.join(get_args(TopLevel))}; got {top_level!r}.")
@@ -127,10 +127,10 @@ class _Writing:
         self.counted: Totals | None = None
         self.tombstones: pa.Table | None = None  # None for more than FEW_FILES
 
-    # ------------------------------------------------------------------------------------------- contents
+    # ----------------------------------------------------------------------------- rows of the checkpoint
 
     def _file_actions(self) -> Iterator[pa.Table]:
-        """The live files, then the tombstones. Sets ``counted`` and ``tombstones`` at the end."""
+        """The live files, then the tombstones. Sets ``counted`` and ``tombstones`` after the last row."""
         self.counted = self.tombstones = None
         counted = NO_FILES
         schema = self._schema
@@ -139,8 +139,8 @@ class _Writing:
         if few:
             self._snapshot.cache.files()  # keeps the commits in memory for the next checkpoint
         pieces = self._snapshot.cache.stream_files(lambda files: files, schema.file_columns, schema.leaves, LEAN)
-        # One thread reads (LEAN), and others parse statistics. For few files, starting threads takes longer than
-        # parsing.
+        # One thread reads the files (LEAN), and other threads parse their statistics. For few files, starting threads
+        # takes longer than parsing.
         threads = 0 if few else THREADS
         for rows, totals in mapped(pieces, lambda files: (schema.adds(files), totals_of(files)), threads, 0):
             counted += totals
@@ -234,7 +234,7 @@ class _Writing:
             with contextlib.suppress(StoreError):
                 self._store.delete(new_sidecar_path(sidecar.path.rsplit("/", 1)[-1].removesuffix(".parquet")))
 
-    # ------------------------------------------------------------------------------------- after the writing
+    # --------------------------------------------------------------------------- after the files are written
 
     def _settle(self, written: _Written, outcome: PutOutcome) -> None:
         """If the PUT was not acknowledged, check that the top-level file exists. Raises StoreError. Cost: 1 HEAD."""
@@ -250,7 +250,7 @@ class _Writing:
         written.top_level_bytes = meta.size_bytes or 0
 
     def check(self, written: _Written) -> None:
-        """Read every file back (only the footer of Parquet files) and compare row counts. Raises
+        """Read every written file again (of Parquet files only the footer) and compare row counts. Raises
         InvalidCheckpointError."""
         for path, expected in written.expected.items():
             rows = self._rows_in(path)
@@ -312,7 +312,7 @@ class _Writing:
 
 
 def _kept(pieces: list[pa.Table] | None, piece: pa.Table) -> list[pa.Table] | None:
-    """The list of pieces with one appended; None once they exceed FEW_FILES rows."""
+    """The list of ``pieces`` with ``piece`` appended; None once the pieces together exceed FEW_FILES rows."""
     if pieces is None or sum(each.num_rows for each in pieces) + piece.num_rows > FEW_FILES:
         return None
     return [*pieces, piece]
@@ -324,8 +324,8 @@ def _kept(pieces: list[pa.Table] | None, piece: pa.Table) -> list[pa.Table] | No
 def write_parquet(file: BinaryIO, schema: pa.Schema, groups: Iterable[pa.Table]) -> int:
     """Write row groups to a Parquet file and return the number of rows.
 
-    Uses zstd at level 1, and dictionaries for columns with few distinct values. Of the settings measured, these write
-    the smallest files, and fastest (docs/log-files.md).
+    Uses zstd at level 1, and dictionaries for columns with few distinct values. Of the measured settings, these give
+    the smallest files and the shortest write time (docs/log-files.md).
     """
     dictionary: Any = with_dictionary(path for field in schema for path in _leaves(field.type, field.name)) or False
     rows = 0
@@ -372,7 +372,7 @@ def _joined(waiting: list[pa.Table], schema: pa.Schema) -> pa.Table:
 
 
 def _while_below(groups: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
-    """Take row groups until they have at least ``rows`` rows."""
+    """Take row groups until they contain at least ``rows`` rows."""
     while rows > 0 and (group := next(groups, None)) is not None:
         rows -= group.num_rows
         yield group

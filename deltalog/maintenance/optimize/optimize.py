@@ -1,8 +1,8 @@
 """Rewrites files without changing rows: compaction, purge of deletion vectors, clustering and Z-order.
 
-Each batch of files has its own commit, which remains if a later batch fails. A commit conflicts only with the removal
-of one of its files. Then the bins whose files another writer has changed are left out, and the other bins are
-committed.
+Each batch of files is committed separately, and its commit remains in the log if a later batch fails. The commit of a
+batch conflicts only with the removal of one of the files that it rewrites. After such a conflict, the bins whose files
+another writer has changed are left out, and the other bins are committed.
 
 Spec: PROTOCOL.md#add-file-and-remove-file (dataChange), #deletion-vectors, #row-tracking,
 #writer-requirements-for-clustered-table.
@@ -113,7 +113,7 @@ class Options:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """The commitInfo of an optimization, and the function that rewrites a bin."""
+    """The commitInfo of an optimization, and the function that rewrites one bin of files."""
 
     operation: str
     parameters: Mapping[str, object]
@@ -200,7 +200,7 @@ def _selected(handle: TableHandle, options: Options) -> tuple[Snapshot, pa.Table
 
 
 def files_in_partitions(snapshot: Snapshot, where: Predicate | str | None) -> pa.Table:
-    """The files in partitions that match ``where``. Raises CallError for a condition on other columns."""
+    """The files in the partitions that match ``where``. Raises CallError for a condition on other columns."""
     scan = snapshot.scan(where=where)
     if scan.where is not None:
         partitioned = set(snapshot.partition_columns)
@@ -326,7 +326,7 @@ class _Batch:
             raise
 
     def _leave_out_changed(self, latest: Snapshot) -> None:
-        """Leave out bins with a file that is no longer live or has another deletion vector."""
+        """Leave out bins that contain a file that is no longer live or whose deletion vector has changed."""
         live = latest.files(["path", "deletion_vector"])
         ours = pa.chunked_array([path for _, files in self.bins for path in files["path"].chunks], pa.string())
         live = live.filter(pc.is_in(live["path"], value_set=ours.combine_chunks()))

@@ -24,8 +24,8 @@ class OptimizeOptions(TypedDict, total=False):
     ``max_commit_size``: the maximum size in bytes of the files that one commit rewrites; default 16 GiB. The commits of
     an interrupted run remain, and a second call continues from there. ``dry_run``: only report what would be rewritten.
     ``progress``: called with the number of files rewritten so far and the total. ``rewrite_bins``: rewrites the files
-    of each batch elsewhere, for example in the tasks of a Spark job. It receives ``BinTasks`` and the bytes of each
-    bin, and returns the result of ``BinTasks.run`` for each bin.
+    of each batch elsewhere, for example in the tasks of a Spark job. This function receives a ``BinTasks`` object and
+    the serialized bins, and returns the result of ``BinTasks.run`` for each bin.
     """
 
     max_commit_size: int | None
@@ -40,8 +40,8 @@ class TableOptimizer:
     """Rewrites the files of a table. Rows and row ids do not change, and the change data feed gets no changes.
 
     Commits have dataChange=false: they never conflict with appends, and conflict with other changes only if these
-    remove a rewritten file or delete some of its rows. If one does, the bin of that file is not rewritten, and the
-    other bins are committed.
+    remove a rewritten file or delete some of its rows. If another change does so, the bin of that file is not
+    rewritten, and the other bins are committed.
 
     Shared arguments. ``where``: SQL text or a predicate on partition columns; None: all partitions. ``target_size``:
     the size of new files in bytes; default the table property delta.targetFileSize, else 256 MiB.
@@ -88,11 +88,11 @@ class TableOptimizer:
         """Rewrite all files of the selected partitions in Z-order of ``columns``, so that conditions on any of these
         columns skip most files. Each call rewrites all files.
 
-        ``columns``: paths, as for ``cluster_by``: ``a.b`` is a field of a struct, and a name with dots is in backticks;
-        or each path is a list of names. Raises CallError also for columns that are not comparable or have no
-        statistics, and for a clustered table. Cost: as ``compact``; also reads the key columns a second time, and
-        writes temporary files on the local disk up to the size of the rows. Memory: about 100 MiB, and 100 MiB for each
-        task.
+        ``columns``: column paths, in the form that ``cluster_by`` accepts: in text, ``a.b`` is a field of a struct, and
+        a name that contains dots is in backticks; a path can also be a list of names. Raises CallError also for columns
+        that are not comparable or have no statistics, and for a clustered table. Cost: as ``compact``; also reads the
+        key columns a second time, and writes temporary files on the local disk up to the size of the rows. Memory:
+        about 100 MiB, and 100 MiB for each task.
         """
         return optimize.z_order(self._handle, columns, _settings(where, target_size, max_concurrent_tasks, options))
 

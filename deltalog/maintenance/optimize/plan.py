@@ -1,6 +1,7 @@
-"""Plans which files an optimization rewrites together, and defines its report. Pure.
+"""Plans which files an optimization rewrites together, and defines the report of an optimization. Pure.
 
-Spec: PROTOCOL.md leaves the choice to writers; #add-file-and-remove-file (dataChange), #deletion-vectors,
+Spec: PROTOCOL.md leaves the choice of files to rewrite to the writers; #add-file-and-remove-file (dataChange),
+#deletion-vectors,
 #writer-requirements-for-clustered-table.
 """
 
@@ -53,9 +54,9 @@ class Bin:
 
 
 def small_or_sparse(files: pa.Table, target_bytes: int) -> list[Bin]:
-    """The bins of a compaction, of at most ``target_bytes`` unless a single file is larger. They contain files smaller
-    than that, and files with more than MOST_DELETED of their rows deleted, which may be in a bin by themselves.
-    ``files``: schema FILES."""
+    """The bins (groups of files) of a compaction. A bin contains at most ``target_bytes`` unless it is a single larger
+    file. The bins contain files smaller than the target size, and files of whose rows more than MOST_DELETED are
+    deleted; a bin may consist of one such file. ``files``: schema FILES."""
     deleted = deleted_parts(files)
     is_sparse = pc.greater(deleted, scalar(MOST_DELETED, pa.float64()))
     chosen = pc.or_(pc.less(combined(files["size"]), scalar(target_bytes, pa.int64())), is_sparse)
@@ -76,7 +77,7 @@ def whole_partitions(files: pa.Table, most_bytes: int) -> list[Bin]:
 
 
 def to_cluster(files: pa.Table, columns: str, target_bytes: int, full: bool) -> list[Bin]:
-    """The bins of a clustering, each of which becomes a cube. They contain files that are in no cube, and files of
+    """The bins of a clustering, each of which becomes a cube. The bins contain files that are in no cube, and files of
     incomplete cubes. An incomplete cube that would be a bin by itself is not rewritten. ``columns``: the clustering
     columns, as JSON. Files that other implementations clustered, or that are clustered by other columns, are rewritten
     only with ``full``."""
@@ -108,7 +109,7 @@ def _same_columns(text: str, columns: str) -> bool:
 
 
 def in_cube(adds: Iterable[AddFile], cube: str, columns: str) -> list[AddFile]:
-    """Tag the add actions of a new cube's files. ``columns``: as for ``to_cluster``."""
+    """Return the add actions of a new cube's files with the tags of the cube. ``columns``: as for ``to_cluster``."""
     tags = {CUBE_TAG: cube, CUBE_COLUMNS_TAG: columns}
     return [msgspec.structs.replace(add, tags=tags, clustering_provider=CLUSTERING_PROVIDER) for add in adds]
 
@@ -155,7 +156,7 @@ class SizesByPath(Mapping[str, int]):
 
 
 class _Sizes(ValuesView[int]):
-    """The sizes; does not build the dictionary."""
+    """A view of the sizes that does not require building the dictionary."""
 
     def __init__(self, mapping: SizesByPath, files: pa.Table) -> None:
         super().__init__(mapping)
@@ -172,7 +173,7 @@ class _Growing:
 
 
 def _packed(files: pa.Table, chosen: Sequence[int], most_bytes: int) -> list[Bin]:
-    """Pack the chosen files into bins by partition, in the order in which they were written."""
+    """Pack the chosen files of each partition into bins, in the order in which the files were written."""
     numbers = int64s(list(chosen))
     some = files.select(["partition_values", "size", "modification_time"]).take(numbers)
     partitions, codes = dict[tuple[tuple[str, str | None], ...], int](), array("q")
@@ -234,9 +235,8 @@ class OptimizeReport:
     ``version``: the version on which the plan is based. ``considered``: the number of files in the selected partitions.
     ``bins`` and ``partitions``: the numbers of bins and partitions that were rewritten. ``removed`` and ``added``: the
     sizes of the removed and added files in bytes, keyed by the path in the log. ``deletion_vectors``: the number of
-    deletion vectors that were removed. ``rows``: the number of rows copied. ``left``: the number of bins that were not
-    rewritten because another writer changed one of their files. ``commits``: the commits, oldest
-    first.
+    deletion vectors that were removed. ``rows``: the number of rows copied. ``left``: the number of bins that were left
+    out because another writer changed one of their files. ``commits``: the commits, oldest first.
     """
 
     table: str

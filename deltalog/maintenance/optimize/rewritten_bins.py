@@ -34,8 +34,8 @@ from deltalog.write.transaction import Transaction
 
 # The size of a row group in memory.
 GROUP_BYTES = 32 << 20
-#: Rewritten files are read more often than written. This codec needs half the bytes of snappy, and a third more time to
-#: write.
+#: Rewritten files are read more often than written. zstd needs half the bytes of snappy, but writing takes a third
+#: longer.
 CODEC = "zstd"
 # Small batches are combined up to this size before they are converted.
 _PIECE_BYTES = 1 << 20
@@ -71,8 +71,8 @@ class BinWriter:
 
     @classmethod
     def for_transaction(cls, transaction: Transaction, snapshot: Snapshot, now_ms: Callable[[], int]) -> BinWriter:
-        """A writer for rows of ``snapshot``, the base of the transaction. Files contain row ids and row commit
-        versions, but no partition columns."""
+        """A writer of copied rows of ``snapshot``, on which the transaction is based. Files contain row ids and row
+        commit versions, but no partition columns."""
         configuration = snapshot.metadata.configuration
         tracking = row_tracking.kept_columns(configuration, snapshot.url)
         write = transaction.row_writer.layout_of_copies()
@@ -108,8 +108,9 @@ class BinWriter:
         return written
 
     def write_rows(self, pieces: Callable[[], Iterator[pa.Table]], values: Mapping[str, str | None]) -> Rewritten:
-        """Write rows of one partition as one new file. ``pieces``: returns the rows, cast to the table's types; called
-        again if a row group has NaN in a column for which bounds were already written. Cost: 1 PUT."""
+        """Write rows of one partition as one new file. ``pieces``: a function that returns the rows, cast to the
+        table's types; it is called again if a row group contains NaN in a column for which bounds were already written.
+        Cost: 1 PUT."""
         without: frozenset[str] = frozenset()
         while True:
             try:
@@ -159,7 +160,7 @@ class BinWriter:
     # ---------------------------------------------------------------------------------------------- reading
 
     def conformed(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-        """Cast rows to the types of the table. Small batches are combined first."""
+        """Cast rows to the types of the table. Small batches are combined before they are cast."""
         schema = StructType((*self.write.file_columns.columns.fields, *self.write.extra_columns))
         held: list[pa.RecordBatch] = []
         held_bytes = 0

@@ -1,8 +1,8 @@
 """Rewrites files in Z-order, in bounded memory.
 
 The key columns are sampled to divide the Z-order into ranges. As the files are read, rows are assigned to ranges, and
-spilled to temporary files if they exceed MEMORY_BYTES. Each new file contains consecutive ranges, and each range is
-sorted separately.
+spilled to temporary files if they exceed MEMORY_BYTES. Each new file contains the rows of consecutive ranges, and each
+range is sorted separately.
 
 Spec: PROTOCOL.md#writer-requirements-for-clustered-table (clusteringProvider).
 """
@@ -31,7 +31,7 @@ from deltalog.protocol.schema import StructType
 
 #: The size of the rows that are held in memory before they are spilled.
 MEMORY_BYTES = 32 << 20
-#: The size of the rows that are sorted together.
+#: The maximum size of the rows that are sorted together.
 RANGE_BYTES = 12 << 20
 _SAMPLE_ROWS = 200_000
 _MOST_RANGES = 1023
@@ -43,7 +43,8 @@ _CHUNK_BYTES = 4 << 20
 @dataclass(frozen=True, slots=True)
 class ZOrder:
     """Rewrites the files of a bin, in Z-order of ``columns`` (paths in the schema), into files of about
-    ``target_bytes``. ``cube``: for a clustered table, the clustering columns as JSON; the new files form a cube."""
+    ``target_bytes``. ``cube``: for a clustered table, the clustering columns as JSON; the new files then form one
+    cube."""
 
     columns: Sequence[tuple[str, ...]]
     target_bytes: int
@@ -81,7 +82,7 @@ class ZOrder:
     def _sampled(
         self, writer: BinWriter, adds: Sequence[AddFile], paths: Sequence[tuple[str, ...]]
     ) -> tuple[Curve, pa.Array, int]:
-        """The curve, the positions of sampled rows on it, and the total number of rows."""
+        """The Z-order curve, the positions of sampled rows on it, and the total number of rows."""
         schema = writer.write.schema
         fields = tuple(schema.field(name) for name in dict.fromkeys(path[0] for path in paths))
         layout = FileLayout(StructType(fields), (), writer.read.mapping)
@@ -127,7 +128,8 @@ def _chunks(adds: Sequence[AddFile]) -> Iterator[list[AddFile]]:
 
 
 class _Ranges:
-    """Holds rows in memory for each range of the order, and spills them. Threads may share the object."""
+    """Buffers the rows of each range of the sort order in memory, and spills them to temporary files. Threads may share
+    the object."""
 
     def __init__(self, directory: str, curve: Curve, sample: pa.Array, rows: int, files: int) -> None:
         self._directory = directory
@@ -181,7 +183,8 @@ class _Ranges:
         self._held, self._held_bytes = {}, 0
 
     def of_files(self) -> list[list[int]]:
-        """The ranges of each new file, in order. Call it after all rows have been added."""
+        """For each new file, in order: the numbers of the Z-order ranges that it contains. Call this method only after
+        all rows have been added."""
         for spilled in self._spilled.values():
             spilled.close()
         present = sorted({*self._held, *self._spilled})

@@ -22,9 +22,9 @@ from deltalog.write.data_files import discard, remove_job_files
 
 @dataclass(frozen=True)
 class BinTasks:
-    """Rewrites the bins of a batch. It can be pickled; the pickle contains the storage options, including any secrets.
-    ``job``: an id that follows ``part-`` in the names of the new files. ``bins``: the files of each bin,
-    as bytes for ``run``."""
+    """Rewrites the bins of a batch. The object can be pickled; the pickle contains the storage options, including any
+    secrets. ``job``: an id that follows ``part-`` in the names of the new files. ``bins``: the files of each bin, as
+    bytes for ``run``."""
 
     writer: BinWriter
     rewrite: Rewrite

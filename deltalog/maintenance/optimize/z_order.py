@@ -55,7 +55,7 @@ def _is_nested(data_type: DataType) -> bool:
 
 
 def values_of(rows: pa.Table | pa.RecordBatch, path: Sequence[str]) -> Any:
-    """A column as one array of comparable values: NaN is greater than all other numbers."""
+    """A column as a single array of comparable values: NaN is greater than all other numbers."""
     values = rows.column(path[0])
     values = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
     for name in path[1:]:
@@ -93,9 +93,9 @@ def range_numbers(values: Any, bounds: Any, bits: int) -> Any:
 
 @dataclass(frozen=True)
 class Curve:
-    """The Z-order curve of columns. ``bounds``: the range bounds of each column. ``spreads``: for each column, the
-    interleaved bits of each range number, with gaps for the other columns' bits. The range numbers of a column with few
-    ranges are scaled up, so that the first bits of the order divide this column too."""
+    """The Z-order curve of columns. ``bounds``: for each column, the values that separate its ranges. ``spreads``: for
+    each column, the interleaved bits of each range number, with gaps for the other columns' bits. The range numbers of
+    a column with few ranges are scaled up, so that the first bits of the order divide this column too."""
 
     paths: Sequence[tuple[str, ...]]
     bounds: Sequence[Any]
@@ -112,8 +112,8 @@ class Curve:
         return cls(paths, bounds, bits, [int64s([spread[number] for number in each]) for each in numbers])
 
     def numbers(self, columns: Sequence[Any]) -> Any:
-        """The position of each row on the curve, from its values in the columns. The first column has the highest
-        bits."""
+        """The position of each row on the Z-order curve, computed from its values in the columns. The first column
+        provides the most significant bits."""
         place = None
         for number, (values, bounds, spread) in enumerate(zip(columns, self.bounds, self.spreads, strict=True)):
             bits = spread.take(range_numbers(values, bounds, self.bits))
@@ -122,5 +122,5 @@ class Curve:
         return place
 
     def of_rows(self, rows: pa.Table) -> Any:
-        """The position of each row on the curve."""
+        """The position of each row on the Z-order curve."""
         return self.numbers([values_of(rows, path) for path in self.paths])

@@ -3,7 +3,7 @@
 A file is deleted if no version within the retention needs it and it is older than the retention. Hidden files, links,
 files of other tables, and files with names that no log can contain are kept.
 
-Spec: PROTOCOL.md leaves vacuum to writers; #file-types, #add-file-and-remove-file say what a version needs.
+Spec: PROTOCOL.md leaves vacuum to writers; #file-types, #add-file-and-remove-file define which files a version needs.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class NeededFiles:
         return [names for _, paths in self.reasons for names in paths.spellings(directory)]
 
     def besides(self, more: Mapping[str, Need]) -> NeededFiles:
-        """These files plus ``more``. A path that is already in these files keeps its reason."""
+        """These files plus ``more``. For a path that both contain, the reason in this object is kept."""
         found: dict[Need, list[str]] = {}
         for path, need in more.items():
             found.setdefault(need, []).append(path)
@@ -176,13 +176,13 @@ class VacuumedFiles(Sequence[VacuumedFile]):
         self.reasons.append(reason)
 
     def of(self, rows: Iterable[int]) -> VacuumedFiles:
-        """The files at these row numbers."""
+        """The files with these row numbers in this list."""
         found = VacuumedFiles()
         found.extend(self, rows)
         return found
 
     def extend(self, others: VacuumedFiles, rows: Iterable[int]) -> None:
-        """Add the files of ``others`` at these row numbers."""
+        """Append those files of ``others`` that have these row numbers."""
         for row in rows:
             self.add(others.paths[row], others.sizes_bytes[row], others.times_ms[row], others.reasons[row])
 
@@ -199,7 +199,7 @@ class VacuumedFiles(Sequence[VacuumedFile]):
         return self.of(row for row, path in enumerate(self.paths) if path not in paths)
 
     def entries(self, rows: Iterable[int]) -> list[Entry]:
-        """The files at these row numbers, in the form that ``LogStore.remove`` accepts."""
+        """The files at the given row numbers, in the form that ``LogStore.remove`` accepts."""
         return [Entry(self.paths[row], EntryKind.FILE, self.sizes_bytes[row], self.times_ms[row]) for row in rows]
 
     def __len__(self) -> int:
@@ -248,7 +248,7 @@ class VacuumReport:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The paths of the deleted files, below the table root."""
+        """The paths of the deleted files, relative to the table root."""
         files = self.files
         return tuple(files.paths if isinstance(files, VacuumedFiles) else (file.path for file in files))
 
@@ -280,7 +280,7 @@ class VacuumReport:
 
     @safe_repr
     def __repr__(self) -> str:
-        """The fields, with counts instead of files and directories."""
+        """The fields of the report, with counts instead of files and directories."""
         return (
             f"VacuumReport(table={self.table!r}, dry_run={self.dry_run}, version={self.version}, "
             f"retention_ms={self.retention_ms}, cutoff_ms={self.cutoff_ms}, files={len(self.files)}, "
@@ -320,8 +320,8 @@ class Sifted:
     present: PathHashes = field(default_factory=PathHashes)
 
     def count(self, directory: str, hashes: Sequence[int], needed: NeededFiles) -> list[bool]:
-        """Count which of a directory's names, given as hashes, are needed. Returns for each name whether it is not
-        needed."""
+        """Count the needed files among a directory's names, which are given as hashes. Returns for each name whether it
+        is not needed."""
         is_other = [True] * len(hashes)
         for need, names in needed.in_directory(directory):
             present = array("q", filter(names.__contains__, itertools.compress(hashes, is_other)))
@@ -333,8 +333,8 @@ class Sifted:
 
 
 def sift(parts: Iterable[WalkPart], needed: NeededFiles) -> Sifted:
-    """Separate the needed files in a listing from the other files. ``parts``: from ``LogStore.walk_parts``. Only the
-    number of needed files and the hashes of their paths are kept in memory."""
+    """Separate the needed files in a listing from the other files. ``parts``: the batches that ``LogStore.walk_parts``
+    returns. Only the number of needed files and the hashes of their paths are kept in memory."""
     found, hashed = Sifted(present=PathHashes(hashed=needed.hashed)), needed.hashed
     for part in parts:
         if part.names:
@@ -354,8 +354,8 @@ class Decided:
     """The decisions on a part of a table's files. ``files``: to delete. ``kept``: the number of files kept, by reason.
     ``young``: files kept only because of their age, with the reason. ``emptied``: directories with files to delete;
     ``occupied``: directories with files that are kept. ``directories``: all directories in the listing. ``tables``: the
-    roots of other tables. ``present``: the paths of files that are kept. ``listed``: the number of files and links;
-    ``gone``: how many of these no longer existed when their time was read."""
+    roots of other tables, whose files are kept. ``present``: the paths of files that are kept. ``listed``: the number
+    of files and links; ``gone``: how many of these no longer existed when their time was read."""
 
     directories: list[Entry]
     tables: frozenset[str]
@@ -376,8 +376,9 @@ def decide(
     read: Callable[[Sequence[str]], Iterable[Entry]],
     tables: Iterable[str] = (),
 ) -> Decided:
-    """Decide on the files in a listing, or in a part of one, by their names and times. ``read``: a function like
-    ``LogStore.entries``, called for files that cannot be decided by name. ``tables``: known roots of other tables."""
+    """Decide by name and time which files of a listing, or of a part of it, are deleted or kept. ``read``: a function
+    like ``LogStore.entries``, called for files that cannot be decided by name. ``tables``: known roots of other
+    tables."""
     decision = _Decision(sifted, named, rules, tables)
     # Decide on data files first, because Hadoop's hidden checksum of a file is kept if that file is kept.
     for is_checksum in (False, True):
@@ -408,13 +409,14 @@ class _Decision:
         self._by_directory: dict[str, Stay | None] = {}
 
     def undecided(self, paths: Sequence[str]) -> list[str]:
-        """The paths of files that must be decided by age; the others are recorded as kept. ``paths``: either only
-        checksums or no checksums."""
+        """The paths of files that must be decided by age; the others are recorded as kept. ``paths``: either all of
+        them are checksum files, or none is."""
         ordinary = are_ordinary(paths)
         return [path for path in paths if not self._stays_by_name(path, ordinary)]
 
     def decide(self, entries: Sequence[Entry]) -> None:
-        """Decide on files and links that are not needed: either only checksums or no checksums."""
+        """Decide on files and links that are not needed. The entries must be either all Hadoop checksum files or
+        none."""
         ordinary = are_ordinary([entry.path for entry in entries])
         self.decide_by_age(
             entry
@@ -423,7 +425,7 @@ class _Decision:
         )
 
     def decide_by_age(self, entries: Iterable[Entry]) -> None:
-        """Decide on files that ``undecided`` returned, and on links."""
+        """Decide by age on the files that ``undecided`` returned, and on symbolic links."""
         result = self.result
         for entry in entries:
             path = entry.path
@@ -452,7 +454,8 @@ class _Decision:
         return checked is not None and checked not in self.result.present
 
     def _stays_by_name(self, path: str, ordinary: bool) -> bool:
-        """Whether a file is kept at any age; if so, records it. ``ordinary``: whether the path is known to be plain."""
+        """Whether a file is kept whatever its age is; if so, records the file and the reason. ``ordinary``: whether the
+        path is known to contain no special characters."""
         why = self._by_name(path, ordinary)
         if why is not None:
             self._keep(path, why)
@@ -512,7 +515,8 @@ def parents(path: str) -> Iterator[str]:
 
 
 def table_roots(*paths: Iterable[str]) -> frozenset[str]:
-    """The directories below the root that have their own log, from the paths of directories and files."""
+    """The directories below the root that contain a log of their own, derived from the paths of all directories and
+    files."""
     mark = f"/{LOG_DIRECTORY}/"
     return frozenset(f"{path}/".partition(mark)[0] for some in paths for path in some if mark in f"{path}/")
 

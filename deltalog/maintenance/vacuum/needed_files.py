@@ -2,7 +2,7 @@
 
 Two sources must agree: the state of the latest version (the live files, and the tombstones by time), and the version
 that was current at the cut-off together with every commit since then. The second source depends neither on writers'
-clocks nor on tombstones, which checkpoints may have dropped.
+clocks nor on tombstones, which checkpoints may omit.
 
 Spec: PROTOCOL.md#add-file-and-remove-file, #deletion-vector-descriptor-schema, #add-cdc-file.
 """
@@ -80,7 +80,7 @@ def named_files(
 
 def _check_origin(cache: FileCache, names: _Names, live: PathHashes, earlier: Sequence[PathHashes], first: int) -> None:
     """Raise CorruptTableError if a file of the latest version is neither a file of version ``first`` nor added by a
-    later commit. ``earlier``: the files of that version and of the later commits."""
+    later commit. ``earlier``: the files of version ``first`` and of the later commits."""
     if not any(live.lacking(*earlier)):
         return
     files = sorted(names.of_all(cache.files(_COLUMNS)))
@@ -92,7 +92,7 @@ def _check_origin(cache: FileCache, names: _Names, live: PathHashes, earlier: Se
 
 
 def named_since(history: LogHistory, version: int) -> frozenset[str]:
-    """The paths of the files that commits after ``version`` name. Raises as ``named_files``. Cost: 1 GET for each
+    """The paths of the files named in commits after ``version``. Raises as ``named_files``. Cost: 1 GET for each
     commit."""
     store = history.reader.store
     names = _Names(store.url, [place_of(store.url), place_of(real_url(store))])
@@ -104,7 +104,8 @@ def named_since(history: LogHistory, version: int) -> frozenset[str]:
 
 
 def paths_named(store: LogStore, names: Iterable[str]) -> set[str]:
-    """The paths below the table root of files that are given as paths in a log. Raises UnsafePathError. Cost: none."""
+    """Convert file paths as they occur in a log to paths relative to the table root. Raises UnsafePathError. Cost:
+    none."""
     known = _Names(store.url, [place_of(store.url), place_of(real_url(store))])
     return {path for name in names for path in known.of(name)}
 
@@ -182,8 +183,8 @@ def _tombstones(cache: FileCache, cutoff_ms: int, names: _Names) -> tuple[Needed
         except InvalidCheckpointError as error:
             cache = cache.without_checkpoint(error)
         else:
-            # If a path cannot be resolved, return an empty set: the removed files are then treated as files that no
-            # version names.
+            # If a path cannot be resolved, the returned set of removed files is empty: the removed files are then
+            # treated as files that no version names.
             return unexpired, removed if are_known else set()
 
 

@@ -1,8 +1,8 @@
 """Sets of paths that keep only hashes in memory: eight bytes per path. Pure.
 
 Two paths with the same hash count as equal. So a set may report a path that it does not contain, with a probability of
-one in 2**64 for each name in the directory, but it never misses a path that it contains. A wrong answer can only keep a
-file.
+one in 2**64 for each name in the directory, but it never misses a path that it contains. A wrong answer can only cause
+a file to be kept that could be deleted.
 
 Names are hashed by Python's ``hash``, whose seed differs between processes, or by ``shared_hash``, which does not.
 """
@@ -63,8 +63,8 @@ class PathHashes:
         if found is None:
             found = frozenset(self.names.get(directory, ()))
             self._held += len(found) + 1
-            # Keep at least one other directory, because a listing may alternate between a directory and its
-            # subdirectories.
+            # Keep the names of at least one other directory, because a listing may alternate between a directory and
+            # its subdirectories.
             while self._held > _MOST_NAMES and len(self._sets) > 1:
                 self._held -= len(self._sets.pop(next(iter(self._sets)))) + 1
         self._sets[directory] = found  # moved to the end, so that it is dropped last
@@ -102,8 +102,8 @@ class NeededPaths(PathHashes):
 
 
 def shared_hash(name: str) -> int:
-    """A hash that is equal in all processes with the same ``HASH_PROBE``. Python hashes an integer to its remainder,
-    which is modulo 2**61 - 1 on 64-bit machines."""
+    """A hash that is equal in all processes with the same ``HASH_PROBE``. Python's hash of an integer is its remainder
+    modulo a prime (2**61 - 1 on 64-bit machines)."""
     return hash(int.from_bytes(name.encode("utf-8", "surrogatepass"), "little"))
 
 

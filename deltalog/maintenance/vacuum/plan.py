@@ -65,7 +65,7 @@ def plan(decided: Decided, needed: NeededFiles, late: Mapping[str, Need], rules:
 
 
 def together(parts: Iterable[Decided]) -> Decided:
-    """Merge the decisions on several parts; ``present`` of the result is undefined."""
+    """Merge the decisions on several parts of a listing; the field ``present`` of the result is undefined."""
     whole = Decided([], frozenset(), Counter(), PathHashes(), 0)
     for part in parts:
         whole.directories += part.directories
@@ -102,7 +102,7 @@ def _keep_some(decided: Decided, needed: NeededFiles, late: Mapping[str, Need]) 
 
 
 class _Spellings:
-    """A container of the paths of which another spelling is needed."""
+    """A container of the needed paths that a listing may spell differently."""
 
     def __init__(self, needed: NeededFiles) -> None:
         self._needed = needed
@@ -111,7 +111,7 @@ class _Spellings:
 
     def __contains__(self, path: str) -> bool:
         directory, _, name = folded(path).rpartition("/")
-        if directory != self._directory:  # paths are mostly ordered by directory
+        if directory != self._directory:  # consecutive paths are usually in the same directory
             self._directory, self._names = directory, self._needed.spellings(directory)
         hashed = self._needed.hashed(name)
         return any(hashed in names for names in self._names)

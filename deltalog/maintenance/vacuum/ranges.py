@@ -1,7 +1,7 @@
 """Divides the files below a table root into ranges of paths; each range is listed and decided on separately. Pure.
 
 Ranges have no gaps and do not overlap, so every file is in exactly one range, whether or not the log names it. The
-paths in the log determine only where ranges begin.
+paths in the log only determine the boundaries of the ranges.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from deltalog.protocol.paths import LOG_DIRECTORY, has_some
 
 _MOST_PATHS = 65_536
 _STEP = 16
-# The total number of hashes that are sent. A directory's hashes are sent with every range that contains part of the
-# directory.
+# The maximum total size of the hashes that are sent. A directory's hashes are sent with every range that contains part
+# of the directory.
 _MOST_BYTES = 128 << 20
 
 
@@ -37,8 +37,8 @@ class PathSample:
             self._step *= 2
 
     def bounds(self, ranges: int) -> list[str]:
-        """The starts of all ranges but the first, such that ranges have about equally many paths. A range starts at a
-        directory, unless a directory is too large for one range."""
+        """The first paths of all ranges except the first range, chosen so that the ranges contain about equally many
+        paths. A range starts at a directory, unless a directory is too large for one range."""
         paths, found = sorted(self._paths), [""]
         for number in range(1, ranges if paths else 0):
             path = paths[number * len(paths) // ranges]
@@ -52,8 +52,8 @@ class PathSample:
 @dataclass(frozen=True, slots=True)
 class VacuumRange:
     """The paths from ``start`` up to but excluding ``end`` (None: no end). ``needed``: (reason, directory, hashes of
-    names) for each directory that can have paths in the range. ``removed``: as in NamedFiles, but only paths in the
-    range."""
+    file names) for each directory that may contain paths in the range. ``removed``: as in NamedFiles, but only paths in
+    the range."""
 
     start: str
     end: str | None

@@ -1,9 +1,9 @@
 """Finds the files that are no longer needed according to the log alone, and the last commit whose removed files a
 vacuum has deleted.
 
-A lite vacuum considers these files instead of a listing. ``_last_vacuum_info``, which delta-spark also reads and
-writes, holds the last version whose removed files a vacuum has deleted. Log clean-up may have deleted the commits up to
-that version.
+A lite vacuum considers only these files, and does not list the directory. ``_last_vacuum_info``, which delta-spark also
+reads and writes, records the last version whose removed files a vacuum has deleted. Log clean-up may have deleted the
+commits up to that version.
 
 Spec: PROTOCOL.md leaves vacuum to writers; #add-file-and-remove-file.
 """
@@ -44,7 +44,8 @@ class RemovedFiles:
 
 
 def removed_files(history: LogHistory, named: NamedFiles) -> RemovedFiles:
-    """The files that, according to the log, were removed before the retention and are no longer needed.
+    """The files that, according to the log, were removed before the retention period began and that no version within
+    it needs.
 
     Raises VersionNotFoundError if commits since the last vacuum, or since version 0, no longer exist, and as
     ``LogStore.entries``. Cost: 1 GET of ``_last_vacuum_info``, 1 GET for each commit since then up to the cut-off, 1
@@ -102,8 +103,8 @@ def _is_of_log(path: str) -> bool:
 
 
 def logs_above(store: LogStore, paths: Iterable[str]) -> list[Entry]:
-    """Log entries that show that a directory above one of the paths is another table. Cost: 1 HEAD and 1 LIST for each
-    directory above."""
+    """Entries of ``_delta_log`` directories which show that a directory above one of the paths is another table. Cost:
+    1 HEAD and 1 LIST for each directory above."""
     logs = sorted({f"{directory}/{LOG_DIRECTORY}" for path in paths for directory in parents(path)})
     there = {entry.path for entry in store.entries(logs)}
     names = mapped(logs, lambda log: store.list_names(log, limit=1), _LISTINGS if store.is_remote else 0, 0)

@@ -1,4 +1,4 @@
-"""Lists files, decides on them and deletes them in other processes, such as the tasks of a Spark job.
+"""Lists files, decides which of them to delete, and deletes them, in other processes, such as the tasks of a Spark job.
 
 Each task lists a range of paths and decides on the files in it with the rules of ``decisions``, like a local vacuum for
 all paths. A task may be attempted more than once, even concurrently: listing changes nothing, and a deletion reports
@@ -36,7 +36,7 @@ from deltalog.write.table_handle import TableHandle
 from deltalog.write.task_files import storage_of
 
 _AT_ONCE = 1_000
-# The number of files that a task deletes, in ten requests on S3. Progress is reported after each task.
+# The number of files that one task deletes; on S3 this takes ten requests. Progress is reported after each task.
 _IN_A_TASK = 10_000
 
 
@@ -58,8 +58,8 @@ class VacuumTasks:
     options, including any secrets.
 
     ``version`` and ``commit``: the latest version, and the size and time of its commit file, with which a task verifies
-    that it accesses the same table. ``elsewhere``: as in NamedFiles. ``tables``: the roots of other tables, as far as
-    the log shows them.
+    that it accesses the same table. ``elsewhere``: as in NamedFiles. ``tables``: the roots of other tables that the log
+    reveals.
     """
 
     store: LogStore
@@ -72,7 +72,7 @@ class VacuumTasks:
 
     @classmethod
     def for_table(cls, handle: TableHandle, version: int, rules: VacuumRules) -> VacuumTasks | None:
-        """The tasks for a handle's table; None if the commit of its version is not in the log. Cost: 1 HEAD."""
+        """The tasks for the table of a handle; None if the commit of ``version`` is not in the log. Cost: 1 HEAD."""
         store = storage_of(handle.reader.store)
         commit = store.head(commit_path(version))
         return None if commit is None else cls(store, rules, version, commit)
@@ -87,7 +87,7 @@ class VacuumTasks:
         named = NamedFiles(needed, frozenset(here.removed), self.elsewhere)
         sifted = sift(store.walk_parts(self.rules.enters, here.start, here.end), needed)
         ends = [each for each in (here.start, here.end) if each]
-        # The log of another table can be in another range than its files only for these directories.
+        # Only in these directories can there be a table whose log is in another range than its data files.
         tables = self.tables | table_roots(entry.path for entry in logs_above(store, ends))
         checked = (checked_path(path) for path in _paths(sifted))
         outside = sorted({path for path in checked if path is not None and not is_within(path, here.start, here.end)})
@@ -164,8 +164,8 @@ class DistributedVacuum:
         return decided
 
     def deleted(self, files: VacuumedFiles) -> Iterator[tuple[int, list[int]]]:
-        """Delete files in steps. Yields, for each step, the number of files and the row numbers of the files that no
-        longer exist.
+        """Delete files in steps. For each step, yields the number of files in the step, and the row numbers in
+        ``files`` of those that no longer exist.
 
         Raises StoreError, and what the runner raises.
         """
@@ -184,8 +184,8 @@ class DistributedVacuum:
 def deleted_in_steps(
     remove: Callable[[Sequence[Entry]], list[Entry]], files: VacuumedFiles
 ) -> Iterator[tuple[int, list[int]]]:
-    """Delete files in steps. Yields, for each step, the number of files and the row numbers of the files that no longer
-    exist. Raises and costs as ``remove``, with 1,000 files in each call."""
+    """Delete files in steps. For each step, yields the number of files in the step, and the row numbers in ``files`` of
+    those that no longer exist. Raises and costs as ``remove``, with 1,000 files in each call."""
     rows = range(len(files))
     for start in rows[::_AT_ONCE]:
         some = rows[start : start + _AT_ONCE]

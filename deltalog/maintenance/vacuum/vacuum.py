@@ -1,9 +1,9 @@
 """Deletes the files below a table root that no version within the retention needs.
 
-Only hashes of the needed paths are held in memory; the listing is streamed and compared with them. After the listing,
-new commits are read, so that files committed in between are kept. A lite vacuum does not list; it looks up the files
-that the log says were removed. Later commits are read after VACUUM START is committed, before the first file is
-deleted.
+Only hashes of the needed paths are held in memory; the listing is streamed, and each path in it is compared with these
+hashes. After the listing, new commits are read, so that files committed in between are kept. A lite vacuum does not
+list files; it looks up the files that the log says were removed. Later commits are read after VACUUM START is
+committed, before the first file is deleted.
 
 Spec: PROTOCOL.md leaves vacuum to writers; #vacuum-protocol-check.
 """
@@ -49,21 +49,22 @@ VacuumProgress = Callable[[int, int], None]
 
 
 class Claims:
-    """Tells which files that no version names are needed: here, those of this process's commits that may still take
-    effect."""
+    """Knows which of the files that no version refers to are still needed: here, those of this process's commits that
+    may still take effect."""
 
     def __init__(self, handle: TableHandle) -> None:
         self._handle = handle
 
     def needed(self, history: LogHistory, named: NamedFiles, rules: VacuumRules) -> dict[str, Need]:
-        """The reasons why files must be kept, by path. Cost: none."""
+        """The reasons why files must be kept, keyed by path. Cost: none."""
         files = self._handle.reader.files
         return {files.find(path)[1]: Need.UNSETTLED for path in self._handle.unsettled}
 
     def remove(self, entries: Sequence[Entry], version: int) -> list[Entry]:
-        """Like ``LogStore.remove``, but keeps files that have become needed in the meantime. ``version``: the version
-        of the plan. Raises TableReplacedError or MissingVersionError if the latest version is no longer in the log: the
-        table may have been replaced by an older copy, in which these files are live. Cost: 1 more HEAD."""
+        """Like ``LogStore.remove``, but keeps files that have become needed in the meantime. ``version``: the table
+        version for which the plan was made. Raises TableReplacedError or MissingVersionError if the latest version is
+        no longer in the log: the table may have been replaced by an older copy, in which these files are live. Cost: 1
+        more HEAD."""
         latest, store = self._handle.latest, self._handle.reader.store
         if self._handle.reader.authority.catalog is None:
             latest.tip.check_is_there(self._handle.reader, "a vacuum")
@@ -112,7 +113,7 @@ def vacuum(
             "deltalog vacuum catalog:<catalog>#<name>."
         )
     claims = claims or Claims(handle)
-    before = handle.writable()  # this includes the protocol check that vacuumProtocolCheck requires
+    before = handle.writable()  # this call includes the protocol check that vacuumProtocolCheck requires
     retention = _retention(before, retention_hours, enforce_retention_duration)
     now_ms = handle.environment.clock_ms()
     rules = VacuumRules(
@@ -160,8 +161,8 @@ def vacuum(
 
 
 def _record(handle: TableHandle, cutoff_version: int | None, report: VacuumReport) -> None:
-    """Record ``cutoff_version``, after which later lite vacuums begin. Never raises, because the files have already
-    been deleted."""
+    """Record ``cutoff_version``, after which later lite vacuums begin. Never raises an error, because the files have
+    already been deleted."""
     if cutoff_version is None:
         return
     try:
@@ -237,7 +238,7 @@ def _carry_out(
         committed = named_since(LogHistory(handle.reader, handle.refresh().log), report.version)
         files, done = decided.files.without(committed), 0
         for asked, gone in delete(files):
-            deleted.extend(files, gone)  # keeps partial progress if an error follows
+            deleted.extend(files, gone)  # records the progress so far, in case an error follows
             done += asked
             progress(done, len(files))
         directories = handle.reader.store.remove(decided.directories)

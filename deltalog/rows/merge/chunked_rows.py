@@ -1,4 +1,4 @@
-"""Takes rows by number from a table of several batches, and assigns rows to hash partitions. Pure."""
+"""Selects rows by number from a table of several batches, and assigns rows to hash partitions. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from deltalog.arrow_arrays import combined
 from deltalog.lazy_arrow import pc
 
 _MULTIPLIERS = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93)
-_WINDOWS = 4  # number of 8-byte windows that are hashed at each end of a string
+_WINDOWS = 4  # the number of 8-byte windows that are hashed at each end of a string
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ def _uint64(value: int) -> pa.Scalar:
 
 
 def _words(values: Any) -> Iterator[Any]:
-    """Convert values to words (64-bit unsigned integers); null is 0. A word that would be 0 for all values may be
+    """Convert values to words (64-bit unsigned integers); null is 0. A word that would be 0 for every value may be
     omitted."""
     kind, types = values.type, pa.types
     if types.is_string(kind) or types.is_binary(kind):

@@ -43,7 +43,7 @@ _WHY: Mapping[Group, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """A clause in the form that the caller passed. ``updates``: None: all columns except ``except_cols``."""
+    """A clause in the form that the caller passed. ``updates``: None means all columns except ``except_cols``."""
 
     group: Group
     action: Action
@@ -94,7 +94,7 @@ class CompiledClause:
         return [name for name in names if name in used]
 
     def reads(self, name: str, flat: str) -> bool:
-        """Whether new rows depend on the old values of a target column, given by its name and its flat name."""
+        """Whether the new rows depend on the old values of a target column (``name``, and ``flat`` in flat tables)."""
         if self.clause.action != "update":
             return False
         whole = {each.path[0] for each in self.assignments if len(each.path) == 1}
@@ -103,8 +103,8 @@ class CompiledClause:
         return flat in used or name not in (*whole, *self.recomputed)
 
     def updated(self, old: pa.Table, flat: pa.Table, schema: StructType, rules: TableRules) -> pa.Table:
-        """The updated rows. ``old``: the rows before the update. ``flat``: the same rows and the columns of the
-        matching source rows, under flat names. Raises CallError, ConstraintViolationError, SchemaMismatchError."""
+        """The updated rows. ``old``: the rows before the update. ``flat``: the same rows joined with the matching
+        source rows, with flat column names. Raises CallError, ConstraintViolationError, SchemaMismatchError."""
         new = assigned(old, self.assignments, flat).drop_columns(list(self.recomputed))
         for each in self.absent:
             index = new.schema.get_field_index(each.path[0])
@@ -113,7 +113,7 @@ class CompiledClause:
         return conformed(new, schema, rules)
 
     def inserted(self, flat: pa.Table, schema: StructType, rules: TableRules) -> pa.Table:
-        """The rows to insert. ``flat``: rows of the source under flat names. Raises as ``updated``."""
+        """The rows to insert. ``flat``: source rows whose columns have flat names. Raises as ``updated``."""
         columns = {each.path[0]: each.evaluate(flat) for each in self.assignments}
         return conformed(pa.table(columns), schema, rules, is_new=True)
 
@@ -121,8 +121,9 @@ class CompiledClause:
 @dataclass(frozen=True, slots=True)
 class Compiler:
     """Compiles the clauses of one merge. ``rules``: the TableRules of the table. ``now``: the value
-    of CURRENT_TIMESTAMP. ``schema``: the schema of the table after the merge. ``evolves``: whether the source may lack
-    columns. Such columns keep their values in updates, and are not assigned in inserts."""
+    of CURRENT_TIMESTAMP. ``schema``: the schema of the table after the merge. ``evolves``: whether schema evolution is
+    on, so that the source may lack columns of the table. Columns that the source lacks keep their values in updates,
+    and are not assigned in inserts."""
 
     target: Relation
     source: Relation
@@ -248,8 +249,8 @@ class Compiler:
 
     def _check_nested(self, path: tuple[str, ...], column: StructField, tree: Name, relations: Relations) -> None:
         """Raise an error unless a nested value fits the table's type. The rules are the same as for an append, but a
-        struct must also have every field of the table's struct, unless the merge evolves the schema; fields that it
-        lacks then keep their values."""
+        struct must also have every field of the table's struct. If the merge evolves the schema, a struct may lack
+        fields, which then keep their values."""
         given = find_fields(tree.path, relations.schema)[-1]
         name = path_text(path)
         check_writable(

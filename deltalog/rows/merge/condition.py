@@ -91,7 +91,7 @@ class MergeCondition:
 
     def on_target(self, values: Sequence[KeyValues]) -> Expression | None:
         """A condition on the target alone that is true for every row that may match; None if there is none. ``values``:
-        the source's values of each key."""
+        for each key, the values in the source."""
         schema = self.target.schema
         parts = [each for each in self.target_parts if is_bindable(each, schema)]
         for key, found in zip(self.keys, values, strict=True):
@@ -107,7 +107,7 @@ class MergeCondition:
     def pairs(self, rows: pa.Table, source: ChunkedRows, keys: SourceKeys) -> Iterator[tuple[Any, Any]]:
         """Pairs of row numbers (target, source) for which the condition is true, in the order of the target's rows.
         ``rows``: rows of the target, with flat names. ``keys``: the keys of the source rows that may match the target
-        rows. Memory: all pairs with equal keys. Raises CallError."""
+        rows. Memory: all pairs of source and target rows with equal keys. Raises CallError."""
         for some, others in self._candidates(rows, keys):
             if self.of_pairs is None:
                 yield some, others
@@ -151,8 +151,8 @@ def bound_condition(tree: Expression, relations: Relations, now: datetime.dateti
 
 
 def side_by_side(rows: pa.Table, some: Any, others: ChunkedRows, beside: Any, names: set[str]) -> pa.Table:
-    """The rows ``some`` of one table and the rows ``beside`` of another as the left and right columns of a table; only
-    the columns ``names``."""
+    """A table of row pairs: the rows of one table at indices ``some`` as left columns, and the rows of another at
+    indices ``beside`` as right columns. Only the columns in ``names`` are included."""
     left = rows.select([name for name in rows.schema.names if name in names]).take(some)
     right = others.take(beside, [name for name in others.rows.schema.names if name in names])
     columns = [*left.columns, *right.columns]
@@ -217,7 +217,7 @@ def is_bindable(tree: Expression, schema: Any) -> bool:
 
 
 def _values_of_key(key: Key, values: KeyValues, schema: Any) -> Expression | None:
-    """The condition that the key's target column has one of the source's ``values``."""
+    """The condition that the target column of ``key`` equals one of the source's ``values``."""
     name = key.column
     if not isinstance(name, Name) or len(name.path) > 1:
         return None

@@ -1,4 +1,4 @@
-"""The join keys of a merge: converts equalities between its sides to columns that Arrow can join. Pure."""
+"""Converts the equalities between source and target in a merge condition to key columns that Arrow can join. Pure."""
 
 from __future__ import annotations
 
@@ -19,8 +19,9 @@ _MAX_VALUES = 1 << 16  # number of distinct key values used for data skipping; b
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """An equality between the sides. ``kind``: the Arrow type in which the values are compared. ``column``: the target
-    side's expression. ``null_safe``: whether the operator is ``<=>``."""
+    """An equality between the target and the source of a merge. ``kind``: the Arrow type in which the values are
+    compared. ``column``: the target side's expression before it was compiled. ``null_safe``: whether the operator is
+    ``<=>``."""
 
     target: CompiledExpression
     source: CompiledExpression
@@ -55,8 +56,8 @@ class KeyValues:
 @dataclass(frozen=True, slots=True)
 class SourceKeys:
     """The keys of source rows that may match. ``rows``: a table with the columns of ``key_columns``, and ``s`` with the
-    row numbers. ``unique``: a key column whose values are distinct, so that an index lookup replaces the join; None if
-    there is none."""
+    row numbers. ``unique``: a key column whose values are distinct, so that an index lookup can replace the join; None
+    if there is no such column."""
 
     rows: pa.Table
     unique: str | None
@@ -73,8 +74,8 @@ class SourceKeys:
         return int(self.rows.num_rows)
 
     def pairs(self, columns: Mapping[str, Any]) -> tuple[Any, Any]:
-        """Pairs of row numbers (target, source) with equal keys, in the order of the target. ``columns``:
-        the result of ``key_columns`` for the target's rows."""
+        """The row numbers of target and source rows with equal keys, as two arrays in the order of the target.
+        ``columns``: the result of ``key_columns`` for the target's rows."""
         names = list(columns)
         if self.unique is None:
             left = pa.table({**columns, "t": row_numbers(len(columns[names[0]]))})
@@ -92,8 +93,8 @@ class SourceKeys:
 
 
 def _is_unique(name: str, values: Any) -> bool:
-    """Whether all values of a key column are distinct. False for floats, and for boolean columns, because these only
-    mark the nulls of other columns."""
+    """Whether all values of a key column are distinct. False for floats, and for boolean key columns, which only mark
+    nulls of other key columns."""
     kind = values.type
     if not name.startswith("k") or _is_float(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind):
         return False

@@ -38,7 +38,8 @@ from deltalog.write.identity_values import Marks
 from deltalog.write.table_rules import TableRules
 from deltalog.write.transaction import Transaction, skipped
 
-_MAX_UNKEYED = 1 << 18  # rows of a spilled source in a merge without join keys, which compares all pairs
+# The most rows that a spilled source may have in a merge without join keys, which compares all pairs of rows.
+_MAX_UNKEYED = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +125,7 @@ class _Plan:
         marks = {} if rules.identities is None else rules.identities.marks
         return cls(sides, rules, commit_versions, transaction.schema, marks)
 
-    # ------------------------------------------------------------------------------------------- finding
+    # --------------------------------------------------------------------------- finding the target rows
 
     def _where(self) -> Expression | None:
         """A condition that is true for every target row that the merge depends on; None: it depends on all rows."""
@@ -202,8 +203,9 @@ class _Plan:
         return read or [*snapshot.partition_columns, *names][:1]
 
     def _updates(self, batch: pa.RecordBatch, found: Found, at: int) -> Iterator[tuple[pa.Table, pa.Table]]:
-        """Pairs of old and new rows, with the row tracking columns if the old rows have them. Columns that were not
-        read are null. ``at``: the index of the first row in ``found.changed``."""
+        """Tables of old rows, each paired with the table of the corresponding new rows. They contain the row tracking
+        columns if the old rows do. Columns that were not read are null. ``at``: the index in ``found.changed`` of the
+        batch's first row."""
         clauses = dict((*self.sides.matched, *self.sides.by_source))
         rows, chosen = self._with_all_columns(pa.Table.from_batches([batch])), found.changed.slice(at, batch.num_rows)
         numbers, source = combined(chosen.column("clause")), combined(chosen.column("source"))

@@ -40,8 +40,8 @@ _CHOSEN = pa.schema([("row", pa.int64()), ("clause", pa.int16()), ("source", pa.
 @dataclass(frozen=True, slots=True)
 class Found:
     """The rows that change. ``updated`` and ``deleted``: the files with updated or deleted rows, and the positions of
-    these rows. ``changed``: the clause number and source row number of each updated row, in the order of ``updated``
-    (by partition) and then of the positions. ``inserts``: for each insert clause, the source rows that it inserts."""
+    these rows. ``changed``: the clause number and source row number of each updated row, sorted like ``updated`` (by
+    partition), and within a file by position. ``inserts``: for each insert clause, the source rows that it inserts."""
 
     deletion: rewrite.Deletion
     updated: Sequence[FileMatch]
@@ -90,8 +90,8 @@ class Sides:
 
     @property
     def may_match_several(self) -> bool:
-        """Whether a target row may match several source rows. It may if matched rows are kept unchanged or are deleted
-        unconditionally, because no source value is used then."""
+        """Whether a target row may match several source rows. It may match several if matched rows are kept unchanged
+        or are deleted unconditionally, because no source value is used then."""
         if not self.matched:
             return True
         only = self.matched[0][1]
@@ -171,8 +171,9 @@ class TargetScan:
             join()
 
     def _join(self, block: pa.Table, places: Callable[[Any], Sequence[Any]], keys: SourceKeys) -> None:
-        """Join one block and record the outcomes for its rows. ``places``: returns the columns of _PLACE for rows of
-        the block. ``keys``: the keys of all source rows that may match."""
+        """Join one block of target rows with the source, and record the outcome of each row in the block. ``places``: a
+        function that returns the columns of _PLACE for the given rows of the block. ``keys``: the keys of all source
+        rows that may match."""
         pa.default_memory_pool().release_unused()  # return the memory of the previous block and of the reading threads
         rows, sources = self._matches(block, keys)
         found = self._outcomes(block, rows, sources)
@@ -201,7 +202,7 @@ class TargetScan:
         return unique, source.take(pc.index_in(unique, value_set=row))
 
     def _outcomes(self, block: pa.Table, rows: Any, sources: Any) -> pa.Table:
-        """For each row of the block that changes, in order, the clause that applies and the source row."""
+        """For each row of the block that changes, in row order: the clause that applies, and the source row."""
         sides = self.sides
         tables = [_CHOSEN.empty_table()]
         tables += self._decided(block, rows, sources, sides.matched)

@@ -26,7 +26,7 @@ from deltalog.write.input_streams import as_reader, read_once
 SPILL_BYTES = 128 << 20
 #: The size from which keys are written to temporary files by hash partition and joined one partition at a time.
 KEY_BYTES = 32 << 20
-_CHUNK_BYTES = 8 << 20  # bytes written to the temporary file at once
+_CHUNK_BYTES = 8 << 20  # the number of bytes written to the temporary file at a time
 _CHUNK_ROWS = 1 << 18
 _MOST_PARTITIONS = 256
 
@@ -70,8 +70,8 @@ def _write(held: Sequence[pa.Table], spilled: SpilledRows) -> None:
 
 @dataclass(frozen=True, slots=True)
 class PreparedSource:
-    """The rows of the source, under flat names. ``keys``: the keys of rows that may match, in hash partitions if they
-    are large. ``values``: the values of each key."""
+    """The rows of the source, in a table without nested column names. ``keys``: the keys of rows that may match, in
+    hash partitions if they are large. ``values``: the values of each key."""
 
     rows: ChunkedRows
     keys: SourceKeys | HashPartitions
@@ -100,7 +100,8 @@ class PreparedSource:
                     partitions.add(each, partition_numbers(_without_numbers(each), partitions.count))
                 held = []
         prepared = SourceKeys.from_table(pa.concat_tables(held)) if partitions is None else partitions
-        pa.default_memory_pool().release_unused()  # return the hash tables' memory, several times the keys' size
+        # Returns the memory of the hash tables to the system; it is several times the size of the keys.
+        pa.default_memory_pool().release_unused()
         return cls(rows, prepared, values)
 
     @property

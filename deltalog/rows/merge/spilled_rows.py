@@ -1,5 +1,5 @@
-"""Keeps rows that do not fit in memory in unnamed temporary files. The operating system deletes the files when the
-process ends, even if it is killed.
+"""Keeps rows that do not fit in memory in unnamed temporary files. The operating system deletes the temporary files
+when the process ends, even if it is killed.
 """
 
 from __future__ import annotations

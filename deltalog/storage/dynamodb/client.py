@@ -1,6 +1,6 @@
 """Sends requests to one DynamoDB table through boto3, and interprets the responses.
 
-boto3's own retries are disabled. This module retries instead, because it must know how earlier attempts ended.
+boto3's own retries are disabled. This module retries requests itself, because it must know how earlier attempts ended.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Timing:
 
 
 class ConditionFailed(Exception):
-    """The condition of a request did not hold. ``item`` is the existing item; None if there was no item."""
+    """The condition of a request was not met. ``item`` is the existing item; None if there was no item."""
 
     def __init__(self, item: Item | None) -> None:
         super().__init__("the condition did not hold")
@@ -77,11 +77,11 @@ class ConditionFailed(Exception):
 
 
 class ConditionsFailed(Exception):
-    """Conditions of a TransactWriteItems did not hold, and nothing was written.
+    """The conditions of a TransactWriteItems request were not satisfied, and nothing was written.
 
     ``found`` maps the index of each failed action to the existing item in DynamoDB's encoding, if the action requested
     it; the item is empty if none existed. ``unsettled``: whether an earlier attempt of the same request got no
-    response; if it took effect, that may be why the conditions fail."""
+    response; if that attempt took effect, this may be the reason why the conditions fail."""
 
     def __init__(self, found: Mapping[int, Mapping[str, Any]], unsettled: bool) -> None:
         super().__init__("conditions did not hold")
@@ -152,7 +152,7 @@ class DynamoTable:
         return _decoded(answer["Item"]) if answer.get("Item") else None
 
     def delete(self, key: Item, condition: str, *, names: Mapping[str, str], values: Item) -> None:
-        """Delete an item if a condition holds. Raises ConditionFailed, StoreError. Cost: 1 request."""
+        """Delete an item if a condition is true. Raises ConditionFailed, StoreError. Cost: 1 request."""
         self.ask(
             "delete_item",
             Key=_encoded(key),
@@ -271,7 +271,8 @@ def error_code(error: Exception) -> str:
 
 
 def _answer(error: Exception) -> Mapping[str, Any]:
-    """The response in an error; empty if there is none. In some errors, the attribute ``response`` is None."""
+    """The response that is attached to an error; an empty mapping if there is none. In some errors, the attribute
+    ``response`` is None."""
     response = getattr(error, "response", None)
     return response if isinstance(response, Mapping) else {}
 
@@ -281,7 +282,8 @@ def _is_refused_for_now(reasons: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def _is_unanswered(error: Exception) -> bool:
-    """Whether the request may have taken effect: there was no response, or the service failed while processing it."""
+    """Whether the request may have taken effect, because there was no response or the service failed while processing
+    the request."""
     import botocore.exceptions as boto
 
     if type(error) is boto.HTTPClientError and isinstance(

@@ -3,17 +3,17 @@
 There is one record for each pair of ``path`` and ``etag`` (``*`` to create an object). The writer that put the record
 holds the lease:
 
-1. HEAD the object. If it does not have the expected ETag, the attempt ends.
-2. Put the record if it does not exist. If that succeeds, send the PUT before our lease ends. If another writer holds
-the lease, repeat the HEAD until the timeout in the record, multiplied by the clock skew rate, has passed. Then replace
-the record,
-   with the next generation, provided that it still has the generation that was read.
+1. HEAD the object. If the object does not have the expected ETag, the attempt ends.
+2. Put the record if it does not exist. If the record was created, send the PUT before this writer's lease ends. If
+another writer holds the lease, repeat the HEAD until the timeout in the record, multiplied by the clock skew rate, has
+passed. Then replace the record, with the next generation, provided that the record still has the generation that was
+read.
 
 Writers never remove a record; DynamoDB deletes it once its ``ttl`` has passed.
 
 Leases are measured conservatively on the monotonic clock: our own lease begins before the request, and another writer's
-lease after the response. That alone is safe only if every PUT arrives before other writers stop waiting for the lease
-to end. Therefore the PUT also has a condition that S3 checks, so that a late PUT does no harm; without it
+lease after the response. This way of measuring is safe only if every PUT arrives before other writers stop waiting for
+the lease to end. Therefore the PUT also has a condition that S3 checks, so that a late PUT does no harm; without it
 (``native_condition=False``) a late PUT replaces the other writer's commit.
 """
 
@@ -45,14 +45,15 @@ _PREFIX = "dynamo:"
 @dataclass(frozen=True)
 class DynamoCommit:
     """Options for commits that take leases in the DynamoDB table ``table_name``. All writers of a table must use the
-    same values.
+    same values of these options.
 
     ``timeout_ms``: how long a lease lasts; ``max_clock_skew_rate``: how many times as fast as the slowest clock the
     fastest may run; ``ttl_s``: how long a record is kept; ``test_interval_ms``: how often a waiting writer checks the
     object; ``native_condition``: whether the PUT also has the header If-None-Match or If-Match.
 
     Raises CallError for unsafe values: a record must be kept for more than ten times the longest wait for a lease.
-    Otherwise a late writer could mistake another writer's new lease for the one whose end it awaited.
+    If records were deleted earlier, a delayed writer could mistake another writer's new lease for the one whose end it
+    awaited.
     """
 
     table_name: str
@@ -95,11 +96,11 @@ class DynamoCommit:
         return dataclasses.replace(self, timeout_ms=millis)
 
     def with_max_clock_skew_rate(self, rate: int) -> DynamoCommit:
-        """A copy for clocks of which the fastest runs at most ``rate`` times as fast as the slowest."""
+        """A copy of this object for writers whose fastest clock runs at most ``rate`` times as fast as the slowest."""
         return dataclasses.replace(self, max_clock_skew_rate=rate)
 
     def with_ttl(self, seconds: int) -> DynamoCommit:
-        """A copy whose records are kept for ``seconds``."""
+        """A copy that keeps each lease record for ``seconds``."""
         return dataclasses.replace(self, ttl_s=seconds)
 
     def guard(self, store: S3Store, table: DynamoTable) -> DynamoStore:
@@ -109,7 +110,7 @@ class DynamoCommit:
 
 @dataclass(frozen=True, slots=True)
 class _Lease:
-    """The lease of a record. ``until`` is its end on the monotonic clock."""
+    """The lease of a record. ``until``: the time at which the lease ends, on the monotonic clock."""
 
     generation: int
     until: float
@@ -139,11 +140,11 @@ class DynamoStore(WrappedStore["S3Store"]):
         return self._write(path, data, ABSENT)
 
     def prepare_commit(self, version: int) -> None:
-        """Does nothing, because the checks of S3Store do not apply to this protocol."""
+        """Does nothing, because the checks that S3Store makes here do not apply to this commit protocol."""
 
     def put_if_match(self, path: str, data: bytes, etag: str) -> PutOutcome:
-        """Replace the object if it has this ETag (as ``etag`` returns it). EXISTS: the object has another ETag, or was
-        deleted. Cost and errors: as ``put_if_absent``."""
+        """Replace the object if it has this ETag (as ``etag`` returns it). Returns EXISTS if the object has another
+        ETag or was deleted. Cost and errors: as ``put_if_absent``."""
         return self._write(path, data, etag)
 
     def etag(self, path: str) -> str | None:

@@ -9,8 +9,8 @@ finished
 - by any reader that lists the log or reads an N.json that does not exist;
 - by the writer of N + 1, before anything else.
 
-S3DynamoDBLogStore assumes that an existing N.json is its own. deltalog compares the bytes. If they differ, another
-writer commits to this table without DynamoDB, and an error is raised, so that no commit is lost.
+If N.json already exists, S3DynamoDBLogStore assumes that it wrote that file itself; deltalog compares the bytes. If
+they differ, another writer commits to this table without DynamoDB, and an error is raised, so that no commit is lost.
 """
 
 from __future__ import annotations
@@ -101,9 +101,9 @@ class _Entry:
 class S3DynamoDBStore(WrappedStore["S3Store"]):
     """An S3 store that commits through items in DynamoDB. Other calls are delegated.
 
-    ``get`` and ``head`` of a commit that does not exist, and every listing of the log, query DynamoDB for an unfinished
-    commit. If there is one, they finish it, which needs the right to write. Cost: 1 request to DynamoDB more for each
-    call; to finish a commit 2 GETs, 1 PUT and 1 request.
+    ``get`` and ``head`` of a commit that does not exist, and every listing of the log, also query DynamoDB for an
+    unfinished commit. If there is one, they finish it, which needs write permissions. Cost: 1 request to DynamoDB more
+    for each call; to finish a commit 2 GETs, 1 PUT and 1 request.
     """
 
     def __init__(self, inner: S3Store, commit: S3DynamoDBCommit, table: DynamoTable) -> None:
@@ -135,7 +135,7 @@ class S3DynamoDBStore(WrappedStore["S3Store"]):
                 return PutOutcome.EXISTS
             if version:
                 self._check_previous(version - 1)
-        except UnansweredRequestError as error:  # raised by a read, or while finishing the previous commit
+        except UnansweredRequestError as error:  # raised by a read in this method, or by finishing the previous commit
             raise StoreError(
                 f"{error.message} Nothing was committed.", path=path, service_code=error.service_code
             ) from error
@@ -166,7 +166,7 @@ class S3DynamoDBStore(WrappedStore["S3Store"]):
             self._check_no_other_writer(version)
 
     def _check_no_other_writer(self, version: int) -> None:
-        """Raise CommitTableError if ``version`` was committed without an item.
+        """Raise CommitTableError if ``version`` was committed without an item in the commit table.
 
         Items expire a day after the commit, roughly in the order of their versions. If an item has not expired, the
         items of all later commits through this protocol must therefore exist."""
@@ -186,7 +186,7 @@ class S3DynamoDBStore(WrappedStore["S3Store"]):
         )
 
     def _claim(self, entry: _Entry, path: str) -> PutOutcome:
-        """Create the item. Once it exists, the version is committed, even if this process dies."""
+        """Create the item. Once the item exists, the version is committed, even if this process dies."""
         try:
             self._table.put(self._item(entry), "attribute_not_exists(fileName)")
         except ConditionFailed as conflict:
@@ -327,7 +327,7 @@ class S3DynamoDBStore(WrappedStore["S3Store"]):
         return log_path(entry.staged)
 
     def _complete(self, entry: _Entry) -> None:
-        """Mark the item as complete. If that fails, the next process that reads the item retries."""
+        """Mark the item as complete. If this request fails, the next process that reads the item marks it."""
         expires_s = int(self._timing.wall()) + self._commit.ttl_s
         marked = _Entry(entry.version, entry.staged, True, expires_s)
         with self._tolerated(entry, "marked as complete"):

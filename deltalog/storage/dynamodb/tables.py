@@ -43,7 +43,7 @@ KINDS = {
 @dataclass(frozen=True, slots=True)
 class CommitTable:
     """The state of a DynamoDB table. ``expires``: whether DynamoDB deletes expired items; None if the service does not
-    report it. ``created``: whether this call created it."""
+    report it. ``created``: whether this call created the DynamoDB table."""
 
     name: str
     kind: str
@@ -64,9 +64,9 @@ def create_commit_table(
     """Create the DynamoDB table of a commit protocol, with billing per request and expiry enabled, and wait until it is
     active.
 
-    ``kind``: ``dynamo`` or ``s3-dynamodb``; ``catalog`` for the table of a catalog, whose items do not expire.
-    ``storage_options``: key, secret, token, endpoint_url and so on, as for a Delta table on S3 that commits through
-    this DynamoDB table. An existing table is kept, and expiry is enabled for it.
+    ``kind``: ``dynamo`` or ``s3-dynamodb`` (commit protocols), or ``catalog`` for the DynamoDB table of a catalog,
+    whose items do not expire. ``storage_options``: key, secret, token, endpoint_url and so on, as for a Delta table on
+    S3 that commits through this DynamoDB table. An existing table is kept, and expiry is enabled for it.
 
     Raises CommitTableError if an existing table has other keys, StoreError, CallError. Cost: 4 requests,
     and 1 for each second of waiting.

@@ -1,7 +1,7 @@
 """Sends requests to S3 through s3fs and botocore. Supports every option, every kind of credentials, and multipart
 uploads.
 
-A conditional PUT is sent once. If the client sent it again after a broken connection, the response to the second
+A conditional PUT is sent once. If the client sent the PUT again after a broken connection, the response to the second
 attempt would hide the outcome of the first.
 """
 
@@ -37,7 +37,8 @@ _NEVER_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 
 T = TypeVar("T")
 
-# The slot of the request limit that is held by the read on whose behalf the current task sends requests.
+# The slot within the limit on concurrent requests. A read holds the slot, and the current task sends requests for that
+# read.
 _turn: contextvars.ContextVar[Turn | None] = contextvars.ContextVar("deltalog_turn", default=None)
 
 
@@ -179,10 +180,10 @@ class BotocoreConnections:
 
 @functools.lru_cache(maxsize=16)
 def _session(profile: str | None, process: int) -> Any:
-    """Cached, because a new session takes a tenth of a second and 10 MB of memory to read its AWS service definitions
-    from disk."""
+    """The session is cached, because a new one takes a tenth of a second and 10 MB of memory to read its AWS service
+    definitions from disk."""
     session = aiobotocore.session.AioSession(profile=profile)
-    # Registered last, so that it runs after botocore's handler, which adds the header.
+    # Registered last, so that it runs after botocore's handler, which adds the header ``Expect``.
     session.get_component("event_emitter").register_last("before-call.s3", _send_body_at_once)
     session.register("needs-retry.s3", _notice_slow_down)
     return session
@@ -215,7 +216,7 @@ class _SendingOnce(aiobotocore.httpsession.AIOHTTPSession):  # type: ignore[misc
 
 @functools.cache
 def known_options() -> frozenset[str]:
-    """The names of the options that s3fs accepts."""
+    """The names of the keyword options that s3fs accepts."""
     names = set(inspect.signature(s3fs.S3FileSystem.__init__).parameters)
     # s3fs passes "profile" to its session through **kwargs.
     return frozenset(names - {"self", "kwargs", "asynchronous", "loop"} | {"profile"})

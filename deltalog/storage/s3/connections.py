@@ -27,12 +27,14 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from deltalog.protocol import limits as caps
 from deltalog.storage.progress import Pace
 
-# Services close connections that have been idle for five seconds or more. A request sent at that moment is lost.
+# Services close connections that have been idle for five seconds or more. A request that is sent while the service
+# closes the connection is lost.
 IDLE_SECONDS = 4.0
-# For requests that must not be sent twice, because services do not close a connection used that recently.
+# A request that must not be sent twice is sent only over a connection that was used within this time, because services
+# do not close such a connection.
 JUST_USED_SECONDS = 1.0
 MOST_IDLE = 64
-# The maximum size of a response in bytes. Ranges and log files that are read as a whole are shorter.
+# The maximum size of a response in bytes. Requested ranges, and log files that are read as a whole, are smaller.
 _MOST_BYTES = 2 << 30
 
 
@@ -127,7 +129,7 @@ def _clock_s() -> float:
 
 
 class _Exchange:
-    """The state of one request and its response."""
+    """The state of one HTTP request and its response."""
 
     def __init__(self, limits: Limits, most_idle_s: float, stop: Stop) -> None:
         self.most_idle_s = most_idle_s
@@ -179,7 +181,8 @@ class _Received(io.RawIOBase):
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
-        self._pieces = connection.makefile("rb", buffering=0)  # keeps the socket open after "Connection: close"
+        # The server keeps the socket open although it sent "Connection: close".
+        self._pieces = connection.makefile("rb", buffering=0)
 
     def readable(self) -> bool:
         return True
@@ -196,7 +199,7 @@ class _Received(io.RawIOBase):
 
 
 class _Source:
-    """Replaces the socket from which http.client reads a response."""
+    """Stands in for the socket from which http.client reads a response."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
@@ -292,7 +295,8 @@ class Connections:
         """Send a request once and return the response. A connection is reused if it has been idle for at most
         ``most_idle_s`` seconds. Raises NotConnectedError and NoAnswerError."""
         if self._process != os.getpid():
-            self._pool.close()  # closes the child's copies; the parent's connections stay open
+            # Closes only the child process's copies of the sockets; the parent's connections stay open.
+            self._pool.close()
             self._begin_process()
         stop = stop or Stop()
         stop.check()
@@ -333,8 +337,8 @@ def _tls(ca_file: str | None) -> ssl.SSLContext:
 
 
 def _own_authorities() -> str | None:
-    """The CA file that AWS clients use: that of certifi, or else of botocore. None for the CA certificates of the
-    system."""
+    """The CA file that AWS clients use: that of certifi, or else of botocore. None if neither package is installed; the
+    CA certificates of the system are then used."""
     for package, file in (("certifi", "cacert.pem"), ("botocore", "cacert.pem")):
         found = importlib.util.find_spec(package)
         for folder in (found.submodule_search_locations or []) if found else []:

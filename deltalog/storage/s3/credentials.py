@@ -1,7 +1,7 @@
 """Gets credentials from botocore's resolver, for roles, containers, instances, web identities and profiles.
 
-botocore decides on their source, and when and how to refresh them. Each signature uses the current credentials. If a
-service reports that they are no longer valid, they are resolved again.
+botocore decides on the source of the credentials, and when and how to refresh them. Each signature uses the current
+credentials. If a service reports that the credentials are no longer valid, they are resolved again.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from typing import Any
 from deltalog.storage.s3.signing import Credentials
 from deltalog.storage.secrets import keep_out_of_client_logs
 
-# The pause between renewals. Without it, credentials that are valid but denied access would be resolved again at every
-# request.
+# The pause between renewals. Without this pause, credentials that are valid but denied access would be resolved again
+# at every request.
 _BETWEEN_RENEWALS_SECONDS = 60.0
 
 
@@ -33,13 +33,13 @@ class CredentialsNotFoundError(Exception):
 class ResolvedCredentials:
     """The credentials from botocore's resolver for this process and its environment, resolved at the first request.
 
-    All clients of a process share them, so that reopening a table needs no request for credentials. A forked process
-    resolves its own credentials, because a lock may be held by a thread that exists only in its parent.
+    All clients of a process share these credentials, so that reopening a table needs no request for credentials. A
+    forked process resolves its own credentials, because a lock may be held by a thread that exists only in its parent.
     """
 
     def __init__(self, region: str, profile: str | None = None) -> None:
         self._region = region  # the region of STS, which issues credentials for roles
-        self._profile = profile  # from the options; overrides the environment's profile
+        self._profile = profile  # the profile in the options; it overrides the profile in the environment
         self._cached: tuple[int, _CachedCredentials] | None = None
 
     def current(self) -> Credentials:
@@ -48,8 +48,8 @@ class ResolvedCredentials:
 
     def renew(self, used: Credentials, *, is_certain: bool) -> bool:
         """Resolve the credentials again after a service rejected ``used``. Returns whether the credentials are
-        different now. ``is_certain``: whether the service said that they are invalid; otherwise it may have refused the
-        request for another reason. Raises CredentialsNotFoundError."""
+        different now. ``is_certain``: whether the service said that the credentials are invalid; otherwise it may have
+        refused the request for another reason. Raises CredentialsNotFoundError."""
         return self._here().renew(used, is_certain)
 
     def _here(self) -> _CachedCredentials:
@@ -83,7 +83,7 @@ def _resolve(region: str, profile: str | None) -> Any:
 
 def profile_settings(profile: str | None) -> Mapping[str, Any] | None:
     """The settings of a profile in the config files (None: the profile that the environment selects). Returns None if
-    botocore cannot read them."""
+    botocore cannot read the config files."""
     try:
         return dict(_session(profile).get_scoped_config())
     except Exception:  # requests then go through s3fs, which raises the error
@@ -98,7 +98,8 @@ class _CachedCredentials:
         self._resolve = resolve
         self._lock = threading.Lock()
         self._source: Any = None
-        # Keyed by ``is_certain``, so that HEADs that are denied access do not delay the renewal of expired credentials.
+        # The time of the next renewal is kept separately for each value of ``is_certain``, so that HEADs that are
+        # denied access do not delay the renewal of expired credentials.
         self._next_renewal_s = {True: 0.0, False: 0.0}
 
     def current(self) -> Credentials:
@@ -111,7 +112,7 @@ class _CachedCredentials:
     def renew(self, used: Credentials, is_certain: bool) -> bool:
         with self._lock:
             if self._source is not None and _frozen(self._source) != used:
-                return True  # another thread or botocore has renewed them
+                return True  # another thread or botocore has already renewed the credentials
             if time.monotonic() < self._next_renewal_s[is_certain]:
                 return False
             self._next_renewal_s[is_certain] = time.monotonic() + _BETWEEN_RENEWALS_SECONDS

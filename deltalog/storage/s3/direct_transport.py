@@ -1,8 +1,8 @@
 """Sends requests to S3 without a botocore client: botocore's signer signs them, and urllib3 sends them.
 
 A botocore client needs two milliseconds of CPU time per request, and half a second to load. This module implements the
-requests for single objects and listings with botocore's names, arguments and results. If it cannot handle a response,
-such as one from a bucket in another region, it raises ``LeftToBotocore``.
+requests for single objects and listings with botocore's names, arguments and results. If this module cannot handle a
+response, such as one from a bucket in another region, it raises ``LeftToBotocore``.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _INVALID_CREDENTIALS_CODES = {
     *("ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "RequestExpired"),
     *("InvalidToken", "InvalidTokenId", "InvalidAccessKeyId"),
 }
-# The same for a HEAD. Its response has only a status, so the credentials may in fact be valid.
+# The same for a HEAD. The response to a HEAD contains only a status, so the credentials may in fact be valid.
 _MAYBE_INVALID_CREDENTIALS_CODES = {"400", "403"}
 
 T = TypeVar("T")
@@ -196,8 +196,8 @@ class DirectTransport(Transport):
         raise AssertionError("unreachable")
 
     def _send_authenticated(self, method: str, key: str | None, limits: Limits, **request: Any) -> Answer:
-        """Send a request once. If the service rejects the credentials as no longer valid, send it again with renewed
-        credentials, because the rejected request had no effect."""
+        """Send a request once. If the service rejects the credentials as no longer valid, send the request again with
+        renewed credentials, because the rejected request had no effect."""
         ends = time.monotonic() + limits.whole
         source = self._settings.credentials
         if not isinstance(source, ResolvedCredentials):
@@ -278,10 +278,10 @@ class DirectTransport(Transport):
 
 def _run_concurrently(work: Callable[[], None], count: int, stop: Stop) -> None:
     """Call ``work`` in this thread and in ``count`` - 1 other threads, which have all ended when this function returns
-    or raises. The first error stops them all.
+    or raises. The first error stops all threads.
 
-    Does not use threading.Thread, because it waits for each thread to start, which on a busy machine takes longer than
-    the requests.
+    This function does not use threading.Thread, because that class waits for each thread to start, which on a busy
+    machine takes longer than the requests.
     """
     ended, errors = threading.Semaphore(0), list[BaseException]()
 
@@ -344,14 +344,14 @@ def _verified(answer: Answer) -> Answer:
             raise _IncompleteError(f"{size} bytes arrived of {span}")
         return answer
     announced = answer.headers.get("x-amz-checksum-crc32", "")
-    # Multipart uploads have "<checksum of the parts' checksums>-<number of parts>".
+    # The checksum of a multipart upload has the form "<checksum of the parts' checksums>-<number of parts>".
     if announced and "-" not in announced and announced != _crc32(answer.body):
         raise _IncompleteError(f"the {size} bytes that arrived do not have the object's checksum")
     return answer
 
 
 def _error_of(answer: Answer) -> tuple[str, str]:
-    """Code and message of an error response. If it has no body (HEAD), the status is used as the code, as in
+    """Code and message of an error response. If the response has no body (HEAD), the status is used as the code, as in
     botocore."""
     with contextlib.suppress(xml.ParseError):
         root = xml.fromstring(answer.body)

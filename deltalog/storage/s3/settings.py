@@ -1,7 +1,7 @@
 """Derives the settings of the direct transport from options, environment and profile.
 
-If these contain a setting that this module does not support, all requests go through s3fs and botocore, which support
-every setting.
+If the options, the environment or the profile contain a setting that this module does not support, all requests go
+through s3fs and botocore, which support every setting.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from deltalog.storage.s3.signing import Credentials
 _OPTIONS = {"key", "secret", "token", "anon", "endpoint_url", "client_kwargs", "config_kwargs", "use_ssl", "profile"}
 _NO_EFFECT = {"max_concurrency", "default_block_size", "default_fill_cache", "default_cache_type", "fixed_upload_size"}
 _CONFIG = {"read_timeout", "connect_timeout", "retries", "max_pool_connections", "signature_version", "s3"}
-# Environment variables that select credentials and region, or that do not affect requests to S3.
+# Environment variables that this module supports: those that select credentials and region, and those that do not
+# affect requests to S3.
 _ENVIRONMENT = re.compile(
     "AWS_(ACCESS_KEY_ID|SECRET_ACCESS_KEY|SESSION_TOKEN|REGION|DEFAULT_REGION|CA_BUNDLE|ALLOW_HTTP|DEFAULT_OUTPUT|PAGER|"
     "EXECUTION_ENV|ROLE_.*|WEB_IDENTITY_TOKEN_FILE|CONTAINER_.*|EC2_METADATA_.*|METADATA_SERVICE_.*|LAMBDA_.*|XRAY_.*|"
@@ -41,8 +42,8 @@ _DEFAULT_REGION = "us-east-1"
 _DNS_BUCKET = re.compile(r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]")
 # Suffixes of bucket names that need another signature or another host.
 _OTHER_BUCKETS = ("--x-s3", "--op-s3", ".mrap", "--ol-s3", "-s3alias", "--table-s3")
-# The maximum number of attempts, normally and if throttled. With the waits in between, an overloaded service has some
-# ten seconds to recover.
+# The maximum number of attempts, normally and if throttled. With the waits between attempts, an overloaded service has
+# some ten seconds to recover.
 ATTEMPTS, SLOW_ATTEMPTS = 5, 8
 
 
@@ -176,8 +177,8 @@ def _origin(endpoint: str, ca_file: str | None) -> Origin | None:
 def _credentials(
     options: Mapping[str, Any], environment: Mapping[str, str], region: str
 ) -> tuple[Credentials | ResolvedCredentials | None] | None:
-    """A tuple with the credentials from options, environment or botocore's resolver (None in it: send unsigned
-    requests). None if only s3fs can get the credentials."""
+    """A tuple with the credentials from options, environment or botocore's resolver; its item is None if requests must
+    be sent unsigned. None if only s3fs can determine the credentials."""
     if options.get("anon"):
         return (None,)
     names = ("key", "secret", "token")

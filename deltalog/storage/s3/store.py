@@ -106,8 +106,8 @@ class S3Store(LogStore):
             )
 
     def put_once(self, path: str, data: bytes, expected: str | None, seconds: float | None = None) -> PutOutcome:
-        """Send one PUT, for commit protocols that guard ``path`` themselves. It creates the object (``expected="*"``),
-        replaces the object with the ETag ``expected``, or replaces any object (None).
+        """Send one PUT, for commit protocols that guard ``path`` themselves. The PUT creates the object
+        (``expected="*"``), replaces the object that has the ETag ``expected``, or replaces any object (None).
 
         EXISTS: the object is not as expected. UNKNOWN: no response, or none within ``seconds``. Does not verify that
         the service enforces conditions. Cost: 1 PUT, sent once.
@@ -143,7 +143,8 @@ class S3Store(LogStore):
             paths.append(path)
             self._judge(key, [self._put_once("create", key, b"probe") for _ in range(2)])
         clean_up = partial(remove, paths, self.delete)
-        # After prepare_commit, commits do not wait for the clean-up of the test, even if they run the test themselves.
+        # After prepare_commit, commits do not wait until the objects of this test are deleted, even if a commit itself
+        # runs the test.
         return partial(in_background, self._background, clean_up) if self._is_prepared else clean_up
 
     def _judge(self, key: str, outcomes: list[PutOutcome]) -> None:
@@ -163,8 +164,8 @@ class S3Store(LogStore):
         """Raises UnsafeStoreError if Spark's S3DynamoDBLogStore staged one of the versions before ``version``.
 
         S3DynamoDBLogStore copies its staged commits unconditionally and assumes that an existing commit file is its
-        own. So a commit that bypasses it can be lost, or can cause the loss of a commit by Spark. Cost: 1 LIST, once
-        for each store object.
+        own. So a commit that bypasses S3DynamoDBLogStore can be lost, or can cause the loss of a commit by Spark. Cost:
+        1 LIST, once for each store object.
         """
         with self._staged_lock:
             if not self._nothing_staged:
@@ -377,7 +378,7 @@ class S3Store(LogStore):
         read outside the cached bytes."""
         key = self.key(path)
         tail, head = self._read(key, f"bytes=-{TAIL_BYTES}", size_bytes=TAIL_BYTES)
-        # Such as "bytes 10-99/100"; without this header, the server sent the whole object.
+        # The content range, such as "bytes 10-99/100"; without this header, the server sent the whole object.
         size, etag = int(head.get("ContentRange", f"/{len(tail)}").rsplit("/", 1)[1]), head.get("ETag", "")
         where = f"{_SCHEMES[0]}://{self.bucket}/{key}"
 
@@ -445,8 +446,8 @@ def _pause(seconds: float) -> None:
 
 
 def _check_early(check: Callable[[], None]) -> None:
-    """Run a check ahead of the commit. Its errors are ignored, because the commit repeats a failed check and raises its
-    error."""
+    """Run a check in advance, before the commit needs its result. Errors of the check are ignored, because the commit
+    repeats a failed check and raises its error."""
     with contextlib.suppress(Exception):
         check()
 
@@ -521,7 +522,8 @@ class _Upload(io.BufferedIOBase):
 
 
 def _parse(url: str) -> tuple[str, str, str]:
-    """Scheme, bucket and prefix of a URL. They are not percent-decoded, because keys may contain any character."""
+    """Scheme, bucket and prefix of a URL. The parts of the URL are not percent-decoded, because keys may contain any
+    character."""
     scheme, _, rest = url.partition("://")
     bucket, _, prefix = rest.partition("/")
     prefix = prefix.strip("/")

@@ -25,14 +25,15 @@ _SLOWEST_BYTES_PER_SECOND = 1 << 20
 
 AT_ONCE_BYTES = 16 << 20
 
-# Called with the key of an object and the error raised by its read. Raises, or returns to count the object as empty.
+# A function that is called with the key of an object and the error that reading the object raised. Raises, or returns
+# to count the object as empty.
 Failed = Callable[[str, Exception], None]
 
 
 class LeftToBotocore(Exception):
     """The request needs a feature that only botocore implements. The request had no effect.
 
-    ``is_passing``: whether this applies only to this request, not to later requests.
+    ``is_passing``: whether the exception applies only to this request, not to later requests.
     """
 
     def __init__(self, message: str, *, is_passing: bool = False) -> None:
@@ -107,8 +108,8 @@ def limit_seconds(body: bytes = b"") -> float:
 
 
 def is_sent_at_once(size_bytes: int) -> bool:
-    """Whether a body is sent without waiting for ``100 Continue``, which would cost a round trip. For larger bodies, an
-    upload that is then refused would cost more."""
+    """Whether a body is sent without waiting for ``100 Continue``, which would cost a round trip. A larger body does
+    wait, because uploading a body that is then refused would cost more than the round trip."""
     return size_bytes <= AT_ONCE_BYTES
 
 

@@ -123,8 +123,8 @@ def _add(version: int, at_ms: int) -> dict[str, Any]:
 
 
 def _rows(log: Log, small: SmallActions) -> pa.Table:
-    """The rows of a checkpoint of the last version: protocol, metadata, and the adds in commit order. An earlier
-    checkpoint is a slice of these rows."""
+    """The rows of a checkpoint of the last version: protocol, metadata, and the adds in commit order. The rows of an
+    earlier checkpoint are a slice of these rows."""
     times = commit_times(log.size)[: log.checkpoint_versions[-1] + 1]
     adds = [_add(version, at_ms) for version, at_ms in enumerate(times)]
     kind = ROWS.field("add").type

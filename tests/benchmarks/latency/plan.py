@@ -21,9 +21,9 @@ MANAGED = ("b.one", "b.two", "b.three")
 
 @dataclass(frozen=True)
 class Phase:
-    """A part of an operation. ``most_rounds``, ``most_requests``: deltalog's goals (None: no goal). ``with_open``: the
-    phase is also compared together with opening the table; ``faster``: the goal is to be at least 3 times as fast as
-    the peer."""
+    """A part of an operation. ``most_rounds``, ``most_requests``: deltalog's goals (None: no goal). ``with_open``:
+    whether the phase is also compared together with opening the table; ``faster``: the goal is to be at least 3 times
+    as fast as the peer."""
 
     name: str
     title: str
@@ -70,7 +70,8 @@ def _of_log(ours: Log, theirs: Log) -> list[Operation]:
     tail = math.ceil(ours.tail_of_asked / PARALLEL)
     checkpoint = math.ceil(ours.checkpoint_bytes_at_most / AT_ONCE_BYTES)
     opening = Phase("open", "first open of a process", 3, faster=False)
-    first = Phase("open", "open", faster=False, is_shown=False)  # the same measurement as the first operation's
+    # The same measurement as in the first operation, so it is not shown again.
+    first = Phase("open", "open", faster=False, is_shown=False)
     return [
         Operation(
             f"latency:open:{length}", commits, "open", both(), (opening, Phase("again", "open, S3 client loaded", 3)),

@@ -28,7 +28,7 @@ class Exchange:
     """A request and its answer. ``kind``: GET, HEAD, LIST, PUT or DELETE; POST for other S3 requests; or DynamoDB.
 
     ``begun_s``: when the first bytes of the request arrived; ``ended_s``: when its answer was passed on (None: not
-    yet). Both are times of time.monotonic, which all processes of a machine share.
+    yet). Both fields are times of time.monotonic, which all processes of a machine share.
     """
 
     kind: str
@@ -72,7 +72,7 @@ class DelayingProxy:
         self.port = int(self._listener.sockets[0].getsockname()[1])
 
     def between(self, begun_s: float, ended_s: float) -> list[Exchange]:
-        """The requests that arrived in that time."""
+        """The requests that arrived between these two times."""
         return [each for each in self.exchanges if begun_s <= each.begun_s < ended_s]
 
     def close(self) -> None:
@@ -115,7 +115,7 @@ class DelayingProxy:
                 requests.write(head + body)
                 await requests.drain()
                 answer, is_last = await _answer(answers, exchange.kind)
-                # Recorded before the answer is passed on, so that a dependent request begins later.
+                # The end is recorded before the answer is passed on, so that a request that depends on it begins later.
                 exchange.ended_s = time.monotonic()
                 writer.write(answer)
                 await writer.drain()
@@ -188,7 +188,7 @@ def _field(head: bytes, name: bytes) -> bytes:
 
 
 def _kind_and_key(head: bytes) -> tuple[str, str]:
-    """The kind and key of a request; for a listing, its prefix and its start."""
+    """The kind and the key of a request; for a listing, the key is its prefix and start key."""
     method, target = head.split(b"\r\n", 1)[0].decode("latin1").split(" ")[:2]
     operation = _field(head, b"x-amz-target").decode("latin1")
     if operation:

@@ -1,4 +1,4 @@
-"""Makes a table from the measured phases, and judges whether the goals are met."""
+"""Formats the measured phases as a table, and determines whether the goals are met."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ COMPARED_MS = 25
 
 @dataclass(frozen=True)
 class Line:
-    """One phase of one system with one delay. ``seconds``: the median over all processes; the other fields come from
-    the process with the fewest rounds, because load on the machine can only add rounds. ``open_s``: the median time to
-    open the table before this phase."""
+    """The measurements of one phase of one system at one delay. ``seconds``: the median over all processes; the other
+    fields come from the process with the fewest rounds, because load on the machine can only increase the number of
+    rounds. ``open_s``: the median time to open the table before this phase."""
 
     key: str
     phase: str
@@ -68,7 +68,7 @@ def _line(operation: Operation, phase: Phase, some: Sequence[Measured]) -> Line:
 
 
 class Table:
-    """Lines by operation, phase, system and delay."""
+    """Looks up report lines by operation, phase, system and delay."""
 
     def __init__(self, found: Sequence[Line]) -> None:
         self._lines = {(each.key, each.phase, each.system, each.delay_ms): each for each in found}
@@ -81,7 +81,7 @@ class Table:
         return self._lines.get((key, phase, system, self.delays_ms[-1] if delay_ms is None else delay_ms))
 
     def ratio(self, key: str, phase: str, delay_ms: int, *, with_open: bool = False) -> float | None:
-        """How many times as fast as the peer deltalog is."""
+        """The peer's time divided by deltalog's time."""
         ours, theirs = (self.get(key, phase, system, delay_ms) for system in (OURS, PEER))
         if ours is None or theirs is None:
             return None
@@ -187,7 +187,7 @@ def markdown(plan: Sequence[Operation], results: Results) -> str:
 
 
 def to_json(plan: Sequence[Operation], results: Results, quick: bool) -> dict[str, Any]:
-    """All results, including those of each process and a chain of requests."""
+    """All results as JSON values, including each process's results and a chain of dependent requests."""
     found = lines(plan, results)
     return {
         "lines": [asdict(line) for line in found],

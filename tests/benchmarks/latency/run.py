@@ -26,9 +26,9 @@ START_S = 300.0
 @dataclass(frozen=True)
 class Measured:
     """One phase in one process. ``requests``: the number of requests by kind that arrived before the phase returned;
-    ``new``: how many of them were the first on their connection. ``rounds``: the rounds of the requests answered by
-    then. ``chain``: one chain of that many requests; each has its kind, its key, and the milliseconds from the start of
-    the phase to the request and to its answer."""
+    ``new``: how many of them were the first on their connection. ``rounds``: the number of rounds of the requests that
+    were answered before the phase returned. ``chain``: one chain of that many requests; each has its kind, its key, and
+    the milliseconds from the start of the phase to the request and to its answer."""
 
     key: str
     system: str
@@ -166,7 +166,7 @@ def restore(server: Server, log: Log) -> None:
 
 
 def client(server: Server) -> Any:
-    import boto3  # imported here: the import takes half a second, and most runs need no server
+    import boto3  # imported only here, because the import takes half a second and most runs do not need this server
     from botocore.config import Config
 
     return boto3.client(

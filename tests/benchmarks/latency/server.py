@@ -64,7 +64,7 @@ def indexed_listing(index: Index) -> Any:
 
 
 def fill(log: Log) -> int:
-    """Put a table into a new bucket named after it. Returns the number of its objects."""
+    """Put a table into a new bucket named after it. Returns the number of objects in the bucket."""
     contents = {}
     for number, (key, data, modified_ms) in enumerate(objects(log)):
         record = s3._build_object_record(data, {}, etag=f'"{number:032x}"')

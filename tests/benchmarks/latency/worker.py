@@ -1,7 +1,7 @@
 """Runs the operations of one system in a separate process: ``python -m tests.benchmarks.latency.worker SPEC.json``.
 
-The specification names the system, the endpoint and the operations; the answer has, for each phase, its result and when
-it began and ended (time.monotonic in seconds, which the proxy uses too).
+The specification names the system, the endpoint and the operations; the answer contains, for each phase, the result and
+the times of its beginning and end (time.monotonic in seconds, which the proxy uses too).
 """
 
 from __future__ import annotations

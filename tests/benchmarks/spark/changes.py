@@ -14,8 +14,8 @@ import spark_ext
 from tests.benchmarks.spark.tables import Shape
 
 VECTORS = "delta.enableDeletionVectors"
-# The statements, keyed by the second part of a measurement key. ``{few}``: the number of source rows of a merge, 1 % of
-# the table's rows.
+# The SQL statements; each key is the second part of a measurement's key. ``{few}``: the number of source rows of a
+# merge, 1 % of the table's rows.
 _MERGE = (
     "merge into {{table}} as t using (select {source} as id from range({{few}})) as s on t.id = s.id "
     "when matched then update set value = -1 "
@@ -55,7 +55,8 @@ def statement_calls(
 
 
 def _copy(table: Path, to: Path, by_vectors: bool) -> None:
-    """Hard links to the data files, which are never modified, and a copy of the log; ``to`` is on the same disk."""
+    """Copy a table: hard-link the data files, which are never modified, and copy the log; ``to`` must be on the same
+    disk."""
     shutil.copytree(table, to, copy_function=os.link, ignore=shutil.ignore_patterns("_delta_log"))
     shutil.copytree(table / "_delta_log", to / "_delta_log")
     if not by_vectors:

@@ -28,7 +28,8 @@ _THREADS = 4
 
 @dataclass(frozen=True)
 class Shape:
-    """The shape of a table: the number of data files, of rows in each, and of commits that add them."""
+    """The shape of a table: the number of data files, the number of rows in each file, and the number of commits that
+    add the files."""
 
     files: int
     rows_per_file: int
@@ -113,7 +114,7 @@ def _make(path: str, shape: Shape) -> None:
 
 
 def _rows(number: int, count: int) -> pa.Table:
-    """The rows of one file: its ids follow those of the previous file."""
+    """The rows of one file, whose ids follow the ids of the previous file."""
     ids = np.arange(number * count, (number + 1) * count, dtype=np.int64)
     texts = pa.array([f"a text that is different in each row: {each:012d}" for each in ids])
     return pa.table({"id": ids, "value": ids % 5, "amount": ids / 7, "text": texts})

@@ -25,7 +25,7 @@ _IN_ORDER = (
     rows, row_changes, in_commit_timestamps, rules, change_feeds, mapped_columns, row_tracking, table_state, log_files,
 )  # fmt: skip
 
-#: The features by name, in the order of docs/feature-matrix.md.
+#: The features, keyed by name, in the order of docs/feature-matrix.md.
 FEATURES: dict[str, Feature] = {
     name: feature
     for module in _IN_ORDER

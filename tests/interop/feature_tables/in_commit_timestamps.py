@@ -1,4 +1,4 @@
-"""In-commit timestamps: enabled from the start, enabled later, and disabled again."""
+"""Tables with in-commit timestamps: enabled from version 0, enabled later, and enabled and then disabled."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def _history(commit: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _text(value: Any) -> Any:
-    """The value as DESCRIBE HISTORY shows it: all parameters as strings. Property keys are sorted."""
+    """The operation parameters as DESCRIBE HISTORY shows them: all values are strings. Property keys are sorted."""
     if isinstance(value, str) and value.startswith("{"):
         return json.dumps(json.loads(value), sort_keys=True)
     return json.dumps(value) if isinstance(value, bool) else value
@@ -61,7 +61,8 @@ def _metric(name: str, value: str) -> str:
 
 
 def _effects(commit: list[dict[str, Any]]) -> dict[str, Any]:
-    """The effects of a commit: files by partition values and row count, other actions without names and times."""
+    """The effects of a commit: its files, identified by partition values and row count, and its other actions without
+    names and times."""
     found: dict[str, Any] = {}
     for action in commit:
         ((kind, body),) = action.items()
@@ -99,7 +100,8 @@ def _file(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def differences(theirs: Any, ours: Any, where: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """The differences between two answers: for each, the place, delta-spark's value and spark_ext's value."""
+    """The differences between two answers: for each, the path to the differing element, delta-spark's value and
+    spark_ext's value."""
     if isinstance(theirs, dict) and isinstance(ours, dict):
         for key in {**theirs, **ours}:
             yield from differences(theirs.get(key, ABSENT), ours.get(key, ABSENT), f"{where}.{key}" if where else key)

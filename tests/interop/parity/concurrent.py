@@ -1,4 +1,4 @@
-"""Another writer commits while the job of a write runs. A task of the job plays that writer, and commits with
+"""Another writer commits while the job of a write runs. A task of the Spark job acts as that writer, and commits with
 deltalog."""
 
 from tests.interop.parity.scenarios import scenario

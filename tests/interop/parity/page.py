@@ -42,7 +42,7 @@ def _short(value: Any) -> str:
 
 
 def render(rows: Mapping[str, str], scenarios: Iterable[Scenario]) -> str:
-    """The page, composed of the lines of the scenarios."""
+    """The text of the page: the introduction, and one line for each scenario."""
     listed = list(scenarios)
     same = sum(rows[each.name].endswith(f"| {SAME} | |") for each in listed)
     text = _INTRODUCTION + _counts(len(listed), same)

@@ -34,7 +34,7 @@ AREAS = {
     "sinks": "Streams into a table",
 }
 
-# Differences that all scenarios share: the place, both answers, and the reason.
+# Differences that all scenarios share. Keys: where the answers differ, and both answers; values: the reason.
 GENERAL = {
     r"history\[\d+\]\.isBlindAppend True False": (
         "`isBlindAppend` of an append that creates a table or changes its schema: true in delta-spark, false in "
@@ -83,7 +83,8 @@ class Scenario:
 
 @dataclass(frozen=True)
 class Finding:
-    """The differences between the answers: for each, the place, delta-spark's value and spark_ext's value."""
+    """The differences between the answers. For each difference: where it is in the answer, delta-spark's value and
+    spark_ext's value."""
 
     differences: tuple[tuple[str, Any, Any], ...]
 

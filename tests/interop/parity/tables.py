@@ -88,8 +88,8 @@ class Table:
     # ------------------------------------------------------------------------------- set-up, by delta-spark
 
     def start(self, *statements: str, times: Sequence[str] = ()) -> None:
-        """Create the table with statements that delta-spark runs; ``{t}`` stands for the table. ``times``: the times of
-        its versions, in UTC."""
+        """Create the table by running SQL statements with delta-spark; ``{t}`` is the placeholder for the table.
+        ``times``: the times of its versions, in UTC."""
         self.place.copy_of(statements, self.path)
         for commit, text in zip(commits(self.path).values(), times, strict=False):
             moment = dt.datetime.fromisoformat(text).replace(tzinfo=dt.timezone.utc).timestamp()
@@ -116,9 +116,9 @@ class Table:
         meanwhile: Callable[[str], object] | None = None,
         **options: Any,
     ) -> None:
-        """Save ``rows`` (a query or a DataFrame), partitioned ``by`` columns. ``how`` calls the writer's other methods,
-        and a task of the job calls ``meanwhile``, which acts as another writer. ``__`` in option names stands for a
-        dot."""
+        """Save ``rows`` (a query or a DataFrame), partitioned ``by`` columns. ``how``: a function that calls further
+        methods of the DataFrame writer. ``meanwhile``: a function that a task of the job calls, and that acts as
+        another writer. ``__`` in option names stands for a dot."""
 
         def save() -> None:
             df = self.spark.sql(rows) if isinstance(rows, str) else rows
@@ -138,7 +138,8 @@ class Table:
         self.write(rows, "overwrite", **more)
 
     def run(self, *statements: str, keeps: bool = True) -> None:
-        """Run statements with the engine's own SQL, and record their results; ``{t}`` stands for the table."""
+        """Run statements with the engine's own SQL, and record their results; ``{t}`` is the placeholder for the
+        table."""
         for statement in statements:
             text = statement.replace("{t}", f"delta.`{self.path}`").replace("{path}", str(self.path))
             self.do(functools.partial(self._run, text, keeps))
@@ -152,7 +153,7 @@ class Table:
         return self.engine.reader(self.spark).options(**_dotted(options)).load(at or str(self.path))
 
     def read(self, suffix: str = "", *, of: Callable[[Any], Any] = lambda df: df, **options: Any) -> None:
-        """Load ``path + suffix`` with options, and keep the rows and schema of ``of(df)``."""
+        """Load ``path + suffix`` with options, and record the rows and schema of ``of(df)``."""
         self.do(lambda: self.keep(of(self.load(str(self.path) + suffix, **options))))
 
     def changes(self, **options: Any) -> None:
@@ -160,7 +161,7 @@ class Table:
         self.read(readChangeFeed="true", **options)
 
     def last_time(self, format: str = "%Y-%m-%d %H:%M:%S.%f") -> str:
-        """The commit time of the last version, in UTC."""
+        """The file modification time of the last commit, in UTC."""
         last = list(commits(self.path).values())[-1]
         return dt.datetime.fromtimestamp(last.stat().st_mtime, dt.timezone.utc).strftime(format)
 
@@ -172,7 +173,7 @@ class Table:
             return meaning(error)
 
     def keep(self, df: Any) -> None:
-        """Read a DataFrame's rows and schema."""
+        """Read a DataFrame's rows and schema, and record them."""
         self.rows.append(_rows(df))
         self.schemas.append(_plain_schema(df.schema))
 
@@ -203,7 +204,8 @@ def _dotted(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with(df: Any, act: Callable[[str], object], path: str) -> Any:
-    """The same rows; the task that writes them first calls ``act(path)``. The inner function is pickled by value."""
+    """A DataFrame of the same rows, for which the task that computes them first calls ``act(path)``. The inner function
+    is pickled by value."""
 
     def rows(batches: Iterator[Any]) -> Iterator[Any]:
         act(path)

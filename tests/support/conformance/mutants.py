@@ -1,4 +1,4 @@
-"""Faulty engines: deltalog with one realistic bug each. The kit must detect all of them."""
+"""Faulty engines: deltalog with one realistic bug each. The conformance kit must detect all of these mutants."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def write_actions(file: Path, actions: list[Action]) -> None:
     os.utime(file, ns=(before, before))
 
 
-# ------------------------------------------------------------------------------------------- times
+# -------------------------------------------------------------------------- mutants of time travel
 
 
 @caught_by("ict-time-travel-copied-* travel-time-*")
@@ -316,11 +316,11 @@ class FeedsFileTimes(DeltalogEngine):
         return found.set_column(at, "_commit_timestamp", pa.array(times, pa.timestamp("ms", "UTC")))
 
 
-# ------------------------------------------------------------------------------------------- writing
+# -------------------------------------------------------------------------------- mutants of writing
 
 
 class Rewriting(DeltalogEngine):
-    """Changes each new commit that deltalog writes, before the kit reads it."""
+    """Changes each new commit that deltalog writes, before the conformance kit reads it."""
 
     def rewrite(self, actions: list[Action], version: int, path: str) -> list[Action]:
         raise NotImplementedError
@@ -504,7 +504,7 @@ class WritesWithoutChecks(DeltalogEngine):
 
 
 class Pending(Engine):
-    """A transaction with a fault in its commit."""
+    """An open transaction of an engine, whose commit has a seeded defect."""
 
     def __init__(self, write: Callable[[str, pa.Table], None]) -> None:
         self.append = write  # type: ignore[assignment, method-assign]
@@ -535,7 +535,7 @@ class DropsTheLoser(DeltalogEngine):
 
 @caught_by("ict-conflict-*")
 class KeepsItsTimestamp(DeltalogEngine):
-    """Keeps the timestamp of the first attempt, even if the winning commit's is later."""
+    """Keeps the timestamp of the first attempt, even if that of the winning commit is later."""
 
     def begin(self, path: str) -> Engine:
         def append(path: str, rows: pa.Table) -> None:

@@ -121,7 +121,7 @@ def objects(store: MemoryStore) -> dict[str, bytes]:
 
 
 def protocol_action(*writer_features: str, reader: int = 1, reader_features: list[str] | None = None) -> dict[str, Any]:
-    """Protocol (1, 2) without features, otherwise writer version 7 with these features."""
+    """A protocol action: versions (1, 2) if ``features`` is empty, otherwise writer version 7 with these features."""
     body: dict[str, Any] = {"minReaderVersion": reader, "minWriterVersion": 7 if writer_features else 2}
     if writer_features:
         body["writerFeatures"] = list(writer_features)
@@ -182,7 +182,7 @@ def ict_log(store: MemoryStore, clock: Clock, file_times: list[int], icts: list[
     """Write a log with one commit for each file time, with the given in-commit timestamps.
 
     ``pair_text``: the ``version`` and ``timestamp`` in the enablement properties. In-commit timestamps are enabled if
-    any is given; the last commit repeats the metadata, for the latest snapshot.
+    at least one is given; the last commit repeats the metaData action, which the latest snapshot needs.
     """
     active = any(ict is not None for ict in icts)
     properties = {

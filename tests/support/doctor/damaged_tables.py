@@ -153,7 +153,7 @@ def write(file: Path, lines: list[Line]) -> None:
 
 
 def edit(version: int, change: Callable[[list[Line]], list[Line] | None]) -> Callable[[Path], None]:
-    """Damage: change the lines of a commit in place, or replace them by the result of ``change``."""
+    """Damage: change the lines of a commit in place, or replace them with the result of ``change``."""
 
     def damage(path: Path) -> None:
         file = commit(path, version)
@@ -296,7 +296,7 @@ def data_file(path: Path) -> Path:
 
 
 def removed_files(path: Path, version: int) -> list[Path]:
-    """The data files that a commit removes."""
+    """The local paths of the data files that a commit removes."""
     lines = map(json.loads, commit(path, version).read_text().splitlines())
     return [path / line["remove"]["path"] for line in lines if "remove" in line]
 
@@ -378,7 +378,7 @@ def vector_field(**fields: Any) -> Callable[[Path], None]:
 
 
 def inline_vector(**fields: Any) -> Callable[[Path], None]:
-    """An inline vector of one row, as other writers may write it, with changed fields."""
+    """An inline deletion vector of one row, as other writers may write it, with the given fields changed."""
     data = deletion_vectors.encode(BitMap64([1]))
     inline = {"storageType": "i", "pathOrInlineDv": deletion_vectors.encode_z85(data), "sizeInBytes": len(data)}
     return edit_action(4, "add", lambda add: add.update(deletionVector={**inline, "cardinality": 1, **fields}))
@@ -416,8 +416,8 @@ def without(kind: str) -> Callable[[list[Line]], list[Line]]:
 
 @dataclass(frozen=True)
 class Damage:
-    """A damaged table. ``rules``: the rules that the check must report. ``deep``: whether reporting them requires
-    deep=True."""
+    """A damaged table. ``rules``: the rules whose violation the check must report. ``deep``: whether the check reports
+    these rules only with deep=True."""
 
     name: str
     build: Callable[[Path], DeltaTable]

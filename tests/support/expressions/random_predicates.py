@@ -26,7 +26,7 @@ _MOMENTS = [
     dt.datetime(1970, 1, 1), dt.datetime(1969, 12, 31, 23, 59, 59, 999_999), dt.datetime(2038, 1, 19, 3, 14, 8),
 ]  # fmt: skip
 _REALS = [0.0, -0.0, 1.5, -1.5, math.nan, math.inf, -math.inf, 0.1, 1e300, 5e-324]
-# Arrow type, declared metadata, values, and further values for comparisons.
+# For each kind of column: its Arrow type, its declared metadata, its values, and additional literals for comparisons.
 _KINDS: dict[str, tuple[pa.DataType, str, list[Any], list[Any]]] = {
     "byte": (pa.int8(), "", [0, 1, -1, 127, -128], [300, -1000]),
     "integer": (pa.int32(), "", [0, 1, -1, 2**31 - 1, -(2**31)], [2**40]),

@@ -5,8 +5,8 @@
     python program.py both EXTRA           imports, then calls
     python program.py collect SUITE …      collect tests
 
-With ``--only NAME,…`` before the other arguments, Python finds only these modules, the standard library and deltalog.
-This file uses only the standard library and deltalog.
+With ``--only NAME,…`` before the other arguments, Python finds only the named modules, the standard library and
+deltalog. This file uses only the standard library and deltalog.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ NEEDS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 # Streams use Python data sources, which require Spark 4.
 _SINCE_SPARK_4 = ("spark_ext.stream.formats", "spark_ext.stream.sink", "spark_ext.stream.source")
-# The modules that an extra must install. Without this list, a missing module would not fail any import.
+# The modules that an extra must install. Without this list, no import would reveal that the package of a module is
+# missing.
 PROMISED: dict[str, tuple[str, ...]] = {
     "base": (),
     "cli": ("typer", "rich"),
@@ -77,7 +78,8 @@ PROMISED: dict[str, tuple[str, ...]] = {
 
 
 class Only:
-    """A finder that hides all but some of another finder's packages, as if they were not installed."""
+    """An import finder that wraps another finder and finds only the packages in ``names``, as if no others were
+    installed."""
 
     def __init__(self, finder: Any, names: frozenset[str]) -> None:
         self._finder, self._names = finder, names
@@ -102,7 +104,7 @@ def has(name: str) -> bool:
     return importlib.util.find_spec(name) is not None
 
 
-# ----------------------------------------------------------------------------------------------------- imports
+# ------------------------------------------------------------------------------------------- importing modules
 
 
 def modules() -> Iterator[str]:
@@ -321,7 +323,7 @@ def of_dynamodb(path: Path, options: argparse.Namespace) -> None:
     settings: dict[str, Any] = {
         "key": "testing", "secret": "testing", "client_kwargs": {"region_name": "us-east-1"},
     }  # fmt: skip
-    if options.s3 is None:  # the same server provides DynamoDB
+    if options.s3 is None:  # the DynamoDB test needs a server, and the S3 server also provides DynamoDB
         refused(lambda: DynamoDBCoordinator("bank", settings, endpoint_url="http://127.0.0.1:9"), "dynamodb://bank")
         return
     name = f"bank-{options.bucket}"

@@ -112,7 +112,7 @@ class OverwritingFileSystem(HonestFileSystem):
 
 
 class RacyFileSystem(HonestFileSystem):
-    """Checks before it writes, so another writer can write in between."""
+    """This file system checks whether an object exists and then writes it, so another writer can write in between."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -130,13 +130,14 @@ class RacyFileSystem(HonestFileSystem):
 
 
 class PlainFileSystem(HonestFileSystem):
-    """Inherits pipe_file from fsspec, like most backends."""
+    """This file system inherits ``pipe_file`` from fsspec, as most backends do."""
 
     pipe_file = AbstractFileSystem.pipe_file
 
 
 class UnawareFileSystem(HonestFileSystem):
-    """Lacks the mode argument, like backends written before fsspec had it."""
+    """The methods of this file system lack the argument ``mode``, like those of backends that are older than this
+    argument."""
 
     def pipe_file(self, path: str, value: bytes) -> None:  # type: ignore[override]
         super().pipe_file(path, value)

@@ -183,7 +183,7 @@ def make_links(table: Path, outside: Path) -> None:
         (table / name).symlink_to(targets[name])
 
 
-# ---------------------------------------------------------------------------------------------------- witnesses
+# ------------------------------------------------------------------------------------- recording what is opened
 
 _opened: list[str] | None = None
 
@@ -216,7 +216,7 @@ _IN_OPEN, _IN_NONBLOCK = 0x20, os.O_NONBLOCK
 
 @contextlib.contextmanager
 def opened_in(*directories: Path) -> Iterator[list[str]]:
-    """The files in exactly these directories that any process opens inside the block, recorded with inotify."""
+    """The files directly in these directories that any process opens inside the block, recorded with inotify."""
     libc = ctypes.CDLL(None, use_errno=True)
     descriptor = libc.inotify_init1(_IN_NONBLOCK)
     if descriptor < 0:

@@ -10,8 +10,8 @@
     rows_by_id(table)                                     # plain rows that can be compared with ==
     evolved(schema, source.table.schema)                  # and fitted, updated: what verbs should make of both
 
-The same seed gives the same values. deltalog and Spark take the same Arrow tables, Spark through ``createDataFrame``;
-``rows_by_id`` also takes the result of ``DataFrame.toArrow()``.
+The same seed gives the same values. The Arrow tables can be passed to deltalog, and to Spark through
+``createDataFrame``; ``rows_by_id`` also takes the result of ``DataFrame.toArrow()``.
 """
 
 from __future__ import annotations

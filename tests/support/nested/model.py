@@ -1,5 +1,5 @@
-"""A model of how verbs treat nested values: rows are plain Python values, matched with a table's columns by name. Uses
-neither Delta nor Arrow kernels.
+"""A model of how verbs treat nested values: rows are plain Python values, matched with a table's columns by name. The
+model uses neither Delta code nor Arrow kernels.
 
 Schemas are Arrow schemas, and rows have the form that ``rows_by_id`` returns. Names are compared case-insensitively,
 and structs are matched field by field.
@@ -59,7 +59,8 @@ def lacks(given: pa.DataType, wanted: pa.DataType) -> bool:
 
 def updated(value: Any, given: pa.DataType, old: Any, wanted: pa.DataType) -> Any:
     """The result of ``UPDATE SET *`` with schema evolution: fields of the old value that the new value lacks are kept,
-    also in nested structs, but not inside lists and maps. A struct becomes null only if both are null."""
+    also in nested structs, but not inside lists and maps. A struct becomes null only if the old and the new value are
+    null."""
     if not lacks(given, wanted):
         return fitted(value, given, wanted)
     if value is None and old is None:

@@ -15,7 +15,7 @@ LEAVES: tuple[pa.DataType, ...] = (
     pa.timestamp("us", "UTC"),
 )  # fmt: skip
 KEYS: tuple[pa.DataType, ...] = (pa.string(), pa.int64(), pa.date32())
-# : Some names have capitals, so that a change of case changes the spelling.
+# : Some names contain capital letters, so that changing a name to lower case changes its spelling.
 NAMES = ("a", "B", "Name", "itemId", "PRICE", "note", "Tags", "z9")
 
 

@@ -47,7 +47,7 @@ class Server:
 
     def bucket(self) -> str:
         """A new bucket of its own."""
-        from deltalog.storage.s3.store import S3Store  # here: importing s3fs takes a second
+        from deltalog.storage.s3.store import S3Store  # imported only here, because importing s3fs takes a second
 
         name = f"bucket-{os.getpid()}-{next(_NUMBERS)}"
         S3Store(f"s3://{name}", **self.options())._call("create", "", "create_bucket", with_key=False)
@@ -147,7 +147,8 @@ class Closed(Reset):
 
 
 class CutShort(Exception):
-    """Raised by a rule: send the headers and half of the body of this answer, then reset the connection."""
+    """A rule raises this exception to make the proxy send the headers and half of the body of this response, and then
+    reset the connection."""
 
     def __init__(self, answer: Answer) -> None:
         super().__init__("cut short")
@@ -165,7 +166,7 @@ def pass_on(request: Request, forward: Callable[[], Answer]) -> Answer:
 class Proxy:
     """Passes requests on to a server unchanged, with their signatures, and keeps them in ``requests``.
 
-    ``rule`` gets each request and returns its answer; ``forward()`` sends the request to the server.
+    ``rule`` is called with each request and returns the response; ``forward()`` sends the request to the server.
     """
 
     def __init__(self, server: Server | None) -> None:

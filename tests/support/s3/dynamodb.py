@@ -15,7 +15,7 @@ from deltalog.storage.dynamodb.client import Timing
 from tests.support.s3 import Answer, Request, Server
 
 _NUMBERS = itertools.count(1)
-WALL = 4_000_000_000  # the servers delete expired items by their own clock
+WALL = 4_000_000_000  # the servers delete expired items according to their own clock
 
 
 def new_table(server: Server, kind: str) -> str:
@@ -51,7 +51,7 @@ def items(server: Server, table: str) -> list[dict[str, Any]]:
 
 
 def put_item(server: Server, table: str, **attributes: str | int) -> None:
-    """Put an item, like another writer would."""
+    """Put an item, as another writer would."""
     encoded = {
         name: {"N": str(value)} if isinstance(value, int) else {"S": value} for name, value in attributes.items()
     }

@@ -1,4 +1,4 @@
-"""Helpers for the server tests: a server process, an HTTP client, and Parquet files of other writers."""
+"""Helpers for the server tests: a server process, an HTTP client, and Parquet files by other writers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""In-memory tables whose files stand for amounts of money, with their transaction manager and the client processes.
+"""In-memory tables whose files represent amounts of money, and the transaction manager and client processes for these
+tables.
 
 The path of a file contains its amount, so a transfer replaces files, and the sum over all tables must never change.
 """
@@ -65,8 +66,8 @@ class _Tables(ManagedTables):
 
 class Bank:
     """In-memory tables whose file paths contain amounts, and their ratified commits. ``coordinator``: an empty
-    coordinator. ``like``: a new Bank to copy, whose catalog has the same id, because creating the tables takes longer
-    than most schedules."""
+    coordinator. ``like``: a new Bank whose tables are copied, because creating the tables takes longer than most
+    schedules. Its catalog must have the same id."""
 
     def __init__(
         self,
@@ -119,7 +120,7 @@ class Bank:
 
     def _see(self, proposal: Proposal, record: TransactionRecord | None) -> None:
         if not hasattr(self, "table_names"):
-            return  # also called while the tables are created
+            return  # this method is also called while the tables are being created
         if record is not None and record.status is not TransactionStatus.COMMIT_IN_PROGRESS:
             self.wrong.append(f"{record.id} was {record.status.value}, but was ratified")
         commits = {
@@ -171,7 +172,7 @@ class Bank:
         return {url: {path: store.get(path) for path in store.paths()} for url, store in self.stores.items()}
 
     def world(self, **told: Any) -> World:
-        """The data for the judge at the end of the run."""
+        """The data that the judge checks at the end of the run."""
         sightings = {name: self.stores[f"memory://{name}"].sightings for name in self.names}
         logs = {name: self.log(name) for name in self.names}
         return World(

@@ -218,7 +218,7 @@ def does_not_put_commit_info_first(patch: Patch) -> None:
     patch.setattr(attempts, "encode_commit", last)
 
 
-# ------------------------------------------------------------------------------------------------------- conflicts
+# ----------------------------------------------------------------------------------- mutants of the conflict check
 
 
 @mutant("I10", policy="random", fault_rate=0.04, kinds={"remove": 3, "replace": 2})
@@ -279,7 +279,7 @@ def catches_up_without_looking(patch: Patch) -> None:
     patch.setattr(CommitLoop, "_catch_up", catch_up)
 
 
-# ------------------------------------------------------------------------------------ after and during the commit
+# --------------------------------------------------------------- mutants of the steps during and after the commit
 
 
 @mutant("I5")

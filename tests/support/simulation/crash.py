@@ -6,8 +6,8 @@
 A zygote (this module run as a program) imports everything once, starts no thread, and forks the clients, so a new
 client does not repeat the imports. Some clients are killed by SIGKILL at random times, others kill themselves between
 two system calls, and some are stopped by SIGSTOP and continue after others have overtaken them. Each client writes what
-it is about to do, and the result, to its own file, which survives the client's death. The independent checker checks
-the log. Needs ``os.fork``.
+it is about to do, and the result, to its own file, which survives the client's death. The log is verified by the
+independent checker (``deltalog.testing.checker``). Needs ``os.fork``.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Plan:
 
 @dataclass
 class KillReport:
-    """The figures of a run, and its problems: ``problems`` lists violations first."""
+    """The statistics of a run, and the problems that it found: in the list ``problems``, violations come first."""
 
     kills: dict[str, int]
     outcomes: dict[str, int]
@@ -266,12 +266,13 @@ def _read_back(store: LogStore, history: History) -> list[str]:
 
 
 def rows_of(token: str) -> list[int]:
-    """The values that an operation writes. They identify the operation, so each row shows which operation wrote it."""
+    """The values in the rows that an operation writes. The values identify the operation, so each row shows which
+    operation wrote it."""
     client, number = re.findall(r"\d+", token)
     return [int(client) * 1_000_000 + int(number) * 10 + n for n in range(ROWS)]
 
 
-# ----------------------------------------------------------------------------------------------------- the clients
+# -------------------------------------------------------------------------------------------- the client processes
 
 
 class Journal:
@@ -306,7 +307,7 @@ def kill_at(number: int, after: bool) -> None:
 
 
 def write(plan: Plan, client: str, rng: random.Random) -> None:
-    """One writer, which runs operations until its time is over or the file ``stop`` exists."""
+    """One writer, which runs operations until its time limit has passed or the file ``stop`` exists."""
     journal = Journal(f"{plan.records}/{client}.jsonl")
     point = (rng.randrange(1, 40), rng.random() < 0.5) if rng.random() < 0.75 else None
     table = DeltaTable.open(plan.url, **plan.options)
@@ -451,7 +452,7 @@ class Fire:
         self.done["timed" if os.WTERMSIG(status) == signal.SIGKILL else "failed"] += 1
 
     def end(self) -> None:
-        """Wait for the remaining writers to stop after they have been asked to."""
+        """Tell the remaining writers to stop, and wait until they have stopped."""
         self._wake(float("inf"))
         for child in self._alive:
             _, status = os.waitpid(child, 0)
@@ -479,7 +480,7 @@ class Fire:
 
 
 def main(plan: Plan) -> dict[str, int]:
-    # Import these before forking: importing them later takes longer than a client runs.
+    # Import everything that the clients need before forking, because importing takes longer than a client runs.
     pa.array(rows_of("w1-1"))  # imports pandas
     open_store(plan.url, **plan.options)
     deadline = time.monotonic() + plan.seconds

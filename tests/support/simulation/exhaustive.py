@@ -9,7 +9,7 @@ the last choice that has another option. Every schedule is thus tried exactly on
 
 The writers run the real library on one MemoryStore, with handles that were opened before. ``max_switches`` bounds how
 often a writer that could continue has to wait for the other (most concurrency defects need one or two such switches);
-None sets no bound. ``faults`` bounds the number of faults in one schedule.
+None: no bound. ``faults`` bounds the number of faults in one schedule.
 """
 
 from __future__ import annotations
@@ -101,7 +101,7 @@ def explore(
     invariant."""
     totals, bad = ExhaustiveTotals(), list[str]()
     run = functools.partial(_explore_from, table, faults, max_switches)
-    # Many parts, so that no process waits long for another one that has the longer schedules.
+    # The work is divided into many parts, so that no process waits long for another one with longer schedules.
     parts = _prefixes(table, faults, max_switches, 6 if processes > 1 else 0)
     if processes == 1:
         results = map(run, parts)

@@ -27,12 +27,12 @@ from tests.support.simulation.transaction_judge import ClientTransaction
 
 # Jobs take the first names that are not in the table, so different jobs often choose the same names.
 _PREFIX = "run-"
-_BYTES = b"r"  # the size that ``file_action`` declares
+_BYTES = b"r"  # the bytes of each file; their length is the size that ``file_action`` declares
 
 
 def run_job(bank: Bank, client_transactions: list[ClientTransaction], client: Client, manager: SimulatedManager) -> Any:
     """Name objects in a transaction, write them, and add them in the same transaction or in a separate commit;
-    sometimes retry. Some jobs add the objects of another job instead."""
+    sometimes retry. Some jobs add the objects of another job instead of their own."""
     rng = client.random
     name = rng.choice((bank.names[0], *bank.names))
     taken = sum(path.startswith(_PREFIX) for path in _files(manager.table(name).snapshot()))
@@ -60,7 +60,7 @@ def _attempt(
     client_transactions.append(client_transaction)
     store = manager.plain_store(url)
     try:
-        if rng.random() < 0.4:  # adds the objects of another job and names none itself
+        if rng.random() < 0.4:  # the job adds the objects of another job and names no objects itself
             is_there = _are_there(store, paths)
             return (
                 _add(client_transactions, client, manager, client_transaction, name, paths, rng.random() < 0.5)
@@ -79,7 +79,7 @@ def _attempt(
         if end != "cancel" and _are_there(store, paths):
             return _add(client_transactions, client, manager, client_transaction, name, paths, end == "alone")
     except (ConcurrentModificationError, CommitConflictError):
-        pass  # another job has added the objects, or is deleting them
+        pass  # another job has added the objects, or a clean-up is deleting them
     return cancel_client_transaction(manager, client_transaction)
 
 

@@ -23,7 +23,8 @@ def commits_without_a_look_at_the_version_before(patch: Patch) -> None:
 
 @mutant("L1", "L3", "L5", "L6", far=False, event="rolled back")
 def does_not_look_at_the_winner_that_it_follows(patch: Patch) -> None:
-    """The handle's known version exists, but the commit that won the race was rolled back."""
+    """Skips the check of the winning commit: the version that the handle knows exists, but the commit that won the race
+    was rolled back."""
     patch.setattr(TipProof, "follow", lambda self, winner, data: None)
 
 

@@ -1,5 +1,6 @@
-"""Seeded schedules in which a table is deleted, file by file, while writers hold handles on it. Afterwards it may be
-created again with other columns, or restored from a copy, sometimes an old one; others may then commit to it.
+"""Seeded schedules in which a table is deleted, file by file, while writers hold handles on it. After its deletion the
+table may be created again with other columns, or restored from a copy, sometimes an old one; other writers may then
+commit to it.
 
     result = run_lost_table(seed=7)
     assert not result.violations, result.report()
@@ -13,7 +14,7 @@ L1    No gaps: at the end the log has all versions from 0 on, or none.
 L2    Right table: no operation that began before a new table was created is in the log of the new table.
 L3    Acknowledged: acknowledged commits were written; if they were written after the restored or new table was
       complete, they are in its log.
-L4 Failed: operations that definitely failed are not in the log.
+L4    Failed: operations that definitely failed are not in the log.
 L5    Consistent: no commit removes a file that is not live, or adds one that is.
 L6    Usable: a new process reads the final table and commits to it, and all old handles read the same.
 ====  =======================================================================================================
@@ -78,7 +79,7 @@ class LostTableSimulation(Simulation):
         self._tables: list[DeltaTable] = []
         given = {"table": rng.choice(("on", "off")), "writers": 2, "fault_rate": rng.choice((0.0, 0.05)), **options}
         super().__init__(seed, kinds=LOST_KINDS, **given)
-        # Rows of the old table do not match the new table's schema.
+        # SchemaMismatchError is allowed, because rows of the old table may not match the new table's schema.
         self._refusals = (TableNotFoundError, TableReplacedError, CorruptTableError, SchemaMismatchError)
 
     # ------------------------------------------------------------------------------------------ the clients
@@ -101,7 +102,7 @@ class LostTableSimulation(Simulation):
         return self._tables[-1]
 
     def _reader(self, client: Client) -> None:
-        """Runs the client that deletes the table in place of the reader."""
+        """In place of the reader, runs a client that deletes the table."""
         store = store_for(client, self.shared)
         rng = client.random
         for _ in range(rng.randrange(25)):
@@ -121,9 +122,10 @@ class LostTableSimulation(Simulation):
             kept = latest if self.event == "restored" else rng.randrange(latest + 1)
             for path, data in copied.items():
                 if (version_of(path) or 0) <= kept and not path.endswith(("_last_checkpoint", ".crc", ".parquet")):
-                    self.shared.put(path, data)  # in one step: any store would lose a commit made between two copies
+                    # In one step, because any store would lose a commit that is made between two copies.
+                    self.shared.put(path, data)
             last = self.scheduler.step
-            with contextlib.suppress(CorruptTableError):  # the outcome is judged at the end
+            with contextlib.suppress(CorruptTableError):  # the judge examines the damaged log at the end of the run
                 self._commit_some(DeltaTable.open(store, environment=client.environment()), client, rng.randrange(3))
         self._lost = first, last
 

@@ -54,17 +54,17 @@ def _skip_row_count_check(patch: Patch) -> None:
 
 
 def _change_found(patch: Patch, change: Any) -> None:
-    """Stage ``change(found)`` instead of ``found``, the rows that the merge found."""
+    """Make merges stage ``change(found)`` instead of ``found``, the rows that they found."""
     real = scan.TargetScan.result
     patch.setattr(scan.TargetScan, "result", lambda self, *given: change(real(self, *given)))
 
 
-# ---------------------------------------------------------------------------------------------- what was read
+# ---------------------------------------------------------------------------- mutants of the reads of a merge
 
 
 @mutant("R1", kinds=MERGES, writers=3)
 def inserts_without_having_read_the_keys(patch: Patch) -> None:
-    """Treats a merge that only inserts rows as an append."""
+    """A merge that only inserts rows does not declare what it read, like an append."""
     real = merge._Plan.find_rows
 
     def unread(self: Any, transaction: Any) -> Any:
@@ -111,7 +111,7 @@ def lets_a_later_clause_decide_again(patch: Patch) -> None:
 
 @mutant("R1", kinds=MERGES)
 def inserts_rows_of_the_source_that_only_some_blocks_lack(patch: Patch) -> None:
-    """Forgets the matches of earlier blocks; each block is one batch here."""
+    """A merge forgets the matches of earlier blocks of target rows; in this mutant each block is one batch."""
     real = scan.TargetScan._matches
 
     def matches(self: Any, *given: Any) -> Any:

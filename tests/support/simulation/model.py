@@ -4,9 +4,9 @@ steps.
     TestTable = state_machine(examples=300, steps=50)
 
 ``Model`` describes a table in plain Python: rows, columns, properties, application versions, and a time for each
-version. It shares no code with the library. ``TableMachine`` applies each step to both and compares the results.
-Between steps its clock advances by up to a day, handles are reopened, and hints, checkpoints and checksums are damaged
-or deleted; none of this may change a result. Needs hypothesis.
+version. ``Model`` shares no code with the library. ``TableMachine`` applies each step to the model and to a real table,
+and compares the results. Between steps the clock advances by up to a day, handles are reopened, and hints, checkpoints
+and checksums are damaged or deleted; none of this may change a result. Needs hypothesis.
 """
 
 from __future__ import annotations
@@ -206,7 +206,7 @@ class TableMachine(RuleBasedStateMachine):
         if not wanted:
             return
         x = wanted[choice % len(wanted)]
-        # The new row must satisfy the condition too, so the condition names its number.
+        # The new row must satisfy the condition too, so the condition includes the new row's number.
         data, rows = self.new_rows(1, self.model.latest.columns)
         left = {key: row for key, row in self.model.latest.rows.items() if key != x}
         where = f"x = {x} or x = {next(iter(rows))}"
@@ -248,7 +248,8 @@ class TableMachine(RuleBasedStateMachine):
         try:
             self.table.checkpoint()
         except InvalidCheckpointError:
-            # This error is allowed only if a checkpoint is damaged; then the remedy named in the error must work.
+            # This error is allowed only if a checkpoint is damaged; after the repair that the error names, a checkpoint
+            # must succeed.
             self.store.delete(self.damaged.pop(len(self.model.versions) - 1))
             self.table.checkpoint()
 
@@ -338,8 +339,8 @@ class TableMachine(RuleBasedStateMachine):
 
 
 def state_machine(examples: int, steps: int, *, derandomize: bool = True, shrink: bool = True) -> Any:
-    """TableMachine as a unittest.TestCase. ``derandomize``: the same examples in every run. ``shrink``: look for a
-    shorter example of a failure, which may take minutes."""
+    """TableMachine as a unittest.TestCase. ``derandomize``: whether every run generates the same examples. ``shrink``:
+    look for a shorter example of a failure, which may take minutes."""
     case = TableMachine.TestCase
     case.settings = settings(
         max_examples=examples,

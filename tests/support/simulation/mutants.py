@@ -1,6 +1,6 @@
 """Deliberate faults in the real commit code: a simulation that does not detect them is not a useful test.
 
-Every mutant replaces a function or a method of the library (or wraps the store) with a faulty version that has a
+Every mutant replaces a function or a method of the library (or wraps the store) with a version that contains a
 realistic bug. Within MAX_SEEDS schedules the mutant must break one of the invariants listed for it, and the unchanged
 code must break none in the same schedules.
 
@@ -36,7 +36,7 @@ def known_seeds() -> dict[str, list[int]]:
 
 
 class Patch:
-    """Patched attributes that are restored afterwards, and the schedule options for this mutant."""
+    """The patched attributes of a mutant, which are restored after the run, and its schedule options."""
 
     def __init__(self, options: dict[str, Any]) -> None:
         self.options = options
@@ -77,7 +77,8 @@ Run = Callable[..., ScheduleResult]
 
 
 def adding_to(mutants: list[Mutant], usual: Run) -> Callable[..., Callable[[Apply], Apply]]:
-    """A decorator that adds a mutant to a list: ``@mutant("I1", **options)``; ``run=`` replaces the usual schedules."""
+    """A decorator that adds a mutant to a list: ``@mutant("I1", **options)``; ``run=`` replaces the default function
+    that runs a schedule."""
 
     def mutant(*invariants: str, run: Run = usual, **options: Any) -> Callable[[Apply], Apply]:
         def register(apply: Apply) -> Apply:
@@ -90,14 +91,14 @@ def adding_to(mutants: list[Mutant], usual: Run) -> Callable[..., Callable[[Appl
 
 
 def find(each: Mutant, max_seeds: int = MAX_SEEDS) -> tuple[int, list[Violation]] | None:
-    """A seed that detects the mutant, and the violations: the known seed, or else the first one; None if no seed
-    does."""
+    """A seed that detects the mutant (the known seed, or else the first that detects it), and the violations found;
+    None if no seed detects it."""
     with each.applied() as options:
         for seed in [*known_seeds().get(each.name, ()), *range(max_seeds)]:
             try:
                 result = each.run(seed, **options)
             except ScheduleStuckError:
-                continue  # the schedule hangs, which does not count as a violation
+                continue  # the schedule did not finish, which does not count as a violation
             if each.invariants & {violation.invariant for violation in result.violations}:
                 return seed, result.violations
     return None

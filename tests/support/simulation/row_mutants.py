@@ -200,7 +200,7 @@ UPDATES = {"append": 1, "update": 3}
 
 
 def _change_update(patch: Patch, change: Any) -> None:
-    """Replace the plan of an update by ``change(plan)``."""
+    """Patch the planner of updates, so that it returns ``change(plan)`` instead of ``plan``."""
     real = update._RowUpdate.compile
     patch.setattr(update._RowUpdate, "compile", lambda *given: change(real(*given)))
 

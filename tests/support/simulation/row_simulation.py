@@ -94,8 +94,8 @@ _REFUSALS = (CallError, NotFoundError, MissingVersionError)
 
 
 class RowSimulation(Simulation):
-    """One schedule. ``features`` (some of FEATURES) fixes choices that the seed would make; other options as in
-    Simulation."""
+    """One schedule. ``features`` (some of FEATURES) replaces choices that the seed would otherwise make; all other
+    options are those of Simulation."""
 
     def __init__(
         self,
@@ -131,7 +131,7 @@ class RowSimulation(Simulation):
         )
         self._refusals = _REFUSALS
 
-    # -------------------------------------------------------------------------------------------- the table
+    # ---------------------------------------------------------------------------------- preparing the table
 
     def _prepare(self) -> int:
         scheduler = self.scheduler
@@ -165,7 +165,7 @@ class RowSimulation(Simulation):
             properties["delta.dataSkippingNumIndexedCols"] = "0"
         return properties
 
-    # ------------------------------------------------------------------------------------------ the clients
+    # ------------------------------------------------------------------------------ the clients' operations
 
     def _change_files(self, client: Client, table: DeltaTable, kind: str) -> None:
         number = len(self.records)
@@ -194,11 +194,11 @@ class RowSimulation(Simulation):
         if kind != "read" or not error.startswith(of_lost):
             super()._crash(client, error, kind)
 
-    # -------------------------------------------------------------------------------------------- the judge
+    # ---------------------------------------------------------------------------------------- judging a run
 
     def _history(self) -> History:
         history = super()._history()
-        # Versions that were cleaned up are also judged, from the first version on.
+        # Versions whose commits log clean-up deleted are judged too, from the first version on.
         history.log = {**self._before, **{s.version: s.data for s in self.shared.sightings}, **history.log}
         return history
 
@@ -232,7 +232,7 @@ class RowSimulation(Simulation):
                     if rows != sorted(map(str, seen[version].rows)):
                         found.append(Violation("R5", f"a scan gives {rows}", version))
             if "changes" in self.features and first == 0:
-                with contextlib.suppress(SchemaMismatchError):  # a restore has removed the column
+                with contextlib.suppress(SchemaMismatchError):  # a RESTORE has removed the column
                     found += [Violation("R4", wrong) for wrong in check_changes(seen, 0, _changes(table))]
         return found
 
@@ -417,7 +417,7 @@ def _alter(turn: Turn, table: DeltaTable) -> Operate:
     if "row ids later" in turn.features:
         row_ids = {"delta.enableRowTracking": "true"}
         choices += [lambda table, token: table.set_properties(row_ids, user_metadata=token)] * 3
-    # The change data feed requires the same schema in all versions.
+    # Reading the change data feed requires the same schema in all versions of the range.
     if "mapped" in turn.features and "changes" not in turn.features:
         choices += [
             lambda table, token: table.rename_column("e", "e2", user_metadata=token),

@@ -1,8 +1,8 @@
 """Judges the rows of a table: applies each operation to a plain list of rows, and compares the result with the log and
 the files.
 
-Like ``deltalog.testing.checker``, it shares no code with the library: commits are parsed as JSON, data files are read
-with pyarrow alone, and deletion vectors are decoded here. A row has a unique number, a partition, a value that
+Like ``deltalog.testing.checker``, this module shares no code with the library: commits are parsed as JSON, data files
+are read with pyarrow alone, and deletion vectors are decoded here. A row has a unique number, a partition, a value that
 predicates use, and a column that may be renamed or dropped.
 
     violations = judge_rows(initial, log, store.get, plans, results)
@@ -14,13 +14,13 @@ R1    Serial: the rows of each version are those of the previous version with th
       WriteSerializable an operation other than a restore may ignore rows of blind appends that it need not have read.
       A restore also restores the metadata domains of its version.
 R2    Constraints: no version has a row that violates one of its constraints.
-R3    Row ids: every live row has a unique id, not above the high-water mark, which never decreases. A row keeps its id
-      and the version that added or last updated it when it is rewritten or restored.
-R4    Changes: applied to the previous version's rows, the change data feed of a version gives that version's rows; it
-      omits rows that were only rewritten.
+R3    Row ids: every live row has a unique id, not above the high-water mark, which never decreases. When a row is
+      rewritten or restored, it keeps its id and its row commit version (that of its last change).
+R4    Changes: the rows of the previous version, changed as the change data feed of a version says, are the rows of
+      that version; the feed omits rows that were only rewritten.
 R5    Scans: the library reads exactly the live rows.
-R6    Nothing to do: if an operation committed nothing, it had nothing to do at a version that it may have read, and no
-      application version to record. If a merge was refused, several source rows matched one target row.
+R6    Nothing to do: an operation that committed nothing had no rows to change in some version that it may have read,
+      and no application version to record. If a merge was refused, several source rows matched one target row.
 R7    Operations: a commit marked as a blind append is one, and an operation that only rewrites rows changes none.
 ====  =======================================================================================================
 """
@@ -65,12 +65,12 @@ class Row(NamedTuple):
 
 
 Rows = frozenset[Row]
-EXTRA_FACTOR = 7  # if the extra column exists, its value is x times this factor
+EXTRA_FACTOR = 7  # the value of the extra column, if it exists, is x times this factor
 
 
 @dataclass(frozen=True)
 class Where:
-    """A condition as SQL, and as a predicate that is true, false or None for a row."""
+    """A condition in two forms: as SQL text, and as a Python predicate that returns True, False or None for a row."""
 
     sql: str
     holds: Callable[[Row], bool | None] = field(compare=False)
@@ -88,7 +88,7 @@ def compared(column: str, operator: str, value: float | str) -> Where:
 
 
 def compare(one: Value, operator: str, other: Value) -> bool | None:
-    """The result of comparing two values."""
+    """The result of comparing two values as in SQL: None if one of them is null."""
     if one is None or other is None:
         return None
     left, right = _order(one), _order(other)
@@ -131,9 +131,9 @@ class Merged:
 
 @dataclass(frozen=True)
 class Plan:
-    """The plan of an operation. ``version``: the version to restore. ``txn``: as in the public methods.
-    ``change``: the effect of an update on a row. ``merge``: the effect of a merge on rows, None if the merge must be
-    refused for these rows."""
+    """The plan of an operation. ``version``: the version to restore. ``txn``: as in the public methods. ``change``: the
+    function by which an update changes a row. ``merge``: the function by which a merge changes the rows; it returns
+    None if the merge must be refused for these rows."""
 
     kind: Kind
     rows: Rows = frozenset()
@@ -159,8 +159,8 @@ class Plan:
         return rows if self.where is None else self.where.matching(rows)
 
     def after(self, rows: Rows, then: Rows) -> Rows | None:
-        """The rows after the operation, None if it must be refused for these rows; ``then``: the rows of the restored
-        version."""
+        """Returns the rows after the operation, or None if the operation must be refused for these rows; ``then``: the
+        rows of the restored version."""
         if self.kind == "merge":
             merged = self.merge(rows)
             if merged is None:
@@ -175,9 +175,9 @@ class Plan:
 @dataclass(frozen=True)
 class Seen:
     """A version, as read from the log and the files. ``ids``: row id and commit version by row number; ``came_with``:
-    the commit versions that a row may have, by row number; ``mark``: the high-water mark, or None before there is one;
-    ``domains``: the user metadata domains; ``kind``: the kind of the operation that committed the version, None if not
-    known."""
+    the row commit versions that are allowed for a row, by row number; ``mark``: the high-water mark, or None before
+    there is one; ``domains``: the user metadata domains; ``kind``: the kind of the operation that committed the
+    version, None if not known."""
 
     rows: Rows
     ids: Mapping[int, tuple[int | None, int | None]]
@@ -201,8 +201,9 @@ def judge_rows(
 ) -> tuple[list[Violation], dict[int, Seen]]:
     """The violations of all invariants except R4 and R5, and the state of each version.
 
-    The first ``initial`` versions are not judged. ``plans``: by the token of the operation; ``constraints``: all that
-    any operation may add, by name; ``level``: the isolation level of the table.
+    The first ``initial`` versions are not judged. ``plans``: the plans of the operations, keyed by their tokens;
+    ``constraints``: all constraints that any operation may add, keyed by name; ``level``: the isolation level of the
+    table.
     """
     judge = _Judge(initial, log, get, plans, operations, constraints, level)
     judge.read()
@@ -213,7 +214,7 @@ def judge_rows(
 
 
 def check_changes(seen: Mapping[int, Seen], first: int, changes: Mapping[int, Sequence[tuple[str, Row]]]) -> list[str]:
-    """Check R4 for each version after ``first``, whose changes are (kind of change, row)."""
+    """Check R4 for each version after ``first``. ``changes``: the (kind of change, row) pairs of each version."""
     wrong = []
     for version in range(first + 1, max(seen) + 1):
         rows = set(seen[version - 1].rows)
@@ -224,7 +225,8 @@ def check_changes(seen: Mapping[int, Seen], first: int, changes: Mapping[int, Se
         inserted = [row for kind, row in told if kind == "insert"]
         gone, come = deleted + old, inserted + new
         twice = len(set(gone)) != len(gone) or len(set(come)) != len(come)
-        moved = set(deleted) & set(inserted) and kind != "restore"  # a restore removes and adds whole files
+        # A RESTORE removes and adds whole files, so the same row can occur in both.
+        moved = set(deleted) & set(inserted) and kind != "restore"
         strange = {"update": bool(deleted or inserted), "merge": bool({r.x for r in deleted} & {r.x for r in inserted})}
         if strange.get(str(kind), bool(old or new)) or {row.x for row in old} != {row.x for row in new}:
             wrong.append(f"version {version}: change types that a {kind} cannot have")
@@ -296,8 +298,8 @@ class _Judge:
         return frozenset(rows), ids
 
     def _came_with(self, version: int, commit: Commit, rows: Rows) -> dict[int, frozenset[int]]:
-        """For each row of a version, the versions that may have added or last updated it. There are several if an
-        update may have left the row unchanged or may not have read it."""
+        """For each row of a version, the versions that may have added or last updated it. A row has several such
+        versions if an update may have left it unchanged or may not have read it."""
         plan = self._plans.get(commit.token or "")
         before = self.seen.get(version - 1)
         known = {} if before is None else dict(before.came_with)
@@ -371,7 +373,8 @@ class _Judge:
         self.blame("R1", f"{what} lost {lost} and has the extra rows {extra}", version)
 
     def _acknowledged(self, operation: Operation) -> int:
-        """The newest version that the operation must have read: the last version acknowledged before it began."""
+        """The operation must have read this version or a later one: it is the last version that was acknowledged before
+        the operation began."""
         done = [
             each.version
             for each in self._operations

@@ -31,9 +31,10 @@ from deltalog.environment import Environment, RetryPolicy
 from deltalog.storage.base import LogStore
 from deltalog.testing.stores import Call, Decider, Fault, FaultyStore, SimulatedKill, no_faults
 
-#: How the next client is chosen. ``random``: all clients with equal probability. ``sticky``: mostly the same client, so
-#: that it makes many steps in a row. ``priority``: the client with the highest random priority; priorities are lowered
-#: at a few random steps (the PCT method, which finds bugs that need a few context switches at the right places).
+#: How the client that runs next is chosen. ``random``: any client, all with equal probability. ``sticky``: usually the
+#: client that made the last step, so that one client makes many steps in a row. ``priority``: the client with the
+#: highest random priority; priorities are lowered at a few random steps (the PCT method, which finds bugs that need a
+#: few context switches at the right places).
 POLICIES = ("random", "sticky", "priority")
 
 START_MS = 1_760_000_000_000
@@ -44,7 +45,8 @@ class ScheduleStuckError(Exception):
 
 
 class SkewedClock:
-    """Virtual time with an offset that changes occasionally. ``readings`` holds the times that it has returned."""
+    """Virtual time with an offset that changes occasionally. ``readings`` contains the times that this clock has
+    returned."""
 
     def __init__(self, true_ms: Callable[[], int], rng: random.Random, *, jump_rate: float = 0.05) -> None:
         self._true_ms = true_ms
@@ -119,9 +121,10 @@ class Client:
 class Scheduler:
     """Runs clients in an order determined by ``seed``.
 
-    ``policy`` is one of POLICIES, or None to let the seed choose. ``choose`` replaces both: it gets the names of the
-    clients that can continue and the name of the client that ran last, and returns the index of the next one. ``step``
-    is the number of the current step; ``trace`` has one line for each step. ``watchers`` are called after every step.
+    ``policy`` is one of POLICIES, or None to let the seed choose. ``choose`` is a function that replaces ``seed`` and
+    ``policy``: it receives the names of the clients that can continue and the name of the client that ran last, and
+    returns the index of the next one. ``step`` is the number of the current step; ``trace`` has one line for each step.
+    ``watchers`` are called after every step.
     """
 
     def __init__(
@@ -156,7 +159,7 @@ class Scheduler:
         return self._now_ms
 
     def spawn(self, name: str, body: Callable[[Client], None]) -> Client:
-        """Add a client, which starts at its first turn in ``run``."""
+        """Add a client, which starts when ``run`` first schedules it."""
         client = Client(self, name, body)
         self.clients.append(client)
         self._alive.append(client)
@@ -169,12 +172,13 @@ class Scheduler:
         self._priorities[label] = self.random.random()
 
     def in_client(self) -> bool:
-        """Whether the caller is the client whose turn it is, and not a thread started by it."""
+        """Whether the caller runs in the client that is currently scheduled, and not in a thread started by that
+        client."""
         current = self.current  # read once: the scheduler may change it while another thread runs this method
         return current is not None and greenlet.getcurrent() is current.greenlet
 
     def pause(self, label: str) -> None:
-        """Let others run. Called by clients; returns at the caller's next turn."""
+        """Let others run. Called by clients; returns when the scheduler next lets the caller run."""
         if not self.in_client():
             return
         self._hub.switch(label)

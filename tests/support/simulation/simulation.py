@@ -4,7 +4,7 @@
     assert not result.violations, result.report()
 
 One seed determines everything: the table, each client's operations, the interleaving, the clocks and the faults. The
-clients run the real library on a MemoryStore; this module has the operations and the judge.
+clients run the real library on a MemoryStore; this module contains the operations and the judge.
 """
 
 from __future__ import annotations
@@ -101,14 +101,15 @@ class ScheduleResult:
 
 @dataclass
 class Totals:
-    """Totals over schedules, and the line that reports them."""
+    """The totals of all schedules, and the line that reports these totals."""
 
     schedules: int = 0
     steps: int = 0
     reads: int = 0
     checkpoints: int = 0
     violations: int = 0
-    unknown_raised: int = 0  # the number of CommitStateUnknownErrors, even if resolve() then found the outcome
+    # The number of CommitStateUnknownErrors, including those after which resolve() found the outcome.
+    unknown_raised: int = 0
     faults: collections.Counter[Fault] = field(default_factory=collections.Counter)
     outcomes: collections.Counter[str] = field(default_factory=collections.Counter)
     tables: collections.Counter[str] = field(default_factory=collections.Counter)
@@ -153,10 +154,11 @@ class Simulation:
     """One schedule: ``writers`` writers with ``operations`` operations each, and a reader.
 
     ``table`` (one of TABLES), ``policy`` (one of scheduler.POLICIES) and ``kinds`` (like KINDS) fix choices that the
-    seed would make. ``checkpoints`` is the share of schedules whose commits write a checkpoint every few versions,
-    which takes longer than everything else (the operation ``checkpoint`` occurs in all schedules). ``wrap`` puts
-    another store between the clients and the shared store, for mutants of a store. ``remote``: the clients use a store
-    that claims to be remote, so they list the log and run the checks for remote stores.
+    seed would make. ``checkpoints`` is the fraction of schedules whose commits write a checkpoint every few versions,
+    because writing checkpoints takes longer than everything else (the operation ``checkpoint`` occurs in all
+    schedules). ``wrap`` puts another store between the clients and the shared store, for mutants of a store.
+    ``remote``: the clients use a store that claims to be remote, so they list the log and run the checks for remote
+    stores.
     """
 
     def __init__(
@@ -243,7 +245,8 @@ class Simulation:
         return properties
 
     def _open(self, client: Client) -> DeltaTable:
-        """Open a handle as a new process would. Its store may fail, so it retries a few times. Raises StoreError."""
+        """Open a handle as a new process would. The client's store may fail, so opening is attempted a few times.
+        Raises StoreError."""
         kills = dict.fromkeys((Fault.KILL_BEFORE, Fault.KILL_AFTER), _KILL_WEIGHT)
         rates = {method: self.fault_rate * factor for method, factor in _FAULT_FACTORS.items()}
         plan = FaultPlan(client.random, rates, weights=kills)
@@ -285,7 +288,7 @@ class Simulation:
         self.reads.append(Read(client.name, invoked, self.scheduler.step, table.version, is_opened=True))
         return table
 
-    # ------------------------------------------------------------------------------------------ the clients
+    # -------------------------------------------------------------------------------- the simulated clients
 
     def _writer(self, name: str, number: int, operations: int) -> Callable[[Client], None]:
         left = [operations]
@@ -384,7 +387,8 @@ class Simulation:
 
     def _checkpoint(self, client: Client, table: DeltaTable) -> None:
         def run(record: Operation) -> None:
-            # Does not commit: it may fail (also because of a fault in the checkpoint), but must not do any damage.
+            # A checkpoint adds no version: writing it may fail (also because of an injected fault), but must not do any
+            # damage.
             with contextlib.suppress(StoreError):
                 table.checkpoint()
 
@@ -507,8 +511,7 @@ def run_schedules(
     run: Callable[..., ScheduleResult] = run_schedule,
     **options: Any,
 ) -> tuple[Totals, list[ScheduleResult]]:
-    """Run many schedules. Returns the totals and, for each share of the seeds, the first ``keep`` results with
-    violations.
+    """Run many schedules. Returns the totals and, for each process, the first ``keep`` results with violations.
 
     ``run`` runs one. If ``processes`` is above 1, that many fresh interpreters share the seeds, so options must be
     picklable.

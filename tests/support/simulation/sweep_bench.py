@@ -33,7 +33,8 @@ _OUTAGE = "out of order from here on"
 
 @dataclass(frozen=True)
 class Case:
-    """One run. ``faults``: by call number, from 1; ``outage``: the call from which on the store is down."""
+    """One run. ``faults``: by call number, from 1; ``outage``: the number of the call from which on the store is
+    unavailable."""
 
     operation: Swept
     table: str
@@ -118,7 +119,8 @@ class Bench:
                 wrong.append(f"a new process cannot open the table: {type(error).__name__}: {error}")
         stores = [self.store]
         history = history_of(self.shared, stores, self.records, initial=self._initial)
-        history.attempts = [] if self.records[1:] else history.attempts  # some commits of the rival are not recorded
+        # The other writer's commits are not all recorded.
+        history.attempts = [] if self.records[1:] else history.attempts
         history.sightings = [s for s in history.sightings if s.version >= self._initial]
         wrong += map(str, check(history))
         mine = [v for v, data in log.items() if any(i.encode() in data for i in self.txn_ids)]
@@ -168,7 +170,7 @@ class Bench:
             wrong.append(f"{who} fails: {type(error).__name__}: {error}")
 
     def _commit(self, token: str, run: Callable[[Operation], CommitResult], **facts: Any) -> None:
-        """A commit of another client, not concurrent."""
+        """A commit of another client, not concurrent with any other commit."""
         self._now += 1
         record = Operation(token, token, "append", self._now, removes=[], **facts)
         self.records.append(record)
@@ -212,7 +214,7 @@ class Bench:
 
 
 def _possible(decide: Callable[[Call], Fault | None]) -> Callable[[Call], Fault | None]:
-    """Replace a fault that the call cannot have by the simplest one."""
+    """Replace a fault that is impossible for the call with FAIL_BEFORE."""
 
     def possible(call: Call) -> Fault | None:
         fault = decide(call)

@@ -5,8 +5,8 @@ replaced by another table with the same number of versions.
     assert not failures, failures[0]
 
 After each run, no log of another table may contain a commit of the operation, every error must be a declared one, and a
-new process must read the expected data. On a remote store a check of the log remains valid for two seconds; what
-happens between the check and the commit is not judged.
+new process must read the expected data. On a remote store a check of the log remains valid for two seconds; changes
+that other processes make between the check and the commit are not judged.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _OTHER = pa.schema([("other", pa.string())])
 
 
 def sweep_lost(operations: Sequence[Swept], event: str, far: bool) -> tuple[int, list[str]]:
-    """Returns the number of runs, and a description of each failed run. Operations that start without a handle are left
-    out."""
+    """Run the operations while the table is lost. Returns the number of runs, and a description of each failed run.
+    Operations that do not start with an open handle are left out."""
     cases, failures = 0, list[str]()
     for operation in operations:
         number, is_over = 1, operation.opens or operation.new
@@ -50,8 +50,8 @@ def sweep_lost(operations: Sequence[Swept], event: str, far: bool) -> tuple[int,
 
 
 class _Run:
-    """One run. ``fired``: the number of the call at which the table was lost; None if the operation makes fewer
-    calls."""
+    """One run. ``fired``: the number of the store call before which the table was deleted or replaced; None if the
+    operation makes fewer calls."""
 
     def __init__(self, operation: Swept, number: int, event: str, far: bool) -> None:
         self.operation, self.number, self.event, self.far = operation, number, event, far

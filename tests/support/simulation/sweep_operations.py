@@ -37,12 +37,13 @@ TABLES = ("plain", "timed")
 
 @dataclass(frozen=True)
 class Swept:
-    """A row of OPERATIONS. ``run`` gets the handle, and the token for the commit if the method accepts one.
+    """A row of OPERATIONS. ``run`` is called with the handle, and with the commit's token if the method accepts one.
 
-    ``declared``: fields of checker.Operation. ``reads``: it only reads, and faults must not change its result.
-    ``opens``: it gets the store and the environment instead of a handle. ``tables``, ``settings``: the combinations
-    that the operation supports; ``new``: the table does not exist before. ``properties``: properties of the tables, in
-    addition to the usual ones; ``setup``: a function that prepares the tables.
+    ``declared``: fields of checker.Operation. ``reads``: the operation only reads, and faults must not change its
+    result. ``opens``: whether the operation is called with the store and the environment instead of a handle.
+    ``tables``, ``settings``: the combinations that the operation supports; ``new``: the table does not exist before the
+    operation. ``properties``: properties of the tables, in addition to the usual ones; ``setup``: a function that
+    prepares the tables.
     """
 
     name: str

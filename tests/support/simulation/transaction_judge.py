@@ -4,10 +4,10 @@ The path of each file contains its amount (``amount-40-…``). Every client tran
 keeps their sum. Like ``deltalog.testing.checker``, the judge parses logs itself and shares no code with the library.
 
 ====  =======================================================================================================
-X1    Atomic: a transaction is in all of its tables, once, with exactly its changes, or in none of them.
+X1    Atomic: a transaction is committed to all of its tables, once, with exactly its changes, or to none of them.
 X2    Results: transactions reported as committed are in the logs; those aborted or never finished are not.
 X3    Sum: the sum of all amounts is unchanged at the end and in every read as of one instant.
-X4    Ratified: versions are ratified without a gap, and a published file has the bytes that were ratified.
+X4    Ratified: versions are ratified without a gap, and each published file contains the bytes that were ratified.
 X5    Ordered: the last commits of a transaction share one in-commit timestamp, and its versions are consecutive.
 X6    Serializable: no table that a transaction opened changed between its opening and the transaction's ratification.
 X7    Recovered: at the end nothing is unpublished or undecided, and another recovery changes nothing.
@@ -30,17 +30,17 @@ from deltalog.testing.history import History, Sighting
 #: The checker's invariants that hold for a table even if not all its operations are recorded.
 _OF_ONE_TABLE = {"I1", "I2", "I3", "I8", "I10"}
 
-Change = tuple[frozenset[str], frozenset[str]]  # the added and the removed paths
+Change = tuple[frozenset[str], frozenset[str]]  # the paths of added files and the paths of removed files
 
 
 @dataclass
 class ClientTransaction:
-    """What one client did, in one transaction or in one commit to one table.
+    """The calls of one client in one transaction, or in one commit to a single table.
 
-    ``token``: the id of the transaction, or the userMetadata of the commit. ``changes``: by table, in order.
-    ``opened``: the version of each table that it read. ``complete``: all its changes were made, so it could be
-    committed. ``in_doubt``: it is unknown whether it contains the last change. ``outcomes``: its outcomes as reported
-    to any client: committed, aborted.
+    ``token``: the id of the transaction, or the userMetadata of the commit. ``changes``: the changes to each table, in
+    order. ``opened``: the version of each table that the transaction read. ``complete``: whether all changes of the
+    transaction were made, so that it could be committed. ``in_doubt``: it is unknown whether the transaction contains
+    the last change. ``outcomes``: the outcomes of the transaction as reported to any client: committed, aborted.
     """
 
     token: str
@@ -55,7 +55,7 @@ class ClientTransaction:
 
     @property
     def is_due(self) -> bool:
-        """Whether the logs must contain the transaction once it is committed."""
+        """Whether the transaction's commits must be in the logs once it is committed."""
         return bool(self.changes) and not self.in_doubt
 
     def change(self, table: str, adds: Sequence[str], removes: Sequence[str]) -> None:
@@ -81,11 +81,11 @@ class Cut:
 
 @dataclass
 class World:
-    """The data for the judge at the end of a run.
+    """The data that the judge checks at the end of a run.
 
-    ``initial``: the number of versions of each table before the clients' transactions. ``reads``: the versions that
-    were read as of one instant, with the reader. ``left``: what recovery failed to clean up. ``wrong``: transactions
-    that were ratified after they were decided or before they began to commit.
+    ``initial``: the number of versions of each table before the clients' transactions. ``reads``: each consistent read
+    of several tables: the reader, and the versions that it read. ``left``: what recovery failed to clean up. ``wrong``:
+    transactions that were ratified after they were decided or before they began to commit.
     """
 
     logs: Mapping[str, Mapping[int, bytes]]
@@ -190,7 +190,7 @@ class _Judge:
         if len({some[-1].ict_ms for some in parts.values()}) > 1:
             self.blame("X5", f"{token} ends at {[some[-1].ict_ms for some in parts.values()]}")
 
-    # ------------------------------------------------------------------------------------------------- X3, X4
+    # ----------------------------------------------------------------------------------- the checks X3 and X4
 
     def check_sum(self) -> None:
         last = {name: states[max(states)].files for name, states in self.states.items()}
@@ -214,7 +214,7 @@ class _Judge:
                 if max(log) + 1 != next_version[name]:
                     self.blame("X4", f"{name}: {max(log)} is published, {next_version[name] - 1} ratified", max(log))
 
-    # ------------------------------------------------------------------------------------------------- X6, X8
+    # ----------------------------------------------------------------------------------- the checks X6 and X8
 
     def check_serializable(self) -> None:
         serializable = {each.token: each for each in self.world.client_transactions if each.is_serializable}
@@ -258,6 +258,6 @@ def _change(commit: Commit) -> Change:
 
 
 def _token(commit: Commit) -> str | None:
-    """The token of a commit: its transaction id or its userMetadata."""
+    """The token that identifies a commit: the id of its transaction, or else its userMetadata."""
     told = ((commit.body("commitInfo") or {}).get("deltalog") or {}).get("transaction") or {}
     return told.get("id") or commit.token

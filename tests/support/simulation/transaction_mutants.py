@@ -1,5 +1,5 @@
 """Deliberate faults in the catalog's code, like those of ``mutants`` in the commit loop. The schedules of
-``transactions`` must detect each of them.
+``transactions`` must detect each of these mutants.
 
     seed, violations = find(MUTANTS[0])
 """
@@ -113,8 +113,8 @@ def takes_a_time_out_for_a_failure(patch: Patch) -> None:
 
 @mutant("X2", "X1", "X7", kinds={"transfer": 3, "interfere": 4, "recover": 2}, **BUSY)
 def aborts_what_is_ratified(patch: Patch) -> None:
-    """A record is replaced without comparing it first, so a sweep can abort a commit that was ratified in the
-    meantime."""
+    """A transaction's record is replaced without checking its revision first, so a sweep can abort a commit that was
+    ratified in the meantime."""
 
     def replace(self: Any, record: Any) -> bool:
         self._records[record.id] = record
@@ -203,7 +203,7 @@ def stamps_each_table_by_itself(patch: Patch) -> None:
     patch.setattr(Branch, "attempts", attempts)
 
 
-# ------------------------------------------------------------------------------------ publishing, what is left behind
+# -------------------------------------------------------------------------------- mutants of publication and clean-up
 
 
 @mutant("I2", "X4", "X7", "X9")

@@ -61,7 +61,7 @@ from tests.support.simulation.transaction_judge import ClientTransaction, Cut, j
 KINDS: Mapping[str, int] = {"transfer": 10, "shared": 2, "single": 4, "sum": 3, "cut": 2, "interfere": 3, "recover": 2}
 #: The weights for schedules whose jobs use the same object names, see ``tests.support.simulation.jobs``.
 JOBS: Mapping[str, int] = {"job": 8, "interfere": 1, "recover": 1}
-#: The ways in which a client's transaction ends.
+#: The ways in which a client's transaction ends, with their weights.
 ENDS: Mapping[str, int] = {"commit": 12, "cancel": 2, "hand over": 3, "leave": 2}
 
 _KILL_WEIGHT = 0.25
@@ -69,7 +69,7 @@ _KILL_WEIGHT = 0.25
 _FACTORS = {"put_if_absent": 2.0, "ratify": 8.0, "replace": 3.0, "put_parts": 1.5, "published": 3.0, "*": 0.4}
 _DAY_MS = 86_400_000
 _CATALOG_ID = "a catalog in memory"
-_PREPARED_MS = 10  # the time that the tables' first commits take, 1 ms each
+_PREPARED_MS = 10  # the virtual time that the first commits to the tables take, 1 ms each
 _IDLE_TIMEOUTS = (datetime.timedelta(minutes=30), datetime.timedelta(hours=3), datetime.timedelta(days=3))
 # Errors that a client may get besides CommitStateUnknownError; any other error is a defect.
 _DECLARED = (

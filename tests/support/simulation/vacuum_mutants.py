@@ -74,7 +74,7 @@ def keeps_what_was_never_committed(patch: Patch) -> None:
     patch.setattr(rules, "UNCOMMITTED_AGE_MS", 10**15)
 
 
-# ------------------------------------------------------------------------------------------- by the log
+# ----------------------------------------------------------------------------- vacuums by the log alone
 
 
 @mutant("V3")

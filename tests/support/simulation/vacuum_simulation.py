@@ -11,8 +11,8 @@ V1    Needed: at each vacuum, every file exists that a version within the retent
       data feed.
 V2    Complete: after a final full vacuum, days later, only files of the latest version remain, and files
       that do not belong to the table: hidden files, and another table.
-V3    By the log: after a final lite vacuum, which runs before the full one, no file that a commit removed remains;
-      files that no commit named remain.
+V3    By the log: after a final lite vacuum, which runs before the full vacuum, no file that a commit removed exists;
+      files that no commit named still exist.
 ====  =======================================================================================================
 """
 
@@ -72,8 +72,8 @@ class Graveyard(WrappedStore[LogStore]):
 
 
 class VacuumSimulation(RowSimulation):
-    """One schedule; options as in RowSimulation. With a retention of 0 hours there is no restore: a file may be lost if
-    it is restored while a vacuum deletes it, see docs/maintenance.md."""
+    """Simulates one schedule with vacuums; the options are those of RowSimulation. With a retention of 0 hours there is
+    no restore: a file may be lost if it is restored while a vacuum deletes it, see docs/maintenance.md."""
 
     def __init__(self, seed: int, *, kinds: Mapping[str, int] = VACUUM_KINDS, **options: Any) -> None:
         self._hours = random.Random(f"{seed}/vacuums").choice((0, 24))
@@ -158,7 +158,7 @@ class VacuumSimulation(RowSimulation):
     def _judge_last(self, table: DeltaTable, model: VacuumModel) -> list[Violation]:
         found: list[Violation] = []
         latest, removed = max(model.live), set().union(*model.removed.values(), *model.changes.values())
-        table.checkpoint()  # the snapshot no longer has the tombstones
+        table.checkpoint()  # after the checkpoint, the snapshot no longer contains the expired tombstones
         is_there = _STRAY in self._data()
         with contextlib.suppress(VersionNotFoundError):  # the log was cleaned up
             table.vacuum(0, False, enforce_retention_duration=False, full=False)

@@ -37,7 +37,8 @@ SCHEMA = pa.schema([pa.field("x", pa.int64())])
 
 @dataclass(frozen=True)
 class Plan:
-    """The plan of the zygote: ``clients`` processes that do ``kind`` ("append" or "create") ``rounds`` times each."""
+    """The plan of the zygote: Run ``clients`` processes, each of which performs the operation ``kind`` ("append" or
+    "create") ``rounds`` times."""
 
     kind: str
     url: str
@@ -148,7 +149,7 @@ def _key(number: int) -> str:
 
 
 def main(plan: Plan) -> int:
-    # Import these before forking, so that no child process imports them again.
+    # Import the modules that these calls need before forking, so that no child process imports them again.
     pa.array([1])
     open_store(plan.url, **plan.options)
     barrier = multiprocessing.get_context("fork").Barrier(plan.clients)

@@ -24,7 +24,7 @@ from pathlib import Path
 DELTA_VERSION = "4.4.0"
 SPARK_LINE = "4.2"
 MINIMUM_JAVA = 17
-HADOOP_VERSION = "3.5.0"  # the version that this pyspark release uses
+HADOOP_VERSION = "3.5.0"  # the Hadoop version that this pyspark release uses
 _POM = Path(__file__).with_name("pom.xml")
 _S3A_POM = Path(__file__).with_name("s3a-pom.xml")
 _NEEDED = (f"delta-spark_{SPARK_LINE}_2.13-{DELTA_VERSION}.jar", f"delta-storage-{DELTA_VERSION}.jar")
@@ -142,7 +142,7 @@ def _fetch(target: Path, pom: Path, needed: Sequence[str], versions: Mapping[str
                 f"Maven could not copy {needed[0]} and what it needs (exit {run.returncode}). "
                 f"Its last words: {(run.stdout + run.stderr).strip()[-1500:]}"
             )
-        if target.exists():  # an incomplete directory that something else left
+        if target.exists():  # an incomplete directory that another program left there
             target.rename(Path(scratch) / "old")
         out.rename(target)
 

@@ -12,7 +12,7 @@ _COMMIT = re.compile(r"^(\d{20})\.json$")
 
 
 def commits(table: Path) -> dict[int, Path]:
-    """The commit files by version, in order."""
+    """The commit files, keyed by version, in ascending order."""
     found = {}
     for path in sorted((table / "_delta_log").iterdir()):
         match = _COMMIT.match(path.name)
@@ -34,7 +34,7 @@ def in_commit_timestamps(table: Path) -> dict[int, int | None]:
 
 
 def drop_below(path: Path, version: int) -> None:
-    """Delete the commits below a checkpoint with their `.crc` files (and Hadoop's `.crc` side files), as log cleanup
+    """Delete the commits before a checkpoint with their `.crc` files (and Hadoop's `.crc` side files), as log cleanup
     does."""
     for file in list((path / "_delta_log").iterdir()):
         digits = re.match(r"\.?(\d{20})\.", file.name)
@@ -43,7 +43,7 @@ def drop_below(path: Path, version: int) -> None:
 
 
 def get_mtimes(table: Path) -> dict[str, int]:
-    """Modification times of the files in the log directory in ms, by name."""
+    """The modification time in ms of each file in the log directory, keyed by name."""
     files = sorted(path for path in (table / "_delta_log").iterdir() if path.is_file())
     return {path.name: path.stat().st_mtime_ns // 1_000_000 for path in files}
 

@@ -38,7 +38,7 @@ rootLogger.appenderRef.console.ref = console
 # In a JVM that runs only for minutes, the C2 compiler does not pay off, and C1's small default code cache fills up,
 # after which the JVM spends its time looking for free space in it.
 _JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC"
-# PySpark sets some of these variables if the parent process has a Spark Connect session.
+# PySpark sets some of these environment variables if the parent process has a Spark Connect session.
 _OF_OTHER_WORK = (
     *("PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR", "SPARK_REMOTE", "SPARK_HOME", "SPARK_API_MODE"),
     *("SPARK_LOCAL_REMOTE", "SPARK_CONNECT_MODE_ENABLED"),
@@ -55,8 +55,8 @@ def delta_session(**conf: str) -> Any:
         builder = _builder(conf)
         builder = builder.config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
         builder = builder.config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
-        # The default is 50, with which each snapshot of a table with ten files would start fifty tasks, most of them
-        # empty.
+        # With the default of 50 partitions, each snapshot of a table with ten files would start fifty tasks, most of
+        # them without work.
         if "spark.databricks.delta.snapshotPartitions" not in conf:
             builder = builder.config("spark.databricks.delta.snapshotPartitions", "1")
         if uses_ivy():
@@ -110,7 +110,7 @@ def s3a_connect_session(**conf: str) -> Any:
 def _start_connect(kind: str, conf: dict[str, str], remote: str) -> Any:
     """The classic session of the server in this process, if there is one."""
     _claim(kind)
-    # Without this variable Connect listens on a fixed port, and two test runs on one machine collide.
+    # Without this variable the Spark Connect server listens on a fixed port, and two test runs on one machine collide.
     os.environ.setdefault("SPARK_TESTING", "0")
     with warnings.catch_warnings():
         # The client sends all settings to the server, which refuses static settings.
@@ -137,7 +137,7 @@ def assert_no_delta(session: Any) -> None:
 
 
 def stop_sessions() -> None:
-    """Stop all sessions. Afterwards this process cannot start another session."""
+    """Stop all sessions. After this call the process cannot start another session."""
     for session in _sessions.values():
         if session is not None:
             session.stop()

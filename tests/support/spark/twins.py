@@ -54,8 +54,8 @@ def twins(
 
 
 def check_commits(delta: DeltaSpark, ours: Path, theirs: Path, metrics: Mapping[str, Sequence[str]]) -> None:
-    """Assert that both engines' histories are equal, including their metrics. ``metrics``: the metrics to compare, by
-    operation."""
+    """Assert that both engines' histories are equal, including their metrics. ``metrics``: the metrics to compare,
+    keyed by operation."""
     columns = ("version", "operation", "isBlindAppend", "operationMetrics")
     mine, twin = (
         {row["version"]: row for row in delta.sql(f"DESCRIBE HISTORY delta.`{path}`").select(*columns).collect()}

@@ -23,7 +23,7 @@ def main() -> int:
     given = parser.parse_args()
     start = time.monotonic()
     with (
-        # Executors may still be writing there for a moment.
+        # Executors may still be writing to this directory for a moment after a run.
         tempfile.TemporaryDirectory(prefix="deltalog-failures-", ignore_cleanup_errors=True) as directory,
         ExitStack() as stack,
     ):

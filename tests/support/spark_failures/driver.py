@@ -1,8 +1,8 @@
 """A Spark driver in a separate process, which reads commands as lines of JSON and answers each with a line of JSON.
 
-Its argument contains the settings of the session as JSON. ``write`` makes one write attempt, ``loop`` makes attempts
-until the process is killed. An attempt writes rows with its own ids and its number as ``txnVersion``, so that the log
-shows which attempts were committed.
+The driver's argument contains the settings of the Spark session as JSON. ``write`` makes one write attempt, ``loop``
+makes attempts until the process is killed. An attempt writes rows with its own ids and its number as ``txnVersion``, so
+that the log shows which attempts were committed.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-ROWS_PER_ATTEMPT = 1_000_000  # the distance between the first ids of two attempts
+ROWS_PER_ATTEMPT = 1_000_000  # the distance between the first id in one attempt and the first id in the next
 APPLICATION = "attempts"
 OVERWRITES_EVERY = 5  # attempts whose number is a multiple of this overwrite the table
 

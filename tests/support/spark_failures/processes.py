@@ -53,8 +53,8 @@ esac
 
 
 class Driver:
-    """A running driver. ``kind``: ``local``, ``cluster``, or ``other disk``, whose executors see an empty directory in
-    place of ``tables``."""
+    """A running driver. ``kind``: ``local``, ``cluster``, or ``other disk``: a cluster whose executors see an empty
+    directory in place of ``tables``."""
 
     def __init__(self, kind: str, scratch: Path, tables: Path) -> None:
         for directory in (scratch, tables):

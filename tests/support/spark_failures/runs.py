@@ -1,4 +1,4 @@
-"""The runs: the failure in each, what its driver must report, and the table of results."""
+"""The test runs: which failure each run causes, what its driver must report, and the table of results."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ _VICTIMS = {"kill of the driver": "python", "kill of the JVM": "jvm", "kill of b
 _TASKS, _ROWS = 4, 6_000
 # The first write of a session takes several times as long as later writes.
 _FIRST_WRITE_S = 6.0
-# For each kind of run, its driver and the number of such runs among fifty. Runs with the same driver are adjacent.
+# For each kind of run, the driver that it uses and how many of every fifty runs are of this kind. Runs with the same
+# driver are adjacent.
 KINDS: dict[str, tuple[str, int]] = {
     "kill of the driver": ("local", 8),
     "kill of the JVM": ("local", 6),
@@ -33,7 +34,7 @@ KINDS: dict[str, tuple[str, int]] = {
     "executors lost": ("cluster", 2),
     "other disk": ("other disk", 4),
 }
-# The expected error of the attempt, by kind of run; for other kinds the attempt must commit.
+# For each kind of run, the errors that the attempt may raise; for all other kinds, the attempt must commit.
 _ERRORS = {
     "failing job": ("PythonException", "Py4JJavaError"),  # the second in Spark 3.5
     "executors lost": ("JobFailedError",),
@@ -73,7 +74,7 @@ def planned(count: int, seed: int, places: Sequence[Place]) -> list[Run]:
 
 
 class Runs:
-    """Carries out runs, reusing one driver at a time; drivers that will be killed are separate."""
+    """Carries out runs. Keeps one driver for reuse; a run that kills its driver gets a separate one."""
 
     def __init__(self, scratch: Path, tables: Path) -> None:
         self._scratch, self._tables = scratch, tables
@@ -82,7 +83,7 @@ class Runs:
         self._driver: Driver | None = None
 
     def carry_out(self, run: Run) -> None:
-        """Carry out a run and judge it. ``run.wrong`` describes a failure."""
+        """Carry out a run and judge it. If the run fails, ``run.wrong`` describes the failure."""
         start = time.monotonic()
         table = run.place.table(run.number)
         try:
@@ -175,7 +176,7 @@ class Runs:
         return [*done, last]
 
     def _ended(self, driver: Driver) -> dict[str, Any]:
-        """The result of the next attempt."""
+        """Wait until the driver's next attempt ends, and return the result."""
         while (answer := driver.answer()) is not None:
             if "start" not in answer:
                 return answer
@@ -191,8 +192,8 @@ class Runs:
 
 @contextmanager
 def running(scratch: Path, tables: Path) -> Iterator[Runs]:
-    """Runs whose drivers are stopped at the end of the block. ``scratch``: a directory for their files; ``tables``: the
-    directory that executors with another disk do not see."""
+    """Runs whose drivers are stopped at the end of the block. ``scratch``: a directory for the files of the runs;
+    ``tables``: the directory that executors with another disk do not see."""
     runs = Runs(scratch, tables)
     try:
         yield runs

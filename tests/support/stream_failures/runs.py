@@ -34,7 +34,7 @@ _SETTINGS = {
 
 @dataclass(frozen=True)
 class Run:
-    """A run. ``turn``: the number of batches before the failing part."""
+    """A run. ``turn``: the number of batches that the stream processes before the step that fails."""
 
     number: int
     step: str
@@ -43,7 +43,8 @@ class Run:
 
 
 def planned(count: int, seed: int) -> list[Run]:
-    """For every step, one run that fails there with an error, and one that is killed there, at different batches."""
+    """For every step, one run in which an error occurs at this step, and one in which the process is killed there, in
+    different batches."""
     draw = random.Random(seed)
     kinds = [(step, is_kill) for is_kill in (False, True) for step in STEPS]
     return [Run(number, *kinds[number % len(kinds)], draw.randrange(3)) for number in range(count)]
@@ -87,7 +88,7 @@ class Driver:
         return {"error": "the driver has ended"}
 
     def stop(self) -> None:
-        """End the driver and the processes that it has started."""
+        """Kill the driver and the processes that it has started."""
         if self._process is not None:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)

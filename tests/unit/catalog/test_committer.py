@@ -74,7 +74,8 @@ def test_no_answer_to_a_ratification(manager: Any, landed: bool, monkeypatch: py
     with monkeypatch.context() as patch:
         patch.setattr(manager.coordinator, "ratify", ratify)
         assert committer_at(store).commit(attempt) == Unknown()
-    assert len(staged(store)) == 1  # the commit may be ratified, now or later
+    # The staged file is kept, because its commit may already be ratified or be ratified later.
+    assert len(staged(store)) == 1
     assert (store.refresh_head().version == attempt.version) == landed
     again = committer_at(store).commit(attempt)
     assert again == (Exists() if landed else Committed())

@@ -284,7 +284,7 @@ def test_a_proposal_that_came_too_late_has_moved(place: Place, times: int) -> No
 
 
 def test_many_that_race_over_a_bad_line_get_one_winner_each(place: Place) -> None:
-    """Every second answer is lost, but each caller still gets the outcome that is stored."""
+    """Every second response is lost, but each caller still gets the outcome that DynamoDB has stored."""
     alone, count = threading.Lock(), iter(range(10**6))
     handles = [place.through, place.beside]
 

@@ -42,7 +42,8 @@ def log_files(root: Path, ending: str) -> list[str]:
 def test_a_version_that_is_not_published_has_no_crc(
     manager: deltalog.TransactionManager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_transaction: bool
 ) -> None:
-    """Otherwise a reader that opens the table by path would find a .crc newer than the log."""
+    """If an unpublished version had a .crc, a reader that opens the table by path would find a .crc newer than the
+    log."""
 
     def fail(*arguments: Any) -> None:
         raise deltalog.StoreError("the disk is full")
@@ -196,7 +197,8 @@ def test_publishing_again_is_no_error_and_another_file_in_the_place_of_a_commit_
     log = tmp_path / "b.one" / "_delta_log"
     staged = sorted((log / "_staged_commits").iterdir())
     contents = [each.read_bytes() for each in staged]
-    (log / f"{1:020d}.json").write_bytes(contents[0])  # published by the process that staged it and then died
+    # As if the process that staged the commit had published it and then died.
+    (log / f"{1:020d}.json").write_bytes(contents[0])
     (log / f"{4:020d}.json").write_bytes(contents[0])
     with pytest.raises(deltalog.CorruptTableError, match="not written through the catalog"):
         manager.publish("b.one")

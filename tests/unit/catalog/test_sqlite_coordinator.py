@@ -292,7 +292,7 @@ def test_another_catalog_in_its_place_is_not_taken_for_it(catalog: SQLiteCoordin
     assert SQLiteCoordinator(catalog.path).cut() == {"id-1": 0}
 
 
-# ---------------------------------------------------------------------------------------------------- failures
+# ------------------------------------------------------------------------------------------------ failed calls
 
 
 def test_a_lock_that_is_not_let_go_is_an_error_and_nothing_changes(tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ HOSTILE += "\u2028\u202e\x1b[31m \" ' \\ ${1}"
 
 
 class Elements(html.parser.HTMLParser):
-    """A browser's view of the page: elements with attributes, and the text of the scripts and the title."""
+    """The page as a browser parses it: its elements with their attributes, and the text of its scripts and title."""
 
     def __init__(self, text: str) -> None:
         super().__init__(convert_charrefs=True)

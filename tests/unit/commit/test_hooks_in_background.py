@@ -213,7 +213,7 @@ def test_a_store_without_latency_has_no_background(monkeypatch: pytest.MonkeyPat
 
 @pytest.fixture
 def stores() -> Iterator[dict[str, FarStore]]:
-    """The stores of two tables, by name."""
+    """The stores of two tables, keyed by table name."""
     stores = {name: FarStore() for name in ("bank.a", "bank.b")}
     yield stores
     for store in stores.values():  # a waiting hook would delay the exit of the process

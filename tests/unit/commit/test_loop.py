@@ -234,7 +234,7 @@ def test_enabling_again_stamps_a_new_pair() -> None:
     table.enable_in_commit_timestamps()
     assert pair(configuration(store, 3)) == ("3", str(NOW + 1000))
     table.disable_in_commit_timestamps()
-    clock.now_ms -= 5000  # the new timestamp must be later than the file times too
+    clock.now_ms -= 5000  # the new timestamp must also be later than the file times
     result = table.enable_in_commit_timestamps()
     assert pair(configuration(store, 5)) == ("5", str(result.in_commit_timestamp_ms))
     assert result.in_commit_timestamp_ms == NOW + 1002  # versions 3 and 4 were both stored at NOW + 1000
@@ -498,7 +498,7 @@ def test_a_base_that_should_carry_a_timestamp_and_does_not() -> None:
     assert set(objects(store)) == before
 
 
-# ----------------------------------------------------------------------------------- odd combinations of the three
+# --------------------------------------------------------------- odd combinations of version, feature and property
 
 
 def test_the_property_without_the_feature_writes_no_timestamp() -> None:
@@ -536,7 +536,8 @@ def test_a_stale_pair_is_replaced_when_they_are_enabled() -> None:
 
 
 def test_the_largest_timestamp_is_not_passed() -> None:
-    """After a timestamp of 2^63 - 1 there is no later one, and no commit may be written that nobody can read."""
+    """No timestamp is later than 2^63 - 1, so the next commit is refused: a commit with an overflowing timestamp could
+    not be read."""
     store = memory()
     put_commit(store, 0, info_action(2**63 - 1), protocol_action("inCommitTimestamp"), metadata_action(ICT))
     table = DeltaTable.open(store, environment=environment())
@@ -568,7 +569,7 @@ def test_an_answer_that_is_lost_makes_one_commit(fault: Fault, ict: bool) -> Non
     assert LogReader(inner).list_from().commits == (0, 1)
     assert ids(DeltaTable.open(inner)) == [1]
     tried = {put.data for put in store.puts if put.call.path == commit_path(1)}
-    assert len(tried) == 1  # the bytes are the same, whatever the clock says by then
+    assert len(tried) == 1  # each attempt writes the same bytes, although the clock has advanced
 
 
 def test_an_unknown_outcome_that_another_writer_settles() -> None:
@@ -590,7 +591,7 @@ def test_an_unknown_outcome_that_another_writer_settles() -> None:
 
 
 class Silent(MemoryStore):
-    """A store that answers no call for commits once ``deaf`` is set."""
+    """A store that does not answer calls for commits once ``deaf`` is set."""
 
     deaf = False
 

@@ -166,7 +166,7 @@ def test_predicates_as_text(predicate: Predicate, text: str) -> None:
         ("s LIKE '%\\\\_x'", "LIKE with a backslash"),
         ("s LIKE s", "a literal pattern"),
         ("i = 1; DROP TABLE x", "is not supported|statements"),
-        # sqlglot parses it as an empty list, and NOT IN an empty list would keep all rows.
+        # sqlglot parses ``NOT IN other`` as NOT IN an empty list, which would be true for all rows.
         ("i NOT IN other", "is not supported"),
         ("i NOT IN UNNEST(other)", "is not supported"),
         ("i NOT IN ()", "is not supported"),

@@ -82,7 +82,7 @@ def test_a_list_is_what_its_values_are_one_by_one(name: str, number: int) -> Non
 
 @pytest.mark.slow
 @pytest.mark.parametrize("partitioned", [False, True])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.long), pytest.param(2, marks=pytest.mark.long)])
 def test_files_are_left_out_only_where_no_row_matches(tmp_path: Path, seed: int, partitioned: bool) -> None:
     data = rows(seed, 60)
     names = [name for name in VALUES if name != "raw"]

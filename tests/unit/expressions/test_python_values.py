@@ -1,4 +1,4 @@
-"""Python values for columns are stored exactly or refused, and equally so at every depth and in records."""
+"""Python values for columns are stored exactly or refused, in the same way at every nesting depth and in records."""
 
 from __future__ import annotations
 

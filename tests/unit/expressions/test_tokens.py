@@ -23,7 +23,7 @@ from deltalog.protocol.schema import StructType
 
 
 class _Calls:
-    """Counts the calls of Python functions, which do not depend on the machine."""
+    """Counts the calls of Python functions, whose number does not depend on the machine."""
 
     def __enter__(self) -> _Calls:
         self.count = 0

@@ -114,7 +114,7 @@ def test_the_retention_is_the_tables(property_text: str, first: int | None) -> N
 
 
 def touch(store: MemoryStore, times: dict[int, int]) -> None:
-    """Set other modification times on commit files, as a copy does."""
+    """Change the modification times of commit files, as copying a table does."""
     for version, time_ms in times.items():
         path = log_path(commit_name(version))
         data, _ = store._objects[path]

@@ -1,5 +1,5 @@
-"""The contents of a file cache and what is handed on to the next version; threads that share a cache do not affect each
-other."""
+"""The contents of a file cache and the parts that it passes to the next version's cache; threads that share a cache do
+not affect each other."""
 
 from __future__ import annotations
 

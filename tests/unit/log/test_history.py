@@ -131,7 +131,8 @@ def test_a_table_of_two_eras() -> None:
 
 
 def without_beginning(table: DeltaTable, store: LogStore, first: int) -> DeltaTable:
-    """Make the log begin at a checkpoint of version ``first``; the commit of that version is deleted."""
+    """Make the log begin at a checkpoint of version ``first``, by deleting the commits up to that version,
+    inclusive."""
     write_checkpoint(table.snapshot(version=first).log, NOW, new_uuid=lambda: str(uuid.uuid4()))
     for version in range(first + 1):
         store.delete(commit_path(version))
@@ -161,7 +162,7 @@ def test_a_log_that_begins_at_a_checkpoint_without_its_commit(kind: str) -> None
     with pytest.raises(VersionNotFoundError, match="Versions 3 to 6 can be read"):
         table.snapshot(version=2)
     report = table.cleanup_log(retention=datetime.timedelta(0))
-    # The time of its first commit is lost, so cleanup keeps it.
+    # The time of the log's first commit is lost, so the clean-up deletes nothing.
     assert report.first_version is None and not report.deleted
     assert table.append(rows(9)).version == 7
 
@@ -217,7 +218,8 @@ def test_misleading_file_times_change_nothing_where_in_commit_timestamps_count(t
 
 
 def test_times_before_the_enablement_never_reach_beyond_it() -> None:
-    """All file times of a copy are later than the enablement, so no timestamp resolves to the commits before it."""
+    """All file times of a copy are later than the enablement, so no timestamp resolves to the commits before the
+    enablement."""
     clock = Clock()
     store = memory(clock)
     later = NOW + 10 * HOUR
@@ -292,7 +294,7 @@ def test_a_log_whose_commit_files_are_all_gone() -> None:
         DeltaTable.open(store).version_at(1000)
 
 
-# --------------------------------------------------------------------------------------- what the log cannot tell
+# ------------------------------------------------------------------------------ cases that the log cannot resolve
 
 
 @pytest.mark.parametrize("body", [None, {}, {"inCommitTimestamp": "7"}, {"inCommitTimestamp": -7}])
@@ -734,7 +736,7 @@ def test_an_explanation_without_in_commit_timestamps() -> None:
     assert "off: the time of every commit" in text and "enable in-commit timestamps to get answers that last" in text
 
 
-# ------------------------------------------------------------------------------------------------ entries
+# ---------------------------------------------------------------------------------------- history entries
 
 
 def test_what_an_entry_tells(tmp_path: Any) -> None:
@@ -787,8 +789,8 @@ def test_the_enabling_commit_in_the_log() -> None:
 
 
 def test_a_pair_that_contradicts_its_commit_is_named() -> None:
-    """The enablement timestamp must be the enabling commit's own; with another value, the commits before it cannot be
-    found."""
+    """The enablement timestamp must be the enabling commit's own; with another value, the commits before the enablement
+    cannot be found."""
     clock = Clock()
     store = memory(clock)
     ict_log(store, clock, [100, 200, 300, 400], [None, None, 1000, 2000], version="2", timestamp="50")

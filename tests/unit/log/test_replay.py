@@ -108,7 +108,8 @@ def test_replay_agrees_with_one_action_after_the_other(
 ) -> None:
     live, dead = _brute_force(commits)
     head, rest = commits[:cut], commits[cut:]
-    base = live_files(None, head)  # as if a checkpoint covered the first commits
+    # As the base, the files that a checkpoint after the first ``cut`` commits would contain.
+    base = live_files(None, head)
     found = live_files(base, rest)
     assert found.schema == FILES
     rows = _keyed(found)
@@ -171,7 +172,7 @@ def test_nothing_at_all() -> None:
     assert tail(Commits()).tombstones(0).num_rows == 0
 
 
-# --------------------------------------------------------------------------------------------------- state
+# ------------------------------------------------------------------------------------------ replayed state
 
 PROTOCOL = Protocol.from_json(protocol_action()["protocol"])
 METADATA = Metadata.from_json(metadata_action()["metaData"])

@@ -1,4 +1,5 @@
-"""The store calls of each operation: the tables in docs/store-calls.md, executed and counted. Nothing is timed."""
+"""Executes the operations in the tables of docs/store-calls.md, and compares their store calls with the tables. Nothing
+is timed."""
 
 from __future__ import annotations
 
@@ -200,7 +201,7 @@ def generate(root: Path, size: int, layout: str, checksums: bool) -> Log:
 
 
 def written_rows() -> Log:
-    """VERSIONS commits of one row each, with in-commit timestamps and the change data feed enabled."""
+    """A table of VERSIONS commits with one row each, with in-commit timestamps and the change data feed enabled."""
     clock = Clock(BEGIN_MS)
     store = memory(clock)
     properties = {**ICT, "delta.enableChangeDataFeed": "true", "delta.checkpointInterval": "1000"}

@@ -236,7 +236,8 @@ def _path_of(table: DeltaTable) -> Callable[[int], str]:
     ids=["append", "delete of a row", "delete of all", "compaction"],
 )
 def test_other_writers(change: Callable[[DeltaTable], Any]) -> None:
-    """Appends do not conflict; files changed by others are left out, or used in their changed form."""
+    """Concurrent appends do not conflict. Files that other writers changed meanwhile are left out, or used as
+    changed."""
     inner = memory()
     table = DeltaTable.create(inner, rows().schema, properties={"delta.enableDeletionVectors": "true"}, data=rows(1, 2))
     table.append(rows(3))

@@ -9,7 +9,7 @@ import pytest
 from deltalog.parquet.datetime_rebase import Calendars, file_calendars
 
 # A Julian calendar date, the days since 1970 that a Julian writer stores for it, and the days since 1970 for the same
-# year, month and day in the Gregorian calendar. Taken from files that Spark 4.2 wrote with
+# year, month and day in the Gregorian calendar. The values are taken from files that Spark 4.2 wrote with
 # datetimeRebaseModeInWrite=LEGACY.
 DAYS = [
     ("0001-01-01", -719164, -719162),

@@ -59,7 +59,7 @@ def random_values(chance: random.Random, kind: Any, count: int) -> Any:
 
 
 def hides_values(values: Any) -> bool:
-    """Whether a list or map that is null, or nested in a null, has a nonzero length."""
+    """Whether some list or map that is null, or that is nested in a null value, has a nonzero length."""
     kind = values.type
     if pa.types.is_struct(kind):
         return any(hides_values(child) for child in values.flatten())

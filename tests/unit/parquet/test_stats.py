@@ -90,7 +90,7 @@ def test_floats(drawn: list[float | None], single: bool) -> None:
     limits = bounds(found)
     present = [v for v in stored.to_pylist() if v is not None]
     if any(math.isnan(v) for v in present):
-        assert limits is None  # Spark orders NaN above all other values; footers ignore it
+        assert limits is None  # Spark orders NaN above all other values; footer statistics ignore NaN
     if limits is not None:
         low, high = float(limits[0]), float(limits[1])
         assert all(low <= v <= high for v in present)

@@ -172,7 +172,7 @@ def test_any_bytes_are_a_variant_or_refused(value: bytes, metadata: bytes) -> No
     assert (json.loads(text) is None) == (found is None)
 
 
-# ---------------------------------------------------------------------------------------------------- shredding
+# -------------------------------------------------------------------------------------------- shredded variants
 
 
 def rebuilt(rows: list[Any], typed: pa.DataType, metadata: bytes = EMPTY) -> list[Any]:

@@ -72,7 +72,7 @@ def test_rows_do_not_fit_anything_else(why: str) -> None:
 
 
 def mapped(**columns: Any) -> StructType:
-    """Columns by name, each with its physical name and type."""
+    """The columns, keyed by name, each with its physical name and type."""
     key = "delta.columnMapping.physicalName"
     return StructType(tuple(StructField(n, kind, True, {key: physical}) for n, (physical, kind) in columns.items()))
 

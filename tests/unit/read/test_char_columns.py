@@ -58,8 +58,8 @@ def table(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def seen(word: str | None, table: DeltaTable) -> str | None:
-    """A word as it is read from the table; other writers do not pad, and in partition columns their empty string is
-    null."""
+    """The value that is read from the table for ``word``; other writers do not pad values, and they store an empty
+    string in a partition column as null."""
     files = table.snapshot().files()["partition_values"].to_pylist()
     values = {value for row in files for _, value in row}
     return None if word is None or (word == "" and values and " " * 5 not in values) else word.ljust(5)

@@ -81,7 +81,7 @@ def test_batches_have_every_file_once_in_order(
     found: list[tuple[int, int]] = []
     for turn in range(100):
         max_files, max_bytes = limits[turn % len(limits)]
-        # The plan of another process, which gets offsets as JSON and cannot read versions before the first one.
+        # The plan of another process, which receives offsets as JSON and cannot read versions before its first version.
         begin = StreamOffset.from_json(json.loads(json.dumps(start.to_json())))
         there = [each for each in versions if each.version >= begin.version]
         end = advance(begin, there, max_files, max_bytes)

@@ -1,4 +1,4 @@
-"""Tables of many columns: the work for reading one column does not grow with their number."""
+"""Tables of many columns: the work for reading one column does not grow with the number of columns."""
 
 from __future__ import annotations
 
@@ -38,8 +38,11 @@ def operations(path: Path, columns: int, mode: str) -> dict[str, Callable[[], ob
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("mode", "plain_bytes"),
-    [("none", 1 << 40), ("id", 1 << 40), ("id", 0)],
-    ids=["none", "id", "id, every footer is checked"],
+    [
+        pytest.param("none", 1 << 40, id="none"),
+        pytest.param("id", 1 << 40, id="id", marks=pytest.mark.long),
+        pytest.param("id", 0, id="id, every footer is checked", marks=pytest.mark.long),
+    ],
 )
 def test_the_steps_grow_with_the_columns_and_no_faster(
     tmp_path: Path, mode: str, plain_bytes: int, monkeypatch: pytest.MonkeyPatch

@@ -57,13 +57,14 @@ class State:
         )
 
 
-#: The rows that an operation should leave; None if it must be refused.
+#: The rows that an operation should leave; None if the operation must be refused.
 Wanted = State | None
 Step = tuple[str, Wanted, Callable[[DeltaTable], Any]]
 
 
 def _kinds(chance: random.Random) -> frozenset[ChangeKind]:
-    """Few kinds of changes, so that not every source is refused for the same reason."""
+    """Each example combines only few kinds of changes; otherwise nearly every source would be refused for the same
+    reason."""
     kinds: tuple[ChangeKind, ...] = ("missing", "extra", "reordered", "recased")
     if chance.random() < 0.1:
         return frozenset({"duplicated", chance.choice(kinds)})
@@ -229,7 +230,8 @@ def _update_step(chance: random.Random, state: State) -> Step:
 
 
 def _fits(value: Any, kind: pa.DataType, is_whole: bool = True) -> bool:
-    """Whether the structs in a value have only fields of the type, and with ``is_whole`` all of them."""
+    """Whether each struct in a value has no fields other than those of its type, and, with ``is_whole``, all of
+    those."""
     if value is None:
         return True
     if pa.types.is_struct(kind):

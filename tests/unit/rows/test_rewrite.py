@@ -60,7 +60,7 @@ MODES: dict[str, dict[str, str]] = {
 }
 every_mode = pytest.mark.parametrize("properties", MODES.values(), ids=MODES)
 SCHEMA = pa.schema([("id", pa.int64()), ("p", pa.string()), ("i", pa.int32()), ("f", pa.float64()), ("s", pa.string())])
-# The second file has no nulls and no NaN; the third has only nulls except for its ids.
+# The second file contains no nulls and no NaN; the third contains only nulls, except in the id column.
 FILES: list[list[tuple[Any, ...]]] = [
     [(1, "a", 1, 1.5, "x"), (2, "a", None, math.nan, None), (3, "b", 3, -0.0, "xy"), (4, None, 4, None, "z")],
     [(5, "a", 5, 5.0, "xa"), (6, "a", 6, 6.0, "xb")],
@@ -222,7 +222,7 @@ def test_vectors_add_up_until_the_file_goes() -> None:
     assert told == [(1, 0, 0), (1, 1, 1), (1, 1, 1), (0, 0, 1)]
     assert ids(table) == [] and table.snapshot().num_files == 0
     vectors = [path for path in objects(store) if path.endswith(".bin")]
-    # All three consist of run containers.
+    # All three deletion vectors consist of run containers.
     assert len(vectors) == 3 and max(len(store.get(path)) for path in vectors) < 100
 
 
@@ -397,7 +397,8 @@ def test_rows_of_one_partition_are_gathered() -> None:
 def test_a_commit_with_change_files_tells_of_whole_files_too() -> None:
     store = memory()
     table = table_of(store, [[(1, "a", 1, None, None), (2, "a", 2, None, None)], [(3, "b", 3, None, None)]], CHANGES)
-    table.delete("i >= 2")  # deletes the whole second file, by its statistics, and part of the first
+    # Removes the whole second file, because its statistics prove that all its rows match, and one row of the first.
+    table.delete("i >= 2")
     assert changes(table, 3) == [("delete", 2), ("delete", 3)]
     cdc = [line["cdc"] for line in lines(store, 3) if "cdc" in line]
     assert cdc and all(c["path"].startswith("_change_data/") and c["dataChange"] is False for c in cdc)
@@ -460,7 +461,8 @@ def test_a_delete_that_fails_leaves_no_file(properties: dict[str, str]) -> None:
     ("rival", "error"),
     [
         (lambda t: t.append(arrow([(9, "a", 3, 1.0, None)])), ConcurrentAppendError),
-        (lambda t: t.append(arrow([(9, "a", 1000, 1.0, None)])), None),  # by its statistics, none of its rows match
+        # According to its statistics, the new file contains no matching row.
+        (lambda t: t.append(arrow([(9, "a", 1000, 1.0, None)])), None),
         (lambda t: t.append(arrow([(9, "zzz", 3, 1.0, None)])), None),  # excluded by its partition
         (lambda t: t.delete("id = 1"), CommitConflictError),
         (lambda t: t.delete("id = 8"), None),
@@ -653,7 +655,7 @@ def test_a_table_without_partitions_has_none_to_replace() -> None:
     assert set(objects(store)) == before
 
 
-# ------------------------------------------------------------------------------- compared with SQL semantics
+# ----------------------------------------------------------------------------- comparison with SQL semantics
 
 NUMBERS = st.none() | st.integers(-2, 3)
 FLOATS = st.none() | st.sampled_from([math.nan, -math.inf, -1.0, -0.0, 0.0, 2.5, math.inf])
@@ -686,7 +688,7 @@ PREDICATES = st.recursive(
 
 
 def truth(predicate: Expression, row: Mapping[str, Any]) -> bool | None:
-    """The SQL truth value of a predicate for a row, computed without Arrow: True, False, or None for unknown."""
+    """The SQL truth value of a predicate for a row, computed without Arrow: True, False, or None for "unknown"."""
     if isinstance(predicate, Not):
         inner = truth(predicate.operand, row)
         return None if inner is None else not inner

@@ -49,7 +49,7 @@ def test_operations_and_their_exceptions_are_those_of_the_service_model() -> Non
     assert ours | {"DeleteObjectsOnCancel"} == set(OPERATIONS)
 
 
-# ------------------------------------------------------------------------------------------------ a session
+# ------------------------------------------------------------------------------------------ a whole session
 
 
 def test_a_session_that_uses_every_operation(client: Any, place: Path, manager: TransactionManager) -> None:
@@ -68,7 +68,7 @@ def test_a_session_that_uses_every_operation(client: Any, place: Path, manager: 
     client.update_table_objects(**TABLE, TransactionId=started, WriteOperations=[operation])
     client.extend_transaction(TransactionId=started)
 
-    # Only the transaction reads its own writes.
+    # Only the transaction itself can read its uncommitted writes.
     inside = client.get_table_objects(**TABLE, TransactionId=started)["Objects"]
     added = {key: operation["AddObject"][key] for key in ("Uri", "ETag", "Size")}
     assert {"PartitionValues": ["tue"], "Objects": [added]} in inside
@@ -84,7 +84,7 @@ def test_a_session_that_uses_every_operation(client: Any, place: Path, manager: 
     rows = manager.table("bank.a").snapshot().scan(where="day = 'tue'").to_arrow()
     assert rows.to_pydict() == {"id": [1, 2], "day": ["tue"] * 2}
 
-    # A transaction is canceled, which deletes the object that it named before the object was written.
+    # Canceling a transaction deletes an object whose name the transaction recorded before the object was written.
     cancelled = client.start_transaction()["TransactionId"]
     name = new_name()
     operation = add(place / "a", name, 3)
@@ -159,7 +159,7 @@ EXPECTED: dict[str, tuple[str | None, ...]] = {
     "update":   (OK,     INVALID,   IN_PROGRESS,  COMMITTED, CANCELED, UNKNOWN, INVALID),
     "get":      (OK,     OK,        OK,           COMMITTED, CANCELED, UNKNOWN, INVALID),
 }  # fmt: skip
-THEN = {  # the status after the call, if the call changes it
+THEN = {  # the transaction's status after the call, if the call changes the status
     ("commit", "ACTIVE"): "COMMITTED",
     ("commit", "READ_ONLY"): "COMMITTED",
     ("cancel", "ACTIVE"): "ABORTED",
@@ -216,7 +216,7 @@ def test_each_call_in_each_state(call: str, state: str, client: Any, place: Path
         assert ("TransactionEndTime" in described) == (status in ("COMMITTED", "ABORTED"))
 
 
-# ------------------------------------------------------------------------------------------- every exception
+# ----------------------------------------------------------------------------- all exceptions of the service
 
 
 def test_a_conflict_cancels_the_transaction_that_comes_second(client: Any, place: Path) -> None:
@@ -328,7 +328,7 @@ def test_a_call_that_takes_too_long_is_a_time_out(place: Path, manager: Transact
         client.commit_transaction(TransactionId=started)
 
 
-# -------------------------------------------------------------------------------------------------- paging
+# ---------------------------------------------------------------------------------------- pages of results
 
 
 def test_pages_of_transactions_have_each_once_while_others_start(client: Any) -> None:

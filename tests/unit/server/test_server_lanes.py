@@ -101,7 +101,8 @@ def test_what_waits_beyond_the_share_of_a_slow_lane_is_refused() -> None:
         world = World()
         world.hang("bad", 16)
         await world.begin(4)
-        while world.lanes._lanes["bad"].slow < 4:  # slow calls of "bad" reduce its share next to "good" to 7
+        # Slow calls of lane "bad" reduce its share of the threads to 7 while "good" also has calls.
+        while world.lanes._lanes["bad"].slow < 4:
             await asyncio.sleep(0.01)
         assert await world.quick("good") == "done"
         with pytest.raises(BusyError):
@@ -188,7 +189,7 @@ def test_a_server_ends_though_a_store_hangs(moto: Server, tmp_path: Path) -> Non
         served(tmp_path / "catalog.db", *options, "--request-timeout", "1", log=tmp_path / "log") as server,
     ):
         bad = {"DatabaseName": "bank", "TableName": "bad"}
-        # Load the S3 client now, because the next call has a time limit of one second.
+        # Load the S3 client now, because the next measured call has a time limit of one second.
         assert any(server.ask("POST", "/GetTableObjects", bad)[0] == 200 for _ in range(30))
         store.start()
         status, answer = server.ask("POST", "/GetTableObjects", bad)

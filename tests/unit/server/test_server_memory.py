@@ -98,7 +98,7 @@ def test_transactions_that_nobody_holds_are_kept_up_to_a_number() -> None:
 
 def test_a_server_keeps_no_handle_for_each_transaction(tmp_path: Path) -> None:
     """A client that starts many transactions and abandons them gets correct answers for all of them, and the server
-    keeps no memory for each."""
+    does not keep each of them in memory."""
     manager = TransactionManager(str(tmp_path / "catalog.db"))
     manager.create_table("bank.t", str(tmp_path / "t"), SCHEMA)
     started = [manager.start_transaction() for _ in range(300)]
@@ -153,7 +153,7 @@ def request(body: bytes, length: int) -> bytes:
 
 
 def test_a_caller_that_takes_no_response_is_closed(tmp_path: Path) -> None:
-    """Otherwise responses that do not fit into the socket buffers would remain in memory."""
+    """If the connection stayed open, responses that do not fit into the socket buffers would remain in memory."""
     manager = TransactionManager(str(tmp_path / "catalog.db"))
     for _ in range(300):
         manager.start_transaction()

@@ -130,7 +130,7 @@ def test_a_backend_that_does_not_create_exclusively_is_refused_before_the_commit
     with pytest.raises(UnsafeStoreError, match=why):
         store.put_if_absent(COMMIT, b"x")
     with pytest.raises(UnsafeStoreError):
-        store.put_if_absent(COMMIT, b"x")  # the second write is refused too
+        store.put_if_absent(COMMIT, b"x")  # the second attempt to write is refused too
     assert filesystem.objects == {}, "neither the commit nor a scratch object"
 
 
@@ -237,7 +237,7 @@ def test_a_known_backend_is_not_raced(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(old.calls) > 64  # an older version, which may not pass on the condition
 
 
-# ------------------------------------------------------------------------------- the outcome of an exclusive write
+# --------------------------------------------------------------------------------- outcomes of an exclusive create
 
 
 def raising(error: Exception, *, after: bool) -> Callable[[int, Callable[[], None]], None]:
@@ -253,7 +253,7 @@ def raising(error: Exception, *, after: bool) -> Callable[[int, Callable[[], Non
 
 
 FATES: dict[str, tuple[Exception, bool, PutOutcome | None]] = {
-    # the error, and whether the object exists: the outcome (None: a StoreError)
+    # the error, whether the object exists afterwards, and the expected outcome (None: a StoreError)
     "lost answer": (TimeoutError("no answer"), True, UNKNOWN),
     "lost request": (ConnectionResetError("reset"), False, UNKNOWN),
     "an error nobody knows": (RuntimeError("?"), True, UNKNOWN),

@@ -152,7 +152,7 @@ def test_falls_back_when_unnamed_files_cannot_be_opened(tmp_path, monkeypatch, n
 
 @pytest.mark.parametrize("number", [errno.ENOENT, errno.EPERM, errno.EXDEV])
 def test_falls_back_when_unnamed_files_cannot_be_linked(tmp_path, monkeypatch, number):
-    """As on systems without /proc, or without permission to link from it."""
+    """Linking an unnamed file fails as on systems without /proc, or without permission to link from it."""
     store, refused, link = LocalStore(tmp_path), [], os.link
 
     def refuse(source, target, **options):
@@ -217,7 +217,7 @@ def test_a_link_that_is_there_already_may_be_the_one_just_made(tmp_path, monkeyp
 @pytest.mark.parametrize("method", WRITES)
 @pytest.mark.parametrize("unnamed", [True, False])
 def test_durable_before_visible(tmp_path, monkeypatch, method, unnamed):
-    """The bytes are fsynced before the name appears, and the directory before the call returns."""
+    """The bytes are fsynced before the name appears, and the directory is fsynced before the call returns."""
     store, events = LocalStore(tmp_path), []
     store._tmpfile_works = unnamed and bool(fs._O_TMPFILE)
     store.put("_delta_log/x", b"")  # the directory exists
@@ -478,7 +478,7 @@ def test_a_killed_writer_leaves_whole_objects(tmp_path, method, unnamed):
         store = LocalStore(root)
         for meta in store.list_from("_delta_log"):
             if meta.name.startswith(".") or meta.name == "x":
-                continue  # hidden names are temporary files
+                continue  # files with hidden names are temporary
             data = store.get(f"_delta_log/{meta.name}")
             assert len(data) == 1_000_000
             assert data == data[:10] * 100_000
@@ -527,7 +527,7 @@ def test_what_killed_writers_left_is_removed_when_it_is_old(tmp_path, monkeypatc
     assert store.put_if_absent(COMMIT, b"whole") is PutOutcome.COMMITTED
 
 
-# ------------------------------------------------------------------------------------------------------ the rest
+# ---------------------------------------------------------------------------------------------- other properties
 
 
 def test_takes_urls_and_relative_paths(tmp_path, monkeypatch):

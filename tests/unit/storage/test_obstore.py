@@ -62,7 +62,7 @@ class TestOnMinistack(LogStoreTests):
 
 
 class TestOnMoto(LogStoreTests):
-    """Another server that refuses in other ways, and a prefix that looks percent-encoded."""
+    """A second S3 server, which rejects requests with other errors, and a prefix that looks percent-encoded."""
 
     rounds = 8
 

@@ -95,7 +95,7 @@ def test_one_of_the_environment_with_a_line_break_is_refused_too(
         error = refused(functools.partial(call, **options), CallError)
         assert "AWS_SESSION_TOKEN" in str(error) and "No request was sent" in str(error)
     assert SENTINEL not in records()
-    with pytest.raises(StoreError):  # if the options contain credentials, the environment's are ignored
+    with pytest.raises(StoreError):  # the options contain credentials, so those in the environment are ignored
         DynamoTable("catalog", OPTIONS).get({"pk": "a"})
 
 
@@ -106,7 +106,7 @@ def test_a_request_that_cannot_be_put_together_was_not_sent(monkeypatch: pytest.
     assert not isinstance(error, UnansweredRequestError)
 
 
-# -------------------------------------------------------------------------------------------------------- locations
+# --------------------------------------------------------------------------------------------- secrets in locations
 
 LOCATIONS = {
     "signed": f"https://127.0.0.1:9/x?X-Amz-Credential=AKIA&X-Amz-Signature={SENTINEL}",

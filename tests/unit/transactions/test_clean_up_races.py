@@ -100,7 +100,7 @@ class World:
         return found
 
 
-# ----------------------------------------------------------------------------------------------- the steps of a retry
+# --------------------------------------------------------------------------------------------------- steps of a retry
 
 
 def named_and_added(world):
@@ -132,7 +132,7 @@ def added_alone(world):
 
 
 def proposed(world):
-    """Another Delta client, which reads no files other than its own."""
+    """Another Delta client, which reads only files that it wrote itself."""
     other = manager_of(world.catalog, world.clock)
     version, file = 1, f"{1:020d}.{uuid.uuid4()}.json"
 
@@ -159,7 +159,8 @@ RETRIES = [named_and_added, added_in_a_transaction, added_alone, proposed]
 
 
 class Retry:
-    """Runs the steps of a retry, in parts; stops permanently once a step is refused."""
+    """Runs the steps of a retry, which can be divided over several calls; stops permanently once a step raises an
+    error."""
 
     def __init__(self, world, steps):
         self.steps = list(steps(world))
@@ -175,8 +176,8 @@ class Retry:
 
 
 def cancel_beside(retry_of, start, first, second):
-    """Cancel the first job; a retry starts at call ``first`` of the cancel, and continues at call ``second``. Returns
-    the resulting world, and the retry."""
+    """Cancel the first job. A retry starts before call ``first`` of the cancellation, and continues before call
+    ``second``. Returns the resulting world and the Retry object."""
     world = World()
     retry = Retry(world, retry_of)
     count = len(retry.steps)
@@ -318,7 +319,7 @@ def files_of(world):
     return table.snapshot().files(["path"])["path"].to_pylist()
 
 
-# ------------------------------------------------------------------------------------------------------- crashes
+# ------------------------------------------------------------------------------------- crashes during a clean-up
 
 
 def killed_at(world, number):
@@ -412,7 +413,7 @@ def test_a_commit_of_a_process_that_knows_no_marking_is_compared_with_them():
 
 
 class _Interrupting(dict):
-    """A dict of markings that runs ``what`` while a thread iterates over it, as another thread might."""
+    """A dict of markings that calls ``what`` during an iteration over it, to simulate a change by another thread."""
 
     def __init__(self, markings, what):
         super().__init__(markings)
@@ -458,7 +459,7 @@ class _Answering(WrappedCoordinator):
         return self._found.pop(0)
 
 
-# ----------------------------------------------------------------------------------------- a table leaves and returns
+# ---------------------------------------------------------------------------- a table is dropped and registered again
 
 
 def test_a_table_that_is_dropped_and_registered_beside_a_clean_up_loses_nothing():
@@ -489,7 +490,7 @@ def test_a_table_that_is_dropped_and_registered_beside_a_clean_up_loses_nothing(
 
 
 def dead_clean_up(world, ahead_ms=0):
-    """The state left by a cleanup that died before it deleted anything."""
+    """Create the state that remains if a process dies during a clean-up before it has deleted anything."""
     table_id = world.manager._tables.record(A).table_id
     assert world.catalog.mark(table_id, 1, Marking(world.first, world.clock() + ahead_ms, (PATH,)))
 

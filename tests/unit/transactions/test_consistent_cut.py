@@ -71,7 +71,7 @@ def move(manager, key=1):
 @pytest.mark.parametrize("ahead", [datetime.timedelta(0), datetime.timedelta(days=1)])
 @pytest.mark.parametrize("number", [1, 2, 3])
 def test_what_is_committed_while_it_is_taken_is_in_all_tables_or_in_none(clock, ahead, number):
-    """Cuts are also taken at the current time and in the future."""
+    """Consistent cuts are also computed for the current time and for times in the future."""
     coordinator = MemoryCoordinator()
     manager = bank(coordinator, clock)
     for method in ("table", "head", "cut"):

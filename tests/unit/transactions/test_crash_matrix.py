@@ -29,7 +29,7 @@ A, B = NAMES = ("bank.a", "bank.b")
 # Test only every n-th step with these coordinators; test all steps in memory and with --long.
 SAMPLED = {"dynamodb": 5, "sqlite": 2}
 KILLS = (Fault.KILL_BEFORE, Fault.KILL_AFTER)
-#: Calls that change nothing, so dying before and after them is the same.
+#: Calls that change nothing, so that dying before them and dying after them have the same effect.
 READS = {*coordinators.READS, "get", "head", "list_from"}
 MINUTE_MS = 60_000
 NEVER = 10**9
@@ -105,7 +105,7 @@ class World:
 
 
 class Process:
-    """Dies at a step, before or after its effect."""
+    """Dies at a step, before or after the step takes effect."""
 
     def __init__(self, world: World, dies_at: int, how: Fault) -> None:
         self.steps = 0

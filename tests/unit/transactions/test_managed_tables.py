@@ -159,7 +159,7 @@ def test_a_dropped_table_is_gone_and_comes_back_with_all_that_was_committed(mana
     assert content(manager.table("bank.again")) == [(1, 100), (2, 50), (3, 7)]
     manager.table("bank.again").append(rows((4, 8)))
     with pytest.raises(ResourceNotReadyError):
-        handle.append(rows((5, 9)))  # the files of the dropped table
+        handle.append(rows((5, 9)))  # the handle still refers to the files of the dropped table
 
 
 def test_what_is_committed_while_a_table_is_dropped_is_not_lost(coordinator, manager):
@@ -180,8 +180,8 @@ def test_what_is_committed_while_a_table_is_dropped_is_not_lost(coordinator, man
 
 
 def test_a_table_that_is_there_is_refused_before_its_log_is_read(tmp_path):
-    """If the log were read before this check, the table could get a commit and be dropped in between, and would then be
-    registered at a version that is no longer its latest."""
+    """If the log were read before this check, another process could commit to the table and drop it in between; the
+    table would then be registered at a version that is no longer its latest."""
     manager = bank(SQLiteCoordinator(tmp_path / "catalog.db"), root=tmp_path)
 
     def commit_and_drop():
@@ -224,7 +224,7 @@ def test_a_registration_that_broke_off_is_finished_by_registering_again(coordina
         broken.register_table(C, url)
     with pytest.raises(UnsupportedFeatureError):  # the table is marked as managed, but it is not in any catalog yet
         DeltaTable.open(url).append(rows((2, 2)))
-    assert manager.register_table(C, url).version == 1  # the table was not marked a second time
+    assert manager.register_table(C, url).version == 1  # the table was not marked as managed a second time
     manager.table(C).append(rows((2, 2)))
     assert content(manager.table(C)) == [(1, 1), (2, 2)]
 

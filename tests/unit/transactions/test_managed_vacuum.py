@@ -33,7 +33,8 @@ from tests.support.transactions import SCHEMA, A, Clock, Meddling, content, envi
 
 
 class World:
-    """A catalog with one table, whose version 0 has (1, 100); its files have the clock's times."""
+    """A catalog with one table, whose version 0 contains the row (1, 100); its files have modification times from the
+    simulated clock."""
 
     def __init__(self, **properties: str) -> None:
         self.clock, self.catalog = Clock(), MemoryCoordinator()

@@ -92,7 +92,7 @@ def test_what_is_there_all_the_time_is_listed_once_whatever_starts_and_ends(mana
 
 @pytest.mark.parametrize("seed", range(4))
 def test_ends_move_nothing_to_where_it_was_listed(manager, seed):
-    """ALL lists each transaction once, including those that end during the listing."""
+    """The filter ALL lists each transaction exactly once, including those that end during the listing."""
     chance = random.Random(seed)
     there = [manager.start_transaction() for _ in range(30)]
     left = list(there)

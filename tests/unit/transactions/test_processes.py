@@ -226,7 +226,8 @@ def test_a_change_of_which_it_is_not_known_whether_it_is_kept(coordinator, here,
 def test_whether_a_change_was_kept_is_found_in_the_log_once_the_transaction_is_committed(
     coordinator, here, there, lands
 ):
-    """If the change were reported as refused, the caller would repeat it in another transaction."""
+    """The call must not report the change as refused, because the caller would then repeat it in another
+    transaction."""
     transaction, error = change_in_doubt(coordinator, lands)
     found = coordinator.transaction(transaction.id)
     coordinator.replace(records.committing(found, found.last_activity_ms))

@@ -238,8 +238,8 @@ def test_other_clients_are_refused_too(manager):
 @pytest.mark.parametrize("dies", [False, True])
 @pytest.mark.parametrize(("method", "number"), [("head", 1), ("head", 2), ("head", 3), ("marks", 1), ("ratify", 1)])
 def test_a_commit_that_comes_first_is_kept(manager, method, number, dies):
-    """The commit is made at each call that precedes the release's ratification; the committing process may die before
-    it publishes the commit."""
+    """In each case, another process commits at one of the calls that precede the ratification of the release; the
+    committing process may die before it publishes the commit."""
     url = url_of(manager)
     dead = nth(1, Fault.KILL_AFTER, method="ratify") if dies else no_faults
 
@@ -304,7 +304,7 @@ def table_id(manager, name=A):
 
 
 def test_a_clean_up_that_may_be_deleting_comes_first(manager):
-    """Writers by path would not check the markings of the cleanup."""
+    """Writers that access the table by path would not check the markings of the clean-up."""
     id_, coordinator = table_id(manager), manager.coordinator
     marking = Marking("transaction", Clock().now_ms, ("x.parquet",))
     coordinator.mark(id_, 1, marking)
@@ -337,7 +337,7 @@ def test_a_clean_up_that_begins_after_the_ratification_deletes_nothing(manager):
 
 
 class _Tables(ManagedTables):
-    """The tables of a process, with ``decide`` choosing the faults of its store calls."""
+    """The managed tables as one process accesses them; ``decide`` chooses the faults of its store calls."""
 
     def __init__(self, manager, decide):
         super().__init__(manager.coordinator, manager._environment, {})
@@ -402,7 +402,7 @@ def faults():
 
 def check_state(manager, url, expected):
     """Check that the table is managed and complete, or released and complete when opened by its path. Returns whether
-    it is released."""
+    the table has been released."""
     if A in [table.name for table in manager.list_tables()]:
         assert content(manager_of(manager.coordinator).table(A)) == expected
         return False
@@ -472,7 +472,7 @@ def test_a_process_that_is_killed_at_every_call_of_each_coordinator(new_coordina
 @pytest.mark.parametrize("method", ["published", "drop"])
 def test_recovery_completes_a_release(manager, method):
     url = interrupted(manager, method)
-    if method == "drop":  # the unfinished release is not detected before a client writes
+    if method == "drop":  # the unfinished drop is not detected until a client writes
         by_path(url).append(rows((3, 7)))
     expected = content(by_path(url))
     manager.recover()
@@ -515,7 +515,7 @@ def test_a_catalog_that_is_restored_from_before_the_release(tmp_path):
 
 
 class _Forgetful(Meddling):
-    """A coordinator whose proposals are not answered, and arrive late or never."""
+    """A coordinator that does not answer proposals; a proposal arrives late or never."""
 
     def __init__(self, inner, arrives):
         super().__init__(inner, "", lambda: None)

@@ -22,7 +22,7 @@ SEEDS = 60
 
 @dataclass
 class World:
-    """What clients did: ``rows``: acknowledged rows by table; ``open``: active transactions and their rows."""
+    """What clients did: ``rows``: acknowledged rows, keyed by table; ``open``: active transactions and their rows."""
 
     random: random.Random
     manager: Any
@@ -117,7 +117,7 @@ class World:
 
 
 def in_the_restored_catalog(world: World, known: set[str]) -> None:
-    """Calls that clients make before the resync; they must neither take effect permanently nor do any damage."""
+    """Calls that clients make before the resync; the calls must neither have a permanent effect nor do any damage."""
     for _ in range(world.random.randint(0, 4)):
         world.clock.pass_(seconds=world.random.choice([1, 3600]))
         call: Callable[[], Any] = world.random.choice([
@@ -149,7 +149,7 @@ def run(seed: int) -> None:
     known = at_backup - world.open.keys()
     clock.pass_(seconds=1)
     world.manager = manager_of(restore(), clock)
-    # For clients, transactions that the backup does not contain have ended.
+    # Clients treat transactions that the backup does not contain as ended.
     world.open = {id_: added for id_, added in world.open.items() if id_ in at_backup}
     in_the_restored_catalog(world, known)
     planned = world.manager.resync(dry_run=True)

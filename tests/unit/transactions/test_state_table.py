@@ -50,8 +50,8 @@ BEFORE = dict(zip(STATES, ("ACTIVE", "ACTIVE", "COMMIT_IN_PROGRESS", "COMMITTED"
 
 
 class Place:
-    """A transaction in a given state, and the calls to make on it. If its state allowed that, the transaction has
-    appended a row."""
+    """A transaction in a given state, and the calls to make on it. The transaction has appended a row if its state
+    allowed that."""
 
     def __init__(self, state: str) -> None:
         self.clock = Clock()

@@ -124,7 +124,7 @@ def test_a_file_is_deleted_only_with_the_etag_that_it_has(manager: TransactionMa
     ours = add(root, "x.parquet", 1)
     manager.update_table_objects(NAME, [ours])
     rows = pa.table({"id": [1], "day": [None], "at": [None]}, schema=SCHEMA)
-    manager.table(NAME).append(rows)  # the log does not contain the ETag of this object
+    manager.table(NAME).append(rows)  # the log does not record an ETag for a file that `append` wrote
     theirs = next(Path(each.uri) for each in manager.get_table_objects(NAME).objects if each.etag is None)
     for path in (Path(ours.uri), theirs):
         with pytest.raises(CallError, match="has the ETag"):

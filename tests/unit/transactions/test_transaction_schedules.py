@@ -1,5 +1,5 @@
-"""Transactions over three tables, with faults: amounts are moved, their sum is kept, and no transaction is committed
-partially.
+"""Transactions over three tables, with faults: amounts are moved between tables, their sum stays constant, and no
+transaction is committed partially.
 
 A normal run takes 150 schedules, ``--long`` 400. DELTALOG_TRANSACTION_SCHEDULES=20000 runs more, and
 DELTALOG_FIRST_SEED=100000 runs others, as ``python -m tests.support.simulation.transactions --runs 20000`` does. A
@@ -60,7 +60,7 @@ def test_the_command_runs_them_and_tells(capsys):
     assert "schedules=5 seeds=7..11" in capsys.readouterr().out
 
 
-# ------------------------------------------------------------------------------------------------------------ the judge
+# ------------------------------------------------------------------------------------------------ the transaction judge
 
 
 def log(*commits):

@@ -1,7 +1,7 @@
 """Tables that are deleted, re-created, rolled back or restored while a handle is open: no acknowledged write is lost,
 no log has a gap before its first version, and no file of the old table gets into the new one.
 
-``tests/simulation/test_lost_tables.py`` does the same at every store call of every public method.
+``tests/simulation/test_lost_tables.py`` tests these losses at every store call of every public method.
 """
 
 from __future__ import annotations
@@ -322,7 +322,7 @@ def test_a_commit_at_the_moment_of_a_replacement_stays_where_readers_see_it(near
 
 
 def test_a_commit_that_nobody_can_read_is_withdrawn(near: Place) -> None:
-    """The new table has fewer versions, so the commit would leave a gap before it."""
+    """The new table has fewer versions, so the commit would leave a gap between them and its own version."""
     opened(near)
 
     def replace() -> None:
@@ -337,7 +337,7 @@ def test_a_commit_that_nobody_can_read_is_withdrawn(near: Place) -> None:
 
 
 class Following(WrappedStore[LogStore]):
-    """Another writer commits right before a commit is deleted."""
+    """Runs ``follow``, such as a commit of another writer, right before a commit file is deleted."""
 
     def __init__(self, inner: LogStore, follow: Callable[[], Any]) -> None:
         super().__init__(inner)
@@ -424,7 +424,8 @@ def test_a_commit_that_was_rolled_back_is_not_taken_for_the_one_that_has_its_ver
 
 
 def _replaced_at(place: Place, path: str) -> FaultyStore:
-    """A store in which another table with the same number of versions replaces this one before a file is read."""
+    """A store that replaces the table with another table of the same number of versions, right before a certain file is
+    read."""
     waiting = [path]
 
     def before(call: Call) -> None:
@@ -485,13 +486,14 @@ def test_a_look_after_the_commit_that_fails_is_no_error(near: Place) -> None:
     opened(near)
     store = FaultyStore(near.reach())
     table = DeltaTable.open(store)
-    store.decide = nth(5, Fault.FAIL_BEFORE, method="head")  # two to refresh, one before the commit
+    # The first two HEADs refresh the handle, and one more precedes the commit.
+    store.decide = nth(5, Fault.FAIL_BEFORE, method="head")
     assert table.append(rows(8)).version == 3
     assert store.injected[Fault.FAIL_BEFORE] == 1 and ids(table) == [0, 1, 8]
 
 
 def test_a_commit_that_is_not_answered_is_not_sent_again_to_another_table(place: Place) -> None:
-    """The first request may still reach the store, so the error says that the outcome is unknown."""
+    """The request that got no response may still reach the store, so the error says that the outcome is unknown."""
     table = opened(place)
     table.flush()
 
@@ -526,7 +528,7 @@ def test_clean_up_of_the_version_that_a_handle_knows_is_no_replacement(place: Pl
 
 
 def test_a_checkpoint_in_the_background_is_not_written_beside_another_table() -> None:
-    """Readers of the other table would start from this checkpoint."""
+    """If the checkpoint remained, readers of the new table would start from it."""
     shared = FarStore(f"memory://lost-{next(_number)}")
     place = Place(shared, lambda: shared)
     table = DeltaTable.create(shared, SCHEMA, properties={"delta.checkpointInterval": "2"})
@@ -552,7 +554,7 @@ def test_a_checkpoint_in_the_background_is_not_written_beside_another_table() ->
         read_hint(shared.get("_delta_log/_last_checkpoint"))
 
 
-# ------------------------------------------------------------------------------------------------ costs
+# ---------------------------------------------------------------------------------- numbers of requests
 
 
 class During(WrappedStore[LogStore]):
@@ -658,14 +660,14 @@ def test_a_look_is_one_request_for_each_append_and_for_each_lost_race() -> None:
     with store.counted() as calls:
         table.append(rows(1))
         table.flush()
-    # One before the commit, and one in the background after it.
+    # One HEAD before the commit, and one in the background after it.
     assert calls.of("head") == calls.of("head", commit_path(0)) == 1 + 1
     DeltaTable.open(store.inner, environment=environment(clock)).append(rows(2))
     table.flush()
     with store.counted() as calls:
         assert table.append(rows(3)).version == 3
         table.flush()
-    # One for the commit after it was written, and one for the winner's.
+    # One HEAD for the commit after it was written, and one for the winner's commit.
     assert calls.of("head", commit_path(1)) == 2 + 1 and calls.of("head") == 2 + 2
 
 
@@ -696,4 +698,4 @@ def test_a_look_that_fails_is_made_again() -> None:
     store._before = lambda call: heads.append(call) if call.method == "head" else None
     assert table.append(rows(1)).version == 1
     table.flush()
-    assert len(heads) == 2 + 1  # the last one in the background, after the commit
+    assert len(heads) == 2 + 1  # the last HEAD was sent in the background, after the commit

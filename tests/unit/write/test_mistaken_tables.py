@@ -32,7 +32,7 @@ from tests.support.core import SCHEMA, ids, rows
 from tests.support.places import OTHER, Place, place_of
 from tests.support.s3 import Server
 
-# ------------------------------------------------------------------------- another file that looks like the known one
+# ------------------------------------------------------------------------ another file that looks like the known file
 
 
 def _in_seconds(root: Path) -> None:
@@ -43,8 +43,8 @@ def _in_seconds(root: Path) -> None:
 
 
 def test_an_inode_that_is_used_again_is_another_file(tmp_path: Path) -> None:
-    """A file system may reuse the inode of a deleted file. The other commit usually has the same size, and if a tool
-    sets file times also the same time."""
+    """A file system may reuse the inode of a deleted file. The commit of the other table usually has the same size,
+    and, if a tool sets file times, also the same time."""
     root = tmp_path / "t"
     DeltaTable.create(root, SCHEMA).append(rows(1))
     shutil.copytree(root, tmp_path / "other")
@@ -147,8 +147,8 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 
 @pytest.mark.parametrize("background", [True, False])
 def test_a_busy_writer_notices_that_a_commit_of_its_own_is_in_another_log(background: bool) -> None:
-    """On a remote store the table can be replaced between the check and the commit. Each later check finds the handle's
-    own commit."""
+    """On a remote store the table can be replaced between the check and the commit. Each check after that finds the
+    handle's own commit in the new log."""
     place = place_of("far", Path())
     place.create(SCHEMA, 2)
 
@@ -236,7 +236,7 @@ def test_log_clean_up_deletes_nothing_of_a_table_that_took_the_place(
     table = DeltaTable.open(Once(place.reach(), "delete", ".json", replace, skips), environment=_later(40))
     with pytest.raises(TableNotFoundError if is_dropped else TableReplacedError):
         table.cleanup_log()
-    # On a remote store, the requests in flight may be lost.
+    # On a remote store, deletions that were already in flight may still remove files of the other table.
     lost = set(left) - set(place.names())
     assert len(lost) <= (16 if place.store.is_remote else 1)
 
@@ -257,8 +257,8 @@ def test_log_clean_up_by_two_ends(place: Place) -> None:
 
 @pytest.mark.parametrize("kind", ["memory", "far"])
 def test_a_vacuum_deletes_no_files_of_an_older_copy(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The copy needs files that the latest version does not need. On a local disk such files are kept because their
-    file times differ."""
+    """The copy needs files that the latest version does not need. On a local disk the files of an older copy are kept
+    because their file times differ."""
     monkeypatch.setattr(tasks, "_AT_ONCE", 2)
     place = place_of(kind, Path())
     place.create(SCHEMA, 10)
@@ -272,7 +272,7 @@ def test_a_vacuum_deletes_no_files_of_an_older_copy(kind: str, monkeypatch: pyte
     assert len(set(copy) - set(place.names())) <= 2
 
 
-# --------------------------------------------------------------------------------- replaced while a version is loaded
+# --------------------------------------------------------------------------- table replaced while a version is loaded
 
 
 def _without_checksums(place: Place) -> None:
@@ -296,8 +296,8 @@ class NoEtags(WrappedStore[LogStore]):
 @pytest.mark.parametrize("has_etags", [True, False])
 @pytest.mark.parametrize("checkpoint", [False, True])
 def test_commits_of_two_tables_are_no_version(place: Place, checkpoint: bool, has_etags: bool) -> None:
-    """Commits are read by name, so two commits of different tables may look like one log. Without a .crc, the columns
-    of one table were once combined with the files of the other."""
+    """Commits are read by name, so two commits of different tables may look like one log. For tables without a
+    ``.crc``, an earlier version combined the columns of one table with the files of the other."""
     old = place.create(SCHEMA, 5)
     if checkpoint:
         old.checkpoint()
@@ -338,7 +338,7 @@ def test_commits_of_another_table_do_not_follow_the_known_version(moment: str, h
     assert table.snapshot().scan().to_arrow().num_rows == 4
 
 
-# ------------------------------------------------------------------------------------------------------- in a catalog
+# ------------------------------------------------------------------------------------------------ tables in a catalog
 
 
 def test_an_older_copy_below_a_catalog_is_not_read_as_the_latest_version(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def test_other_rows_are_no_conflict(url: str) -> None:
     assert mine.overwrite(read.slice(0, 1), where="day = 1").version == 4
     assert ids(url) == [1, 5, 9]
     with pytest.raises(CommitConflictError):
-        mine.overwrite(read, where="day = 1")  # the rows were read before this handle's own last write
+        mine.overwrite(read, where="day = 1")  # the rows were read before the last write through this handle
 
 
 def test_rows_that_are_gone_since_the_read(url: str) -> None:
@@ -230,12 +230,12 @@ def test_in_a_transaction_over_tables(tmp_path: Path) -> None:
         table = txn.table("d.t")
         table.append(rows((2, 1)))
         inside = table.snapshot().scan().to_arrow()
-        with pytest.raises(CommitConflictError):  # the rows read outside do not include the transaction's changes
+        with pytest.raises(CommitConflictError):  # the rows read outside the transaction do not include its changes
             table.overwrite(outside)
         table.overwrite(inside.slice(0, 2))
         txn.commit()
     assert ids(address) == [1, 2]
-    with pytest.raises(CommitConflictError):  # the rows read inside are based on version 1
+    with pytest.raises(CommitConflictError):  # the rows that were read inside the transaction are based on version 1
         DeltaTable.open(address).overwrite(inside)
     with manager.transaction() as txn:
         read = txn.table("d.t").snapshot().scan().to_arrow()

@@ -26,7 +26,7 @@ def far(clock: Clock) -> CountingStore:
     return CountingStore(FarStore(f"memory://far-{id(clock)}", clock_ms=clock))
 
 
-# ------------------------------------------------------------------------------------------------ retrying
+# ------------------------------------------------------------------------------------------------- retries
 
 
 def test_retrying_plans_again_on_what_the_winner_left() -> None:
@@ -195,9 +195,10 @@ def test_a_race_that_a_warm_append_loses_costs_one_get_and_one_put() -> None:
         assert table.append(rows(2)).version == 2
         table.flush()
     assert calls.of("put_if_absent") == 2 and calls.of("get") == 1 and calls.of("list_from") == 0
-    # One HEAD with the rows, one with the winner's commit, and one after our commit.
+    # One HEAD is sent while the rows are written, one when the winner's commit is read, and one after our commit.
     assert calls.of("head", commit_path(0)) == 3
-    assert calls.of("head", commit_path(1)) == 1  # checks the winner's commit after our own
+    # A check for the commit of the other writer, made after our own commit.
+    assert calls.of("head", commit_path(1)) == 1
     assert sum(calls.values()) == 9 and ids(table) == [1, 2]
 
 
@@ -210,7 +211,7 @@ def test_after_a_while_the_log_is_looked_at_first(later_ms: int) -> None:
     with store.counted() as calls:
         table.append(rows(1))
         table.flush()
-    assert calls.of("head") == 2 + 1  # one before the commit, and one after it
+    assert calls.of("head") == 2 + 1  # one HEAD before the commit, and one after it
 
 
 def test_a_warm_append_follows_a_schema_that_grew() -> None:

@@ -214,7 +214,7 @@ def test_rules_that_are_staged_after_the_rows_count() -> None:
             transaction.commit()
 
 
-# ------------------------------------------------------------------------------------- refused by name
+# ------------------------------------------------------------------------ errors that name the feature
 
 
 @pytest.mark.parametrize(

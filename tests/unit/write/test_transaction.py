@@ -230,7 +230,7 @@ def test_a_commit_that_failed_has_ended_too(store: Any, table: DeltaTable) -> No
         txn.commit()
 
 
-# --------------------------------------------------------------------------------------------- files
+# ---------------------------------------------------------------------------- files of a transaction
 
 
 def test_the_statistics_of_files_that_lie_there(tmp_path: Any) -> None:

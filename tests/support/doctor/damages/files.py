@@ -1,4 +1,4 @@
-"""Functions that damage data files and the actions that name them."""
+"""Functions that damage data files or the actions that refer to them."""
 
 from __future__ import annotations
 

@@ -54,7 +54,8 @@ def classic(store: LogStore, rows: pa.Table) -> Checkpoint:
 
 
 def parts(store: LogStore, rows: pa.Table, count: int, sidecars: bool) -> Checkpoint:
-    """The rows in several parts; with ``sidecars``, half of each part's files are in a sidecar that the part names."""
+    """Write the rows as a checkpoint of several parts; with ``sidecars``, half of the file actions of each part are in
+    a sidecar to which the part refers."""
     adds, others = rows.filter(rows["add"].is_valid()), rows.filter(rows["add"].is_null())
     names = []
     for number in range(count):

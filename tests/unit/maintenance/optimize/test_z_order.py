@@ -60,7 +60,7 @@ def contents(table: DeltaTable, ids: bool = False) -> list[str]:
     return sorted(map(str, table.snapshot().scan(columns).to_arrow().to_pylist()))
 
 
-# ---------------------------------------------------------------------------------------------- numbers of rows
+# --------------------------------------------------------------------------------------------------- row counts
 
 
 def test_range_numbers_are_those_of_bisect() -> None:

@@ -213,8 +213,8 @@ def test_an_executor_that_does_not_see_the_table_is_an_error(tmp_path: Path) -> 
 
 
 def test_what_is_committed_after_the_listing_stays(store: MemoryStore, clock: Clock) -> None:
-    """Others commit between the listing of files and the reading of the log, and between that reading and the deletion.
-    A Hadoop checksum file is kept with its data file."""
+    """Other writers commit between the listing of files and the reading of the log, and between that reading and the
+    deletion. A Hadoop checksum file is kept with its data file."""
     table = create(store, clock)
     first, second = table.stage(rows(7)), table.stage(rows(8))
     path = first.files[0].path

@@ -190,7 +190,7 @@ def test_a_restored_file_is_live_again(store: MemoryStore, clock: Clock) -> None
     assert delete(table).paths == () and ids(table) == [1, 2]
 
 
-# -------------------------------------------------------------------------------- vectors and change files
+# ------------------------------------------------------------------ deletion vectors and change data files
 
 
 def test_vectors_stay_with_their_files(store: MemoryStore, clock: Clock) -> None:
@@ -246,7 +246,7 @@ def test_a_change_file_that_is_older_than_its_commit_stays(store: MemoryStore, c
     assert table.vacuum().paths == ("_change_data/cdc-0.parquet",)
 
 
-# ------------------------------------------------------------------------------------------- names and places
+# ----------------------------------------------------------------------------------- file names and locations
 
 
 def by_hand(store: Any, clock: Clock, *paths: str, partition_by: tuple[str, ...] = ()) -> DeltaTable:
@@ -264,12 +264,12 @@ def by_hand(store: Any, clock: Clock, *paths: str, partition_by: tuple[str, ...]
         ("a%20b.parquet", "a b.parquet"),
         ("a%2520b.parquet", "a%20b.parquet"),
         ("name=%C3%A9/x.parquet", "name=é/x.parquet"),
-        ("a%20b.parquet", "a%20b.parquet"),  # from a writer that did not percent-encode
+        ("a%20b.parquet", "a%20b.parquet"),  # a path from a writer that does not percent-encode
         ("name=1%2F2/x.parquet", "name=1/2/x.parquet"),
         ("A.parquet", "a.parquet"),  # case-insensitive disks
         ("name=caf%C3%A9/x", "name=cafe\u0301/x"),  # disks that normalize names
         ("memory://{root}/x%20y.parquet", "x y.parquet"),
-        ("memory://elsewhere/deep/x.parquet", "other/x.parquet"),  # might be this table under another name
+        ("memory://elsewhere/deep/x.parquet", "other/x.parquet"),  # the location might be this table under another name
         ("s3://bucket/x%20y.parquet", "x y.parquet"),
         ("file:/data/t/../x.parquet", "x.parquet"),
         ("a#b?c.parquet", "a#b?c.parquet"),
@@ -507,7 +507,7 @@ def test_directories_go_when_they_are_empty(disk: Disk) -> None:
 
 
 def test_a_table_reached_through_a_link(disk: Disk, tmp_path: Path) -> None:
-    """Absolute paths in the log may name the table by its real path or through the link."""
+    """Absolute paths in the log may begin with the table's real path, or with a path through the symbolic link."""
     named = {disk.put(f"{name}.parquet"): name for name in ("real", "link")}
     disk.put("unneeded.parquet")
     (tmp_path / "link").symlink_to(disk.root)

@@ -1,4 +1,4 @@
-"""A lite vacuum deletes the files that the log records as removed, and refuses if the log is incomplete."""
+"""A lite vacuum deletes the files that the log records as removed, and raises an error if the log is incomplete."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_a_restored_file_stays_and_goes_when_it_is_removed_again(store: MemorySt
 
 
 def removing(store: Any, clock: Clock, *paths: str, live: tuple[str, ...] = ()) -> DeltaTable:
-    """A table whose log removes these paths."""
+    """A table whose log contains remove actions for these paths."""
     added = [add_action(path) for path in (*paths, *live)]
     put_commit(store, 0, info_action(), protocol_action(), metadata_action(), *added)
     removes = [remove_action(path, deletionTimestamp=clock.now_ms) for path in paths]
@@ -235,7 +235,7 @@ def test_real_mounts_of_the_same_disk_stay(tmp_path: Path, mode: str) -> None:
     assert {"file", "mounted/", "mounted/x", "mounted/y"} <= {*tree(root)} and "beside/x" not in tree(root)
 
 
-# --------------------------------------------------------------------------------- where the log begins
+# ----------------------------------------------------------------------------- start of the next vacuum
 
 
 def test_the_next_one_begins_after_the_last(store: MemoryStore, clock: Clock) -> None:
@@ -281,7 +281,7 @@ def test_a_log_that_does_not_reach_back_is_refused(store: MemoryStore, clock: Cl
     with pytest.raises(VersionNotFoundError, match="since version 2, the first after the last vacuum"):
         lite(table)
     store.put(LAST_VACUUM, b'{"latestCommitVersionOutsideOfRetentionWindow":2}')
-    assert len(lite(table).paths) == 4  # the checkpoint's tombstones name three of them
+    assert len(lite(table).paths) == 4  # the tombstones in the checkpoint include three of these files
 
 
 def test_a_full_one_lets_later_ones_go_on(store: MemoryStore, clock: Clock) -> None:

@@ -226,7 +226,7 @@ def test_append_only_tables_take_inserts_alone() -> None:
         table.merge(SOURCE, ON).when_matched_delete().execute()
 
 
-# ------------------------------------------------------------------------------- what is read, and conflicts
+# -------------------------------------------------------------------- the files that are read, and conflicts
 
 
 def test_files_that_cannot_match_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:

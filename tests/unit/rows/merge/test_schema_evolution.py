@@ -216,8 +216,8 @@ CLAUSES: dict[str, Any] = {
 @pytest.mark.parametrize("column", PARTS)
 @pytest.mark.parametrize("clause", CLAUSES)
 def test_a_struct_without_a_field_is_refused_without_evolution(clause: str, column: str) -> None:
-    """Same behaviour as delta-spark, also for structs in lists and maps. With schema evolution, an update of a whole
-    struct keeps the field."""
+    """The behaviour is the same as that of delta-spark, also for structs in lists and maps. With schema evolution, an
+    update of a whole struct keeps the field."""
     full = {"x": 1, "y": "old"}
     first = {"id": 1, "s": full, "l": [full], "m": [("k", full)], "d": {"in": full}}
     table = DeltaTable.create(memory(), NESTED, data=pa.Table.from_pylist([first], schema=NESTED))

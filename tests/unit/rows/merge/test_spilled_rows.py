@@ -1,4 +1,5 @@
-"""Rows in temporary files: sources of merges that do not fit in memory. Random merges are in test_merge_model."""
+"""Rows in temporary files: sources of merges that do not fit in memory. Random merges are tested in
+test_merge_model.py."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ ROWS = 3000
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The directory for temporary files. Every merge source is treated as large."""
+    """The directory for temporary files. Thresholds are lowered so that every merge source is treated as large."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     for name, value in (
         ("SPILL_BYTES", 4 << 10),

@@ -73,7 +73,7 @@ class TestOnMoto(TestOnMinistack):
         return one_at_a_time
 
 
-# ---------------------------------------------------------------------------------------------------- the faults
+# -------------------------------------------------------------------------------------------------------- faults
 
 
 class Killed(BaseException):
@@ -182,7 +182,7 @@ def test_case_2_a_holder_that_died_after_its_put_has_committed(writers: Writers)
 
 
 def pausing_after_the_record(writers: Writers, meanwhile: Callable[[], None]) -> tuple[DynamoStore, Pausing, FakeTime]:
-    """A writer that stops, once, between its record and its PUT."""
+    """A writer that pauses once, after it stored its record and before it sends its PUT."""
     holder, inner, time = writers.new()
     put, waiting = holder._table.put, [meanwhile]
 
@@ -752,7 +752,7 @@ SENTINELS = {"key": "SENTINEL-key", "secret": "SENTINEL-secret", "token": "SENTI
 
 @pytest.fixture
 def echoing(ministack: Server) -> Iterator[Proxy]:
-    """A service whose errors repeat the request."""
+    """A service whose error messages contain the request."""
     with proxied(ministack) as (proxy, _):
         proxy.rule = lambda request, forward: (
             (400, [], f'{{"__type":"x#AccessDeniedException","message":"{SENTINELS}"}}'.encode())

@@ -66,7 +66,8 @@ class TestOnMoto(TestOnMinistack):
 
 
 class Place:
-    """A table's location with its commit table, used by deltalog and by Spark's steps."""
+    """The location of a table, and its commit table in DynamoDB. deltalog uses both, and so does code that repeats the
+    steps of Spark."""
 
     def __init__(self, server: Server) -> None:
         self.server = server
@@ -120,7 +121,7 @@ def place(request: pytest.FixtureRequest) -> Place:
     return Place(request.getfixturevalue(request.param))
 
 
-# ----------------------------------------------------------------------------------------- compatible with Spark
+# -------------------------------------------------------------------------------------- compatibility with Spark
 
 
 def test_the_items_are_those_of_spark(place: Place) -> None:
@@ -449,7 +450,7 @@ def test_a_plain_writer_is_refused_where_commits_are_staged(place: Place) -> Non
     assert 3 not in place.log()
     for name in place.staged():
         place.plain.delete(f"_delta_log/.tmp/{name}")
-    # Works after the remedy that the error message names.
+    # After the remedy that the error message names, the commit succeeds.
     assert place.plain.put_if_absent(commit_path(3), b"native") is COMMITTED
 
 
@@ -463,7 +464,8 @@ def test_staged_commits_of_long_ago_do_not_matter(ministack: Server) -> None:
 
 
 def on(name: str) -> Callable[[Request], bool]:
-    """Matches requests with this DynamoDB operation, or PUTs of keys that contain this string."""
+    """A predicate that matches requests with the DynamoDB operation ``name``, and PUTs of keys that contain
+    ``name``."""
     return lambda request: operation(request) == name or (request.method == "PUT" and name in request.key)
 
 
@@ -583,7 +585,7 @@ def test_a_table_is_created_appended_to_and_travelled_through(place: Place) -> N
     assert (opened.version, ids(opened), ids(opened, version=1)) == (2, [1, 2, 3], [1, 2])
     assert ids(opened, timestamp=results[1].timestamp_ms - 1) == [1, 2]
     assert place.states() == ["true"] * 3
-    # Readers without the option also see all rows.
+    # Readers without the option ``commit`` also see all rows.
     assert ids(DeltaTable.open(place.url, **place.server.options())) == [1, 2, 3]
 
 

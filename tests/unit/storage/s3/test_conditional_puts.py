@@ -30,7 +30,7 @@ def sent_twice(request: Request, forward: Callable[[], Answer]) -> Answer:
 
 
 FATES: dict[str, tuple[Rule, PutOutcome | None, bool]] = {
-    # by fault: the outcome (None: a StoreError), and whether the object exists
+    # by fault: the rule that injects it, the expected outcome (None: a StoreError), and whether the object exists
     "409, not settled": (refused(409, "ConditionalRequestConflict"), UNKNOWN, False),
     "409 of another kind": (refused(409, "OperationAborted"), UNKNOWN, False),
     "412, own": (sent_twice, EXISTS, True),
@@ -63,7 +63,7 @@ def test_what_became_of_a_put_is_never_guessed(
             store.put_if_absent(COMMIT, b"mine")
     else:
         assert store.put_if_absent(COMMIT, b"mine") is outcome
-    [request] = proxy.requests  # sent only once, whatever the answer
+    [request] = proxy.requests  # sent only once, whatever the response is
     assert ("botocore" in request.headers["User-Agent"].lower()) == (way is through_botocore)
     assert (request.method, request.headers["If-None-Match"]) == ("PUT", "*")
     proxy.rule = pass_on
@@ -209,7 +209,7 @@ def test_the_probe_goes_beside_the_data_of_the_first_append_and_before_its_commi
         assert gate.reached.wait(30)
         while not any(request.target.endswith(".parquet") for request in proxy.requests):
             appended.join(0.01)
-        appended.join(0.2)  # enough time to commit, if it were not waiting
+        appended.join(0.2)  # enough time for the append to commit, if it did not wait for the gate
         assert not any(request.target.endswith("1.json") and request.method == "PUT" for request in proxy.requests)
         gate.opened.set()
         appended.join(30)

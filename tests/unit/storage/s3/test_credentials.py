@@ -68,8 +68,8 @@ class Roles:
 def start(roles: Roles, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     address = f"http://127.0.0.1:{roles.http.port}"
     if kind == "container":
-        # Clients in one process share the credentials found for the same environment variables, but tests must not
-        # share any.
+        # Clients in one process share the credentials that were found for the same environment variables, but tests
+        # must not share credentials with each other.
         monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"{address}/role-{next(_NUMBERS)}")
     else:
         monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", address)
@@ -92,7 +92,7 @@ def roles(
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     yield Roles(services[0])
-    botocore_transport._session.cache_clear()  # forget which credentials s3fs found or failed to find
+    botocore_transport._session.cache_clear()  # clear the cached results of s3fs's search for credentials
     s3fs.S3FileSystem.clear_instance_cache()
 
 
@@ -188,7 +188,7 @@ def test_a_profile_with_credentials_needs_no_client_of_botocore(
     store = S3Store(store.url, exclusive_create=True, **options)
     assert store.put_if_absent(COMMIT, b"1") is PutOutcome.COMMITTED
     roles.number = 2
-    write()  # like a command that renews credentials
+    write()  # a new credentials file, like one from a command that renews credentials
     assert store.get(COMMIT) == b"1" and by_whom(proxy) == {"deltalog"}
     (tmp_path / ".aws" / "config").write_text(f"[{section}]\nregion = eu-west-3\n")
     elsewhere = S3Store(store.url, **options)._client._settings
@@ -369,7 +369,7 @@ def test_a_forked_child_looks_for_its_own(
     context = multiprocessing.get_context("fork")
     answers = context.Queue()
     locks = store._client._settings.credentials._here()._lock  # type: ignore[union-attr]
-    with locks:  # as if another thread were refreshing the credentials at this moment
+    with locks:  # simulates another thread that is already refreshing the credentials
         process = context.Process(target=lambda: answers.put(store.get("a")))
         process.start()
         assert answers.get(timeout=60) == b"1"

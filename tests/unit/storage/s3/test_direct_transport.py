@@ -25,7 +25,7 @@ THROUGH_BOTOCORE: dict[str, Any] = {"requester_pays": False}
 
 
 class TestThroughBotocore(LogStoreTests):
-    """The guarantees also hold for stores whose options require botocore."""
+    """The guarantees of the direct transport also hold for stores whose options require botocore."""
 
     rounds = 2
 

@@ -107,7 +107,7 @@ def many(store: S3Store, count: int) -> list[Entry]:
 
 
 def not_deleted(keys: Sequence[str], code: str) -> Answer:
-    """A DeleteObjects response that reports all keys except these as deleted."""
+    """A DeleteObjects response that reports all keys except the given ones as deleted."""
     errors = (f"<Error><Key>{key}</Key><Code>{code}</Code><Message>.</Message></Error>" for key in keys)
     return 200, [("Content-Type", "application/xml")], f"<DeleteResult>{''.join(errors)}</DeleteResult>".encode()
 

@@ -38,7 +38,7 @@ class TestOnMinistack(LogStoreTests):
 
 
 class TestOnMoto(TestOnMinistack):
-    """Another server that refuses in other ways, and a prefix that looks percent-encoded."""
+    """A second S3 server, which rejects requests with other errors, and a prefix that looks percent-encoded."""
 
     @pytest.fixture
     def store(self, one_at_a_time: Server) -> S3Store:
@@ -110,7 +110,7 @@ def test_many_objects_are_read_at_the_same_time(seen: tuple[Proxy, S3Store]) -> 
     paths = [f"{n}" for n in range(96)]
     for path in paths:
         store.put(path, path.encode())
-    together = threading.Barrier(32)  # passes when that many requests are in flight at the same time
+    together = threading.Barrier(32)  # waits until 32 requests are in flight at the same time
 
     def rule(request: Request, forward: Callable[[], Answer]) -> Answer:
         together.wait(30)
@@ -171,7 +171,7 @@ def test_opening_a_table_costs_what_the_page_says(seen: tuple[Proxy, S3Store]) -
     with proxy.counted() as made:
         opened = DeltaTable.open(store)
     assert [r.method for r in made] == ["GET"] * 4
-    # The hint, the listing, the .crc, and the HEAD of its commit.
+    # The requests are the GETs of the hint, the listing, the .crc and its commit.
     assert sum("list-type=2" in r.target for r in made) == 1
     with proxy.counted() as made:
         opened.snapshot()
@@ -181,7 +181,7 @@ def test_opening_a_table_costs_what_the_page_says(seen: tuple[Proxy, S3Store]) -
     assert all(r.key.startswith(store.url.removeprefix("s3://")) for r in made)
 
 
-# ------------------------------------------------------------------------------------------------ broken reads
+# ------------------------------------------------------------------------------------------- interrupted reads
 
 
 def test_reads_are_repeated_until_they_are_whole(seen: tuple[Proxy, S3Store]) -> None:
@@ -260,7 +260,7 @@ def test_a_stream_in_parts_that_fails_leaves_no_object_and_no_parts(
 def test_a_stream_whose_end_is_refused_leaves_nothing(
     seen: tuple[Proxy, S3Store], monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
-    """The result is the same if the object exists and only the response reports an error."""
+    """The result is the same if the object was created although the response reports an error."""
     monkeypatch.setattr(s3_store, "PART_BYTES", 5 * 2**20)
     proxy, store = seen
 
