@@ -11,7 +11,8 @@ import re
 import unicodedata
 import urllib.parse
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from deltalog.arrow_arrays import strings
 from deltalog.errors import UnsafePathError
@@ -35,8 +36,7 @@ class LogFileKind(enum.Enum):
     COMPACTION = "log compaction"
 
 
-@dataclass(frozen=True, slots=True)
-class LogFile:
+class LogFile(msgspec.Struct, frozen=True):
     """A parsed file name. Only a compaction has ``end_version``; only a multi-part checkpoint has ``part`` and
     ``parts``."""
 
@@ -207,8 +207,7 @@ _FEW_PATHS = 64
 _SHOWN_LENGTH = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """A directory in a store in which a file named by a path in a log may be located."""
 
     url: str

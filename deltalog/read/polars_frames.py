@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from deltalog.arrow_arrays import uint64s
 from deltalog.errors import CallError, DeltaLogError, InvalidDataFileError
+from deltalog.lazy_arrow import pc
 from deltalog.parquet.file_reader import DataFile, partition_value, read_vector
 from deltalog.parquet.plain_files import PlainFile, PlainFiles
 from deltalog.protocol.actions import DeletionVector
