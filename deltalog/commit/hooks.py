@@ -19,6 +19,7 @@ from functools import partial
 
 from deltalog.background import in_background, wait_for
 from deltalog.commit.attempt import Landed
+from deltalog.commit.prepared import Hooks
 from deltalog.commit_result import CommitResult
 from deltalog.environment import Environment
 from deltalog.errors import DeltaLogError, TableNotFoundError, TableReplacedError
@@ -56,13 +57,14 @@ def errors_logged(fact: str, what: str) -> Iterator[None]:
 class NewVersion:
     """A version that was just committed. ``base``: the version that its transaction began on, None for version 0.
     ``commits``: the commits after ``base`` up to and including this version's, ascending. ``is_followed``: whether it
-    is known to follow ``base`` in the log; see ``TipProof.is_followed``."""
+    is known to follow ``base`` in the log; see ``TipProof.is_followed``. ``hooks``: which steps follow."""
 
     snapshot: LogSnapshot
     result: CommitResult
     base: LogSnapshot | None = None
     commits: Sequence[Landed] = ()
     is_followed: Callable[[], bool] = lambda: True
+    hooks: Hooks = Hooks()
 
 
 # Receives the same version based on a checkpoint that was written since, to continue from.
@@ -84,7 +86,7 @@ def after_commit(version: NewVersion, environment: Environment, on_checkpoint: O
         return
     if not _is_in_place(version):
         return
-    latest = _run(version.snapshot, version.result, environment)
+    latest = _run(version.snapshot, version, environment)
     if latest is not version.snapshot:
         on_checkpoint(latest)
 
@@ -115,17 +117,17 @@ def _is_in_place(version: NewVersion) -> bool:
     return False
 
 
-def _run(snapshot: LogSnapshot, result: CommitResult, environment: Environment) -> LogSnapshot:
-    """Run the hooks and return the version to continue from."""
+def _run(snapshot: LogSnapshot, version: NewVersion, environment: Environment) -> LogSnapshot:
+    """Run the hooks of a version and return the snapshot to continue from. ``snapshot``: of the same version."""
     fact = f"{snapshot.url}: version {snapshot.version} is committed"
     with errors_logged(fact, "its .crc"):
-        _write_checksum(snapshot, result)
+        _write_checksum(snapshot, version.result)
     with errors_logged(fact, "a checkpoint of it"):
-        if _is_checkpoint_due(snapshot) and _is_there(snapshot):
+        if version.hooks.checkpoint and _is_checkpoint_due(snapshot) and _is_there(snapshot):
             written = write_checkpoint(snapshot, environment.clock_ms(), new_uuid=environment.new_uuid)
             snapshot = snapshot.on_checkpoint(written)
             with errors_logged(fact, "log clean-up"):
-                _clean_up(snapshot, environment.clock_ms())
+                _clean_up(snapshot, environment.clock_ms(), version.hooks.cleanup)
     return snapshot
 
 
@@ -139,17 +141,18 @@ def _run_behind(version: NewVersion, environment: Environment, on_checkpoint: On
     if known is not None:
         for commit in version.commits:
             known = known.after(*commit)
-    latest = _run(known or snapshot, version.result, environment)
+    latest = _run(known or snapshot, version, environment)
     if latest is not snapshot:
         snapshot.note_rebuilt(latest)
         on_checkpoint(latest)
 
 
-def _clean_up(snapshot: LogSnapshot, clock_ms: int) -> None:
-    """Delete expired log files, at most once a day per table handle, because the cut-off is a midnight."""
+def _clean_up(snapshot: LogSnapshot, clock_ms: int, wanted: bool | None) -> None:
+    """Delete expired log files, at most once a day per table handle, because the cut-off is a midnight. ``wanted``: as
+    in ``Hooks.cleanup``."""
     configuration, created_ms = snapshot.metadata.configuration, snapshot.metadata.created_time
     today_ms = midnight_ms(clock_ms)
-    enabled = ENABLE_EXPIRED_LOG_CLEANUP.read(configuration)
+    enabled = ENABLE_EXPIRED_LOG_CLEANUP.read(configuration) if wanted is None else wanted
     # In a table created after the cut-off, no version can have expired, so its log is not listed.
     is_younger = created_ms is not None and created_ms > log_cutoff_ms(configuration, clock_ms)
     if enabled and not is_younger and snapshot.reader.last_cleanup_ms != today_ms:

@@ -39,6 +39,15 @@ class Reads:
 
 
 @dataclass(frozen=True, slots=True)
+class Hooks:
+    """The steps after a commit. ``checkpoint``: whether a checkpoint is written when one is due. ``cleanup``: whether
+    expired log files are deleted after a checkpoint; None: as delta.enableExpiredLogCleanup says."""
+
+    checkpoint: bool = True
+    cleanup: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Prepared:
     """A transaction that is ready to be committed. Nothing in it depends on the version that it will become."""
 
@@ -57,6 +66,7 @@ class Prepared:
     cdc: tuple[AddCDCFile, ...] = ()
     written: tuple[str, ...] = ()  # paths of files written for it, which are deleted if it fails
     annotations: Mapping[str, Any] | None = None  # the author's, for the key ``deltalog`` in commitInfo
+    commit_info: Mapping[str, Any] = field(default_factory=dict)  # the author's further entries of commitInfo
     is_strict: bool = False  # if no attempt is left, a version committed by another writer is a conflict
     reads: Reads = Reads()
     read_version: int | None = None  # the version on which it was planned, for messages

@@ -17,7 +17,8 @@ import pyarrow.parquet as pq
 
 from deltalog.errors import CallError, SchemaMismatchError
 from deltalog.parquet import stats
-from deltalog.parquet.dictionaries import dictionary_columns
+from deltalog.parquet.dictionaries import dictionary_columns, leaf_paths
+from deltalog.parquet.file_options import DEFAULT, FileOptions
 from deltalog.parquet.file_reader import with_child
 from deltalog.parquet.hidden_values import without_hidden
 from deltalog.protocol import column_mapping
@@ -77,7 +78,12 @@ class WrittenFile:
 
 
 def write_file(
-    store: LogStore, path: str, rows: pa.Table, columns: FileColumns, checksum: Checksum | None = None
+    store: LogStore,
+    path: str,
+    rows: pa.Table,
+    columns: FileColumns,
+    checksum: Checksum | None = None,
+    options: FileOptions = DEFAULT,
 ) -> WrittenFile:
     """Write rows (in the columns' order and Arrow types) to a new file, which is durable on return.
 
@@ -85,7 +91,7 @@ def write_file(
     """
     stored = columns.stored_rows(rows)
     with store.open_output(path) as file:
-        growing = GrowingFile(file, stored, columns, checksum=checksum)
+        growing = GrowingFile(file, stored, columns, checksum=checksum, options=options)
         try:
             growing.write(stored)
         finally:
@@ -96,8 +102,7 @@ def write_file(
 class GrowingFile:
     """A data file that is written to ``file`` piece by piece. Rows must come from ``FileColumns.stored_rows``.
 
-    ``first``: its first rows. ``compression``: a codec, as named by pyarrow. ``without_bounds``: dotted paths of
-    columns in which later rows have NaN.
+    ``first``: its first rows. ``without_bounds``: dotted paths of columns in which later rows have NaN.
     """
 
     def __init__(
@@ -107,20 +112,22 @@ class GrowingFile:
         columns: FileColumns,
         *,
         checksum: Checksum | None = None,
-        compression: str = "snappy",
+        options: FileOptions = DEFAULT,
         without_bounds: Collection[str] = (),
     ) -> None:
         self._columns = columns
         self._size_bytes = 0
         self._sink = file if checksum is None else HashedFile(file)
-        left_out = {*stats.nan_columns(first), *without_bounds}
+        paths = leaf_paths(first.schema) if options.has_columns else ()
+        left_out = {*stats.nan_columns(first), *without_bounds, *options.without_statistics(paths)}
         self._with_statistics = stats.without(first.schema, left_out) if left_out else True
+        dictionaries = not columns.has_shared_paths and dictionary_columns(first)
+        self._group_rows = min(options.row_group_rows or ROW_GROUP_ROWS, ROW_GROUP_ROWS)
         self._writer = pq.ParquetWriter(
             self._sink,
             columns.arrow_schema,
-            compression=compression,
-            use_dictionary=not columns.has_shared_paths and dictionary_columns(first),
             write_statistics=self._with_statistics,
+            **options.with_codec("snappy").arguments(paths, dictionaries),
         )
 
     def tell(self) -> int:
@@ -136,7 +143,7 @@ class GrowingFile:
 
     def write(self, rows: pa.Table) -> None:
         """Append rows as row groups of their own. Raises StoreError."""
-        self._writer.write_table(rows, row_group_size=ROW_GROUP_ROWS)
+        self._writer.write_table(rows, row_group_size=self._group_rows)
 
     def close(self) -> None:
         """Write the footer. ``file`` stays open."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import threading
 import weakref
@@ -38,6 +39,7 @@ from deltalog.read.snapshot import Snapshot, is_outdated, is_read
 from deltalog.storage.base import real_url
 from deltalog.write.input_streams import is_in_memory
 from deltalog.write.transaction import Transaction
+from deltalog.write.transaction_options import NO_OPTIONS, TransactionOptions
 
 T = TypeVar("T")
 
@@ -56,6 +58,7 @@ class TableHandle:
     """
 
     def __init__(self, reader: LogReader, committer: Committer, environment: Environment, latest: Snapshot) -> None:
+        self.options = NO_OPTIONS  # of every transaction that begins here
         self.reader = reader
         self.committer = committer
         self.environment = environment
@@ -73,6 +76,16 @@ class TableHandle:
     @property
     def url(self) -> str:
         return self.reader.store.url
+
+    def configured(self, options: TransactionOptions, max_attempts: int | None = None) -> TableHandle:
+        """A second handle on the table, on the same version, whose transactions have these options. ``max_attempts``:
+        as in RetryPolicy; None: as here. Pass its latest version to ``advance``. Cost: none."""
+        other = copy.copy(self)
+        other.options = options
+        if max_attempts is not None:
+            retry = replace(self.environment.retry, max_attempts=max_attempts)
+            other.environment = replace(self.environment, retry=retry)
+        return other
 
     # ------------------------------------------------------------------------------------------ the latest version
 
@@ -262,6 +275,7 @@ class TableHandle:
             latest=latest,
             proven_ms=self._proven_ms(latest),
             on_lost=self.mark_lost,
+            options=self.options,
         )
         for _, _, where in origins:
             transaction.declare_read(where)
@@ -299,6 +313,7 @@ class TableHandle:
             refresh=self.refresh_for_change,
             proven_ms=proven_ms,
             on_lost=self.mark_lost,
+            options=self.options,
         )
 
     def following(self, parent: Snapshot, environment: Environment, proven_ms: int | None) -> Transaction:
@@ -313,6 +328,7 @@ class TableHandle:
             is_strict=True,
             proven_ms=proven_ms,
             on_lost=self.mark_lost,
+            options=self.options,
         )
 
     def continuing(self, planned: Snapshot) -> Transaction:
@@ -328,6 +344,7 @@ class TableHandle:
             latest=latest,
             anchor=planned,
             on_lost=self.mark_lost,
+            options=self.options,
         )
 
     def retrying(self, attempt: Callable[[], T], retry_count: int) -> T:

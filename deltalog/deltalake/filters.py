@@ -1,0 +1,62 @@
+"""Filters of deltalake's programs as conditions: tuples in disjunctive normal form, or SQL. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any, TypeAlias, Union
+
+from deltalog.deltalake._util import encode_partition_value
+from deltalog.deltalake.sql import name, spark_sql, text_literal
+from deltalog.errors import CallError, SchemaMismatchError
+from deltalog.protocol.schema import StructType
+
+FilterLiteralType: TypeAlias = tuple[str, str, Any]
+FilterConjunctionType: TypeAlias = list[FilterLiteralType]
+FilterDNFType: TypeAlias = list[FilterConjunctionType]
+FilterType: TypeAlias = Union[FilterConjunctionType, FilterDNFType]
+FilePruningPredicateType: TypeAlias = Union[str, FilterType]
+PartitionFilterType: TypeAlias = list[tuple[str, str, Union[str, list[str]]]]
+
+_OPERATORS = ("=", "==", "!=", "<", "<=", ">", ">=")
+
+
+def condition(filters: FilePruningPredicateType | None, schema: StructType) -> str | None:
+    """The filters as SQL text; None for none. Raises CallError, SchemaMismatchError for an unknown column."""
+    if filters is None or (not isinstance(filters, str) and not filters):
+        return None
+    if isinstance(filters, str):
+        return spark_sql(filters)
+    first = filters[0]
+    groups: Iterable[Any] = filters if isinstance(first, list) else [filters]
+    return " OR ".join(f"({' AND '.join(_one(each, schema) for each in group)})" for group in groups)
+
+
+def _one(given: Sequence[Any], schema: StructType) -> str:
+    if not isinstance(given, (tuple, list)) or len(given) != 3 or not isinstance(given[0], str):
+        raise CallError(f"A filter is a tuple (column, operator, value), such as ('day', '=', 'a'); got {given!r}.")
+    column, operator, value = given[0], str(given[1]).lower(), given[2]
+    field = schema.find(column)
+    if field is None:
+        raise SchemaMismatchError(f"Field {column!r} is not a root table field. Columns: {', '.join(schema.names)}.")
+    quoted, kind = name(field.name), str(field.data_type)
+
+    def is_equal(each: Any) -> str:
+        text = encode_partition_value(each)
+        return f"{quoted} IS NULL" if text == "" else f"{quoted} = {_literal(text, kind)}"
+
+    if operator in ("in", "not in"):
+        if isinstance(value, str) or not isinstance(value, Iterable):
+            raise CallError(f"The value of {operator!r} is a list, a set or a tuple; got {value!r} for {column}.")
+        found = " OR ".join(is_equal(each) for each in value) or "false"
+        return f"({found})" if operator == "in" else f"NOT coalesce({found}, false)"
+    if operator in ("=", "=="):
+        return is_equal(value)
+    if operator == "!=":
+        return f"NOT coalesce({is_equal(value)}, false)"
+    if operator in _OPERATORS:
+        return f"{quoted} {operator} {_literal(encode_partition_value(value), kind)}"
+    raise CallError(f"The operators of filters are {', '.join(_OPERATORS)}, in and not in; got {given[1]!r}.")
+
+
+def _literal(text: str, kind: str) -> str:
+    return text_literal(text) if kind == "string" else f"CAST({text_literal(text)} AS {kind})"
