@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from deltalog.errors import CallError, SchemaMismatchError
 
@@ -75,11 +76,10 @@ def taken_field(field: Any) -> pa.Field:
 def taken_stream(data: Any) -> pa.RecordBatchReader:
     """The caller's rows as a stream: from any object with the Arrow C stream or array interface, or a sequence of such
     arrays. Raises CallError."""
-    if isinstance(data, (list, tuple)):
-        if not data:
+    if isinstance(data, Sequence) and not hasattr(data, "__arrow_c_stream__"):
+        if not len(data):
             raise CallError("The data is an empty sequence, which has no schema. Pass an Arrow table without rows.")
-        batches = [_batch(each) for each in data]
-        return pa.RecordBatchReader.from_batches(batches[0].schema, batches)
+        return pa.RecordBatchReader.from_batches(taken_schema(data[0].schema), map(_batch, data))
     if isinstance(data, pa.RecordBatchReader):
         return data
     if hasattr(data, "__arrow_c_stream__"):
@@ -156,19 +156,28 @@ def cast(values: Any, field: pa.Field) -> Any:
     if values.type.equals(field.type):
         return values
     try:
-        return values.cast(field.type, options=None if not _has_time(field.type) else _truncating(field.type))
+        return pc.cast(values, options=pc.CastOptions(target_type=field.type, allow_time_truncate=True))
     except (pa.ArrowException, TypeError) as error:
         raise SchemaMismatchError(f"Cast error: column {field.name}: {error}") from None
 
 
-def _has_time(kind: pa.DataType) -> bool:
-    return "timestamp" in str(kind)
+def with_views(rows: pa.Table) -> pa.Table:
+    """The rows with text and bytes as views, the types in which DataFusion returns them."""
+    return rows.cast(pa.schema([field.with_type(_viewed(field.type)) for field in rows.schema], rows.schema.metadata))
 
 
-def _truncating(kind: pa.DataType) -> Any:
-    import pyarrow.compute as pc
+def view_schema(schema: pa.Schema) -> pa.Schema:
+    """The schema of ``with_views``."""
+    return pa.schema([field.with_type(_viewed(field.type)) for field in schema])
 
-    return pc.CastOptions(kind, allow_time_truncate=True)
+
+def _viewed(kind: pa.DataType) -> pa.DataType:
+    types = pa.types
+    if types.is_string(kind) or types.is_large_string(kind):
+        return pa.string_view()
+    if types.is_binary(kind) or types.is_large_binary(kind):
+        return pa.binary_view()
+    return kind
 
 
 def with_large_types(schema: pa.Schema) -> pa.Schema:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from deltalog.deltalake.arrow import view_schema
 from deltalog.deltalake.instants import epoch_ms
 from deltalog.deltalake.sql import spark_sql
 from deltalog.errors import CallError
@@ -14,7 +15,8 @@ from deltalog.expressions.bind import bind
 from deltalog.expressions.evaluate import matches
 from deltalog.expressions.sql import as_predicate
 from deltalog.protocol.schema import StructType
-from deltalog.read.changes import Changes, changes_between
+from deltalog.log.history import LogHistory
+from deltalog.read.changes import COMMIT_TIMESTAMP, COMMIT_VERSION, Changes, changes_between
 from deltalog.write.table_handle import TableHandle
 
 
@@ -30,8 +32,10 @@ def feed(
     Columns come last if they are partition columns, as in deltalake, then those of the feed."""
     from_ms = None if since[1] is None else epoch_ms(since[1])
     to_ms = None if until[1] is None else epoch_ms(until[1])
+    history = handle.history()
+    _check_range(history, since[0] if from_ms is None else None, from_ms, to_ms, allow_out_of_range)
     found = changes_between(
-        handle.history(),
+        history,
         since[0] if from_ms is None else None,
         until[0] if to_ms is None else None,
         from_ms,
@@ -41,10 +45,32 @@ def feed(
     return _selected(found, columns, predicate)
 
 
+def _check_range(
+    history: LogHistory, version: int | None, from_ms: int | None, to_ms: int | None, allow_out_of_range: bool
+) -> None:
+    if allow_out_of_range:
+        return
+    latest = history.latest.version
+    if version is not None and version > latest:
+        raise CallError(f"Invalid table version: {version}. The latest version is {latest}.")
+    last_ms = history.commit_at(latest).timestamp_ms
+    late = [each for each in (from_ms, to_ms) if each is not None and each > last_ms]
+    if late:
+        raise CallError(f"Provided timestamp {late[0]} ms is greater than latest commit timestamp, {last_ms} ms.")
+
+
+def _field(field: pa.Field) -> pa.Field:
+    """A column of the feed in the type in which deltalake returns it."""
+    if field.name == COMMIT_VERSION:
+        return field.with_type(pa.uint64())
+    if field.name == COMMIT_TIMESTAMP:
+        return field.with_type(pa.timestamp("ms"))
+    return view_schema(pa.schema([field])).field(0)
+
+
 def _selected(changes: Changes, columns: Sequence[str] | None, predicate: str | None) -> pa.RecordBatchReader:
     schema = changes.arrow_schema
     partitioned = changes.snapshot.partition_columns
-    own = [name for name in schema.names if name not in partitioned and not name.startswith("_c")]
     feed_columns = [name for name in schema.names[-3:]]
     names = list(columns) if columns is not None else [
         *(name for name in schema.names[:-3] if name not in partitioned), *partitioned, *feed_columns
@@ -52,13 +78,12 @@ def _selected(changes: Changes, columns: Sequence[str] | None, predicate: str | 
     unknown = [name for name in names if name not in schema.names]
     if unknown:
         raise CallError(f"The change data feed has no column {unknown[0]!r}. Columns: {', '.join(schema.names)}.")
-    del own
     where = None
     if predicate is not None:
         condition = as_predicate(spark_sql(predicate))
         assert condition is not None
         where = bind(condition, StructType.from_arrow(schema))
-    wanted = pa.schema([schema.field(name) for name in names])
+    wanted = pa.schema([_field(schema.field(name)) for name in names])
 
     def batches() -> Iterator[Any]:
         for batch in changes.batches():

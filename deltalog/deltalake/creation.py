@@ -15,19 +15,25 @@ from deltalog.create.new_table import check_is_empty, first_transaction, initial
 from deltalog.deltalake import nanoseconds
 from deltalog.deltalake.arrow import converted as converted_rows
 from deltalog.deltalake.arrow import delta_schema
+from deltalog.deltalake.creation_rules import (
+    VERSION_KEYS,
+    set_versions,
+    with_version_keys,
+    with_versions,
+    without_lists,
+)
 from deltalog.deltalake.exceptions import CommitFailedError, DeltaError
 from deltalog.deltalake.options import max_attempts, transaction_options
 from deltalog.deltalake.schema import Schema
-from deltalog.deltalake.sql import spark_sql
+from deltalog.deltalake.filters import coerced
 from deltalog.deltalake.transaction import AddAction, CommitProperties, PostCommitHookProperties, RemoveAction
 from deltalog.environment import Environment
 from deltalog.errors import SchemaMismatchError, TableExistsError, TableNotFoundError
 from deltalog.log.reader import LogReader
 from deltalog.parquet.file_options import DEFAULT, FileOptions
-from deltalog.protocol.actions import AddFile, Metadata, Protocol
+from deltalog.protocol.actions import AddFile
 from deltalog.protocol.codec import canonical_json
 from deltalog.protocol.column_metadata import DEFAULT_KEY, GENERATION_KEY, IDENTITY_KEY
-from deltalog.protocol.features import with_features
 from deltalog.protocol.paths import encode_path
 from deltalog.protocol.schema import StructType
 from deltalog.rows.overwrite import Columns, overwrite, replace_where
@@ -38,7 +44,6 @@ from deltalog.write.transaction import Transaction
 
 Commit = CommitProperties | None
 Hook = PostCommitHookProperties | None
-_VERSIONS = ("delta.minReaderVersion", "delta.minWriterVersion")
 _MODES = {"error": "ErrorIfExists", "append": "Append", "overwrite": "Overwrite", "ignore": "Ignore"}
 
 
@@ -63,27 +68,13 @@ def new_transaction(
     environment = Environment()
     check_is_empty(reader)
     properties = properties_of(configuration)
-    versions = {key: properties.pop(key) for key in _VERSIONS if key in properties}
+    versions = {key: properties.pop(key) for key in VERSION_KEYS if key in properties}
     protocol, metadata = initial_state(schema, partition_by, properties, name, description, environment)
-    if versions:
-        protocol, metadata = _with_versions(protocol, metadata, versions)
+    state = with_versions(without_lists(protocol), versions), with_version_keys(metadata, versions)
     return first_transaction(
-        reader, committer_of(reader, environment), environment, (protocol, metadata),
+        reader, committer_of(reader, environment), environment, state,
         options=transaction_options(commit, hook, files),
     )  # fmt: skip
-
-
-def _with_versions(protocol: Protocol, metadata: Metadata, versions: Mapping[str, str]) -> tuple[Protocol, Metadata]:
-    """The protocol at least at the versions that the configuration names, which deltalake keeps in it."""
-    reader, writer = (int(versions.get(key, "1")) for key in _VERSIONS)
-    if protocol.min_writer_version < 7 and writer < 7 and reader < 3:
-        protocol = Protocol(
-            min_reader_version=max(reader, protocol.min_reader_version),
-            min_writer_version=max(writer, protocol.min_writer_version),
-        )
-    elif writer >= 7 or reader >= 3:
-        protocol = with_features(protocol, ())
-    return protocol, metadata.with_configuration({**metadata.configuration, **versions})
 
 
 def log_at(table_uri: str, storage_options: Mapping[str, Any] | None) -> LogReader:
@@ -141,7 +132,8 @@ def _replace(
         wanted = properties_of(configuration)
         gone = [key for key in transaction.metadata.configuration if _is_replaced(key) and key not in wanted]
         transaction.unset_properties(gone)
-        transaction.set_properties({key: value for key, value in wanted.items() if key not in _VERSIONS})
+        transaction.set_properties({key: value for key, value in wanted.items() if key not in VERSION_KEYS})
+        set_versions(transaction, wanted)
         transaction.set_metadata(name=name or "", description=description or "")
         transaction.commit("CREATE OR REPLACE TABLE", _description(transaction, table_uri, "overwrite"))
 
@@ -248,7 +240,8 @@ def write_new(
 ) -> None:  # fmt: skip
     """Create a table with rows."""
     wanted = delta_schema(rows.schema, None, nanoseconds.enabled())
-    schema = StructType.from_arrow(wanted)
+    schema = Schema.from_arrow(wanted)._delta()
+    assert isinstance(schema, StructType)
     transaction = new_transaction(
         reader, schema, partition_by, name, description, configuration, commit, hook, files
     )
@@ -273,6 +266,7 @@ def write_into(
         own = list(transaction.metadata.partition_columns)
         if partition_by is not None and list(partition_by) != own and not replaces:
             raise DeltaError(wrong_partitioning(own, partition_by))
+        _check_generated(rows.schema, transaction.schema, schema_mode, replaces)
         fitted = _fitted(rows, transaction.schema, schema_mode, replaces)
         if mode == "append":
             reader = write_steps.fitting(transaction, fitted, schema_mode == "merge")
@@ -282,7 +276,9 @@ def write_into(
         _check_removes(transaction)
         columns = Columns(schema_mode == "merge", schema_mode == "overwrite", partition_by if replaces else None)
         if predicate is not None:
-            replace_where(transaction, fitted, spark_sql(predicate), None, None, columns)
+            where = coerced(predicate, transaction.schema)
+            assert where is not None
+            replace_where(transaction, fitted, where, None, None, columns)
         else:
             overwrite(transaction, fitted, columns, None, None)
 
@@ -317,6 +313,17 @@ def _fitted(
     fields = [field if field.name not in existing.names else _kept(field, existing.field(field.name))
               for field in wanted]  # fmt: skip
     return converted_rows(rows, pa.schema(fields))
+
+
+def _check_generated(given: pa.Schema, own: StructType, schema_mode: str | None, replaces: bool) -> None:
+    """Raise SchemaMismatchError for a new column with a generation expression, which existing rows would violate."""
+    for field in given if schema_mode is not None else ():
+        is_generated = GENERATION_KEY.encode() in (field.metadata or {})
+        if is_generated and (replaces or own.find(field.name) is None):
+            raise SchemaMismatchError(
+                "Schema evolved fields cannot have generated expressions. Recreate the table to achieve this. The data "
+                f"has one for {field.name}."
+            )
 
 
 def _kept(given: pa.Field, existing: pa.Field) -> pa.Field:

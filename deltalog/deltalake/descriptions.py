@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import combined
+from deltalog.log.file_statistics import indexed_leaves
 from deltalog.log.history_entries import CommitEntry
 from deltalog.protocol import column_mapping
 from deltalog.protocol import partitions as partition_values
@@ -21,7 +22,8 @@ _GROUPS = {"null_count": "null_count", "min": "min_values", "max": "max_values"}
 
 def add_actions(snapshot: Snapshot, flatten: bool) -> pa.Table:
     """A row for each file."""
-    files, statistics = snapshot.files(), snapshot.statistics()
+    leaves = indexed_leaves(snapshot.metadata, snapshot.clustering_columns)
+    files, statistics = snapshot.files(), snapshot.statistics(list(dict.fromkeys(leaf.path[0] for leaf in leaves)))
     columns = {
         "path": files["path"],
         "size_bytes": files["size"],
@@ -122,7 +124,7 @@ def commit_info(entry: CommitEntry) -> dict[str, Any]:
     commitInfo has its time."""
     found = dict(entry.commit_info)
     metrics = found.get("operationMetrics")
-    if isinstance(metrics, dict):
+    if isinstance(metrics, dict) and str(found.get("engineInfo", "")).startswith("deltalog/"):
         found["operationMetrics"] = {name: _number(value) for name, value in metrics.items()}
     if found.get("timestamp") is None and entry.timestamp_ms is not None:
         found["timestamp"] = entry.timestamp_ms

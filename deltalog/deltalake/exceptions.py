@@ -90,6 +90,13 @@ _CLASSES: tuple[tuple[type[errors.DeltaLogError], type[DeltaError]], ...] = (
 )
 
 
+# Parts of deltalog's messages, with the words by which programs recognise the same error of deltalake.
+_PHRASES = (
+    ("match one row of the table", "duplicate relevant WHEN MATCHED rows"),
+    ("is NOT NULL, but", "Invalid data found"),
+)
+
+
 def as_deltalake(error: errors.DeltaLogError) -> DeltaError:
     """A deltalog error as one of these. Its ``outcome`` is kept."""
     if isinstance(error, DeltaError):
@@ -105,7 +112,13 @@ def _in_words_of_deltalake(error: errors.DeltaLogError) -> str:
     if isinstance(error, errors.TableExistsError):
         return f"Generic error: A table already exists at: {error.message}"
     if isinstance(error, errors.ConstraintViolationError):
-        return f"Invalid data found: {error.message}"
+        rows = "" if error.violations is None else f"{error.violations} rows failed validation check. "
+        return f"Invalid data found: {rows}{error.message}"
+    if isinstance(error, (errors.ConcurrentDeleteReadError, errors.ConcurrentDeleteDeleteError)):
+        return f"Commit failed: a concurrent transaction deleted data this operation read. {error.message}"
+    for ours, theirs in _PHRASES:
+        if ours in error.message:
+            return f"{theirs}: {error.message}"
     if isinstance(error, errors.VersionNotFoundError):
         return f"Invalid table version: {error.message}"
     return error.message

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
 from typing import Any, TypeAlias, Union
 
 from deltalog.deltalake._util import encode_partition_value
 from deltalog.deltalake.sql import name, spark_sql, text_literal
 from deltalog.errors import CallError, SchemaMismatchError
+from deltalog.expressions.sql import as_predicate
+from deltalog.expressions.tree import Comparison, Expression, Literal, Name, Predicate, replaced
 from deltalog.protocol.schema import StructType
 
 FilterLiteralType: TypeAlias = tuple[str, str, Any]
@@ -31,10 +35,43 @@ def condition(filters: FilePruningPredicateType | None, schema: StructType) -> s
     return " OR ".join(f"({' AND '.join(_one(each, schema) for each in group)})" for group in groups)
 
 
+def coerced(text: str | None, schema: StructType) -> Predicate | None:
+    """SQL text as a condition on a table's columns. A number that a string column is compared with is text, as in
+    DataFusion. Raises CallError."""
+    if text is None:
+        return None
+    found = as_predicate(spark_sql(text))
+    assert found is not None
+
+    def as_text(tree: Expression) -> Expression | None:
+        if not isinstance(tree, Comparison):
+            return None
+        sides = (tree.left, tree.right)
+        texts = tuple(_as_text(one, other, schema) for one, other in (sides, sides[::-1]))
+        return None if texts == sides else Comparison(tree.operator, *texts)
+
+    predicate = replaced(found, as_text)
+    assert isinstance(predicate, Predicate)
+    return predicate
+
+
+def _as_text(side: Expression, other: Expression, schema: StructType) -> Expression:
+    if not isinstance(side, Literal) or isinstance(side.value, bool) or not isinstance(side.value, (int, Decimal)):
+        return side
+    column = schema.find(other.path[0]) if isinstance(other, Name) and len(other.path) == 1 else None
+    is_text = column is not None and str(column.data_type) == "string"
+    return Literal(str(side.value)) if is_text and side.data_type is None else side
+
+
 def _one(given: Sequence[Any], schema: StructType) -> str:
     if not isinstance(given, (tuple, list)) or len(given) != 3 or not isinstance(given[0], str):
         raise CallError(f"A filter is a tuple (column, operator, value), such as ('day', '=', 'a'); got {given!r}.")
     column, operator, value = given[0], str(given[1]).lower(), given[2]
+    if operator not in (*_OPERATORS, "in", "not in"):
+        shown = ", ".join(json.dumps(each, default=str) for each in given)
+        raise CallError(
+            f"Invalid partition filter found: ({shown}). Operators are {', '.join(_OPERATORS)}, in and not in."
+        )
     field = schema.find(column)
     if field is None:
         raise SchemaMismatchError(f"Field {column!r} is not a root table field. Columns: {', '.join(schema.names)}.")
@@ -53,9 +90,7 @@ def _one(given: Sequence[Any], schema: StructType) -> str:
         return is_equal(value)
     if operator == "!=":
         return f"NOT coalesce({is_equal(value)}, false)"
-    if operator in _OPERATORS:
-        return f"{quoted} {operator} {_literal(encode_partition_value(value), kind)}"
-    raise CallError(f"The operators of filters are {', '.join(_OPERATORS)}, in and not in; got {given[1]!r}.")
+    return f"{quoted} {operator} {_literal(encode_partition_value(value), kind)}"
 
 
 def _literal(text: str, kind: str) -> str:

@@ -119,7 +119,12 @@ class TableMerger:
     def _all(self, except_cols: list[str] | None) -> dict[str, str]:
         alias = self._builder.source_alias or "source"
         left_out = set(except_cols or ())
-        names = [each for each in self._builder.arrow_schema.names if each not in left_out]
+        own = self._table.snapshot.schema
+        names = [
+            each
+            for each in self._builder.arrow_schema.names
+            if each not in left_out and (self._builder.merge_schema or own.find(each) is not None)
+        ]
         return {name(each): f"{name(alias)}.{name(each)}" for each in names}
 
     def _with(
@@ -127,7 +132,9 @@ class TableMerger:
     ) -> TableMerger:
         where = None if predicate is None else spark_sql(predicate)
         with translated():
-            self._builder.clauses.append(Clause(group, action, where, updates, ()))
+            done = [each for each in self._builder.clauses if each.group == group and each.condition is None]
+            if not done:  # else an earlier clause applies to every row, and this one to none
+                self._builder.clauses.append(Clause(group, action, where, updates, ()))
         return self
 
 

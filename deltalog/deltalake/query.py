@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from deltalog.deltalake.arrow import given_reader
+from deltalog.deltalake.arrow import given_reader, view_schema, with_views
 from deltalog.deltalake.exceptions import DeltaError, translated
 from deltalog.deltalake.table import DeltaTable
 
@@ -46,10 +46,12 @@ def _typed(rows: pa.Table, tables: dict[str, DeltaTable]) -> pa.Table:
     """The result with the types and nullability of the tables' columns, where columns have their names."""
     known: dict[str, pa.Field] = {}
     for table in tables.values():
-        known.update({field.name: field for field in table._table.snapshot.schema.to_arrow()})
-    fields = []
+        known.update({field.name: field for field in table.schema()._arrow_schema()})
+    fields, rows = [], with_views(rows)
     for field in rows.schema:
         own = known.get(field.name)
-        is_same = own is not None and own.type == field.type
-        fields.append(own if is_same and (own.nullable or not rows[field.name].null_count) else field)
+        if own is not None and view_schema(pa.schema([own])).field(0).type == field.type:
+            if own.nullable or not rows[field.name].null_count:
+                field = own.with_type(field.type)
+        fields.append(field)
     return rows.cast(pa.schema(fields))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import time
 import urllib.parse
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -17,12 +16,10 @@ import pyarrow as pa
 
 from deltalog.addresses import open_handle
 from deltalog.alter import alterations, constraints, row_id_backfill, table_features
-from deltalog.alter.properties import set_properties
-from deltalog.arrow_arrays import combined
-from deltalog.deltalake import changes, dataset, descriptions, metrics, rewrites
-from deltalog.deltalake.arrow import given_reader, given_table, names_of
+from deltalog.deltalake import changes, creation_rules, dataset, descriptions, metrics, rewrites
+from deltalog.deltalake.arrow import given_reader, given_table, names_of, view_schema
 from deltalog.deltalake.exceptions import DeltaError, translated, translating
-from deltalog.deltalake.filters import FilePruningPredicateType, condition
+from deltalog.deltalake.filters import FilePruningPredicateType, coerced, condition
 from deltalog.deltalake.instants import epoch_ms
 from deltalog.deltalake.options import max_attempts, transaction_options
 from deltalog.deltalake.schema import Field, Schema, of_delta
@@ -35,7 +32,7 @@ from deltalog.maintenance import log_files
 from deltalog.maintenance.manifests import write_manifests
 from deltalog.maintenance.restore import restore
 from deltalog.parquet.file_options import DEFAULT, FileOptions
-from deltalog.protocol.actions import DeletionVector
+from deltalog.protocol.codec import canonical_json
 from deltalog.protocol.schema import StructType
 from deltalog.read.snapshot import Snapshot
 from deltalog.rows.delete import delete
@@ -207,8 +204,10 @@ class RawDeltaTable:
     @translating
     def scan(self, columns: Sequence[str] | None = None, predicate: str | None = None) -> Any:
         """The rows for which a condition is true, as a stream."""
-        found = self.snapshot.scan(names_of(columns), None if predicate is None else spark_sql(predicate))
-        return given_reader(pa.RecordBatchReader.from_batches(found.arrow_schema, found.batches()))
+        found = self.snapshot.scan(names_of(columns), coerced(predicate, self.snapshot.schema))
+        schema = view_schema(found.arrow_schema)
+        batches = (batch.cast(schema) for batch in found.batches())
+        return given_reader(pa.RecordBatchReader.from_batches(schema, batches))
 
     @translating
     def load_cdf(
@@ -243,7 +242,7 @@ class RawDeltaTable:
         committed."""
         with translated():
             options = transaction_options(commit, hook, files)
-            handle = self.handle.configured(options, max_attempts(commit))
+            handle = self.handle.configured(options, max_attempts(commit), self.snapshot)
             yield handle
             self.handle.advance(handle.latest)
             self.snapshot = handle.latest
@@ -254,7 +253,7 @@ class RawDeltaTable:
         """Delete the rows for which a condition is true; None: all. Returns the metrics."""
         timer = metrics.Timer()
         with self.changing(commit, hook, file_options(writer_properties)) as handle, handle.transaction() as changed:
-            result = delete(changed, None if predicate is None else spark_sql(predicate), None, None)
+            result = delete(changed, coerced(predicate, changed.schema), None, None)
         return json.dumps(metrics.of_delete(result, timer))
 
     def update(
@@ -273,7 +272,7 @@ class RawDeltaTable:
         with self.changing(commit_properties, post_commithook_properties, files) as handle:
             with handle.transaction() as changed:
                 values = rewrites.assignments(updates, changed.schema, safe_cast)
-                where = None if predicate is None else spark_sql(predicate)
+                where = coerced(predicate, changed.schema)
                 result = update(changed, values, {}, where, None, None)
         return json.dumps(metrics.of_update(result, timer))
 
@@ -338,7 +337,9 @@ class RawDeltaTable:
         with self.changing(commit_properties, post_commithook_properties) as handle:
             timestamp_ms = epoch_ms(target) if isinstance(target, str) else None
             version = target if isinstance(target, int) else None
-            wanted = handle.at(version, timestamp_ms, for_change=True)
+            if timestamp_ms is not None:
+                version = handle.history().version_at(timestamp_ms, "earliest", "latest").version
+            wanted = handle.at(version, None, for_change=True)
             with handle.transaction() as changed:
                 done = restore(changed, wanted, timestamp_ms, ignore_missing_files, False, None)
         return json.dumps({"numRemovedFile": done.removed_files, "numRestoredFile": done.added_files})
@@ -401,24 +402,37 @@ class RawDeltaTable:
     ) -> None:
         """Set table properties."""
         with self.changing(commit, hook) as handle:
-            rewrites.check_properties(properties, raise_if_not_exists)
-            row_id_backfill.prepare(handle, properties, None)
+            own = {key: value for key, value in properties.items() if key not in creation_rules.VERSION_KEYS}
+            rewrites.check_properties(own, raise_if_not_exists)
+            row_id_backfill.prepare(handle, own, None)
             with handle.transaction() as changed:
-                set_properties(changed, properties, None)
+                creation_rules.set_versions(changed, properties)
+                changed.set_properties(own)
+                changed.commit("SET TBLPROPERTIES", {"properties": canonical_json(dict(properties))})
 
     def set_table_name(self, name: str, commit: Commit = None, hook: Hook = None) -> None:
         """Set the name of the table."""
-        if len(name) > 255:
-            raise DeltaError(f"The name of a table has at most 255 characters; got {len(name)}.")
-        with self.changing(commit, hook) as handle, handle.transaction() as changed:
-            alterations.set_table(changed, name, None, None)
+        if not 0 < len(name) <= 255:
+            raise DeltaError(
+                f"Table metadata is invalid: name: Table name cannot be empty and cannot exceed 255 characters; got {len(name)}."
+            )
+        self._set_description(name, None, commit, hook)
 
     def set_table_description(self, description: str, commit: Commit = None, hook: Hook = None) -> None:
         """Set the description of the table."""
         if len(description) > 4000:
-            raise DeltaError(f"The description of a table has at most 4000 characters; got {len(description)}.")
+            raise DeltaError(
+                "Table metadata is invalid: description: Table description cannot exceed 4000 characters; got "
+                f"{len(description)}."
+            )
+        self._set_description(None, description, commit, hook)
+
+    def _set_description(self, name: str | None, description: str | None, commit: Commit, hook: Hook) -> None:
         with self.changing(commit, hook) as handle, handle.transaction() as changed:
-            alterations.set_table(changed, None, description, None)
+            changed.set_metadata(name=name, description=description)
+            given = {"name": name, "description": description}
+            update = {key: value for key, value in given.items() if value is not None}
+            changed.commit("UPDATE TABLE METADATA", {"metadata_update": json.dumps(update)})
 
     def set_column_metadata(
         self, column: str, metadata: Mapping[str, str], commit: Commit = None, hook: Hook = None
@@ -435,14 +449,6 @@ class RawDeltaTable:
             names = [rewrites.feature_name(each) for each in features]
             if not allow_protocol_versions_increase:
                 rewrites.check_lists_features(handle, names)
-            for name in names:
-                with handle.transaction() as changed:
-                    table_features.add_feature(changed, name, None)
-
-
-def positions_of(snapshot: Snapshot, vector: Mapping[str, Any]) -> Any:
-    """The deleted row positions of a deletion vector in ``Snapshot.files``."""
-    return snapshot.scan().deleted_positions(DeletionVector(**vector))
-
-
-__all__ = ["RawDeltaTable", "RawDeltaTableMetaData", "combined", "positions_of", "time"]
+            with handle.transaction() as changed:
+                changed.metadata_changes.set_protocol(table_features.with_features(changed.protocol, names))
+                changed.commit("ADD FEATURE", {"name": json.dumps(names)})

@@ -12,7 +12,8 @@ from deltalog.deltalake.features import TableFeatures
 from deltalog.deltalake.filters import FilePruningPredicateType, condition
 from deltalog.deltalake.sql import spark_sql
 from deltalog.errors import CallError, InvalidPropertyError
-from deltalog.expressions.sql import names_in
+from deltalog.expressions.sql import parse
+from deltalog.expressions.tree import Cast
 from deltalog.maintenance import missing_files
 from deltalog.maintenance.optimize import optimize
 from deltalog.maintenance.optimize.optimize import Options
@@ -38,16 +39,15 @@ def column_of(key: str, alias: str | None, schema: StructType) -> str:
 
 def assignments(
     updates: Mapping[str, str], schema: StructType, safe_cast: bool, alias: str | None = None
-) -> dict[str, str]:
+) -> dict[str, Any]:
     """The assignments of an update, as deltalog takes them. ``safe_cast``: values that do not fit become null."""
-    found = {}
+    found: dict[str, Any] = {}
     for key, value in updates.items():
         column = column_of(key, alias, schema)
-        text = spark_sql(value)
+        found[column] = spark_sql(value)
         field = schema.find(column[1:-1].replace("``", "`")) if column.startswith("`") else None
         if safe_cast and field is not None:
-            text = f"TRY_CAST({text} AS {field.data_type})"
-        found[column] = text
+            found[column] = Cast(parse(found[column], f"The new value of {field.name}"), field.data_type, True)
     return found
 
 
@@ -78,6 +78,8 @@ def _options(
     min_commit_interval: int | None,
 ) -> Options:  # fmt: skip
     """``min_commit_interval``: a commit for each group of files, rather than one for all."""
+    if target_size is not None and target_size >= 2**63:
+        raise ValueError(f"target_size must be less than 2**63 bytes; got {target_size}.")
     chosen = condition(where, handle.latest.schema)
     each = 1 if min_commit_interval == 0 else None
     return Options(chosen, target_size, tasks, each)
@@ -152,6 +154,3 @@ def check_properties(properties: Mapping[str, str], raise_if_not_exists: bool) -
             f"Kernel: Error parsing property '{error.key}':'{properties.get(error.key)}'. {error.message}"
         ) from error
 
-
-__all__ = [name for name in dir() if not name.startswith("_")]
-_ = names_in

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import re
 
+_TYPED = re.compile(r"\b(tinyint|smallint|int|integer|bigint|long|short|byte|float|double|boolean|string)\s*('(?:[^']|'')*')", re.I)
 _TOKEN = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`(?:[^`]|``)*`|--[^\n]*|/\*.*?\*/", re.DOTALL)
 
 
 def spark_sql(text: str) -> str:
     """The same condition or value in Spark's spelling."""
-    return _TOKEN.sub(lambda found: _respelled(found[0]), text)
+    typed = _TYPED.sub(lambda found: f"CAST({found[2]} AS {found[1]})", text)
+    return _TOKEN.sub(lambda found: _respelled(found[0]), typed)
 
 
 def _respelled(token: str) -> str:

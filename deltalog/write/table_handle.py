@@ -59,6 +59,7 @@ class TableHandle:
 
     def __init__(self, reader: LogReader, committer: Committer, environment: Environment, latest: Snapshot) -> None:
         self.options = NO_OPTIONS  # of every transaction that begins here
+        self.base: Snapshot | None = None  # where the next transaction begins; None: at the latest version
         self.reader = reader
         self.committer = committer
         self.environment = environment
@@ -77,11 +78,14 @@ class TableHandle:
     def url(self) -> str:
         return self.reader.store.url
 
-    def configured(self, options: TransactionOptions, max_attempts: int | None = None) -> TableHandle:
+    def configured(
+        self, options: TransactionOptions, max_attempts: int | None = None, base: Snapshot | None = None
+    ) -> TableHandle:
         """A second handle on the table, on the same version, whose transactions have these options. ``max_attempts``:
-        as in RetryPolicy; None: as here. Pass its latest version to ``advance``. Cost: none."""
+        as in RetryPolicy; None: as here. ``base``: the version on which its first transaction begins, if not the latest:
+        later commits are checked for conflicts. Pass its latest version to ``advance``. Cost: none."""
         other = copy.copy(self)
-        other.options = options
+        other.options, other.base = options, base
         if max_attempts is not None:
             retry = replace(self.environment.retry, max_attempts=max_attempts)
             other.environment = replace(self.environment, retry=retry)
@@ -211,6 +215,7 @@ class TableHandle:
                 if self.latest is replaced:
                     self.latest = snapshot
             return
+        self.base = None
         with _MOVING:
             if snapshot.version < self.latest.version:
                 return
@@ -259,7 +264,8 @@ class TableHandle:
         """See ``DeltaTable.transaction``."""
         latest = self.refresh_for_change()
         origins = self._own_origins(latest, reads if expected_version is None else ())
-        read = self._read_at(min((version for version, _, _ in origins), default=latest.version), latest)
+        begin = latest.version if self.base is None else min(self.base.version, latest.version)
+        read = self._read_at(min((version for version, _, _ in origins), default=begin), latest)
         for version, txn_id, _ in origins:
             found = {each.version: each.tip.txn_id for each in (read, latest)}.get(version)
             if None not in (txn_id, found) and txn_id != found:
@@ -289,7 +295,7 @@ class TableHandle:
         ``may_be_blind``: only rows are added. If they depend on no version, the transaction is a blind append.
         """
         origin = origin_in(data)
-        if may_be_blind and origin is None and expected_version is None:
+        if may_be_blind and origin is None and expected_version is None and not self.options.app_versions:
             transaction = self._blind_append()
         else:
             reads = () if origin is None else (origin,)
@@ -384,6 +390,8 @@ class TableHandle:
     def _read_at(self, version: int, latest: Snapshot) -> Snapshot:
         if version == latest.version:
             return latest
+        if self.base is not None and version == self.base.version:
+            return self.base
         try:
             return Snapshot(LogHistory(self.reader, latest.log).snapshot(version))
         except VersionNotFoundError as error:

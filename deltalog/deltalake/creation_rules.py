@@ -1,0 +1,50 @@
+"""The protocol of tables that deltalake's arguments describe. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from deltalog.errors import CallError
+from deltalog.protocol import features
+from deltalog.protocol.actions import Metadata, Protocol
+from deltalog.write.transaction import Transaction
+
+#: Properties that name the versions of the protocol. deltalake also keeps them as properties.
+VERSION_KEYS = ("delta.minReaderVersion", "delta.minWriterVersion")
+_LEGACY = {each.name: each.legacy_writer for each in features.FEATURES if each.legacy_writer is not None}
+
+
+def without_lists(protocol: Protocol) -> Protocol:
+    """The protocol in legacy versions, which imply its features, if that needs no reader version above 1: older
+    clients can use the table then, as one that deltalake creates."""
+    names = protocol.writer_features or ()
+    if protocol.min_reader_version > 1 or any(name not in _LEGACY for name in names):
+        return protocol
+    return Protocol(min_reader_version=1, min_writer_version=max([2, *(_LEGACY[name] for name in names)]))
+
+
+def with_versions(protocol: Protocol, versions: Mapping[str, str]) -> Protocol:
+    """A protocol of at least the versions that properties name. Raises CallError for versions that Delta lacks."""
+    if not versions:
+        return protocol
+    try:
+        reader, writer = (int(versions.get(key, "1")) for key in VERSION_KEYS)
+    except ValueError:
+        raise CallError(f"{', '.join(VERSION_KEYS)} are whole numbers; got {dict(versions)!r}.") from None
+    if reader == 2 and writer < 5 and protocol.min_writer_version < 5:
+        raise CallError(f"Reader version 2 needs writer version 5, not {writer}.")
+    return features.upgraded(protocol, reader, max(writer, protocol.min_writer_version if reader > 1 else 1))
+
+
+def set_versions(transaction: Transaction, properties: Mapping[str, str]) -> None:
+    """Stage the versions that properties name, and these properties."""
+    versions = {key: value for key, value in properties.items() if key in VERSION_KEYS}
+    if versions:
+        changes = transaction.metadata_changes
+        protocol = with_versions(transaction.protocol, versions)
+        changes.set_state(protocol, with_version_keys(transaction.metadata, versions))
+
+
+def with_version_keys(metadata: Metadata, versions: Mapping[str, str]) -> Metadata:
+    """Metadata with these properties."""
+    return metadata.with_configuration({**metadata.configuration, **versions}) if versions else metadata
