@@ -19,7 +19,7 @@ from functools import partial
 
 from deltalog.background import in_background, wait_for
 from deltalog.commit.attempt import Landed
-from deltalog.commit.prepared import Hooks
+from deltalog.commit.prepared import ALL_HOOKS, Hooks
 from deltalog.commit_result import CommitResult
 from deltalog.environment import Environment
 from deltalog.errors import DeltaLogError, TableNotFoundError, TableReplacedError
@@ -64,7 +64,7 @@ class NewVersion:
     base: LogSnapshot | None = None
     commits: Sequence[Landed] = ()
     is_followed: Callable[[], bool] = lambda: True
-    hooks: Hooks = Hooks()
+    hooks: Hooks = ALL_HOOKS
 
 
 # Receives the same version based on a checkpoint that was written since, to continue from.

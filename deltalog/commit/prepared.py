@@ -47,6 +47,9 @@ class Hooks:
     cleanup: bool | None = None
 
 
+ALL_HOOKS = Hooks()
+
+
 @dataclass(frozen=True, slots=True)
 class Prepared:
     """A transaction that is ready to be committed. Nothing in it depends on the version that it will become."""

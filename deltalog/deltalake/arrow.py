@@ -77,15 +77,23 @@ def taken_stream(data: Any) -> pa.RecordBatchReader:
     """The caller's rows as a stream: from any object with the Arrow C stream or array interface, or a sequence of such
     arrays. Raises CallError."""
     if isinstance(data, Sequence) and not hasattr(data, "__arrow_c_stream__"):
-        if not len(data):
-            raise CallError("The data is an empty sequence, which has no schema. Pass an Arrow table without rows.")
-        return pa.RecordBatchReader.from_batches(taken_schema(data[0].schema), map(_batch, data))
+        try:
+            schema = taken_schema(data[0].schema)
+        except IndexError:
+            raise CallError(
+                "The data is an empty sequence, which has no schema. Pass an Arrow table without rows."
+            ) from None
+        return pa.RecordBatchReader.from_batches(schema, (batch for each in data for batch in _batches(each)))
     if isinstance(data, pa.RecordBatchReader):
         return data
     if hasattr(data, "__arrow_c_stream__"):
         return pa.RecordBatchReader.from_stream(data)
     batch = _batch(data)
     return pa.RecordBatchReader.from_batches(batch.schema, [batch])
+
+
+def _batches(data: Any) -> list[pa.RecordBatch]:
+    return data.to_batches() if isinstance(data, pa.Table) else [_batch(data)]
 
 
 def _batch(data: Any) -> pa.RecordBatch:
@@ -98,12 +106,23 @@ def _batch(data: Any) -> pa.RecordBatch:
     )
 
 
+def nested_as(given: pa.DataType, wanted: pa.DataType) -> pa.DataType:
+    """A nested type with the types of the fields that ``wanted`` has under the same names."""
+    types = pa.types
+    if types.is_struct(given) and types.is_struct(wanted):
+        known = {field.name: field.type for field in wanted.fields}
+        return pa.struct(
+            [f.with_type(nested_as(f.type, known[f.name])) if f.name in known else f for f in given.fields]
+        )
+    if types.is_list(given) and types.is_list(wanted):
+        return pa.list_(given.value_field.with_type(nested_as(given.value_type, wanted.value_type)))
+    return given if types.is_nested(given) or types.is_nested(wanted) else wanted
+
+
 _SIGNED = {"uint8": pa.int8(), "uint16": pa.int16(), "uint32": pa.int32(), "uint64": pa.int64()}
 
 
-def delta_schema(
-    schema: pa.Schema, existing: pa.Schema | None = None, nanoseconds: bool = False
-) -> pa.Schema:
+def delta_schema(schema: pa.Schema, existing: pa.Schema | None = None, nanoseconds: bool = False) -> pa.Schema:
     """An Arrow schema with the types that a table gets: signed integers, microseconds, UTC, binary of any length.
     A column of type null gets the type of the ``existing`` column. ``nanoseconds``: keep timestamps of nanoseconds."""
     fields = []

@@ -14,8 +14,8 @@ from deltalog.errors import CallError
 from deltalog.expressions.bind import bind
 from deltalog.expressions.evaluate import matches
 from deltalog.expressions.sql import as_predicate
-from deltalog.protocol.schema import StructType
 from deltalog.log.history import LogHistory
+from deltalog.protocol.schema import StructType
 from deltalog.read.changes import COMMIT_TIMESTAMP, COMMIT_VERSION, Changes, changes_between
 from deltalog.write.table_handle import TableHandle
 
@@ -71,7 +71,7 @@ def _field(field: pa.Field) -> pa.Field:
 def _selected(changes: Changes, columns: Sequence[str] | None, predicate: str | None) -> pa.RecordBatchReader:
     schema = changes.arrow_schema
     partitioned = changes.snapshot.partition_columns
-    feed_columns = [name for name in schema.names[-3:]]
+    feed_columns = schema.names[-3:]
     names = list(columns) if columns is not None else [
         *(name for name in schema.names[:-3] if name not in partitioned), *partitioned, *feed_columns
     ]  # fmt: skip

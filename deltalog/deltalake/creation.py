@@ -14,7 +14,7 @@ from deltalog.create.convert import converted
 from deltalog.create.new_table import check_is_empty, first_transaction, initial_state
 from deltalog.deltalake import nanoseconds
 from deltalog.deltalake.arrow import converted as converted_rows
-from deltalog.deltalake.arrow import delta_schema
+from deltalog.deltalake.arrow import delta_schema, nested_as
 from deltalog.deltalake.creation_rules import (
     VERSION_KEYS,
     set_versions,
@@ -23,9 +23,9 @@ from deltalog.deltalake.creation_rules import (
     without_lists,
 )
 from deltalog.deltalake.exceptions import CommitFailedError, DeltaError
+from deltalog.deltalake.filters import coerced
 from deltalog.deltalake.options import max_attempts, transaction_options
 from deltalog.deltalake.schema import Schema
-from deltalog.deltalake.filters import coerced
 from deltalog.deltalake.transaction import AddAction, CommitProperties, PostCommitHookProperties, RemoveAction
 from deltalog.environment import Environment
 from deltalog.errors import SchemaMismatchError, TableExistsError, TableNotFoundError
@@ -70,7 +70,7 @@ def new_transaction(
     properties = properties_of(configuration)
     versions = {key: properties.pop(key) for key in VERSION_KEYS if key in properties}
     protocol, metadata = initial_state(schema, partition_by, properties, name, description, environment)
-    state = with_versions(without_lists(protocol), versions), with_version_keys(metadata, versions)
+    state = with_versions(without_lists(protocol, metadata), versions), with_version_keys(metadata, versions)
     return first_transaction(
         reader, committer_of(reader, environment), environment, state,
         options=transaction_options(commit, hook, files),
@@ -122,7 +122,8 @@ def _description(transaction: Transaction, table_uri: str, mode: str) -> dict[st
 
 def _replace(
     table_uri: str, columns: StructType, partition_by: Sequence[str], name: str | None, description: str | None,
-    configuration: Mapping[str, str | None] | None, storage_options: Mapping[str, Any] | None, commit: Commit, hook: Hook,
+    configuration: Mapping[str, str | None] | None, storage_options: Mapping[str, Any] | None, commit: Commit,
+    hook: Hook,
 ) -> None:  # fmt: skip
     handle = open_handle(table_uri, (), Environment(), storage_options=dict(storage_options or {}))
     handle = handle.configured(transaction_options(commit, hook), max_attempts(commit))
@@ -210,7 +211,8 @@ def add_file(action: AddAction) -> AddFile:
 
 def convert(
     uri: str, partition_by: Schema | None, name: str | None, description: str | None,
-    configuration: Mapping[str, str | None] | None, storage_options: Mapping[str, Any] | None, commit: Commit, hook: Hook,
+    configuration: Mapping[str, str | None] | None, storage_options: Mapping[str, Any] | None, commit: Commit,
+    hook: Hook,
 ) -> None:  # fmt: skip
     """Turn a directory of Parquet files into a table."""
     environment, reader = Environment(), log_at(uri, storage_options)
@@ -242,9 +244,7 @@ def write_new(
     wanted = delta_schema(rows.schema, None, nanoseconds.enabled())
     schema = Schema.from_arrow(wanted)._delta()
     assert isinstance(schema, StructType)
-    transaction = new_transaction(
-        reader, schema, partition_by, name, description, configuration, commit, hook, files
-    )
+    transaction = new_transaction(reader, schema, partition_by, name, description, configuration, commit, hook, files)
     with transaction:
         metrics = write_steps.write(transaction, converted_rows(rows, wanted))
         write_steps.commit_write(transaction, _MODES[mode], metrics, None, None)
@@ -266,7 +266,7 @@ def write_into(
         own = list(transaction.metadata.partition_columns)
         if partition_by is not None and list(partition_by) != own and not replaces:
             raise DeltaError(wrong_partitioning(own, partition_by))
-        _check_generated(rows.schema, transaction.schema, schema_mode, replaces)
+        check_generated(rows.schema, transaction.schema, schema_mode, replaces)
         fitted = _fitted(rows, transaction.schema, schema_mode, replaces)
         if mode == "append":
             reader = write_steps.fitting(transaction, fitted, schema_mode == "merge")
@@ -315,7 +315,7 @@ def _fitted(
     return converted_rows(rows, pa.schema(fields))
 
 
-def _check_generated(given: pa.Schema, own: StructType, schema_mode: str | None, replaces: bool) -> None:
+def check_generated(given: pa.Schema, own: StructType, schema_mode: str | None, replaces: bool) -> None:
     """Raise SchemaMismatchError for a new column with a generation expression, which existing rows would violate."""
     for field in given if schema_mode is not None else ():
         is_generated = GENERATION_KEY.encode() in (field.metadata or {})
@@ -327,10 +327,8 @@ def _check_generated(given: pa.Schema, own: StructType, schema_mode: str | None,
 
 
 def _kept(given: pa.Field, existing: pa.Field) -> pa.Field:
-    """The type to write a column in: that of the table, unless both are nested, whose fields are matched by name."""
-    if pa.types.is_nested(existing.type) or pa.types.is_nested(given.type):
-        return given
-    return given.with_type(existing.type)
+    """A column of the data in the type of the table's column; fields of structs are matched by name."""
+    return given.with_type(nested_as(given.type, existing.type))
 
 
 def try_open(table_uri: str, storage_options: Mapping[str, Any] | None) -> TableHandle | None:

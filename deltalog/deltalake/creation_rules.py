@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import msgspec
+
 from deltalog.errors import CallError
 from deltalog.protocol import features
 from deltalog.protocol.actions import Metadata, Protocol
+from deltalog.protocol.column_metadata import INVARIANT_KEY
+from deltalog.protocol.schema import all_columns
 from deltalog.write.transaction import Transaction
 
 #: Properties that name the versions of the protocol. deltalake also keeps them as properties.
@@ -14,13 +18,28 @@ VERSION_KEYS = ("delta.minReaderVersion", "delta.minWriterVersion")
 _LEGACY = {each.name: each.legacy_writer for each in features.FEATURES if each.legacy_writer is not None}
 
 
-def without_lists(protocol: Protocol) -> Protocol:
-    """The protocol in legacy versions, which imply its features, if that needs no reader version above 1: older
-    clients can use the table then, as one that deltalake creates."""
+def without_lists(protocol: Protocol, metadata: Metadata) -> Protocol:
+    """The protocol of a new table, as deltalake gives it. If legacy versions imply its features without a reader
+    version above 1, it has these versions, so that older clients can use the table; else it lists only the features
+    that the table uses."""
     names = protocol.writer_features or ()
     if protocol.min_reader_version > 1 or any(name not in _LEGACY for name in names):
-        return protocol
+        unused = _unused(metadata)
+        kept = tuple(name for name in names if name not in unused)
+        return msgspec.structs.replace(protocol, writer_features=kept) if protocol.writer_features else protocol
     return Protocol(min_reader_version=1, min_writer_version=max([2, *(_LEGACY[name] for name in names)]))
+
+
+def _unused(metadata: Metadata) -> set[str]:
+    """The features that a new table needs only once it uses them: those of append-only tables and of rules for
+    columns."""
+    unused = set()
+    if metadata.configuration.get("delta.appendOnly", "").lower() != "true":
+        unused.add("appendOnly")
+    columns = list(all_columns(metadata.schema))
+    if all(column.nullable and INVARIANT_KEY not in column.metadata for column in columns):
+        unused.add("invariants")
+    return unused
 
 
 def with_versions(protocol: Protocol, versions: Mapping[str, str]) -> Protocol:

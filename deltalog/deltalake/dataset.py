@@ -114,7 +114,7 @@ def _of_file(values: dict[str, Any], index: int, rows: int | None, schema: pa.Sc
 
 def _has_bounds(kind: pa.DataType) -> bool:
     types = pa.types
-    return (
+    return bool(
         types.is_integer(kind) or types.is_date(kind) or types.is_timestamp(kind) or types.is_string(kind)
         or types.is_boolean(kind) or types.is_decimal(kind)
     )  # fmt: skip

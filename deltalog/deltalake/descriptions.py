@@ -82,9 +82,8 @@ def partitions(files: pa.Table, snapshot: Snapshot) -> set[frozenset[tuple[str, 
     return found
 
 
-SELECTION = pa.schema(
-    [pa.field("filepath", pa.large_string()), pa.field("selection_vector", pa.list_(pa.field("item", pa.bool_(), False)))]
-)
+_LIVE = pa.list_(pa.field("item", pa.bool_(), False))
+SELECTION = pa.schema([pa.field("filepath", pa.large_string()), pa.field("selection_vector", _LIVE)])
 
 
 def deletion_vectors(snapshot: Snapshot) -> pa.RecordBatchReader:

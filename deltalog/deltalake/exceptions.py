@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import re
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -92,8 +93,9 @@ _CLASSES: tuple[tuple[type[errors.DeltaLogError], type[DeltaError]], ...] = (
 
 # Parts of deltalog's messages, with the words by which programs recognise the same error of deltalake.
 _PHRASES = (
-    ("match one row of the table", "duplicate relevant WHEN MATCHED rows"),
-    ("is NOT NULL, but", "Invalid data found"),
+    (r"rows of the source match one row of the table", "duplicate relevant WHEN MATCHED rows:"),
+    (r"is NOT NULL, but", "Invalid data found:"),
+    (r"There is no column '([^']*)'", r"No field named \1."),
 )
 
 
@@ -117,8 +119,9 @@ def _in_words_of_deltalake(error: errors.DeltaLogError) -> str:
     if isinstance(error, (errors.ConcurrentDeleteReadError, errors.ConcurrentDeleteDeleteError)):
         return f"Commit failed: a concurrent transaction deleted data this operation read. {error.message}"
     for ours, theirs in _PHRASES:
-        if ours in error.message:
-            return f"{theirs}: {error.message}"
+        found = re.search(ours, error.message)
+        if found is not None:
+            return f"{found.expand(theirs)} {error.message}"
     if isinstance(error, errors.VersionNotFoundError):
         return f"Invalid table version: {error.message}"
     return error.message

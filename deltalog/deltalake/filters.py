@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
-from typing import Any, TypeAlias, Union
+from typing import Any, TypeAlias
 
 from deltalog.deltalake._util import encode_partition_value
 from deltalog.deltalake.sql import name, spark_sql, text_literal
@@ -17,9 +17,9 @@ from deltalog.protocol.schema import StructType
 FilterLiteralType: TypeAlias = tuple[str, str, Any]
 FilterConjunctionType: TypeAlias = list[FilterLiteralType]
 FilterDNFType: TypeAlias = list[FilterConjunctionType]
-FilterType: TypeAlias = Union[FilterConjunctionType, FilterDNFType]
-FilePruningPredicateType: TypeAlias = Union[str, FilterType]
-PartitionFilterType: TypeAlias = list[tuple[str, str, Union[str, list[str]]]]
+FilterType: TypeAlias = FilterConjunctionType | FilterDNFType
+FilePruningPredicateType: TypeAlias = str | FilterType
+PartitionFilterType: TypeAlias = list[tuple[str, str, str | list[str]]]
 
 _OPERATORS = ("=", "==", "!=", "<", "<=", ">", ">=")
 
@@ -69,9 +69,7 @@ def _one(given: Sequence[Any], schema: StructType) -> str:
     column, operator, value = given[0], str(given[1]).lower(), given[2]
     if operator not in (*_OPERATORS, "in", "not in"):
         shown = ", ".join(json.dumps(each, default=str) for each in given)
-        raise CallError(
-            f"Invalid partition filter found: ({shown}). Operators are {', '.join(_OPERATORS)}, in and not in."
-        )
+        raise CallError(f"Invalid partition filter found: ({shown}).")
     field = schema.find(column)
     if field is None:
         raise SchemaMismatchError(f"Field {column!r} is not a root table field. Columns: {', '.join(schema.names)}.")

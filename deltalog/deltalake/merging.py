@@ -9,7 +9,8 @@ from typing import Any
 import pyarrow as pa
 
 from deltalog.deltalake import metrics, nanoseconds
-from deltalog.deltalake.arrow import converted, delta_schema
+from deltalog.deltalake.arrow import converted, delta_schema, nested_as
+from deltalog.deltalake.creation import check_generated
 from deltalog.deltalake.exceptions import translated
 from deltalog.deltalake.raw import RawDeltaTable
 from deltalog.deltalake.rewrites import assignments
@@ -88,7 +89,9 @@ class TableMerger:
         with self._table.changing(builder.commit, builder.hook, builder.files) as handle:
             counted = _Counted(builder.source)
             wanted = delta_schema(builder.source.schema, handle.latest.schema.to_arrow(), nanoseconds.enabled())
-            rows = converted(counted.reader, wanted)
+            own = handle.latest.schema
+            check_generated(wanted, own, "merge" if builder.merge_schema else None, False)
+            rows = converted(counted.reader, _nested_as(wanted, own.to_arrow()))
             num_files = handle.latest.num_files
             with handle.transaction_for(rows, None) as transaction:
                 asked = Merge(
@@ -136,6 +139,19 @@ class TableMerger:
             if not done:  # else an earlier clause applies to every row, and this one to none
                 self._builder.clauses.append(Clause(group, action, where, updates, ()))
         return self
+
+
+def _nested_as(given: pa.Schema, own: pa.Schema) -> pa.Schema:
+    """The source's schema with the types of the table in its structs; other columns are cast by their clauses."""
+    fields = [
+        f.with_type(nested_as(f.type, own.field(f.name).type)) if f.name in own.names and _is_nested(f.type) else f
+        for f in given
+    ]
+    return pa.schema(fields)
+
+
+def _is_nested(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_nested(kind))
 
 
 class _Counted:

@@ -50,8 +50,8 @@ def _typed(rows: pa.Table, tables: dict[str, DeltaTable]) -> pa.Table:
     fields, rows = [], with_views(rows)
     for field in rows.schema:
         own = known.get(field.name)
-        if own is not None and view_schema(pa.schema([own])).field(0).type == field.type:
-            if own.nullable or not rows[field.name].null_count:
-                field = own.with_type(field.type)
+        is_same = own is not None and view_schema(pa.schema([own])).field(0).type == field.type
+        if own is not None and is_same and (own.nullable or not rows[field.name].null_count):
+            field = own.with_type(field.type)
         fields.append(field)
     return rows.cast(pa.schema(fields))

@@ -27,7 +27,7 @@ from deltalog.deltalake.sql import spark_sql
 from deltalog.deltalake.transaction import CommitProperties, PostCommitHookProperties
 from deltalog.deltalake.writer_properties import WriterProperties, file_options
 from deltalog.environment import Environment
-from deltalog.errors import CallError, TableNotFoundError
+from deltalog.errors import TableNotFoundError
 from deltalog.maintenance import log_files
 from deltalog.maintenance.manifests import write_manifests
 from deltalog.maintenance.restore import restore
@@ -235,9 +235,7 @@ class RawDeltaTable:
     # ----------------------------------------------------------------------------------------------- changes
 
     @contextlib.contextmanager
-    def changing(
-        self, commit: Commit, hook: Hook, files: FileOptions = DEFAULT
-    ) -> Iterator[TableHandle]:
+    def changing(self, commit: Commit, hook: Hook, files: FileOptions = DEFAULT) -> Iterator[TableHandle]:
         """A handle whose transactions have the properties. At the end of the block, loads the version that the block
         committed."""
         with translated():
@@ -269,11 +267,11 @@ class RawDeltaTable:
         value that does not fit its column becomes null. Returns the metrics."""
         timer = metrics.Timer()
         files = file_options(writer_properties)
-        with self.changing(commit_properties, post_commithook_properties, files) as handle:
-            with handle.transaction() as changed:
-                values = rewrites.assignments(updates, changed.schema, safe_cast)
-                where = coerced(predicate, changed.schema)
-                result = update(changed, values, {}, where, None, None)
+        hook = post_commithook_properties
+        with self.changing(commit_properties, hook, files) as handle, handle.transaction() as changed:
+            values = rewrites.assignments(updates, changed.schema, safe_cast)
+            where = coerced(predicate, changed.schema)
+            result = update(changed, values, {}, where, None, None)
         return json.dumps(metrics.of_update(result, timer))
 
     def vacuum(
@@ -376,6 +374,7 @@ class RawDeltaTable:
         """Add columns, or fields of struct columns."""
         with self.changing(commit, hook) as handle, handle.transaction() as changed:
             added = StructType(tuple(field.to_delta() for field in fields))
+            rewrites.check_addable(added)
             changed.merge_schema(added)
             logged = [json.loads(field.to_json()) for field in fields]
             changed.commit("ADD COLUMN", {"fields": json.dumps(logged, separators=(",", ":"))})
@@ -395,6 +394,8 @@ class RawDeltaTable:
     def drop_column_not_null(self, column_name: str, commit: Commit = None, hook: Hook = None) -> None:
         """Allow nulls in a column."""
         with self.changing(commit, hook) as handle, handle.transaction() as changed:
+            if changed.schema.field(column_name).nullable:
+                raise DeltaError(f"Column {column_name} is nullable already.")
             alterations.set_column(changed, column_name, True, None, None, None, False, None)
 
     def set_table_properties(
@@ -414,7 +415,8 @@ class RawDeltaTable:
         """Set the name of the table."""
         if not 0 < len(name) <= 255:
             raise DeltaError(
-                f"Table metadata is invalid: name: Table name cannot be empty and cannot exceed 255 characters; got {len(name)}."
+                "Table metadata is invalid: name: Table name cannot be empty and cannot exceed 255 characters; got "
+                f"{len(name)}."
             )
         self._set_description(name, None, commit, hook)
 

@@ -19,6 +19,7 @@ from deltalog.maintenance.optimize import optimize
 from deltalog.maintenance.optimize.optimize import Options
 from deltalog.maintenance.vacuum import vacuum as vacuuming
 from deltalog.protocol import features
+from deltalog.protocol.column_metadata import GENERATION_KEY
 from deltalog.protocol.properties import DELETED_FILE_RETENTION_MS, check_assignment
 from deltalog.protocol.schema import StructType
 from deltalog.write.table_handle import TableHandle
@@ -78,8 +79,8 @@ def _options(
     min_commit_interval: int | None,
 ) -> Options:  # fmt: skip
     """``min_commit_interval``: a commit for each group of files, rather than one for all."""
-    if target_size is not None and target_size >= 2**63:
-        raise ValueError(f"target_size must be less than 2**63 bytes; got {target_size}.")
+    if target_size is not None and not 0 < target_size < 2**63:
+        raise CallError(f"target_file_size must be between 1 and {2**63 - 1} bytes; got {target_size}.")
     chosen = condition(where, handle.latest.schema)
     each = 1 if min_commit_interval == 0 else None
     return Options(chosen, target_size, tasks, each)
@@ -137,10 +138,23 @@ def check_lists_features(handle: TableHandle, names: Sequence[str]) -> None:
     for name in names:
         is_reader = any(each.name == name and each.reader for each in features.FEATURES)
         if protocol.min_writer_version < 7 or (is_reader and protocol.min_reader_version < 3):
+            feature, lack = ("reader and writer", "reader is not v3, and writer not v7") if is_reader else (
+                "writer", "min_writer is not v7"
+            )  # fmt: skip
             raise DeltaError(
-                "Generic error: Table feature enabling requires a protocol with reader version 3 or writer version 7. "
-                "Pass allow_protocol_versions_increase=True to raise the versions, which locks out older clients."
+                f"Generic DeltaTable error: Table feature enables {feature} feature, but {lack}. Set "
+                f"allow_protocol_versions_increase or increase version{'s' if is_reader else ''} explicitly through "
+                f"set_tbl_properties. Feature: {name}."
             )
+
+
+def check_addable(columns: StructType) -> None:
+    """Raise DeltaError for a new column that is NOT NULL or generated: existing rows would violate it."""
+    for column in columns:
+        if GENERATION_KEY in column.metadata:
+            raise DeltaError(f"New columns cannot be a generated column: {column.name}. Existing rows have no values.")
+        if not column.nullable:
+            raise DeltaError(f"New columns must be nullable: {column.name}. Existing rows would have nulls in it.")
 
 
 def check_properties(properties: Mapping[str, str], raise_if_not_exists: bool) -> None:
@@ -153,4 +167,3 @@ def check_properties(properties: Mapping[str, str], raise_if_not_exists: bool) -
         raise DeltaError(
             f"Kernel: Error parsing property '{error.key}':'{properties.get(error.key)}'. {error.message}"
         ) from error
-

@@ -5,15 +5,16 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, TypeAlias, Union
+from typing import Any, ClassVar, TypeAlias
 
 import pyarrow as pa
 
 from deltalog.deltalake.arrow import given_field, given_schema, given_type, taken_field, taken_schema, with_large_types
 from deltalog.deltalake.exceptions import translating
+from deltalog.errors import CorruptTableError
 from deltalog.protocol import schema as delta
-from deltalog.protocol.column_metadata import INVARIANT_KEY
 from deltalog.protocol.codec import canonical_json
+from deltalog.protocol.column_metadata import INVARIANT_KEY
 
 __all__ = [
     "ArrayType",
@@ -173,9 +174,7 @@ class MapType(_Type):
 
     type: ClassVar[str] = "map"  # type: ignore[misc]
 
-    def __init__(
-        self, key_type: DataType | str, value_type: DataType | str, value_contains_null: bool = True
-    ) -> None:
+    def __init__(self, key_type: DataType | str, value_type: DataType | str, value_contains_null: bool = True) -> None:
         self.key_type = _taken(key_type)
         self.value_type = _taken(value_type)
         self.value_contains_null = value_contains_null
@@ -218,7 +217,8 @@ class Field:
     @property
     def type(self) -> DataType:
         """The type of the field."""
-        return self._type
+        found: DataType = self._type
+        return found
 
     @property
     def nullable(self) -> bool:
@@ -364,7 +364,7 @@ class Schema(StructType):
         return f"Schema([{', '.join(map(repr, self._fields))}])"
 
 
-DataType: TypeAlias = Union[PrimitiveType, MapType, StructType, ArrayType, VariantType]
+DataType: TypeAlias = PrimitiveType | MapType | StructType | ArrayType | VariantType
 
 
 def of_delta(schema: delta.StructType) -> Schema:
@@ -407,7 +407,7 @@ def _type_of_json(text: str) -> Any:
     wrapped = f'{{"type":"struct","fields":[{{"name":"c","type":{text},"nullable":true,"metadata":{{}}}}]}}'
     try:
         return _of_delta(delta.StructType.from_json(wrapped).fields[0].data_type)
-    except delta.CorruptTableError as error:
+    except CorruptTableError as error:
         raise ValueError(error.message) from None
 
 

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import re
 
-_TYPED = re.compile(r"\b(tinyint|smallint|int|integer|bigint|long|short|byte|float|double|boolean|string)\s*('(?:[^']|'')*')", re.I)
+_TYPED = re.compile(
+    r"\b(tinyint|smallint|int|integer|bigint|long|short|byte|float|double|boolean|string)\s*('(?:[^']|'')*')", re.I
+)
 _TOKEN = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`(?:[^`]|``)*`|--[^\n]*|/\*.*?\*/", re.DOTALL)
 
 

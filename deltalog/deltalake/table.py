@@ -72,6 +72,8 @@ class _KeywordArgDefault:
 _DEFAULT_TRUE = _KeywordArgDefault(True)
 _DEFAULT_FALSE = _KeywordArgDefault(False)
 _DEFAULT_NONE = _KeywordArgDefault(None)
+_RAISE = cast(bool, _DEFAULT_TRUE)
+_FULL, _KEEP = cast(bool, _DEFAULT_FALSE), cast("list[int] | None", _DEFAULT_NONE)
 
 
 def _value(given: Any) -> Any:
@@ -133,7 +135,7 @@ class DeltaTableConfig(_DeltaTableConfigBase):
     def __new__(cls, without_files: bool, log_buffer_size: int, skip_stats: bool = False) -> DeltaTableConfig:
         """Warns that the class is deprecated."""
         warnings.warn("The DeltaTableConfig class is deprecated.", DeprecationWarning, stacklevel=2)
-        return cast(DeltaTableConfig, super().__new__(cls, without_files, log_buffer_size, skip_stats))
+        return super().__new__(cls, without_files, log_buffer_size, skip_stats)
 
 
 class ProtocolVersions(NamedTuple):
@@ -172,8 +174,10 @@ class DeltaTable:
         skip_stats: bool = False,
     ) -> None:
         for name, given in (
-            ("without_files", without_files), ("log_buffer_size", log_buffer_size is not None), ("skip_stats", skip_stats),
-        ):  # fmt: skip
+            ("without_files", without_files),
+            ("log_buffer_size", log_buffer_size is not None),
+            ("skip_stats", skip_stats),
+        ):
             if given:
                 warnings.warn(f"The '{name}' parameter is deprecated and ignored.", DeprecationWarning, stacklevel=2)
         self._storage_options = storage_options
@@ -199,9 +203,7 @@ class DeltaTable:
         return DeltaTableConfig(*self._table.table_config())
 
     @staticmethod
-    def is_deltatable(
-        table_uri: str | Path | os.PathLike[str], storage_options: dict[str, str] | None = None
-    ) -> bool:
+    def is_deltatable(table_uri: str | Path | os.PathLike[str], storage_options: dict[str, str] | None = None) -> bool:
         """Whether there is a table at a location."""
         return RawDeltaTable.is_deltatable(os.fspath(table_uri), storage_options)
 
@@ -219,11 +221,11 @@ class DeltaTable:
         *args: Any,
         commit_properties: Commit = None,
         post_commithook_properties: Hook = None,
-        raise_if_key_not_exists: bool = cast(bool, _DEFAULT_TRUE),
+        raise_if_key_not_exists: bool = _RAISE,
     ) -> DeltaTable:
         """Create a table without rows, or with ``mode="overwrite"`` replace one. ``schema``: a Schema, or any Arrow
         schema. In-commit timestamps are off unless the configuration turns them on."""
-        given = {
+        given: dict[str, Any] = {
             "commit_properties": commit_properties,
             "post_commithook_properties": post_commithook_properties,
             "raise_if_key_not_exists": raise_if_key_not_exists,
@@ -540,8 +542,8 @@ class DeltaTable:
         *args: Any,
         commit_properties: Commit = None,
         post_commithook_properties: Hook = None,
-        full: bool = cast(bool, _DEFAULT_FALSE),
-        keep_versions: list[int] | None = cast(Any, _DEFAULT_NONE),
+        full: bool = _FULL,
+        keep_versions: list[int] | None = _KEEP,
     ) -> list[str]:
         """Delete the files that no version within the retention needs; with ``dry_run`` only list them. ``full``: also
         files that no version names. ``keep_versions``: versions whose files stay. Returns the paths."""
@@ -740,8 +742,8 @@ class TableAlterer:
 
 class TableOptimizer:
     """The methods of ``DeltaTable.optimize``. ``target_size``: of new files, in bytes; default delta.targetFileSize.
-    ``max_spill_size`` and ``max_temp_directory_size`` are DataFusion's and have no effect. ``min_commit_interval``: 0 for
-    a commit for each group of files; else commits of up to 16 GiB."""
+    ``max_spill_size`` and ``max_temp_directory_size`` are DataFusion's and have no effect. ``min_commit_interval``: 0
+    for a commit for each group of files; else commits of up to 16 GiB."""
 
     def __init__(self, table: DeltaTable) -> None:
         self.table = table
@@ -765,9 +767,16 @@ class TableOptimizer:
         )
         return _object(
             self.table._table.compact_optimize(
-                self.table._checked_filters(partition_filters), target_size, max_concurrent_tasks, max_spill_size,
-                max_temp_directory_size, _seconds(min_commit_interval), writer_properties, commit, hook,
-            )  # fmt: skip
+                self.table._checked_filters(partition_filters),
+                target_size,
+                max_concurrent_tasks,
+                max_spill_size,
+                max_temp_directory_size,
+                _seconds(min_commit_interval),
+                writer_properties,
+                commit,
+                hook,
+            )
         )
 
     def z_order(
@@ -790,9 +799,17 @@ class TableOptimizer:
         )
         return _object(
             self.table._table.z_order_optimize(
-                list(columns), self.table._checked_filters(partition_filters), target_size, max_concurrent_tasks,
-                max_spill_size, max_temp_directory_size, _seconds(min_commit_interval), writer_properties, commit, hook,
-            )  # fmt: skip
+                list(columns),
+                self.table._checked_filters(partition_filters),
+                target_size,
+                max_concurrent_tasks,
+                max_spill_size,
+                max_temp_directory_size,
+                _seconds(min_commit_interval),
+                writer_properties,
+                commit,
+                hook,
+            )
         )
 
 

@@ -33,7 +33,9 @@ class Compression(Enum):
         try:
             return cls(value.upper())
         except ValueError:
-            raise ValueError(f"{value} is not a valid Compression. Valid values are: {[c.value for c in cls]}") from None
+            raise ValueError(
+                f"{value} is not a valid Compression. Valid values are: {[c.value for c in cls]}"
+            ) from None
 
     def get_level_range(self) -> tuple[int, int]:
         """The least and the greatest level. Raises KeyError for a codec without levels."""

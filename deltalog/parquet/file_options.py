@@ -27,6 +27,9 @@ class ColumnOptions:
     bloom_filter: bool | Mapping[str, Any] | None = None
 
 
+NO_COLUMN_OPTIONS = ColumnOptions()
+
+
 @dataclass(frozen=True, slots=True)
 class FileOptions:
     """How the data files of a transaction are encoded. Sizes are in bytes; None: as the writer chooses.
@@ -45,7 +48,7 @@ class FileOptions:
     dictionary_page_bytes: int | None = None
     page_rows: int | None = None
     write_batch_rows: int | None = None
-    other_columns: ColumnOptions = ColumnOptions()
+    other_columns: ColumnOptions = NO_COLUMN_OPTIONS
     columns: Mapping[str, ColumnOptions] = field(default_factory=dict, hash=False)
 
     def __post_init__(self) -> None:
@@ -76,12 +79,14 @@ class FileOptions:
 
     def renamed(self, names: Callable[[str], str]) -> FileOptions:
         """These options for columns under other names."""
-        return replace(self, columns={names(name): each for name, each in self.columns.items()}) if self.columns else self
+        return (
+            replace(self, columns={names(name): each for name, each in self.columns.items()}) if self.columns else self
+        )
 
     @property
     def has_columns(self) -> bool:
         """Whether they have options of columns."""
-        return bool(self.columns) or self.other_columns != ColumnOptions()
+        return bool(self.columns) or self.other_columns != NO_COLUMN_OPTIONS
 
     def of_path(self, path: str) -> ColumnOptions:
         """The options of a leaf column, by its dotted path: those of its top-level column."""

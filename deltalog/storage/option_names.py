@@ -13,7 +13,7 @@ from deltalog.errors import CallError
 
 _TRUE = frozenset({"1", "true", "yes", "y", "t", "on"})
 
-# Names without the prefix aws_, with the option of s3fs and where it is: in the options, client_kwargs or config_kwargs.
+# Names without the prefix aws_, with the option of s3fs.
 _S3 = {
     "access_key_id": "key",
     "secret_access_key": "secret",
@@ -65,6 +65,7 @@ _AZURE = {
     "authority_id": "tenant_id",
     "connection_string": "connection_string",
 }
+_KNOWN = frozenset({*_OF_CLIENT, *_S3, *_S3_SWITCHES, "region"})
 _PREFIXES = ("aws_", "azure_storage_", "azure_", "google_", "gcs_", "delta_dynamo_", "dynamo_")
 
 
@@ -76,7 +77,7 @@ def _short(name: str, *prefixes: str) -> str:
 def is_object_store_name(name: str) -> bool:
     """Whether object_store, or delta-rs, has an option of this name."""
     lower = name.lower()
-    return lower in _OF_CLIENT or lower.startswith(_PREFIXES) or lower in _S3 or lower in _S3_SWITCHES or lower == "region"
+    return lower in _KNOWN or lower.startswith(_PREFIXES)
 
 
 def translated(url: str, options: Mapping[str, Any]) -> dict[str, Any]:

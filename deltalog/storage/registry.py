@@ -44,11 +44,11 @@ def open_store(url: Location, **options: Any) -> LogStore:
     or ``"s3-dynamodb:<table>"``. DynamoDB is accessed with the options of S3; ``dynamodb_endpoint_url`` overrides the
     endpoint.
 
-    Options can also have the names of object_store (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, AWS_REGION, AWS_ALLOW_HTTP, …,
-    in any case); at a local path these have no effect. Options can also be passed together, as ``storage_options={…}``, or by location: ``by_location={"s3://lake/sales":
-    {…}}`` replaces the other options for all locations with that prefix. A LogStore is returned unchanged, and an
-    obstore store is wrapped. ``memory://`` stores live as long as the process. Raises CallError for an unknown scheme
-    or option, and if a package is not installed. Cost: no store call.
+    Options can also have the names of object_store (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, AWS_REGION, …, in any case);
+    at a local path these have no effect. Options can also be passed together, as ``storage_options={…}``, or by
+    location: ``by_location={"s3://lake/sales": {…}}`` replaces the other options for all locations with that prefix. A
+    LogStore is returned unchanged, and an obstore store is wrapped. ``memory://`` stores live as long as the process.
+    Raises CallError for an unknown scheme or option, and if a package is not installed. Cost: no store call.
     """
     options = spread(options)
     if BY_LOCATION in options:

@@ -23,8 +23,8 @@ from deltalog.errors import (
 from deltalog.expressions.compile import without_empty
 from deltalog.log.commit_summary import CHECKSUM_TAG
 from deltalog.log.file_statistics import indexed_leaves
-from deltalog.parquet.file_reader import EXACT, conform
 from deltalog.parquet.file_options import DEFAULT, FileOptions
+from deltalog.parquet.file_reader import EXACT, conform
 from deltalog.parquet.file_writer import Checksum, FileColumns, write_file
 from deltalog.protocol import column_mapping, partitions
 from deltalog.protocol.actions import AddCDCFile, AddFile, Metadata

@@ -101,15 +101,16 @@ class _PartitionFiles:
             raise
 
     def _add(self, batch: pa.RecordBatch) -> None:
-        rows = conformed(pa.Table.from_batches([batch]), self._layout.row_schema, self._layout.rules, self._layout.is_new)
-        for values, part in by_partition(rows, self._layout):
+        layout = self._layout
+        rows = conformed(pa.Table.from_batches([batch]), layout.row_schema, layout.rules, layout.is_new)
+        for values, part in by_partition(rows, layout):
             step = self._step_rows(part)
             for start in range(0, part.num_rows, step):
                 self._take(values, part.slice(start, step))
 
     def _step_rows(self, rows: pa.Table) -> int:
         """How many rows are held at a time: all, unless the files are to be smaller than that."""
-        return max(1, min(rows.num_rows, rows.num_rows * self._group_bytes // max(rows.nbytes, 1)))
+        return max(1, min(int(rows.num_rows), int(rows.num_rows) * self._group_bytes // max(int(rows.nbytes), 1)))
 
     def _take(self, values: Mapping[str, str | None], rows: pa.Table) -> None:
         """Hold rows until their partition, or all partitions together, reach the size limit."""

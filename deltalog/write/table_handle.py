@@ -82,8 +82,8 @@ class TableHandle:
         self, options: TransactionOptions, max_attempts: int | None = None, base: Snapshot | None = None
     ) -> TableHandle:
         """A second handle on the table, on the same version, whose transactions have these options. ``max_attempts``:
-        as in RetryPolicy; None: as here. ``base``: the version on which its first transaction begins, if not the latest:
-        later commits are checked for conflicts. Pass its latest version to ``advance``. Cost: none."""
+        as in RetryPolicy; None: as here. ``base``: the version on which its first transaction begins, if not the
+        latest: later commits are checked for conflicts. Pass its latest version to ``advance``. Cost: none."""
         other = copy.copy(self)
         other.options, other.base = options, base
         if max_attempts is not None:

@@ -128,9 +128,7 @@ class Transaction:
         self._options = options
         for each in options.app_versions:
             self.set_transaction(each.app_id, each.version, each.last_updated_ms)
-        self._row_writer = RowWriter(
-            reader, environment, self._metadata_changes, self._begin_proof, options.files
-        )
+        self._row_writer = RowWriter(reader, environment, self._metadata_changes, self._begin_proof, options.files)
 
     # ------------------------------------------------------------------------------------------- context
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
-from deltalog.commit.prepared import Hooks, IsolationLevel
+from deltalog.commit.prepared import ALL_HOOKS, Hooks, IsolationLevel
 from deltalog.errors import CallError
 from deltalog.parquet.file_options import DEFAULT, FileOptions
 from deltalog.protocol.codec import json_text
@@ -41,7 +41,7 @@ class TransactionOptions:
     commit_info: Mapping[str, Any] = field(default_factory=dict, hash=False)
     app_versions: Sequence[AppVersion] = ()
     files: FileOptions = DEFAULT
-    hooks: Hooks = Hooks()
+    hooks: Hooks = ALL_HOOKS
 
     def __post_init__(self) -> None:
         check_commit_info(self.commit_info)
@@ -53,7 +53,7 @@ def check_commit_info(entries: object) -> None:
     if not isinstance(entries, Mapping):
         raise CallError(f"The entries of commitInfo must be a mapping from names to JSON values, not {entries!r}.")
     if not all(isinstance(name, str) for name in entries):
-        raise CallError(f"The entries of commitInfo must be a mapping whose keys must be strings; got {list(entries)!r}.")
+        raise CallError(f"The entries of commitInfo are a mapping whose keys must be strings; got {list(entries)!r}.")
     owned = sorted(_WRITTEN & entries.keys())
     if owned:
         raise CallError(f"{', '.join(owned)}: every commit writes this entry of commitInfo itself. Leave it out.")
