@@ -2,26 +2,12 @@
 
 from __future__ import annotations
 
-import datetime
 import warnings
 from typing import Any
 
+from deltalog.deltalake.filters import encode_partition_value
 
-def encode_partition_value(val: Any) -> str:
-    """A partition value as text, as the log has it. Raises ValueError for other types."""
-    if isinstance(val, bool):
-        return "true" if val else "false"
-    if isinstance(val, str):
-        return val
-    if isinstance(val, (int, float)):
-        return str(val)
-    if isinstance(val, datetime.datetime):
-        return val.isoformat(sep=" ")
-    if isinstance(val, datetime.date):
-        return val.isoformat()
-    if isinstance(val, bytes):
-        return val.decode("unicode_escape", "backslashreplace")
-    raise ValueError(f"Could not encode partition value for type: {val}")
+__all__ = ["deprecate_positional_commit_args", "encode_partition_value", "take_positions", "warn_of_positions"]
 
 
 def deprecate_positional_commit_args(

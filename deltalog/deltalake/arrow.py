@@ -196,6 +196,8 @@ def _viewed(kind: pa.DataType) -> pa.DataType:
         return pa.string_view()
     if types.is_binary(kind) or types.is_large_binary(kind):
         return pa.binary_view()
+    if types.is_timestamp(kind) and kind.tz == "Etc/UTC":  # as DuckDB names it
+        return pa.timestamp(kind.unit, "UTC")
     return kind
 
 

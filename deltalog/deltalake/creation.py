@@ -15,9 +15,9 @@ from deltalog.create.new_table import check_is_empty, first_transaction, initial
 from deltalog.deltalake import nanoseconds
 from deltalog.deltalake.arrow import converted as converted_rows
 from deltalog.deltalake.arrow import delta_schema, nested_as
+from deltalog.deltalake.commit_properties import AddAction, CommitProperties, PostCommitHookProperties, RemoveAction
 from deltalog.deltalake.creation_rules import (
     VERSION_KEYS,
-    set_versions,
     with_version_keys,
     with_versions,
     without_lists,
@@ -26,7 +26,6 @@ from deltalog.deltalake.exceptions import CommitFailedError, DeltaError
 from deltalog.deltalake.filters import coerced
 from deltalog.deltalake.options import max_attempts, transaction_options
 from deltalog.deltalake.schema import Schema
-from deltalog.deltalake.transaction import AddAction, CommitProperties, PostCommitHookProperties, RemoveAction
 from deltalog.environment import Environment
 from deltalog.errors import SchemaMismatchError, TableExistsError, TableNotFoundError
 from deltalog.log.reader import LogReader
@@ -75,6 +74,15 @@ def new_transaction(
         reader, committer_of(reader, environment), environment, state,
         options=transaction_options(commit, hook, files),
     )  # fmt: skip
+
+
+def set_versions(transaction: Transaction, properties: Mapping[str, str]) -> None:
+    """Stage the versions that properties name, and these properties."""
+    versions = {key: value for key, value in properties.items() if key in VERSION_KEYS}
+    if versions:
+        changes = transaction.metadata_changes
+        protocol = with_versions(transaction.protocol, versions)
+        changes.set_state(protocol, with_version_keys(transaction.metadata, versions))
 
 
 def log_at(table_uri: str, storage_options: Mapping[str, Any] | None) -> LogReader:

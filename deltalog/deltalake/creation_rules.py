@@ -11,7 +11,6 @@ from deltalog.protocol import features
 from deltalog.protocol.actions import Metadata, Protocol
 from deltalog.protocol.column_metadata import INVARIANT_KEY
 from deltalog.protocol.schema import all_columns
-from deltalog.write.transaction import Transaction
 
 #: Properties that name the versions of the protocol. deltalake also keeps them as properties.
 VERSION_KEYS = ("delta.minReaderVersion", "delta.minWriterVersion")
@@ -53,15 +52,6 @@ def with_versions(protocol: Protocol, versions: Mapping[str, str]) -> Protocol:
     if reader == 2 and writer < 5 and protocol.min_writer_version < 5:
         raise CallError(f"Reader version 2 needs writer version 5, not {writer}.")
     return features.upgraded(protocol, reader, max(writer, protocol.min_writer_version if reader > 1 else 1))
-
-
-def set_versions(transaction: Transaction, properties: Mapping[str, str]) -> None:
-    """Stage the versions that properties name, and these properties."""
-    versions = {key: value for key, value in properties.items() if key in VERSION_KEYS}
-    if versions:
-        changes = transaction.metadata_changes
-        protocol = with_versions(transaction.protocol, versions)
-        changes.set_state(protocol, with_version_keys(transaction.metadata, versions))
 
 
 def with_version_keys(metadata: Metadata, versions: Mapping[str, str]) -> Metadata:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from typing import Any, TypeAlias
 
-from deltalog.deltalake._util import encode_partition_value
 from deltalog.deltalake.sql import name, spark_sql, text_literal
 from deltalog.errors import CallError, SchemaMismatchError
 from deltalog.expressions.sql import as_predicate
@@ -22,6 +22,23 @@ FilePruningPredicateType: TypeAlias = str | FilterType
 PartitionFilterType: TypeAlias = list[tuple[str, str, str | list[str]]]
 
 _OPERATORS = ("=", "==", "!=", "<", "<=", ">", ">=")
+
+
+def encode_partition_value(val: Any) -> str:
+    """A partition value as text, as the log has it. Raises ValueError for other types."""
+    if isinstance(val, bool):
+        return "true" if val else "false"
+    if isinstance(val, str):
+        return val
+    if isinstance(val, (int, float)):
+        return str(val)
+    if isinstance(val, datetime.datetime):
+        return val.isoformat(sep=" ")
+    if isinstance(val, datetime.date):
+        return val.isoformat()
+    if isinstance(val, bytes):
+        return val.decode("unicode_escape", "backslashreplace")
+    raise ValueError(f"Could not encode partition value for type: {val}")
 
 
 def condition(filters: FilePruningPredicateType | None, schema: StructType) -> str | None:

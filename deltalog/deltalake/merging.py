@@ -10,12 +10,12 @@ import pyarrow as pa
 
 from deltalog.deltalake import metrics, nanoseconds
 from deltalog.deltalake.arrow import converted, delta_schema, nested_as
+from deltalog.deltalake.commit_properties import CommitProperties, PostCommitHookProperties
 from deltalog.deltalake.creation import check_generated
 from deltalog.deltalake.exceptions import translated
 from deltalog.deltalake.raw import RawDeltaTable
 from deltalog.deltalake.rewrites import assignments
 from deltalog.deltalake.sql import name, spark_sql
-from deltalog.deltalake.transaction import CommitProperties, PostCommitHookProperties
 from deltalog.parquet.file_options import FileOptions
 from deltalog.rows.merge.clauses import Action, Clause, Group
 from deltalog.rows.merge.merge import Merge, merge

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from deltalog.commit.prepared import Hooks
-from deltalog.deltalake.transaction import CommitProperties, PostCommitHookProperties
+from deltalog.deltalake.commit_properties import CommitProperties, PostCommitHookProperties
 from deltalog.errors import CallError
 from deltalog.parquet.file_options import DEFAULT, FileOptions
 from deltalog.write.transaction_options import AppVersion, TransactionOptions

@@ -35,8 +35,9 @@ class QueryBuilder:
             for name, table in self._tables.items():
                 connection.register(name, pa.table(table.scan()))
         try:
-            found = connection.execute(sql)
-            rows = found.to_arrow_table() if hasattr(found, "to_arrow_table") else found.fetch_arrow_table()
+            found = connection.sql(sql)
+            # None: a statement that returns no rows, such as CREATE TABLE.
+            rows = pa.table({}) if found is None else found.to_arrow_table()
         except duckdb.Error as error:
             raise DeltaError(f"The query failed: {error}") from error
         return given_reader(_typed(rows, self._tables).to_reader())

@@ -16,15 +16,15 @@ import pyarrow as pa
 
 from deltalog.addresses import open_handle
 from deltalog.alter import alterations, constraints, row_id_backfill, table_features
-from deltalog.deltalake import changes, creation_rules, dataset, descriptions, metrics, rewrites
+from deltalog.deltalake import changes, creation, creation_rules, dataset, descriptions, metrics, rewrites
 from deltalog.deltalake.arrow import given_reader, given_table, names_of, view_schema
+from deltalog.deltalake.commit_properties import CommitProperties, PostCommitHookProperties
 from deltalog.deltalake.exceptions import DeltaError, translated, translating
 from deltalog.deltalake.filters import FilePruningPredicateType, coerced, condition
 from deltalog.deltalake.instants import epoch_ms
 from deltalog.deltalake.options import max_attempts, transaction_options
 from deltalog.deltalake.schema import Field, Schema, of_delta
 from deltalog.deltalake.sql import spark_sql
-from deltalog.deltalake.transaction import CommitProperties, PostCommitHookProperties
 from deltalog.deltalake.writer_properties import WriterProperties, file_options
 from deltalog.environment import Environment
 from deltalog.errors import TableNotFoundError
@@ -407,7 +407,7 @@ class RawDeltaTable:
             rewrites.check_properties(own, raise_if_not_exists)
             row_id_backfill.prepare(handle, own, None)
             with handle.transaction() as changed:
-                creation_rules.set_versions(changed, properties)
+                creation.set_versions(changed, properties)
                 changed.set_properties(own)
                 changed.commit("SET TBLPROPERTIES", {"properties": canonical_json(dict(properties))})
 

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 
+from deltalog.deltalake import creation
 from deltalog.deltalake._util import deprecate_positional_commit_args
+from deltalog.deltalake.commit_properties import (
+    AddAction,
+    CommitProperties,
+    PostCommitHookProperties,
+    RemoveAction,
+    Transaction,
+)
 from deltalog.deltalake.exceptions import translating
 from deltalog.deltalake.schema import Schema
 
@@ -18,61 +25,6 @@ __all__ = [
     "Transaction",
     "create_table_with_add_actions",
 ]
-
-
-@dataclass
-class AddAction:
-    """A data file to add, for ``create_write_transaction``. ``path``: relative to the table. ``size``: in bytes.
-    ``modification_time``: in ms since 1970. ``stats``: the statistics as JSON."""
-
-    path: str
-    size: int
-    partition_values: Mapping[str, str | None]
-    modification_time: int
-    data_change: bool
-    stats: str
-
-
-@dataclass
-class RemoveAction:
-    """A data file to remove, for ``create_write_transaction``. ``deletion_timestamp``: in ms since 1970."""
-
-    path: str
-    data_change: bool
-    deletion_timestamp: int
-    size: int | None = None
-    partition_values: dict[str, str | None] | None = None
-
-
-@dataclass
-class Transaction:
-    """The version of an application, recorded with a commit. ``last_updated``: in ms since 1970."""
-
-    app_id: str
-    version: int
-    last_updated: int | None = None
-
-    def __str__(self) -> str:
-        return repr(self)
-
-
-@dataclass
-class PostCommitHookProperties:
-    """The steps after a commit. ``create_checkpoint``: write a checkpoint when one is due. ``cleanup_expired_logs``:
-    delete expired log files; None: as delta.enableExpiredLogCleanup says."""
-
-    create_checkpoint: bool = True
-    cleanup_expired_logs: bool | None = None
-
-
-@dataclass
-class CommitProperties:
-    """``custom_metadata``: further entries of commitInfo, JSON values. ``max_commit_retries``: how many other writers
-    may win before the commit fails. ``app_transactions``: application versions to record."""
-
-    custom_metadata: dict[str, Any] | None = None
-    max_commit_retries: int | None = None
-    app_transactions: list[Transaction] | None = None
 
 
 @translating
@@ -91,8 +43,6 @@ def create_table_with_add_actions(
     post_commithook_properties: PostCommitHookProperties | None = None,
 ) -> None:
     """Create a table that consists of existing files."""
-    from deltalog.deltalake import creation
-
     commit, hook = deprecate_positional_commit_args(
         "create_table_with_add_actions", args, commit_properties, post_commithook_properties
     )
