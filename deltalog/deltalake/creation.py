@@ -208,7 +208,7 @@ def write_actions(
 def add_file(action: AddAction) -> AddFile:
     """An add action of deltalog's."""
     return AddFile(
-        path=encode_path(action.path),
+        path=encode_path(action.path.lstrip("/")),
         partition_values=dict(action.partition_values),
         size=action.size,
         modification_time=action.modification_time or time.time_ns() // 1_000_000,

@@ -1,4 +1,4 @@
-"""DeltaStorageHandler: the data files of a table as a file system of pyarrow, for reading."""
+"""DeltaStorageHandler: the data files of a table as a file system of pyarrow, to read and to write new ones."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ import pyarrow as pa
 from pyarrow.fs import FileInfo, FileSelector, FileSystemHandler, FileType
 
 from deltalog.deltalake.exceptions import translating
-from deltalog.errors import ObjectNotFoundError
+from deltalog.errors import CallError, ObjectNotFoundError
+from deltalog.protocol.paths import is_plain
 from deltalog.storage.base import LogStore
 from deltalog.storage.registry import open_store
 
-_READ_ONLY = "This file system is for reading. Write rows with write_deltalake."
+_NOT_HERE = "A table's files change by commits. Write rows with write_deltalake."
 
 
 class DeltaStorageHandler(FileSystemHandler):  # type: ignore[misc]
-    """The files below a table's root. Methods that change files raise NotImplementedError: tables are changed by
-    commits."""
+    """The files below a table's root. Methods that change existing files raise NotImplementedError: tables are changed
+    by commits."""
 
     @translating
     def __init__(
@@ -59,8 +60,8 @@ class DeltaStorageHandler(FileSystemHandler):  # type: ignore[misc]
         return hash(self._store.url)
 
     def normalize_path(self, path: str) -> str:
-        """The path itself."""
-        return path
+        """The path below the table root, without a slash at its beginning or end."""
+        return path.strip("/")
 
     @translating
     def get_file_info(self, paths: list[str]) -> list[FileInfo]:
@@ -70,21 +71,23 @@ class DeltaStorageHandler(FileSystemHandler):  # type: ignore[misc]
     def _info(self, path: str) -> FileInfo:
         size = self._sizes.get(path)
         if size is None:
-            found = self._store.head(path)
+            if not path.strip("/"):
+                return FileInfo(path, FileType.Directory)
+            found = self._store.head(_inside(path))
             if found is None:
                 return FileInfo(path, FileType.NotFound)
             size = found.size_bytes
         return FileInfo(path, FileType.File, size=size)
 
     def get_file_info_selector(self, selector: FileSelector) -> list[FileInfo]:
-        """Raises NotImplementedError: the log lists the files."""
-        raise NotImplementedError("The log says which files a table has: call DeltaTable.file_uris.")
+        """Nothing: the log, not a listing, says which files a table has (``DeltaTable.file_uris``)."""
+        return []
 
     @translating
     def open_input_file(self, path: str) -> pa.NativeFile:
         """Open a file for reading at any position."""
         try:
-            opened = self._store.open_input(path)
+            opened = self._store.open_input(_inside(path))
         except ObjectNotFoundError as error:
             raise FileNotFoundError(error.message) from error
         if isinstance(opened, pa.NativeFile):
@@ -100,32 +103,70 @@ class DeltaStorageHandler(FileSystemHandler):  # type: ignore[misc]
 
     def delete_dir(self, path: str) -> None:
         """Raises NotImplementedError."""
-        raise NotImplementedError(_READ_ONLY)
+        raise NotImplementedError(_NOT_HERE)
 
     def delete_dir_contents(self, path: str, missing_dir_ok: bool = False) -> None:
         """Raises NotImplementedError."""
-        raise NotImplementedError(_READ_ONLY)
+        raise NotImplementedError(_NOT_HERE)
 
     def delete_root_dir_contents(self) -> None:
         """Raises NotImplementedError."""
-        raise NotImplementedError(_READ_ONLY)
+        raise NotImplementedError(_NOT_HERE)
 
+    @translating
     def delete_file(self, path: str) -> None:
-        """Raises NotImplementedError."""
-        raise NotImplementedError(_READ_ONLY)
+        """Delete a file that no version names: nothing checks that here."""
+        self._store.delete(_inside(path))
 
     def move(self, src: str, dest: str) -> None:
         """Raises NotImplementedError."""
-        raise NotImplementedError(_READ_ONLY)
+        raise NotImplementedError(_NOT_HERE)
 
     def copy_file(self, src: str, dest: str) -> None:
         """Raises NotImplementedError."""
-        raise NotImplementedError(_READ_ONLY)
+        raise NotImplementedError(_NOT_HERE)
 
+    @translating
     def open_output_stream(self, path: str, metadata: Mapping[str, str] | None = None) -> pa.NativeFile:
-        """Raises NotImplementedError."""
-        raise NotImplementedError(_READ_ONLY)
+        """Open a new file for writing, which is durable once it is closed. A table has it once a commit names it
+        (``create_write_transaction``)."""
+        return pa.PythonFile(_Output(self._store, _inside(path)), mode="w")
 
     def open_append_stream(self, path: str, metadata: Mapping[str, str] | None = None) -> pa.NativeFile:
         """Raises NotImplementedError."""
-        raise NotImplementedError(_READ_ONLY)
+        raise NotImplementedError(_NOT_HERE)
+
+
+def _inside(path: str) -> str:
+    """The path below the table root. Raises CallError for one that could lead out of it."""
+    inside = path.lstrip("/")
+    if not is_plain(inside):
+        raise CallError(f"{path!r} is not a plain path below the table root.")
+    return inside
+
+
+class _Output:
+    """A new file of a store, as an object that pyarrow writes to."""
+
+    closed = False
+
+    def __init__(self, store: LogStore, path: str) -> None:
+        self._opened = store.open_output(path)
+        self._file = self._opened.__enter__()
+
+    def write(self, data: Any) -> int:
+        """Write all of ``data``."""
+        return self._file.write(data)
+
+    def tell(self) -> int:
+        """The number of bytes written so far."""
+        return self._file.tell()
+
+    def flush(self) -> None:
+        """Nothing: ``close`` makes the file durable."""
+
+    def close(self) -> None:
+        """Make the file durable."""
+        if not self.closed:
+            self.closed = True
+            self._opened.__exit__(None, None, None)
