@@ -11,6 +11,8 @@ from deltalog.deltalake.arrow import given_reader, view_schema, with_views
 from deltalog.deltalake.exceptions import DeltaError, translated
 from deltalog.deltalake.table import DeltaTable
 
+__all__ = ["QueryBuilder"]
+
 
 class QueryBuilder:
     """SQL queries over registered tables, in DuckDB's dialect. ``session_config`` is DataFusion's and has no effect.

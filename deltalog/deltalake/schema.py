@@ -102,15 +102,15 @@ class PrimitiveType(_Type):
         return delta.PrimitiveType(self._name)
 
     @classmethod
-    def from_json(cls, text: str) -> PrimitiveType:
+    def from_json(cls, type_json: str) -> PrimitiveType:
         """The type from JSON."""
-        found: PrimitiveType = cls._made(_type_of_json(text))
+        found: PrimitiveType = cls._made(_type_of_json(type_json))
         return found
 
     @classmethod
-    def from_arrow(cls, type: Any) -> PrimitiveType:
+    def from_arrow(cls, data_type: Any) -> PrimitiveType:
         """The type for an Arrow type."""
-        found: PrimitiveType = cls._made(_type_of_arrow(type))
+        found: PrimitiveType = cls._made(_type_of_arrow(data_type))
         return found
 
     def __repr__(self) -> str:
@@ -126,15 +126,15 @@ class VariantType(_Type):
         return delta.VARIANT
 
     @classmethod
-    def from_json(cls, text: str) -> VariantType:
+    def from_json(cls, type_json: str) -> VariantType:
         """The type from JSON."""
-        found: VariantType = cls._made(_type_of_json(text))
+        found: VariantType = cls._made(_type_of_json(type_json))
         return found
 
     @classmethod
-    def from_arrow(cls, type: Any) -> VariantType:
+    def from_arrow(cls, data_type: Any) -> VariantType:
         """The type for an Arrow type."""
-        found: VariantType = cls._made(_type_of_arrow(type))
+        found: VariantType = cls._made(_type_of_arrow(data_type))
         return found
 
     def __repr__(self) -> str:
@@ -147,22 +147,33 @@ class ArrayType(_Type):
     type: ClassVar[str] = "array"  # type: ignore[misc]
 
     def __init__(self, element_type: DataType | str, contains_null: bool = True) -> None:
-        self.element_type = _taken(element_type)
-        self.contains_null = contains_null
+        self._element_type = _taken(element_type)
+        self._contains_null = contains_null
+
+    @property
+    def element_type(self) -> DataType:
+        """The type of the elements."""
+        found: DataType = self._element_type
+        return found
+
+    @property
+    def contains_null(self) -> bool:
+        """Whether there may be nulls among the elements."""
+        return self._contains_null
 
     def _delta(self) -> delta.DataType:
         return delta.ArrayType(self.element_type._delta(), self.contains_null)
 
     @classmethod
-    def from_json(cls, text: str) -> ArrayType:
+    def from_json(cls, type_json: str) -> ArrayType:
         """The type from JSON."""
-        found: ArrayType = cls._made(_type_of_json(text))
+        found: ArrayType = cls._made(_type_of_json(type_json))
         return found
 
     @classmethod
-    def from_arrow(cls, type: Any) -> ArrayType:
+    def from_arrow(cls, data_type: Any) -> ArrayType:
         """The type for an Arrow type."""
-        found: ArrayType = cls._made(_type_of_arrow(type))
+        found: ArrayType = cls._made(_type_of_arrow(data_type))
         return found
 
     def __repr__(self) -> str:
@@ -175,23 +186,40 @@ class MapType(_Type):
     type: ClassVar[str] = "map"  # type: ignore[misc]
 
     def __init__(self, key_type: DataType | str, value_type: DataType | str, value_contains_null: bool = True) -> None:
-        self.key_type = _taken(key_type)
-        self.value_type = _taken(value_type)
-        self.value_contains_null = value_contains_null
+        self._key_type = _taken(key_type)
+        self._value_type = _taken(value_type)
+        self._value_contains_null = value_contains_null
+
+    @property
+    def key_type(self) -> DataType:
+        """The type of the keys."""
+        found: DataType = self._key_type
+        return found
+
+    @property
+    def value_type(self) -> DataType:
+        """The type of the values."""
+        found: DataType = self._value_type
+        return found
+
+    @property
+    def value_contains_null(self) -> bool:
+        """Whether there may be nulls among the values."""
+        return self._value_contains_null
 
     def _delta(self) -> delta.DataType:
         return delta.MapType(self.key_type._delta(), self.value_type._delta(), self.value_contains_null)
 
     @classmethod
-    def from_json(cls, text: str) -> MapType:
+    def from_json(cls, type_json: str) -> MapType:
         """The type from JSON."""
-        found: MapType = cls._made(_type_of_json(text))
+        found: MapType = cls._made(_type_of_json(type_json))
         return found
 
     @classmethod
-    def from_arrow(cls, type: Any) -> MapType:
+    def from_arrow(cls, data_type: Any) -> MapType:
         """The type for an Arrow type."""
-        found: MapType = cls._made(_type_of_arrow(type))
+        found: MapType = cls._made(_type_of_arrow(data_type))
         return found
 
     def __repr__(self) -> str:
@@ -244,9 +272,9 @@ class Field:
 
     @staticmethod
     @translating
-    def from_json(text: str) -> Field:
+    def from_json(field_json: str) -> Field:
         """The field from JSON."""
-        return Schema.from_json(f'{{"type":"struct","fields":[{text}]}}').fields[0]
+        return Schema.from_json(f'{{"type":"struct","fields":[{field_json}]}}').fields[0]
 
     @translating
     def to_arrow(self) -> Any:
@@ -301,15 +329,15 @@ class StructType(_Type):
         return self._delta().to_json()
 
     @classmethod
-    def from_json(cls, text: str) -> StructType:
+    def from_json(cls, type_json: str) -> StructType:
         """The type from JSON."""
-        found: StructType = cls._made(_type_of_json(text))
+        found: StructType = cls._made(_type_of_json(type_json))
         return found
 
     @classmethod
-    def from_arrow(cls, type: Any) -> StructType:
+    def from_arrow(cls, data_type: Any) -> StructType:
         """The type for an Arrow type."""
-        found: StructType = cls._made(_type_of_arrow(type))
+        found: StructType = cls._made(_type_of_arrow(data_type))
         return found
 
     def __repr__(self) -> str:
@@ -335,9 +363,9 @@ class Schema(StructType):
         return found
 
     @classmethod
-    def from_json(cls, text: str) -> Schema:
+    def from_json(cls, schema_json: str) -> Schema:
         """The schema from JSON."""
-        struct = _type_of_json(text)
+        struct = _type_of_json(schema_json)
         if not isinstance(struct, StructType):
             raise TypeError(f"A schema is a struct, not {struct!r}.")
         return cls(struct.fields)
@@ -352,9 +380,9 @@ class Schema(StructType):
 
     @classmethod
     @translating
-    def from_arrow(cls, type: Any) -> Schema:
+    def from_arrow(cls, data_type: Any) -> Schema:
         """The schema for an Arrow schema."""
-        return cls(_fields_of_arrow(taken_schema(type)))
+        return cls(_fields_of_arrow(taken_schema(data_type)))
 
     def __arrow_c_schema__(self) -> object:
         """The Arrow C schema interface."""

@@ -25,9 +25,9 @@ def convert_to_deltalake(
     configuration: Mapping[str, str | None] | None = None,
     storage_options: dict[str, str] | None = None,
     *args: Any,
+    collect_stats: bool = True,
     commit_properties: CommitProperties | None = None,
     post_commithook_properties: PostCommitHookProperties | None = None,
-    collect_stats: bool = True,
 ) -> None:
     """Turn a directory of Parquet files into a table in place: as ``deltalog.DeltaTable.convert``, which also collects
     statistics always. ``partition_by``: the partition columns, with ``partition_strategy="hive"``."""
