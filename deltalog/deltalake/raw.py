@@ -262,16 +262,18 @@ class RawDeltaTable:
         safe_cast: bool,
         commit_properties: Commit = None,
         post_commithook_properties: Hook = None,
+        new_values: Mapping[str, Any] | None = None,
     ) -> str:
-        """Set columns to the values of SQL expressions, in the rows for which a condition is true. ``safe_cast``: a
-        value that does not fit its column becomes null. Returns the metrics."""
+        """Set columns to the values of SQL expressions, or to Python values, in the rows for which a condition is true.
+        ``safe_cast``: a value that does not fit its column becomes null. Returns the metrics."""
         timer = metrics.Timer()
         files = file_options(writer_properties)
         hook = post_commithook_properties
         with self.changing(commit_properties, hook, files) as handle, handle.transaction() as changed:
-            values = rewrites.assignments(updates, changed.schema, safe_cast)
+            expressions = rewrites.assignments(updates, changed.schema, safe_cast)
+            values = rewrites.python_values(new_values or {}, changed.schema)
             where = coerced(predicate, changed.schema)
-            result = update(changed, values, {}, where, None, None)
+            result = update(changed, expressions, values, where, None, None)
         return json.dumps(metrics.of_update(result, timer))
 
     def vacuum(

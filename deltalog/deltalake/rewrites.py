@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -49,6 +50,20 @@ def assignments(
         field = schema.find(column[1:-1].replace("``", "`")) if column.startswith("`") else None
         if safe_cast and field is not None:
             found[column] = Cast(parse(found[column], f"The new value of {field.name}"), field.data_type, True)
+    return found
+
+
+def python_values(values: Mapping[str, Any], schema: StructType) -> dict[str, Any]:
+    """The new values of an update, as deltalog takes them: a datetime without a time zone is in UTC where its column
+    has one."""
+    found = {}
+    for key, value in values.items():
+        name = column_of(key, None, schema)
+        field = schema.find(key)
+        is_naive = isinstance(value, datetime.datetime) and value.tzinfo is None
+        if is_naive and field is not None and str(field.data_type) == "timestamp":
+            value = value.replace(tzinfo=datetime.timezone.utc)
+        found[name] = value
     return found
 
 

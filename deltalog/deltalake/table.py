@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import decimal
 import json
 import os
 import warnings
@@ -458,17 +459,25 @@ class DeltaTable:
         )
         if updates is not None and new_values is not None:
             raise ValueError("Passing updates and new_values at same time is not allowed, pick one.")
-        if new_values is not None:
-            updates = {name: _sql_of(value) for name, value in new_values.items()}
-        elif updates is None:
+        for value in (new_values or {}).values():
+            _check_value(value)
+        if updates is None and new_values is None:
             raise ValueError("Either updates or new_values need to be passed to update the table.")
-        elif not all(isinstance(each, str) for pair in updates.items() for each in pair):
+        if not all(isinstance(each, str) for pair in (updates or {}).items() for each in pair):
             raise TypeError(
                 f"The values of the updates parameter must all be SQL strings. Got {updates}. Did you mean to use the "
                 "new_values parameter?"
             )
         return _object(
-            self._table.update(updates, predicate, writer_properties, not error_on_type_mismatch, commit, hook)
+            self._table.update(
+                updates or {},
+                predicate,
+                writer_properties,
+                not error_on_type_mismatch,
+                commit,
+                hook,
+                new_values=new_values,
+            )
         )
 
     def merge(
@@ -833,25 +842,14 @@ def _encoded(given: FilterLiteralType) -> tuple[str, str, str | list[str]]:
     return column, operator, encode_partition_value(value)
 
 
-def _sql_of(value: Any) -> str:
-    """A Python value as SQL. Raises TypeError for other types."""
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return "'" + value.replace("'", "''") + "'"
-    if isinstance(value, float):
-        return repr(value) + ("" if value != value or value in (float("inf"), float("-inf")) else "D")
-    if isinstance(value, int):
-        return str(value)
-    if isinstance(value, list):
-        return f"array({', '.join(map(_sql_of, value))})"
-    if isinstance(value, datetime.datetime):
-        return f"TIMESTAMP '{text_of(value)}'"
-    if value is None:
-        return "NULL"
-    raise TypeError(
-        "Invalid datatype provided in new_values, only int, float, bool, list, str or datetime or accepted."
-    )
+def _check_value(value: Any) -> None:
+    """Raise TypeError for a new value of another type."""
+    kinds = (bool, int, float, str, datetime.datetime, datetime.date, decimal.Decimal, bytes, list, dict, type(None))
+    if not isinstance(value, kinds):
+        raise TypeError(
+            "Invalid datatype provided in new_values, only int, float, bool, list, str or datetime are accepted; got "
+            f"{type(value).__name__}."
+        )
 
 
 __all__ = [
