@@ -12,7 +12,7 @@ from deltalog.addresses import committer_of, handle_on, handle_on_latest, open_h
 from deltalog.alter import alterations, clustering, constraints, row_id_backfill, table_features
 from deltalog.alter.properties import set_properties, switch_in_commit_timestamps, unset_properties
 from deltalog.arguments import checked, safe_repr
-from deltalog.commit.prepared import IsolationLevel
+from deltalog.commit.prepared import Hooks, IsolationLevel
 from deltalog.commit_result import CommitResult
 from deltalog.create.clone import cloned
 from deltalog.create.convert import converted
@@ -28,13 +28,15 @@ from deltalog.log.checkpoint.writer import SIDECAR_ROWS, TopLevel
 from deltalog.log.cleanup import CleanupReport
 from deltalog.log.history_entries import CommitEntry, TimestampExplanation
 from deltalog.log.reader import LogReader
-from deltalog.maintenance import log_files, statistics
+from deltalog.maintenance import log_files, missing_files, statistics
 from deltalog.maintenance.manifests import write_manifests
 from deltalog.maintenance.optimize.optimizer import TableOptimizer
 from deltalog.maintenance.restore import RestoreResult, restore
 from deltalog.maintenance.vacuum import vacuum as vacuuming
 from deltalog.maintenance.vacuum.decisions import VacuumReport
 from deltalog.maintenance.vacuum.tasks import RunTasks, VacuumRunner
+from deltalog.parquet.file_options import DEFAULT as DEFAULT_FILES
+from deltalog.parquet.file_options import FileOptions
 from deltalog.protocol.column_paths import Place
 from deltalog.protocol.schema import DataType, StructType
 from deltalog.protocol.timestamps import CommitAt, to_epoch_ms
@@ -53,6 +55,7 @@ from deltalog.table_html import table_html
 from deltalog.write.commit_info import UserMetadata
 from deltalog.write.table_handle import TableHandle
 from deltalog.write.transaction import Transaction
+from deltalog.write.transaction_options import TransactionOptions
 from deltalog.write_contract import staging, stream
 from deltalog.write_contract.staging import StagedFiles
 
@@ -407,6 +410,25 @@ class DeltaTable:
         version = self._handle.refresh().version + 1 if isinstance(starting_version, str) else starting_version
         since = _epoch_ms(starting_timestamp)
         return TableStream(self._handle.history, rules, version, since, fail_on_data_loss)
+
+    def with_options(
+        self,
+        *,
+        files: FileOptions = DEFAULT_FILES,
+        commit_info: Mapping[str, Any] | None = None,
+        checkpoint: bool = True,
+        cleanup: bool | None = None,
+        max_attempts: int | None = None,
+    ) -> DeltaTable:
+        """The same table, whose verbs write and commit in another way: ``table.with_options(…).append(rows)``.
+
+        ``files``: the codec, sizes and column options of data files. ``commit_info``: further entries of commitInfo,
+        JSON values. ``checkpoint=False``: write no checkpoint after a commit; ``cleanup``: whether expired log files
+        are deleted after one; None: as delta.enableExpiredLogCleanup says. ``max_attempts``: how many versions a commit
+        may try. Raises CallError. Cost: none.
+        """
+        options = TransactionOptions(commit_info or {}, (), files, Hooks(checkpoint, cleanup))
+        return type(self)(self._handle.configured(options, max_attempts))
 
     # ------------------------------------------------------------------------------------------------ rows
 
@@ -790,6 +812,7 @@ class DeltaTable:
         progress: vacuuming.VacuumProgress = vacuuming.silent,
         run_tasks: RunTasks | None = None,
         num_tasks: int = 64,
+        keep_versions: Sequence[int] = (),
     ) -> VacuumReport:
         """Delete the files below the table root that no version within the retention needs. By default, only report
         them: pass ``dry_run=False`` to delete.
@@ -801,7 +824,8 @@ class DeltaTable:
         tables. Two commits, VACUUM START and VACUUM END, record what is deleted; without files to delete, none is made.
         Safe to interrupt: a second call continues. ``full=False`` lists no files and considers only files that commits
         since the last vacuum removed (Spark's VACUUM LITE); files that no version ever named, and empty directories,
-        stay. ``progress``: called with the number of deleted files and the number of files to delete. ``run_tasks``:
+        stay. ``keep_versions``: versions whose files stay, however old they are. ``progress``: called with the number
+        of deleted files and the number of files to delete. ``run_tasks``:
         lets files be listed and deleted elsewhere, for example in tasks of Spark jobs; at most ``num_tasks`` of them
         list. It receives a function that takes some bytes and a text unique to the attempt, the bytes for each task,
         and a description of the work; it returns the function's results in task order. The log is read and written
@@ -823,6 +847,7 @@ class DeltaTable:
             full,
             progress,
             runner=None if run_tasks is None else VacuumRunner(run_tasks, num_tasks),
+            keep_versions=keep_versions,
         )
 
     def restore(
@@ -847,6 +872,15 @@ class DeltaTable:
         target = self._handle.at(version, _epoch_ms(timestamp), for_change=True)
         with self._handle.transaction() as transaction:
             return restore(transaction, target, _epoch_ms(timestamp), ignore_missing_files, dry_run, user_metadata)
+
+    def remove_missing_files(self, *, dry_run: bool = True) -> tuple[str, ...]:
+        """Remove the files that no longer exist in the store from the table, so that it can be read again without their
+        rows. By default, only list them: pass ``dry_run=False`` to commit. Returns their paths, as in the log.
+
+        Earlier versions stay as they are. No commit is made if all files exist. Raises as Transaction.commit. Cost: as
+        ``Snapshot.files``, 1 HEAD for each file and each deletion vector file, 1 commit.
+        """
+        return missing_files.remove_missing(self._handle, dry_run)
 
     def check(self, deep: bool = False, *, progress: CheckProgress = examination.silent) -> CheckReport:
         """Examine the log and the files of the table. See ``deltalog.check``, which also examines tables that cannot be

@@ -32,7 +32,8 @@ _S3_WITHOUT_EFFECT = frozenset(
     {
         "allow_http", "conditional_put", "s3_allow_unsafe_rename", "copy_if_not_exists", "bucket", "bucket_name",
         "imdsv1_fallback", "unsigned_payload", "checksum_algorithm", "disable_tagging", "s3_locking_provider",
-        "metadata_endpoint", "container_credentials_relative_uri", "default_region",
+        "metadata_endpoint", "container_credentials_relative_uri", "default_region", "delta_dynamo_table_name",
+        "dynamo_table_name",
     }
 )  # fmt: skip
 _OF_CLIENT = frozenset(
@@ -87,7 +88,7 @@ def translated(url: str, options: Mapping[str, Any]) -> dict[str, Any]:
     if "filesystem" in options or options.get("driver") == "obstore":
         return dict(options)
     if scheme in ("s3", "s3a"):
-        return _translated(options, _of_s3)
+        return {**_commits(options), **_translated(options, _of_s3)}
     if scheme in ("gs", "gcs"):
         return _translated(options, _of_table(_GCS))
     if scheme in ("az", "azure", "abfs", "abfss", "adl"):
@@ -104,12 +105,22 @@ def _translated(options: Mapping[str, Any], of: Callable[[str, Any, dict[str, An
 
 
 def _put(found: dict[str, Any], option: str, value: Any, name: str) -> None:
-    if isinstance(found.get(option), dict) and isinstance(value, Mapping):
-        found[option] = {**value, **found[option]}
-        return
+    """Set an option. Mappings, such as client_kwargs, are joined. Raises CallError, which shows no value."""
+    if isinstance(value, Mapping):
+        value = {**value, **found.pop(option, {})}
     if option in found and found[option] != value:
         raise CallError(f"The storage option {name} is given twice, under two names. Leave one out.")
     found[option] = value
+
+
+def _commits(options: Mapping[str, Any]) -> dict[str, Any]:
+    """How commits are guarded, by delta-rs's names: its locking provider is Spark's S3DynamoDBLogStore, and
+    object_store's conditional writes can have a table of their own."""
+    given = {_short(name, "aws_"): str(value) for name, value in options.items()}
+    if given.get("s3_locking_provider", "").lower() == "dynamodb":
+        return {"commit": f"s3-dynamodb:{given.get(_DYNAMO_TABLE, given.get('dynamo_table_name', 'delta_log'))}"}
+    conditional = given.get("conditional_put", "")
+    return {"commit": conditional} if conditional.startswith("dynamo:") else {}
 
 
 def _is_true(value: Any) -> bool:
@@ -125,18 +136,12 @@ def _of_s3(name: str, value: Any, found: dict[str, Any]) -> bool:
     elif short in _S3_SWITCHES:
         _put(found, _S3_SWITCHES[short], _is_true(value), name)
     elif short == "region" or lower == "aws_default_region":
-        found.setdefault("client_kwargs", {})["region_name"] = value
+        _put(found, "client_kwargs", {"region_name": value}, name)
     elif short == "virtual_hosted_style_request":
         style = "virtual" if _is_true(value) else "path"
-        found.setdefault("config_kwargs", {}).setdefault("s3", {})["addressing_style"] = style
-    elif lower in (_DYNAMO_TABLE, "dynamo_table_name"):
-        found.setdefault("commit", f"s3-dynamodb:{value}")
-    elif short == "s3_locking_provider" and str(value).lower() == "dynamodb":
-        found.setdefault("commit", "s3-dynamodb:delta_log")
+        _put(found, "config_kwargs", {"s3": {"addressing_style": style}}, name)
     elif short == "endpoint_url_dynamodb":
         _put(found, "dynamodb_endpoint_url", value, name)
-    elif short == "conditional_put" and str(value).startswith("dynamo:"):
-        found.setdefault("commit", str(value))
     elif short not in _S3_WITHOUT_EFFECT and lower not in _OF_CLIENT:
         return False
     return True

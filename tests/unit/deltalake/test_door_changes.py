@@ -275,7 +275,7 @@ def test_alter(table) -> None:
         table.alter.drop_constraint("positive")
     table.alter.drop_constraint("positive", raise_if_not_exists=False)
     table.alter.set_table_properties({"delta.logRetentionDuration": "interval 3 days"})
-    with pytest.raises(DeltaError, match="delta.foo"):
+    with pytest.raises(DeltaError, match=r"delta\.foo"):
         table.alter.set_table_properties({"delta.foo": "1"})
     table.alter.set_table_name("new")
     table.alter.set_table_description("words")

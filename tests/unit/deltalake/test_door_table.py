@@ -105,7 +105,7 @@ def test_files_are_selected_by_filters(table) -> None:
         assert days(file_pruning_predicate=filters) == expected, filters
     with pytest.warns(DeprecationWarning):
         assert days(partition_filters=[("day", "=", "a")]) == ["a"]
-    assert [each for each in table.partitions(file_pruning_predicate=[("day", "=", "a")])] == [{"day": "a"}]
+    assert table.partitions(file_pruning_predicate=[("day", "=", "a")]) == [{"day": "a"}]
     assert len(table.partitions()) == 3
     with pytest.raises(SchemaMismatchError, match="no"):
         table.file_uris(file_pruning_predicate=[("no", "=", "a")])
