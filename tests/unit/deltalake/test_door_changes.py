@@ -352,7 +352,10 @@ def test_files_of_other_writers(tmp_path) -> None:
     schema = Schema.from_arrow(ROWS.schema)
     create_table_with_add_actions(str(tmp_path), schema, [AddAction("one.parquet", size, {}, 1, True, "")])
     table = DeltaTable(tmp_path)
-    actions = [AddAction("/two.parquet", size, {}, 1, True, '{"numRecords":3}'), RemoveAction("one.parquet", True, 1)]
+    actions: list[AddAction | RemoveAction] = [
+        AddAction("/two.parquet", size, {}, 1, True, '{"numRecords":3}'),
+        RemoveAction("one.parquet", True, 1),
+    ]
     table.create_write_transaction(actions, "append", schema)
     assert [os.path.basename(uri) for uri in table.file_uris()] == ["two.parquet"]
     assert (table.count(), len(rows(table))) == (3, 3)
