@@ -2,6 +2,7 @@
 
 from deltalog.commit.prepared import IsolationLevel
 from deltalog.expressions.parser_steps import with_counted_steps
+from deltalog.parquet.file_options import ColumnOptions, FileOptions
 from deltalog.parquet.footers import open_parquet
 from deltalog.protocol.actions import AddFile, DeletionVector, Metadata, Protocol
 from deltalog.protocol.leftovers import LeftoverKind, job_directory_name, leftover_kind
@@ -13,7 +14,9 @@ from deltalog.write.table_rules import TableRules
 
 __all__ = [
     "AddFile",
+    "ColumnOptions",
     "DeletionVector",
+    "FileOptions",
     "IsolationLevel",
     "LeftoverKind",
     "Metadata",

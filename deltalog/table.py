@@ -38,12 +38,13 @@ if TYPE_CHECKING:
     from deltalog.log import cleanup, history_entries
     from deltalog.log import reader as log_reader
     from deltalog.log.checkpoint import writer as checkpoint_writer
-    from deltalog.maintenance import log_files, manifests, statistics
+    from deltalog.maintenance import log_files, manifests, missing_files, statistics
     from deltalog.maintenance import restore as restoring
     from deltalog.maintenance.optimize import optimizer as optimizing
     from deltalog.maintenance.vacuum import decisions as vacuum_decisions
     from deltalog.maintenance.vacuum import tasks as vacuum_tasks
     from deltalog.maintenance.vacuum import vacuum as vacuuming
+    from deltalog.parquet import file_options
     from deltalog.protocol import column_paths, timestamps
     from deltalog.read import changes as change_feed
     from deltalog.read import origin as origins
@@ -54,7 +55,7 @@ if TYPE_CHECKING:
     from deltalog.rows import overwrite as overwriting
     from deltalog.rows import update as updating
     from deltalog.rows.merge import builder as merging
-    from deltalog.write import table_handle
+    from deltalog.write import table_handle, transaction_options
     from deltalog.write import transaction as transactions
     from deltalog.write_contract import staging, stream
 else:
@@ -73,12 +74,15 @@ else:
         "deltalog.log.history_entries",
         "deltalog.maintenance.log_files",
         "deltalog.maintenance.manifests",
+        "deltalog.maintenance.missing_files",
         "deltalog.maintenance.statistics",
+        "deltalog.parquet.file_options",
         "deltalog.protocol.column_paths",
         "deltalog.protocol.timestamps",
         "deltalog.read.stream_offsets",
         "deltalog.read.table_stream",
         "deltalog.write.table_handle",
+        "deltalog.write.transaction_options",
         "deltalog.write_contract.staging",
         "deltalog.write_contract.stream",
         table_page="deltalog.table_html",
@@ -480,6 +484,27 @@ class DeltaTable:
         since = _epoch_ms(starting_timestamp)
         return table_stream.TableStream(self._handle.history, rules, version, since, fail_on_data_loss)
 
+    def with_options(
+        self,
+        *,
+        files: file_options.FileOptions | None = None,
+        commit_info: Mapping[str, Any] | None = None,
+        checkpoint: bool = True,
+        cleanup: bool | None = None,
+        max_attempts: int | None = None,
+    ) -> DeltaTable:
+        """The same table, whose verbs write and commit in another way: ``table.with_options(…).append(rows)``.
+
+        ``files``: the codec, sizes and column options of data files. ``commit_info``: further entries of commitInfo,
+        JSON values. ``checkpoint=False``: write no checkpoint after a commit; ``cleanup``: whether expired log files
+        are deleted after one; None: as delta.enableExpiredLogCleanup says. ``max_attempts``: how many versions a commit
+        may try. Raises CallError. Cost: none.
+        """
+        options = transaction_options.TransactionOptions(
+            commit_info or {}, (), files or file_options.DEFAULT, prepared.Hooks(checkpoint, cleanup)
+        )
+        return type(self)(self._handle.configured(options, max_attempts))
+
     # ------------------------------------------------------------------------------------------------ rows
 
     def transaction(
@@ -876,6 +901,7 @@ class DeltaTable:
         progress: vacuuming.VacuumProgress = _silent,
         run_tasks: vacuum_tasks.RunTasks | None = None,
         num_tasks: int = 64,
+        keep_versions: Sequence[int] = (),
     ) -> vacuum_decisions.VacuumReport:
         """Delete the files below the table root that no version within the retention needs. By default, only report
         them: pass ``dry_run=False`` to delete.
@@ -887,12 +913,12 @@ class DeltaTable:
         files, links and other tables are also kept. Two commits, VACUUM START and VACUUM END, record the deletion; they
         are not made if there are no files to delete. If the call is interrupted, a second call continues its work.
         ``full=False`` does not list files and considers only files that commits since the last vacuum removed (Spark's
-        VACUUM LITE); files that no version ever named, and empty directories, are kept. ``progress``: called with the
-        number of deleted files and the number of files to delete. ``run_tasks``: runs the tasks that list and delete
-        files elsewhere, for example as Spark tasks; at most ``num_tasks`` tasks list files. ``run_tasks`` receives a
-        function, the bytes for each task, and a description of the work. For each task, ``run_tasks`` calls the
-        function with the task's bytes and a string that is unique to the attempt, and returns the results in task
-        order. The log is read and written in this process.
+        VACUUM LITE); files that no version ever named, and empty directories, are kept. ``keep_versions``: versions
+        whose files are kept, however old they are. ``progress``: called with the number of deleted files and the number
+        of files to delete. ``run_tasks``: runs the tasks that list and delete files elsewhere, for example as Spark
+        tasks; at most ``num_tasks`` tasks list files. ``run_tasks`` receives a function, the bytes for each task, and a
+        description of the work. For each task, ``run_tasks`` calls the function with the task's bytes and a string that
+        is unique to the attempt, and returns the results in task order. The log is read and written in this process.
 
         Raises CallError, ResourceNotReadyError for a table of a catalog, UnsupportedFeatureError, UnsafePathError for a
         path in the log that cannot be resolved, CorruptTableError, StoreError, and with ``full=False``
@@ -911,6 +937,7 @@ class DeltaTable:
             full,
             progress,
             runner=None if run_tasks is None else vacuum_tasks.VacuumRunner(run_tasks, num_tasks),
+            keep_versions=keep_versions,
         )
 
     def restore(
@@ -938,6 +965,15 @@ class DeltaTable:
             return restoring.restore(
                 transaction, target, _epoch_ms(timestamp), ignore_missing_files, dry_run, user_metadata
             )
+
+    def remove_missing_files(self, *, dry_run: bool = True) -> tuple[str, ...]:
+        """Remove the files that no longer exist in the store from the table, so that it can be read again without their
+        rows. By default, only list them: pass ``dry_run=False`` to commit. Returns their paths, as in the log.
+
+        Earlier versions stay as they are. No commit is made if all files exist. Raises as Transaction.commit. Cost: as
+        ``Snapshot.files``, 1 HEAD for each file and each deletion vector file, 1 commit.
+        """
+        return missing_files.remove_missing(self._handle, dry_run)
 
     def check(self, deep: bool = False, *, progress: examination.Progress = _silent) -> findings.CheckReport:
         """Examine the log and the files of the table. See ``deltalog.check``, which also examines tables that cannot be

@@ -325,3 +325,24 @@ def remove_domain_metadata(transaction: Transaction, domain: str, user_metadata:
     if all(each.domain != domain for each in transaction.snapshot.domain_metadata):
         return skipped(transaction)
     return transaction.commit("REMOVE DOMAIN METADATA", {"domain": domain}, user_metadata=user_metadata)
+
+
+def set_column_metadata(
+    transaction: Transaction, path: ColumnPath, metadata: Mapping[str, Any], user_metadata: UserMetadata = None
+) -> CommitResult:
+    """Commit entries of a column's metadata; other entries stay. Raises CallError for entries that the protocol
+    defines, which other verbs set."""
+    where = parse_path(path)
+    owned = sorted(key for key in metadata if key.startswith("delta."))
+    if owned:
+        raise CallError(f"The metadata {owned[0]} of column {path_text(where)} is maintained by the writer.")
+    schema = column_paths.change(
+        transaction.schema, where, lambda found: replace(found, metadata={**found.metadata, **metadata})
+    )
+    if schema == transaction.schema:
+        return skipped(transaction)
+    transaction.set_schema(schema)
+    changed = column_paths.find(schema, where)
+    return transaction.commit(
+        "UPDATE FIELD METADATA", {"column": canonical_json(_described(where, changed))}, user_metadata=user_metadata
+    )

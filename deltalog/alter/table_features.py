@@ -34,7 +34,7 @@ from deltalog.log.reader import LogReader
 from deltalog.log.segment import Checkpoint
 from deltalog.parquet.footers import READ_ERRORS, open_parquet
 from deltalog.protocol import column_mapping, features, row_tracking, timestamps
-from deltalog.protocol.actions import AddFile, Metadata, RemoveFile
+from deltalog.protocol.actions import AddFile, Metadata, Protocol, RemoveFile
 from deltalog.protocol.codec import canonical_json
 from deltalog.protocol.column_metadata import DEFAULT_KEY, GENERATION_KEY, IDENTITY_KEY, INVARIANT_KEY
 from deltalog.protocol.paths import LogFileKind, log_path
@@ -62,17 +62,23 @@ _COMMITS_AT_ONCE = 256
 def add_feature(transaction: Transaction, name: str, user_metadata: UserMetadata) -> CommitResult:
     """Commit a protocol with a feature and the features that it requires. If the protocol already contains these
     features, nothing is committed."""
-    feature = features.feature(name)
-    if feature.writes is features.Writes.NO:
-        raise UnsupportedFeatureError(
-            f"{name} cannot be added: deltalog cannot write tables with this feature.", features=(name,)
-        )
-    protocol = features.with_features(transaction.protocol, [name])
+    protocol = with_features(transaction.protocol, [name])
     if protocol == transaction.protocol:
         return skipped(transaction)
     transaction.metadata_changes.set_protocol(protocol)
     parameters = {"newProtocol": canonical_json(protocol.to_json())}
     return transaction.commit("UPGRADE PROTOCOL", parameters, user_metadata=user_metadata)
+
+
+def with_features(protocol: Protocol, names: Sequence[str]) -> Protocol:
+    """A protocol with features and the features that they require. Raises InvalidPropertyError for names that Delta
+    does not have, UnsupportedFeatureError for features with which tables cannot be written."""
+    for name in names:
+        if features.feature(name).writes is features.Writes.NO:
+            raise UnsupportedFeatureError(
+                f"{name} cannot be added: deltalog cannot write tables with this feature.", features=(name,)
+            )
+    return features.with_features(protocol, names)
 
 
 def upgrade_protocol(

@@ -181,14 +181,17 @@ def _stamped(metadata: Metadata, base: Base, version: int, ict_ms: int | None) -
 
 def _commit_info(prepared: Prepared, base: Base, timestamp_ms: int, ict_ms: int | None) -> dict[str, Any]:
     info: dict[str, Any] = {} if ict_ms is None else {"inCommitTimestamp": ict_ms}
+    given = prepared.commit_info
+    info.update({key: value for key, value in given.items() if key != "operationParameters"})
     info["timestamp"] = timestamp_ms
     if prepared.user_metadata is not None:
         info["userMetadata"] = prepared.user_metadata
     info["operation"] = prepared.operation
     info["operationParameters"] = {
-        key: value if isinstance(value, str) else canonical_json(value) for key, value in prepared.parameters.items()
+        key: value if isinstance(value, str) else canonical_json(value)
+        for key, value in {**given.get("operationParameters", {}), **prepared.parameters}.items()
     }
-    if base.version >= 0:
+    if base.version >= 0 and "readVersion" not in given:
         info["readVersion"] = base.version
     info["isolationLevel"] = prepared.isolation_level
     info["isBlindAppend"] = prepared.is_blind_append

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from deltalog.background import in_background, wait_for
+from deltalog.commit.prepared import ALL_HOOKS, Hooks
 from deltalog.commit_result import CommitResult
 from deltalog.environment import Environment
 from deltalog.errors import DeltaLogError, TableNotFoundError, TableReplacedError
@@ -70,13 +71,15 @@ def errors_logged(fact: str, what: str) -> Iterator[None]:
 class NewVersion(msgspec.Struct, frozen=True):
     """A version that was just committed, as the hooks receive it. ``base``: the version on which the transaction of the
     commit began; None for version 0. ``commits``: the commits after ``base``, ascending, including this version's.
-    ``is_followed``: whether this version is known to follow ``base`` in the log; see ``TipProof.is_followed``."""
+    ``is_followed``: whether this version is known to follow ``base`` in the log; see ``TipProof.is_followed``.
+    ``hooks``: which steps follow."""
 
     snapshot: LogSnapshot
     result: CommitResult
     base: LogSnapshot | None = None
     commits: Sequence[attempts.Landed] = ()
     is_followed: Callable[[], bool] = lambda: True
+    hooks: Hooks = ALL_HOOKS
 
 
 # Receives a snapshot of the same version based on the new checkpoint; the handle continues from it.
@@ -98,7 +101,7 @@ def after_commit(version: NewVersion, environment: Environment, on_checkpoint: O
         return
     if not _is_in_place(version):
         return
-    latest = _run(version.snapshot, version.result, environment)
+    latest = _run(version.snapshot, version, environment)
     if latest is not version.snapshot:
         on_checkpoint(latest)
 
@@ -130,19 +133,19 @@ def _is_in_place(version: NewVersion) -> bool:
     return False
 
 
-def _run(snapshot: LogSnapshot, result: CommitResult, environment: Environment) -> LogSnapshot:
-    """Run the hooks and return the snapshot from which to continue."""
+def _run(snapshot: LogSnapshot, version: NewVersion, environment: Environment) -> LogSnapshot:
+    """Run the hooks of a version and return the snapshot from which to continue. ``snapshot``: of the same version."""
     fact = f"{snapshot.url}: version {snapshot.version} is committed"
     with errors_logged(fact, "its .crc"):
-        _write_checksum(snapshot, result)
+        _write_checksum(snapshot, version.result)
     with errors_logged(fact, "a checkpoint of it"):
-        if _is_checkpoint_due(snapshot) and _is_there(snapshot):
+        if version.hooks.checkpoint and _is_checkpoint_due(snapshot) and _is_there(snapshot):
             written = checkpoint_writer.write_checkpoint(
                 snapshot, environment.clock_ms(), new_uuid=environment.new_uuid
             )
             snapshot = snapshot.on_checkpoint(written)
             with errors_logged(fact, "log clean-up"):
-                _clean_up(snapshot, environment.clock_ms())
+                _clean_up(snapshot, environment.clock_ms(), version.hooks.cleanup)
     return snapshot
 
 
@@ -157,17 +160,18 @@ def _run_behind(version: NewVersion, environment: Environment, on_checkpoint: On
     if known is not None:
         for commit in version.commits:
             known = known.after(*commit)
-    latest = _run(known or snapshot, version.result, environment)
+    latest = _run(known or snapshot, version, environment)
     if latest is not snapshot:
         snapshot.note_rebuilt(latest)
         on_checkpoint(latest)
 
 
-def _clean_up(snapshot: LogSnapshot, clock_ms: int) -> None:
-    """Delete expired log files, at most once a day per table handle, because the cut-off moves only at midnight."""
+def _clean_up(snapshot: LogSnapshot, clock_ms: int, wanted: bool | None) -> None:
+    """Delete expired log files, at most once a day per table handle, because the cut-off moves only at midnight.
+    ``wanted``: as in ``Hooks.cleanup``."""
     configuration, created_ms = snapshot.metadata.configuration, snapshot.metadata.created_time
     today_ms = midnight_ms(clock_ms)
-    enabled = ENABLE_EXPIRED_LOG_CLEANUP.read(configuration)
+    enabled = ENABLE_EXPIRED_LOG_CLEANUP.read(configuration) if wanted is None else wanted
     # In a table created after the cut-off, no version can have expired, so its log is not listed.
     is_younger = created_ms is not None and created_ms > log_cutoff_ms(configuration, clock_ms)
     if enabled and not is_younger and snapshot.reader.last_cleanup_ms != today_ms:

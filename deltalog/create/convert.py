@@ -34,6 +34,7 @@ from deltalog.storage.remote import parallel_gets
 from deltalog.write.added_files import FOOTER_THREADS, read_footer
 from deltalog.write.commit_info import UserMetadata
 from deltalog.write.transaction import Transaction
+from deltalog.write.transaction_options import NO_OPTIONS, TransactionOptions
 
 _AT_ONCE = 256
 
@@ -47,8 +48,9 @@ def converted(
     name: str | None,
     description: str | None,
     user_metadata: UserMetadata,
+    options: TransactionOptions = NO_OPTIONS,
 ) -> Transaction:
-    """Commit version 0, and return its transaction. Like ``DeltaTable.convert``."""
+    """Commit version 0, and return its transaction. Like ``DeltaTable.convert``. ``options``: of the commit."""
     check_is_empty(reader)
     store = reader.store
     files = _listed(store)
@@ -71,7 +73,7 @@ def converted(
     def examine(path: str, footer: Any) -> None:
         _check_partition_columns(path, footer, columns, texts[path])
 
-    with first_transaction(reader, committer, environment, state) as transaction:
+    with first_transaction(reader, committer, environment, state, options=options) as transaction:
         adds = transaction.add_parquet_files(texts.items(), num_rows=rows, examine=examine)
         _check_same(store, adds)
         transaction.commit("CONVERT", _parameters(adds, columns), {"numConvertedFiles": len(adds)}, user_metadata)

@@ -23,7 +23,7 @@ from deltalog.expressions.compile import CompiledExpression, compile_tree
 from deltalog.expressions.python_values import as_scalar
 from deltalog.expressions.sql import parse, short
 from deltalog.expressions.sql_text import shown
-from deltalog.expressions.tree import Expression, Name, Predicate
+from deltalog.expressions.tree import Expression, Name
 from deltalog.protocol.column_paths import parse_path, path_text
 from deltalog.protocol.schema import DataType, StructField, StructType
 
@@ -129,7 +129,7 @@ def parsed_value(path: Sequence[str], value: Any) -> tuple[Expression, str]:
     """The new value of a column, given as SQL text or built with ``col``, as a tree and as text. Raises CallError."""
     if isinstance(value, str):
         return parse(value, f"The new value of {path_text(path)}, {short(value)}"), value
-    if isinstance(value, (Column, Predicate)):
+    if isinstance(value, (Column, Expression)):
         tree = Name(value.path) if isinstance(value, Column) else value
         return tree, shown(tree)
     raise CallError(

@@ -362,7 +362,7 @@ class Binder:
         if isinstance(tree, Call):
             return self._call(tree)
         if isinstance(tree, Cast):
-            return casts.cast(self.node(tree.operand), tree.data_type)
+            return (casts.try_cast if tree.is_try else casts.cast)(self.node(tree.operand), tree.data_type)
         if isinstance(tree, Case):
             return self._case(tree)
         if isinstance(tree, IsBoolean):

@@ -113,7 +113,8 @@ def to_sql(tree: Expression, most: int | None = None) -> str:
     if isinstance(tree, Call):
         return f"{tree.name}({', '.join(map(text, tree.arguments))})"
     if isinstance(tree, Cast):
-        return f"CAST({text(tree.operand)} AS {_TYPE_NAMES.get(tree.data_type, str(tree.data_type).upper())})"
+        name = _TYPE_NAMES.get(tree.data_type, str(tree.data_type).upper())
+        return f"{'TRY_' if tree.is_try else ''}CAST({text(tree.operand)} AS {name})"
     if isinstance(tree, Case):
         return _case(tree, most)
     raise CallError(f"{tree!r} is not an expression.")

@@ -103,8 +103,11 @@ class Call(Expression, frozen=True):
 
 
 class Cast(Expression, frozen=True):
+    """CAST; ``is_try``: TRY_CAST, which is null for values that the type cannot hold."""
+
     operand: Expression
     data_type: DataType
+    is_try: bool = False
 
 
 class Field(Expression, frozen=True):

@@ -11,6 +11,8 @@ from deltalog.errors import CallError
 from deltalog.log.checkpoint.writer import TopLevel, write_checkpoint
 from deltalog.log.cleanup import CleanupReport, clean_up
 from deltalog.log.compaction import write_compaction
+from deltalog.protocol import features
+from deltalog.protocol.properties import SIDECAR_ROWS
 from deltalog.read.snapshot import Snapshot
 from deltalog.write.table_handle import TableHandle
 
@@ -21,7 +23,15 @@ def checkpoint(handle: TableHandle, top_level: TopLevel, sidecar_rows: int) -> N
     """Write a checkpoint of the latest version. Waits for checkpoints that this process's commits are still writing,
     because the checkpoint written last sets the hint."""
     handle.flush()
-    snapshot, environment = handle.writable(for_change=False), handle.environment
+    checkpoint_of(handle, handle.writable(for_change=False), top_level, sidecar_rows)
+
+
+def checkpoint_of(
+    handle: TableHandle, snapshot: Snapshot, top_level: TopLevel = "parquet", sidecar_rows: int = SIDECAR_ROWS
+) -> None:
+    """Write a checkpoint of a version. Raises UnsupportedFeatureError if the table is not writable."""
+    environment = handle.environment
+    features.check_writable(snapshot.protocol, handle.url)
     written = write_checkpoint(
         snapshot.log,
         environment.clock_ms(),
@@ -29,7 +39,8 @@ def checkpoint(handle: TableHandle, top_level: TopLevel, sidecar_rows: int) -> N
         top_level=top_level,
         sidecar_rows=sidecar_rows,
     )
-    handle.advance(Snapshot(snapshot.log.on_checkpoint(written)))
+    if handle.latest.version == snapshot.version:
+        handle.advance(Snapshot(snapshot.log.on_checkpoint(written)))
 
 
 def compact(handle: TableHandle, from_version: int | None, to_version: int | None) -> tuple[int, int] | None:

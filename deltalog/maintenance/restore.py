@@ -91,7 +91,7 @@ def restore(
     to_remove = files_without(current.files(), target.files())
     to_add = _to_add(current.files(), target.files())
     back = add_actions(to_add)
-    missing = _missing(current.reader.files, back)
+    missing = missing_among(current.reader.files, back)
     if missing and not (ignore_missing_files or dry_run):
         raise _files_are_gone(target, missing)
     lost = set(missing)
@@ -132,7 +132,7 @@ def _to_add(current: pa.Table, target: pa.Table) -> pa.Table:
     return pa.concat_tables([absent, files_without(had_ids, files_without(had_ids, without_ids))])
 
 
-def _missing(files: TableFiles, adds: Sequence[AddFile]) -> tuple[str, ...]:
+def missing_among(files: TableFiles, adds: Sequence[AddFile]) -> tuple[str, ...]:
     """The paths of files that no longer exist in the store or whose deletion vector file no longer exists. Cost: 1 HEAD
     for each file and each deletion vector file, in threads."""
 

@@ -31,6 +31,11 @@ def dictionary_columns(rows: pa.Table) -> list[str] | bool:
     return [name for field, values in zip(rows.schema, sample.columns, strict=True) for name in _chosen(field, values)]
 
 
+def leaf_paths(schema: pa.Schema) -> list[str]:
+    """The dotted Parquet paths of all leaf columns."""
+    return [".".join(path) for field in schema for path in _leaves((field.name,), field.type)]
+
+
 def _chosen(field: pa.Field, values: Any) -> Iterator[str]:
     kind = field.type
     if pt.is_struct(kind):

@@ -18,7 +18,8 @@ import pyarrow as pa
 from deltalog.errors import CallError, SchemaMismatchError
 from deltalog.lazy_arrow import pq
 from deltalog.parquet import stats
-from deltalog.parquet.dictionaries import dictionary_columns
+from deltalog.parquet.dictionaries import dictionary_columns, leaf_paths
+from deltalog.parquet.file_options import DEFAULT, FileOptions
 from deltalog.parquet.file_reader import with_child
 from deltalog.parquet.hidden_values import without_hidden
 from deltalog.protocol import column_mapping
@@ -78,7 +79,12 @@ class WrittenFile(msgspec.Struct, frozen=True):
 
 
 def write_file(
-    store: LogStore, path: str, rows: pa.Table, columns: FileColumns, checksum: Checksum | None = None
+    store: LogStore,
+    path: str,
+    rows: pa.Table,
+    columns: FileColumns,
+    checksum: Checksum | None = None,
+    options: FileOptions = DEFAULT,
 ) -> WrittenFile:
     """Write rows (with the order and the Arrow types of the columns) to a new file, which is durable on return.
 
@@ -86,7 +92,7 @@ def write_file(
     """
     stored = columns.stored_rows(rows)
     with store.open_output(path) as file:
-        growing = GrowingFile(file, stored, columns, checksum=checksum)
+        growing = GrowingFile(file, stored, columns, checksum=checksum, options=options)
         try:
             growing.write(stored)
         finally:
@@ -97,8 +103,7 @@ def write_file(
 class GrowingFile:
     """A data file that is written to ``file`` piece by piece. Rows must come from ``FileColumns.stored_rows``.
 
-    ``first``: its first rows. ``compression``: the name of a codec in pyarrow. ``without_bounds``: the dotted paths of
-    columns that contain NaN in later rows.
+    ``first``: its first rows. ``without_bounds``: the dotted paths of columns that contain NaN in later rows.
     """
 
     def __init__(
@@ -108,20 +113,22 @@ class GrowingFile:
         columns: FileColumns,
         *,
         checksum: Checksum | None = None,
-        compression: str = "snappy",
+        options: FileOptions = DEFAULT,
         without_bounds: Collection[str] = (),
     ) -> None:
         self._columns = columns
         self._size_bytes = 0
         self._sink = file if checksum is None else HashedFile(file)
-        left_out = {*stats.nan_columns(first), *without_bounds}
+        paths = leaf_paths(first.schema) if options.has_columns else ()
+        left_out = {*stats.nan_columns(first), *without_bounds, *options.without_statistics(paths)}
         self._with_statistics = stats.without(first.schema, left_out) if left_out else True
+        dictionaries = not columns.has_shared_paths and dictionary_columns(first)
+        self._group_rows = min(options.row_group_rows or ROW_GROUP_ROWS, ROW_GROUP_ROWS)
         self._writer = pq.ParquetWriter(
             self._sink,
             columns.arrow_schema,
-            compression=compression,
-            use_dictionary=not columns.has_shared_paths and dictionary_columns(first),
             write_statistics=self._with_statistics,
+            **options.with_codec("snappy").arguments(paths, dictionaries),
         )
 
     def tell(self) -> int:
@@ -138,7 +145,7 @@ class GrowingFile:
 
     def write(self, rows: pa.Table) -> None:
         """Append rows as new row groups. Raises StoreError."""
-        self._writer.write_table(rows, row_group_size=ROW_GROUP_ROWS)
+        self._writer.write_table(rows, row_group_size=self._group_rows)
 
     def close(self) -> None:
         """Write the footer. ``file`` stays open."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from deltalog.arguments import checked
 from deltalog.errors import CallError
+from deltalog.storage import option_names
 from deltalog.storage.base import LogStore
 from deltalog.storage.fs import LocalStore, local_root
 from deltalog.storage.locations import BY_LOCATION, options_at
@@ -43,14 +44,17 @@ def open_store(url: Location, **options: Any) -> LogStore:
     ``"dynamo:<table>"`` or ``"s3-dynamodb:<table>"``. DynamoDB is accessed with the options of S3;
     ``dynamodb_endpoint_url`` overrides the endpoint.
 
-    Options can also be passed together, as ``storage_options={…}``, or by location: ``by_location={"s3://lake/sales":
-    {…}}`` replaces the other options for all locations with that prefix. A LogStore is returned unchanged, and an
-    obstore store is wrapped. ``memory://`` stores exist until the process ends. Raises CallError for an unknown scheme
-    or option, and if a package is not installed. Cost: no store call.
+    Options can also have the names of object_store (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, AWS_REGION, …, in any case);
+    at a local path these have no effect. Options can also be passed together, as ``storage_options={…}``, or by
+    location: ``by_location={"s3://lake/sales": {…}}`` replaces the other options for all locations with that prefix. A
+    LogStore is returned unchanged, and an obstore store is wrapped. ``memory://`` stores exist until the process ends.
+    Raises CallError for an unknown scheme or option, and if a package is not installed. Cost: no store call.
     """
     options = spread(options)
     if BY_LOCATION in options:
         options = options_at(os.fspath(url) if isinstance(url, (str, os.PathLike)) else "", options)
+    if isinstance(url, (str, os.PathLike)):
+        options = option_names.translated(os.fspath(url), options)
     if isinstance(url, LogStore):
         _refuse(options, "an open store")
         return url

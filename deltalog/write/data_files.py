@@ -23,6 +23,7 @@ from deltalog.lazy_arrow import pc
 from deltalog.lazy_names import lazy_modules
 from deltalog.log.commit_summary import CHECKSUM_TAG
 from deltalog.log.file_statistics import indexed_leaves
+from deltalog.parquet.file_options import DEFAULT, FileOptions
 from deltalog.parquet.file_reader import EXACT, conform
 from deltalog.parquet.file_writer import Checksum, FileColumns, write_file
 from deltalog.protocol import column_mapping, partitions
@@ -58,7 +59,7 @@ class WriteLayout:
     ``extra_columns``: file columns that are not in the table, such as the row ids of copied rows; they come last and
     have no statistics. ``as_changes``: whether the files are change data files. ``checksum``: the hash to record for
     each file. ``is_new``: whether the rows are new to the table; if so, a struct with a NOT NULL field must not be
-    null.
+    null. ``options``: how the files are encoded.
     """
 
     schema: StructType
@@ -71,6 +72,7 @@ class WriteLayout:
     as_changes: bool = False
     checksum: Checksum | None = None
     is_new: bool = False
+    options: FileOptions = DEFAULT
 
     @classmethod
     def for_table(cls, metadata: Metadata, clustered_by: Sequence[tuple[str, ...]] = ()) -> WriteLayout:
@@ -99,9 +101,17 @@ class WriteLayout:
         columns = StructType(tuple(f for f in self.schema if f.name not in self.partition_columns))
         return FileColumns(columns, self.indexed, self.mapping, self.extra_columns)
 
-    def path(self, values: Mapping[str, str | None], unique: str, codec: str = "snappy") -> str:
+    @functools.cached_property
+    def stored_options(self) -> FileOptions:
+        """``options`` with the column names that files have."""
+        mapping, schema = self.mapping, self.schema
+        return self.options.renamed(lambda name: column_mapping.physical_name(schema.field(name), mapping))
+
+    def path(self, values: Mapping[str, str | None], unique: str, codec: str | None = None) -> str:
         """The relative path of a new file: below a random prefix, or in the Hive directory of its partition values. All
-        change data files are in one directory. ``unique``: a unique string that ends in random letters and digits."""
+        change data files are in one directory. ``unique``: a unique string that ends in random letters and digits.
+        ``codec``: if not that of ``options``."""
+        codec = codec or self.options.compression or "snappy"
         if self.as_changes:
             return f"{CHANGES_DIRECTORY}/cdc-{unique}.{codec}.parquet"
         name = f"part-{unique}.{codec}.parquet"
@@ -330,7 +340,7 @@ def _write_file(
     clock_ms: int,
 ) -> AddFile:
     path = layout.path(values, unique)
-    written = write_file(store, path, table, layout.file_columns, layout.checksum)
+    written = write_file(store, path, table, layout.file_columns, layout.checksum, layout.stored_options)
     return AddFile(
         path=encode_path(path),
         partition_values=dict(values),

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from deltalog.log.commit_summary import CHECKSUM_TAG
 from deltalog.parallel import mapped
 from deltalog.parquet.file_writer import ROW_GROUP_ROWS, GrowingFile
 from deltalog.protocol.actions import AddFile
@@ -83,6 +84,7 @@ class _PartitionFiles:
         self._held: dict[_Values, _Held] = {}
         self._held_bytes = 0
         self._open: _OpenFile | None = None
+        self._group_bytes = layout.options.target_bytes or TARGET_BYTES
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> None:
         """Write all rows. After an error, ``adds`` contains the completed files."""
@@ -99,9 +101,16 @@ class _PartitionFiles:
             raise
 
     def _add(self, batch: pa.RecordBatch) -> None:
-        rows = conformed(pa.Table.from_batches([batch]), self._layout.row_schema, self._layout.rules)
-        for values, part in by_partition(rows, self._layout):
-            self._take(values, part)
+        layout = self._layout
+        rows = conformed(pa.Table.from_batches([batch]), layout.row_schema, layout.rules, layout.is_new)
+        for values, part in by_partition(rows, layout):
+            step = self._step_rows(part)
+            for start in range(0, part.num_rows, step):
+                self._take(values, part.slice(start, step))
+
+    def _step_rows(self, rows: pa.Table) -> int:
+        """How many rows are held at a time: all, unless the files are to be smaller than that."""
+        return max(1, min(int(rows.num_rows), int(rows.num_rows) * self._group_bytes // max(int(rows.nbytes), 1)))
 
     def _take(self, values: Mapping[str, str | None], rows: pa.Table) -> None:
         """Buffer rows until their partition reaches its size limit, or until all partitions together reach theirs."""
@@ -111,7 +120,7 @@ class _PartitionFiles:
         held.rows += stored.num_rows
         held.size_bytes += stored.nbytes
         self._held_bytes += stored.nbytes
-        if held.size_bytes >= GROUP_BYTES or held.rows >= ROW_GROUP_ROWS:
+        if held.size_bytes >= min(GROUP_BYTES, self._group_bytes) or held.rows >= ROW_GROUP_ROWS:
             self._write_group(key)
         elif self._held_bytes >= HELD_BYTES:
             self._write_all()
@@ -153,14 +162,17 @@ class _OpenFile:
     def __init__(self, store: LogStore, layout: WriteLayout, values: _Values, unique: str, first: pa.Table) -> None:
         self.values = values
         self._path = layout.path(dict(values), unique)
+        self._target_bytes = layout.options.target_bytes or TARGET_BYTES
         with contextlib.ExitStack() as output:
             sink = output.enter_context(store.open_output(self._path))
-            self.file = GrowingFile(sink, first, layout.file_columns)
+            self.file = GrowingFile(
+                sink, first, layout.file_columns, checksum=layout.checksum, options=layout.stored_options
+            )
             self._output = output.pop_all()
 
     def takes(self, rows: pa.Table) -> bool:
         """Whether these rows of the file's partition can still be written to the file."""
-        return self.file.tell() < TARGET_BYTES and self.file.takes(rows)
+        return self.file.tell() < self._target_bytes and self.file.takes(rows)
 
     def completed(self, clock_ms: int) -> AddFile:
         """Close the file, which makes it durable. Raises StoreError; the file does not exist then."""
@@ -174,6 +186,7 @@ class _OpenFile:
             modification_time=clock_ms,
             data_change=True,
             stats=written.statistics,
+            tags=None if written.sha256 is None else {CHECKSUM_TAG: written.sha256},
         )
 
     def abort(self, error: BaseException) -> None:

@@ -20,6 +20,7 @@ from deltalog.errors import RowCountError
 from deltalog.lazy_names import lazy_modules
 from deltalog.log.file_tables import files_table
 from deltalog.log.reader import LogReader
+from deltalog.parquet.file_options import DEFAULT, FileOptions
 from deltalog.parquet.file_writer import Checksum
 from deltalog.protocol import row_tracking
 from deltalog.protocol.actions import AddCDCFile, AddFile, DeletionVector, Metadata, Protocol
@@ -66,8 +67,11 @@ class RowWriter:
         environment: Environment,
         changes: MetadataChanges,
         on_rows_end: Callable[[], object] = lambda: None,
+        options: FileOptions = DEFAULT,
     ) -> None:
-        """``on_rows_end``: called at the end of a stream of rows, before the last file is closed."""
+        """``on_rows_end``: called at the end of a stream of rows, before the last file is closed. ``options``: how the
+        files are encoded."""
+        self._options = options
         self._on_rows_end = on_rows_end
         self._reader = reader
         self._now: datetime.datetime | None = None
@@ -274,7 +278,8 @@ class RowWriter:
     # ---------------------------------------------------------------------------------------------- helpers
 
     def _layout(self) -> WriteLayout:
-        return WriteLayout.for_table(self._changes.metadata, self._changes.clustering_columns)
+        layout = WriteLayout.for_table(self._changes.metadata, self._changes.clustering_columns)
+        return layout if self._options is DEFAULT else replace(layout, options=self._options)
 
     def _layout_of_new_rows(self, filled: bool = False) -> WriteLayout:
         rules = self.rules()
@@ -287,6 +292,8 @@ class RowWriter:
         self._applied_rules, self._rules_source = rules, (self._changes.metadata, self._changes.protocol)
 
     def _write(self, rows: Iterable[Any], layout: WriteLayout) -> tuple[list[AddFile], int]:
+        if layout.options.target_bytes is not None:
+            return self._written(partition_files.write_streams, [self._watched(rows)], layout)
         return self._written(write_rows, self._watched(rows), layout)
 
     def _watched(self, rows: Any) -> Iterator[pa.RecordBatch]:

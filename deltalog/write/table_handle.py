@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import logging
 import threading
 import weakref
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from deltalog.log import history as histories
     from deltalog.log import history_entries as past_commits
     from deltalog.read import origin as row_origins
-    from deltalog.write import input_streams
+    from deltalog.write import input_streams, transaction_options
     from deltalog.write import transaction as transactions
 else:
     lazy_modules(
@@ -46,6 +47,7 @@ else:
         "deltalog.commit.prepared",
         "deltalog.commit.tip_proof",
         "deltalog.write.input_streams",
+        "deltalog.write.transaction_options",
         histories="deltalog.log.history",
         past_commits="deltalog.log.history_entries",
         row_origins="deltalog.read.origin",
@@ -69,6 +71,8 @@ class TableHandle:
     """
 
     def __init__(self, reader: LogReader, committer: Committer, environment: Environment, latest: Snapshot) -> None:
+        self._options: transaction_options.TransactionOptions | None = None
+        self.base: Snapshot | None = None  # where the next transaction begins; None: at the latest version
         self.reader = reader
         self.committer = committer
         self.environment = environment
@@ -87,6 +91,27 @@ class TableHandle:
     @property
     def url(self) -> str:
         return self.reader.store.url
+
+    @property
+    def options(self) -> transaction_options.TransactionOptions:
+        """The options of every transaction that begins here."""
+        return transaction_options.NO_OPTIONS if self._options is None else self._options
+
+    def configured(
+        self,
+        options: transaction_options.TransactionOptions,
+        max_attempts: int | None = None,
+        base: Snapshot | None = None,
+    ) -> TableHandle:
+        """A second handle on the table, on the same version, whose transactions have these options. ``max_attempts``:
+        as in RetryPolicy; None: as here. ``base``: the version on which its first transaction begins, if not the
+        latest: later commits are checked for conflicts. Pass its latest version to ``advance``. Cost: none."""
+        other = copy.copy(self)
+        other._options, other.base = options, base
+        if max_attempts is not None:
+            retry = replace(self.environment.retry, max_attempts=max_attempts)
+            other.environment = replace(self.environment, retry=retry)
+        return other
 
     # ------------------------------------------------------------------------------------------ the latest version
 
@@ -219,6 +244,7 @@ class TableHandle:
                 if self.latest is replaced:
                     self.latest = snapshot
             return
+        self.base = None
         with _MOVING:
             if snapshot.version < self.latest.version:
                 return
@@ -267,7 +293,8 @@ class TableHandle:
         """See ``DeltaTable.transaction``."""
         latest = self.refresh_for_change()
         origins = self._own_origins(latest, reads if expected_version is None else ())
-        read = self._read_at(min((version for version, _, _ in origins), default=latest.version), latest)
+        begin = latest.version if self.base is None else min(self.base.version, latest.version)
+        read = self._read_at(min((version for version, _, _ in origins), default=begin), latest)
         for version, txn_id, _ in origins:
             found = {each.version: each.tip.txn_id for each in (read, latest)}.get(version)
             if None not in (txn_id, found) and txn_id != found:
@@ -285,6 +312,7 @@ class TableHandle:
             latest=latest,
             proven_ms=self._proven_ms(latest),
             on_lost=self.mark_lost,
+            options=self.options,
         )
         for _, _, where in origins:
             transaction.declare_read(where)
@@ -300,7 +328,7 @@ class TableHandle:
         depend on no version of the table.
         """
         origin = row_origins.origin_in(data)
-        if may_be_blind and origin is None and expected_version is None:
+        if may_be_blind and origin is None and expected_version is None and not self.options.app_versions:
             transaction = self._blind_append()
         else:
             reads = () if origin is None else (origin,)
@@ -325,6 +353,7 @@ class TableHandle:
             refresh=self.refresh_for_change,
             proven_ms=proven_ms,
             on_lost=self.mark_lost,
+            options=self.options,
         )
 
     def following(self, parent: Snapshot, environment: Environment, proven_ms: int | None) -> transactions.Transaction:
@@ -340,6 +369,7 @@ class TableHandle:
             is_strict=True,
             proven_ms=proven_ms,
             on_lost=self.mark_lost,
+            options=self.options,
         )
 
     def continuing(self, planned: Snapshot) -> transactions.Transaction:
@@ -355,6 +385,7 @@ class TableHandle:
             latest=latest,
             anchor=planned,
             on_lost=self.mark_lost,
+            options=self.options,
         )
 
     def retrying(self, attempt: Callable[[], T], retry_count: int) -> T:
@@ -394,6 +425,8 @@ class TableHandle:
     def _read_at(self, version: int, latest: Snapshot) -> Snapshot:
         if version == latest.version:
             return latest
+        if self.base is not None and version == self.base.version:
+            return self.base
         try:
             return Snapshot(histories.LogHistory(self.reader, latest.log).snapshot(version))
         except VersionNotFoundError as error:

@@ -18,6 +18,7 @@ from itertools import groupby
 import pyarrow as pa
 
 from deltalog.errors import CallError
+from deltalog.parquet.file_options import FileOptions
 from deltalog.parquet.file_writer import ROW_GROUP_ROWS, FileColumns, GrowingFile
 from deltalog.protocol.actions import AddFile
 from deltalog.protocol.paths import encode_path
@@ -99,7 +100,7 @@ class TaskFiles:
         limit = self.max_rows or ROW_GROUP_ROWS
         with self.store.open_output(path) as output:
             group = groups.take(limit)
-            file = GrowingFile(output, group, columns, compression=codec)
+            file = GrowingFile(output, group, columns, options=FileOptions(codec))
             try:
                 while True:
                     file.write(group)

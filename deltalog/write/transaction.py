@@ -56,6 +56,7 @@ from deltalog.write.data_files import change_file
 from deltalog.write.metadata_changes import MetadataChanges
 from deltalog.write.row_writer import RowWriter
 from deltalog.write.staged_actions import StagedActions
+from deltalog.write.transaction_options import NO_OPTIONS, TransactionOptions
 
 if TYPE_CHECKING:
     from deltalog.commit import conflicts
@@ -105,12 +106,14 @@ class Transaction:
         anchor: Snapshot | None = None,
         proven_ms: int | None = None,
         on_lost: Callable[[], None] = lambda: None,
+        options: TransactionOptions = NO_OPTIONS,
     ) -> None:
         """``on_commit``: called with the committed version; called again when it has a checkpoint, with the snapshot to
         replace. ``refresh``: returns the latest version, if ``snapshot`` may be stale. ``latest``: the latest version,
         if ``snapshot`` is an earlier one. ``is_strict``: raise VersionConflictError if other writers win all attempts
         of ``environment``. ``anchor``: the version that must be in the log at the commit, if not the latest.
-        ``proven_ms``: as in TipProof. ``on_lost``: called if the anchor is no longer in the log."""
+        ``proven_ms``: as in TipProof. ``on_lost``: called if the anchor is no longer in the log. ``options``: of the
+        call."""
         check_isolation_level(isolation_level)
         self._snapshot = snapshot
         self.latest = snapshot if latest is None else latest
@@ -129,11 +132,14 @@ class Transaction:
         self._metadata_changes = MetadataChanges(base, protocol, metadata, environment.new_uuid)
         self.proof = TipProof(reader, anchor or self.latest, environment, proven_ms)
         self._on_lost = on_lost
-        self._is_callers = False
-        self.reads_callers_rows = True  # whether writing the rows runs code of the caller, such as an iterator
-        self._row_writer = RowWriter(reader, environment, self._metadata_changes, self._begin_proof)
         self._finished = False
         self._in_doubt: DeltaLogError | None = None  # the error of a commit whose outcome is unknown
+        self._is_callers = False
+        self.reads_callers_rows = True  # whether writing the rows runs code of the caller, such as an iterator
+        self._options = options
+        for each in options.app_versions:
+            self.set_transaction(each.app_id, each.version, each.last_updated_ms)
+        self._row_writer = RowWriter(reader, environment, self._metadata_changes, self._begin_proof, options.files)
 
     # ------------------------------------------------------------------------------------------- context
 
@@ -399,9 +405,11 @@ class Transaction:
         self._existing("remove a metadata domain")
         self._metadata_changes.remove_domain(domain)
 
-    def set_transaction(self, app_id: str, version: int) -> None:
-        """Stage an application version (txn), so that a repeated run is recognised. Raises CallError."""
-        self.staged.set_transaction(app_id, version, self._environment.clock_ms())
+    def set_transaction(self, app_id: str, version: int, last_updated_ms: int | None = None) -> None:
+        """Stage an application version (txn), so that a repeated run is recognised. ``last_updated_ms``: in ms since
+        1970; None: now. Raises CallError."""
+        updated_ms = self._environment.clock_ms() if last_updated_ms is None else last_updated_ms
+        self.staged.set_transaction(app_id, version, updated_ms)
 
     def set_commit_annotations(self, annotations: Mapping[str, Any]) -> None:
         """Add entries to the ``deltalog`` object in commitInfo, which already contains the parent version. Values must
@@ -494,7 +502,9 @@ class Transaction:
         with errors_logged(fact, "the hooks after the commit"):
             is_followed = partial(self.proof.is_followed, committed.result.version)
             base = self._metadata_changes.base
-            version = NewVersion(snapshot.log, committed.result, base, committed.commits, is_followed)
+            version = NewVersion(
+                snapshot.log, committed.result, base, committed.commits, is_followed, self._options.hooks
+            )
             self._committer.after_commit(version, self._environment, on_checkpoint)
 
     def _begin_proof(self) -> None:
@@ -551,6 +561,7 @@ class Transaction:
             cdc=tuple(staged.cdc),
             written=(*self._row_writer.written_paths, *staged.files_of_caller),
             annotations=self._annotations,
+            commit_info=self._options.commit_info,
             is_strict=self._is_strict,
             read_version=None if changes.base is None else changes.base.version,
             reads=staged.reads(changes.depends_on_metadata, changes.depends_on_files),

@@ -76,6 +76,35 @@ def cast(node: Node, wanted: DataType) -> Node:
     raise refuse(f"CAST from {have} to {wanted}")
 
 
+def try_cast(node: Node, wanted: DataType) -> Node:
+    """TRY_CAST: as ``cast``, but null for a value that does not fit. Cost: for each such value, a few more casts."""
+    if not cast(node, wanted).can_fail:
+        return cast(node, wanted)
+    cast_all = _caster(node.data_type, wanted)
+    arrow = type_to_arrow(wanted)
+
+    def run(values: Any) -> Any:
+        try:
+            return cast_all(values)
+        except pa.ArrowException:
+            if len(values) <= 1:
+                return pa.nulls(len(values), arrow)
+            middle = len(values) // 2
+            return pa.concat_arrays([run(values[:middle]), run(values[middle:])])
+
+    def kernel(values: Any) -> Any:
+        if isinstance(values, pa.Scalar):
+            return run(pa.repeat(values, 1))[0]
+        values = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
+        try:
+            return cast_all(values)
+        except pa.ArrowException:  # few values differ in most columns, so each is tried once
+            encoded = values.dictionary_encode()
+            return run(encoded.dictionary).take(encoded.indices)
+
+    return apply_kernel(wanted, kernel, node)
+
+
 def _caster(have: DataType, wanted: DataType) -> Callable[[Any], Any]:
     """A function that casts arrays of nested values. Raises CallError."""
     place = ("",)

@@ -125,9 +125,10 @@ class BinWriter:
         if not groups.has_more:
             return Rewritten((), 0)
         first = groups.take(ROW_GROUP_ROWS)
-        path = self.write.path(values, self.new_uuid(), CODEC)
+        options = self.write.stored_options.with_codec(CODEC)
+        path = self.write.path(values, self.new_uuid(), str(options.compression))
         with self.store.open_output(path) as output:
-            grown = GrowingFile(output, first, self.write.file_columns, compression=CODEC, without_bounds=without)
+            grown = GrowingFile(output, first, self.write.file_columns, options=options, without_bounds=without)
             try:
                 pa.default_memory_pool().release_unused()
                 grown.write(first)

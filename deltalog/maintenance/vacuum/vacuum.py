@@ -28,7 +28,7 @@ from deltalog.maintenance.vacuum.decisions import (
     decide,
     sift,
 )
-from deltalog.maintenance.vacuum.needed_files import metadata_of_iceberg, named_files, named_since
+from deltalog.maintenance.vacuum.needed_files import files_of, metadata_of_iceberg, named_files, named_since
 from deltalog.maintenance.vacuum.path_hashes import shared_hash
 from deltalog.maintenance.vacuum.plan import VacuumPlan, plan
 from deltalog.maintenance.vacuum.ranges import PathSample
@@ -98,6 +98,7 @@ def vacuum(
     progress: VacuumProgress,
     claims: Claims | None = None,
     runner: VacuumRunner | None = None,
+    keep_versions: Sequence[int] = (),
 ) -> VacuumReport:
     """See ``DeltaTable.vacuum``. ``claims``: tells which other files are needed; required for a catalog table, and
     cannot be combined with ``runner``."""
@@ -136,10 +137,11 @@ def vacuum(
         removed, are_settled = named.removed, named.is_settled
         history = LogHistory(handle.reader, handle.writable().log)
         late = dict.fromkeys(named_since(history, before.version), Need.EARLIER)
-        late = {**claims.needed(history, named, rules), **late}
+        late = {**claims.needed(history, named, rules), **_kept(history, keep_versions), **late}
     else:
         named = named_files(history, rules.cutoff_ms)
-        named = replace(named, needed=named.needed.besides(claims.needed(history, named, rules)))
+        needed = {**claims.needed(history, named, rules), **_kept(history, keep_versions)}
+        named = replace(named, needed=named.needed.besides(needed))
         found = removed_files(history, named)
         removed, are_settled = found.paths, found.are_settled
         listed = sift([WalkPart("", [], found.entries)], named.needed)
@@ -158,6 +160,11 @@ def vacuum(
     if are_settled and not waiting and len(report.files) == len(decided.files):
         _record(handle, named.cutoff_version, report)
     return report
+
+
+def _kept(history: LogHistory, versions: Sequence[int]) -> dict[str, Need]:
+    """The files of versions that the caller keeps."""
+    return {path: Need.EARLIER for version in sorted(set(versions)) for path in files_of(history, version)}
 
 
 def _record(handle: TableHandle, cutoff_version: int | None, report: VacuumReport) -> None:

@@ -1,0 +1,95 @@
+"""load_cdf: the change data feed in deltalake's shape."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from deltalog.deltalake.arrow import view_schema
+from deltalog.deltalake.instants import epoch_ms
+from deltalog.deltalake.sql import spark_sql
+from deltalog.errors import CallError
+from deltalog.expressions.bind import bind
+from deltalog.expressions.evaluate import matches
+from deltalog.expressions.sql import as_predicate
+from deltalog.log.history import LogHistory
+from deltalog.protocol.schema import StructType
+from deltalog.read.changes import COMMIT_TIMESTAMP, COMMIT_VERSION, Changes, changes_between
+from deltalog.write.table_handle import TableHandle
+
+
+def feed(
+    handle: TableHandle,
+    columns: Sequence[str] | None,
+    predicate: str | None,
+    since: tuple[int | None, str | None],
+    until: tuple[int | None, str | None],
+    allow_out_of_range: bool,
+) -> pa.RecordBatchReader:
+    """The changes of a range. ``since``, ``until``: a version and a time, of which the time decides if it is set.
+    Columns come last if they are partition columns, as in deltalake, then those of the feed."""
+    from_ms = None if since[1] is None else epoch_ms(since[1])
+    to_ms = None if until[1] is None else epoch_ms(until[1])
+    history = handle.history()
+    _check_range(history, since[0] if from_ms is None else None, from_ms, to_ms, allow_out_of_range)
+    found = changes_between(
+        history,
+        since[0] if from_ms is None else None,
+        until[0] if to_ms is None else None,
+        from_ms,
+        to_ms,
+        allow_out_of_range,
+    )
+    return _selected(found, columns, predicate)
+
+
+def _check_range(
+    history: LogHistory, version: int | None, from_ms: int | None, to_ms: int | None, allow_out_of_range: bool
+) -> None:
+    if allow_out_of_range:
+        return
+    latest = history.latest.version
+    if version is not None and version > latest:
+        raise CallError(f"Invalid table version: {version}. The latest version is {latest}.")
+    last_ms = history.commit_at(latest).timestamp_ms
+    late = [each for each in (from_ms, to_ms) if each is not None and each > last_ms]
+    if late:
+        raise CallError(f"Provided timestamp {late[0]} ms is greater than latest commit timestamp, {last_ms} ms.")
+
+
+def _field(field: pa.Field) -> pa.Field:
+    """A column of the feed in the type in which deltalake returns it."""
+    if field.name == COMMIT_VERSION:
+        return field.with_type(pa.uint64())
+    if field.name == COMMIT_TIMESTAMP:
+        return field.with_type(pa.timestamp("ms"))
+    return view_schema(pa.schema([field])).field(0)
+
+
+def _selected(changes: Changes, columns: Sequence[str] | None, predicate: str | None) -> pa.RecordBatchReader:
+    schema = changes.arrow_schema
+    partitioned = changes.snapshot.partition_columns
+    feed_columns = schema.names[-3:]
+    names = list(columns) if columns is not None else [
+        *(name for name in schema.names[:-3] if name not in partitioned), *partitioned, *feed_columns
+    ]  # fmt: skip
+    unknown = [name for name in names if name not in schema.names]
+    if unknown:
+        raise CallError(f"The change data feed has no column {unknown[0]!r}. Columns: {', '.join(schema.names)}.")
+    where = None
+    if predicate is not None:
+        condition = as_predicate(spark_sql(predicate))
+        assert condition is not None
+        where = bind(condition, StructType.from_arrow(schema))
+    wanted = pa.schema([_field(schema.field(name)) for name in names])
+
+    def batches() -> Iterator[Any]:
+        for batch in changes.batches():
+            table = pa.Table.from_batches([batch])
+            if where is not None:
+                table = table.filter(matches(where, table))
+            yield from table.select(names).cast(wanted).to_batches()
+
+    return pa.RecordBatchReader.from_batches(wanted, batches())

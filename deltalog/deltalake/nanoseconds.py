@@ -1,0 +1,15 @@
+"""Whether timestamps keep nanoseconds: never, because Delta tables have microseconds."""
+
+from __future__ import annotations
+
+_NANOSECOND_TIMESTAMPS = False
+
+
+def enabled() -> bool:
+    """Whether timestamps of nanoseconds are kept."""
+    return False
+
+
+def enable_nanosecond_timestamps() -> None:
+    """Raises RuntimeError: deltalog writes microseconds, as the protocol says."""
+    raise RuntimeError("Timestamps of nanoseconds are not in the Delta protocol; deltalog writes microseconds.")

@@ -1,0 +1,38 @@
+"""SQL of deltalake's programs, in DataFusion's spelling, as SQL for deltalog, in Spark's. Pure.
+
+The two differ in their quotes: in DataFusion double quotes enclose a name, and a backslash in text is a character of
+its own; in Spark double quotes enclose text, and a backslash escapes.
+"""
+
+from __future__ import annotations
+
+import re
+
+_TYPED = re.compile(
+    r"\b(tinyint|smallint|int|integer|bigint|long|short|byte|float|double|boolean|string)\s*('(?:[^']|'')*')", re.I
+)
+_TOKEN = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`(?:[^`]|``)*`|--[^\n]*|/\*.*?\*/", re.DOTALL)
+
+
+def spark_sql(text: str) -> str:
+    """The same condition or value in Spark's spelling."""
+    typed = _TYPED.sub(lambda found: f"CAST({found[2]} AS {found[1]})", text)
+    return _TOKEN.sub(lambda found: _respelled(found[0]), typed)
+
+
+def _respelled(token: str) -> str:
+    if token[0] == "'":
+        return text_literal(token[1:-1].replace("''", "'"))
+    if token[0] == '"':
+        return name(token[1:-1].replace('""', '"'))
+    return " " if token[0] in "-/" else token
+
+
+def text_literal(value: str) -> str:
+    """Text as an SQL literal."""
+    return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def name(text: str) -> str:
+    """A name in backticks."""
+    return f"`{text.replace('`', '``')}`"

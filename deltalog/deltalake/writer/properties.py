@@ -1,0 +1,11 @@
+"""The names of ``deltalake.writer.properties``."""
+
+from deltalog.deltalake.writer_properties import (
+    BloomFilterProperties,
+    ColumnProperties,
+    Compression,
+    Encoding,
+    WriterProperties,
+)
+
+__all__ = ["BloomFilterProperties", "ColumnProperties", "Compression", "Encoding", "WriterProperties"]
