@@ -208,7 +208,7 @@ _SHOWN_LENGTH = 200
 
 
 class Place(msgspec.Struct, frozen=True):
-    """A directory in a store in which a file named by a path in a log may be located."""
+    """A directory of a store that may contain a file to which a path in the log refers."""
 
     url: str
     scheme: str
