@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Set-up and tasks, with nothing but Python 3.10+ (and Java 17+ for Spark) on the machine.
+"""Sets up the project and runs its tasks. Requires only Python 3.10+ (and Java 17+ for Spark).
 
-    python3 dev.py demo      examples/flights: real flights, written with Spark, travelled through by time
-    python3 dev.py test      the usual run; tests/support/usual_run.py lists the tests with Spark that it contains
+    python3 dev.py demo      examples/flights: real flights, written with Spark and read with time travel
+    python3 dev.py test      the usual run; tests/support/usual_run.py lists the Spark tests in it
                              --long: all tests; --long tests/spark tests/demo: all tests of these suites
                              --quick: needs neither Java, Spark nor servers
                              --lowest: the quick tests on the lowest versions that pyproject.toml allows
-                             --extras: each extra in an environment of its own; --extras s3 cli: these
+                             --extras: each extra in a separate environment; --extras s3 cli: only these
                              --spark 3.5, --spark all: the tests of spark_ext with other versions of Spark
-    python3 dev.py bench     the benchmarks beside deltalake and delta-spark
+    python3 dev.py bench     the benchmarks, compared with deltalake and delta-spark
 
-What follows the task's name is passed on: `python3 dev.py demo --months 3`, `python3 dev.py test tests/unit/log`.
+Further arguments are passed to the task: `python3 dev.py demo --months 3`, `python3 dev.py test tests/unit/log`.
 The first run makes a virtual environment in .venv and installs the project into it; later runs reuse it.
 """
 
@@ -31,9 +31,9 @@ ROOT = Path(__file__).resolve().parent
 VENV = Path(os.environ.get("DELTALOG_VENV", ROOT / ".venv"))
 PYTHON = VENV / ("Scripts" if os.name == "nt" else "bin") / "python"
 
-# One pytest process each, the longest first. A JVM supports one kind of Spark session, so suites with a session have
-# their own processes; many of the other tests wait for servers, processes and disks. A folder runs without the folders
-# inside it that have their own run.
+# One pytest process per entry, the longest first. A JVM supports one kind of Spark session, so suites with a session
+# have their own processes; many of the other tests wait for servers, processes and disks. The run of a folder excludes
+# subfolders that have a separate run.
 SUITES = [
     ["tests/interop"],
     ["tests/spark"],
@@ -48,9 +48,9 @@ SUITES = [
 ]
 AT_ONCE = (os.cpu_count() or 2) + 1  # a run with a JVM takes 1.5 GiB
 
-# For each extra, the extras that install at least as much.
+# For each extra, the extras that install all of its packages.
 WIDER = {"test-core": ["test-core", "test"], "demo": ["demo", "test"], "test": ["test"]}
-# Two parallel runs of a few minutes, without a JVM, without servers and without the packages for them.
+# Two parallel runs of a few minutes each that need neither a JVM nor servers nor the packages for them.
 QUICK = [
     [
         "tests/house", "tests/simulation/test_checker.py", "tests/simulation/test_schedules.py",
@@ -69,7 +69,7 @@ QUICK_SCHEDULES = "300"
 
 # The versions of Spark that spark_ext supports: the newest patch release of each, and constraints on other packages.
 SPARK = {
-    # Its pandas API needs numpy 1, which later versions of pyarrow do not take.
+    # Spark 3.5's pandas API needs numpy 1, which later versions of pyarrow do not support.
     "3.5": ["pyspark==3.5.9", "numpy<2", "pandas<3", "pyarrow<22"],
     "4.0": ["pyspark==4.0.5"],
     "4.1": ["pyspark==4.1.4"],
@@ -77,12 +77,12 @@ SPARK = {
     "4.3": ["pyspark==4.3.0"],
 }
 EXTRAS_SUITE = "tests/extras/test_installed.py"
-# The versions in --long: the oldest and the newest, with the suite that covers a little of everything.
+# The Spark versions that --long tests, the oldest and the newest, with a suite that covers a little of everything.
 SPARK_SAMPLE = {"3.5": "classic", "4.3": "connect"}
 SPARK_SAMPLE_SUITE = "tests/spark/test_central.py"
-# The tests on S3 that --long runs over Spark Connect; it runs all of them in a classic session.
+# The S3 tests that --long runs over Spark Connect; in a classic session it runs all S3 tests.
 S3_SAMPLE_SUITE = "tests/spark_s3/test_s3_tables.py"
-# The package has no Spark Connect server, which is a separate jar.
+# The pyspark package of these Spark versions lacks the Spark Connect server, which is a separate jar.
 SPARK_WITHOUT_SERVER = {"3.5"}
 # tests/spark_connect runs these suites itself.
 SPARK_SUITES = {
@@ -118,7 +118,8 @@ def main(arguments: list[str]) -> int:
 
 
 def install(extra: str) -> None:
-    """Install the project into the virtual environment, unless it is installed for this pyproject.toml already."""
+    """Install the project into the virtual environment, unless it is already installed for the current
+    pyproject.toml."""
     wanted = hashlib.sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest()
     stamps = [VENV / f".deltalog-{name}" for name in WIDER[extra]]
     if any(stamp.exists() and stamp.read_text() == wanted for stamp in stamps):
@@ -145,7 +146,7 @@ def test_quick(arguments: list[str]) -> int:
 
 
 def test_lowest(arguments: list[str]) -> int:
-    """The quick tests without the checks of the sources, in a separate virtual environment."""
+    """Run the quick tests, except the source code checks, in a separate virtual environment."""
     venv = ROOT / ".venv-lowest"
     python = venv / PYTHON.relative_to(VENV)
     venv.mkdir(exist_ok=True)
@@ -159,8 +160,8 @@ def test_lowest(arguments: list[str]) -> int:
 
 
 def test_extras(arguments: list[str]) -> int:
-    """Test each extra, or the named ones: install it as a user does, into a new virtual environment that is deleted
-    after the test. Arguments that are not names of extras go to pytest."""
+    """Test each extra, or only the named extras: install it as a user would, into a new virtual environment that is
+    deleted after the test. Arguments that are not names of extras go to pytest."""
     named, rest = list[str](), list[str]()
     for argument in arguments:
         (rest if argument.startswith("-") or rest else named).append(argument)
@@ -169,10 +170,10 @@ def test_extras(arguments: list[str]) -> int:
 
 
 def test_spark(arguments: list[str]) -> int:
-    """Run the tests of spark_ext with these versions of Spark, and write the results to docs/spark-versions.md.
+    """Run the tests of spark_ext with the given versions of Spark, and write the results to docs/spark-versions.md.
 
     For each version, classic sessions and Spark Connect run in parallel. Arguments after the versions replace the
-    suites.
+    default suites.
     """
     names = list(itertools.takewhile({*SPARK, "all"}.__contains__, arguments))
     if not names:
@@ -189,7 +190,7 @@ def test_spark(arguments: list[str]) -> int:
 
 
 def install_spark(name: str) -> Path:
-    """Install the virtual environment for a version of Spark, and return its Python."""
+    """Create the virtual environment for a version of Spark, and return the path of its Python."""
     venv = ROOT / f".venv-spark-{name}"
     python = venv / PYTHON.relative_to(VENV)
     stamp = venv / ".deltalog-installed"
@@ -205,7 +206,7 @@ def spark_modes(name: str) -> list[str]:
 
 
 def spark_run(name: str, mode: str) -> list[str]:
-    """All suites of spark_ext, with a report for tests/spark/versions.py."""
+    """The pytest arguments to run all suites of spark_ext and write a report for tests/spark/versions.py."""
     return [*SPARK_SUITES[mode], f"--junitxml=build/spark-versions/{name}-{mode}.xml"]
 
 
@@ -224,8 +225,8 @@ def bench(arguments: list[str]) -> int:
 
 
 def test(arguments: list[str]) -> int:
-    """The usual run; with ``--long``, all tests, and samples with other versions of Spark. Other arguments are passed
-    to a single pytest run."""
+    """The usual run; with ``--long``, all tests, and some of them also with other versions of Spark. Any other
+    arguments are passed to a single pytest run."""
     if arguments not in ([], ["--long"]):
         return run_pytest(arguments)
     option = arguments[0] if arguments else "--usual"
@@ -237,12 +238,12 @@ def test(arguments: list[str]) -> int:
 
 
 def inside(suites: list[str]) -> list[str]:
-    """The suites inside ``suites`` that have their own run."""
+    """The suites that have their own run and lie in subfolders of ``suites``."""
     return [each for run in SUITES for each in run if any(each.startswith(f"{suite}/") for suite in suites)]
 
 
 class Run:
-    """A run of pytest, with the installed or with another version of Spark."""
+    """A pytest run, with the installed version of Spark or with another one."""
 
     def __init__(self, arguments: list[str], spark: str | None = None, **environment: str) -> None:
         self.arguments, self.spark, self.environment = arguments, spark, environment
@@ -257,7 +258,8 @@ class Run:
 
     @property
     def selection(self) -> tuple[int, int, str] | None:
-        """The numbers of selected and of all tests, and a digest of the selection, as tests/conftest.py prints them."""
+        """The number of selected tests, the number of all tests, and a digest of the selection, as printed by
+        tests/conftest.py."""
         said = re.search(r"^selected (\d+) of (\d+) tests, (\w+)$", self.output, re.M)
         return (int(said[1]), int(said[2]), said[3]) if said else None
 
@@ -278,10 +280,11 @@ class Run:
 
 
 def run_all(runs: list[Run]) -> int:
-    """Run the runs in order, AT_ONCE at a time. Prints the output of each as it finishes, then a table of the
-    selection."""
+    """Start the runs in order, at most AT_ONCE in parallel. Prints the output of each run when it finishes, then a
+    table of the selected tests."""
     started, printing = time.monotonic(), threading.Lock()
-    # Tests start hundreds of processes. If PYTHONDONTWRITEBYTECODE is set, each would recompile the package.
+    # Tests start hundreds of processes. If PYTHONDONTWRITEBYTECODE is set, each process would compile the package
+    # again.
     subprocess.run([str(PYTHON), "-m", "compileall", "-q", "deltalog", "spark_ext", "examples", "tests"], cwd=ROOT)
 
     def carry_out(run: Run) -> None:
@@ -301,7 +304,8 @@ def run_all(runs: list[Run]) -> int:
 
 
 def table_of(runs: list[Run]) -> str:
-    """The selection, one line per run. Usual runs of the same tree have the same numbers and digests."""
+    """A table of the selected tests, one line per run. Two usual runs of the same source tree print the same numbers
+    and digests."""
     lines = [f"{'selected':>8} {'of':>6} {'which':>8} {'minutes':>7}"]
     total, everything, digest = 0, 0, hashlib.sha256()
     for run in runs:

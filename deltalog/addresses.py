@@ -1,7 +1,7 @@
 """Opens the table at a location or at an address in a catalog.
 
-A location opens a store, and its log decides which commits there are. An address, ``catalog:<catalog>#<name>``, asks
-the catalog first, which is imported only then.
+A location opens a store; the log in that store determines the commits. An address, ``catalog:<catalog>#<name>``, is
+looked up in the catalog first; the catalog's code is imported only then.
 
 Spec: PROTOCOL.md#table-discovery.
 """
@@ -45,28 +45,28 @@ def open_log(
 
 
 def handle_on_latest(reader: LogReader, environment: Environment) -> TableHandle:
-    """A handle on the table of a reader, at its latest version. Raises and costs as ``load_latest``."""
+    """A handle on the table of a LogReader, at the table's latest version. Raises and costs as ``load_latest``."""
     return handle_on(reader, environment, Snapshot(load_latest(reader)))
 
 
 def handle_on(reader: LogReader, environment: Environment, latest: Snapshot) -> TableHandle:
-    """The state of a handle on a reader's table, outside of transactions over several tables. Cost: none."""
+    """The state of a handle on a reader's table, outside multi-table transactions. Cost: none."""
     return TableHandle(reader, committer_of(reader, environment), environment, latest)
 
 
 def committer_of(reader: LogReader, environment: Environment) -> Committer:
-    """The committer of the table of a reader. Cost: none."""
+    """The committer of the table that a reader reads. Cost: none."""
     if reader.authority.catalog is not None:
         from deltalog.catalog.committer import CatalogCommitter
         from deltalog.catalog.store import ManagedStore
 
-        if isinstance(reader.store, ManagedStore):  # else the catalog is about to take the table over
+        if isinstance(reader.store, ManagedStore):  # otherwise (no ManagedStore) the table is being registered
             return CatalogCommitter(reader.store, environment.new_uuid)
     return FileSystemCommitter(reader.store)
 
 
 def is_address(url: object) -> TypeGuard[str]:
-    """Whether ``url`` names a table by its catalog: ``catalog:<url of the catalog>#<name of the table>``."""
+    """Whether ``url`` is the address of a table in a catalog: ``catalog:<url of the catalog>#<name of the table>``."""
     return isinstance(url, str) and url.startswith(CATALOG_SCHEME)
 
 

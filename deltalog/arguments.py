@@ -1,6 +1,6 @@
 """Checks the arguments of public calls against the types in their signatures, before anything else happens. Pure.
 
-An argument of the wrong type is a CallError that names the parameter, no matter where it would have failed later.
+An argument of the wrong type raises a CallError that names the parameter, instead of some later error.
 Instances of subclasses of str and numbers, including NumPy's, become Python's own types.
 """
 
@@ -88,14 +88,14 @@ def _refusal(function: Any, plan: _Plan, args: Sequence[Any], named: Mapping[str
 
 
 def _call_name(function: Any, args: Sequence[Any]) -> str:
-    """The name of a call for messages; an inherited method is named after the class it is called on."""
+    """The name of a call, for messages; an inherited method is named after the class on which it is called."""
     owner, _, name = str(function.__qualname__).removesuffix(".__init__").rpartition(".")
     inherits = args and any(base.__name__ == owner for base in type(args[0]).__mro__)
     return f"{type(args[0]).__name__}.{name}" if inherits else f"{owner}.{name}" if owner else name
 
 
 def check_options(given: Mapping[str, Any], options: type, verb: str) -> None:
-    """Raise CallError if ``options``, a TypedDict, does not have a name in ``given``."""
+    """Raise CallError if ``given`` contains a name that is not a key of the TypedDict ``options``."""
     unknown = given.keys() - options.__annotations__.keys()
     if unknown:
         known = ", ".join(options.__annotations__)
@@ -130,7 +130,7 @@ def _plan(function: Any) -> _Plan:
 
 
 def _options(annotation: Any, function: Any) -> Iterator[tuple[str, tuple[_Check, Any]]]:
-    """The checks of options that a signature declares as ``Unpack[some TypedDict]``."""
+    """The checks for options that a signature declares as ``Unpack[some TypedDict]``."""
     if isinstance(annotation, str) and annotation.startswith("Unpack["):
         options = _resolved(annotation.removeprefix("Unpack[").removesuffix("]"), function)
         for name, hint in typing.get_type_hints(options).items():
@@ -288,7 +288,7 @@ def _iterable(hint: Any) -> _Check:
 
 
 def _one_by_one(values: Any, element: _Check, hint: Any) -> Iterator[Any]:
-    """A stream whose items are checked as they are read."""
+    """An iterator that checks each item when it is read."""
     for value in values:
         try:
             yield element(value)
@@ -337,7 +337,7 @@ _GENERIC: dict[Any, Callable[[Any], _Check | None]] = {
 }
 
 
-# --------------------------------------------------------------------------------------------------- in words
+# --------------------------------------------------------------------------------------------------- messages
 
 
 _WORDS = {str: "text", int: "an integer", float: "a number", bool: "True or False"}
@@ -373,7 +373,7 @@ def _plural(hint: Any) -> str:
 
 
 def safe_repr(represent: Callable[[Any], str]) -> Callable[[Any], str]:
-    """A ``__repr__`` that also works for an object whose constructor raised, which tools show with the traceback."""
+    """A ``__repr__`` that also works if the constructor of the object raised: tools that print tracebacks call it."""
 
     @functools.wraps(represent)
     def shown(self: Any) -> str:

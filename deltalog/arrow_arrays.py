@@ -1,7 +1,7 @@
 """Converts Python values to Arrow arrays without ``pyarrow.array``. Pure.
 
-``pyarrow.array`` imports pandas, if it is installed, to detect pandas objects. That takes a third of a second in a
-fresh process, on every first read of a log. The values here are plain, so arrays are built from buffers.
+``pyarrow.array`` imports pandas, if it is installed, to detect pandas objects. That import takes a third of a second,
+on the first read of a log in each process. The values here have simple types, so the arrays are built from buffers.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from itertools import accumulate
 from typing import Any, Literal
 
 import pyarrow as pa
-import pyarrow.compute as pc
+
+from deltalog.lazy_arrow import pc
 
 _EPOCH = datetime.date(1970, 1, 1)
 STRINGS_MAP = pa.map_(pa.string(), pa.string())
@@ -31,7 +32,8 @@ def row_numbers(count: int) -> pa.Int64Array:
 
 
 def uint64s(numbers: array[int]) -> pa.UInt64Array:
-    """Unsigned 64-bit integers, such as the positions of a bitmap, sharing the memory of ``numbers``."""
+    """An array of unsigned 64-bit integers, such as the positions in a bitmap, that shares the memory of
+    ``numbers``."""
     return pa.Array.from_buffers(pa.uint64(), len(numbers), [None, pa.py_buffer(numbers)])
 
 
@@ -44,7 +46,8 @@ def _numbers(kind: pa.DataType, code: Literal["q", "d"], zero: float, values: Se
     validity = None
     try:
         data = array(code, values)
-    except TypeError:  # checking for None first would take longer than the rest, and None is rare
+    # Some value is None: an earlier check for None would take longer than the rest of the function, and None is rare.
+    except TypeError:
         validity = _validity(values)
         data = array(code, [zero if value is None else value for value in values])
     return pa.Array.from_buffers(kind, len(values), [validity, pa.py_buffer(data)])
@@ -94,8 +97,8 @@ def combined(values: Any) -> Any:
 
 
 def kept(values: Any, mask: pa.BooleanArray) -> Any:
-    """Like ``values.filter(mask)``. Strings and string maps are not copied if the dropped rows are empty, as null rows
-    are. The result then has its own offsets into the same memory."""
+    """Like ``values.filter(mask)``. Arrays of strings and of string maps are not copied if all dropped rows are empty
+    (null rows are). In that case the result has its own offsets into the same memory."""
     rows = mask.true_count
     if values.null_count == len(values):
         return nulls(rows, values.type)
@@ -148,8 +151,8 @@ def _bitmap(bits: Sequence[bool]) -> pa.Buffer:
 
 
 def if_else(condition: Any, one: Any, other: Any) -> Any:
-    """Like ``pyarrow.compute.if_else``, but correct for a null scalar and a slice of strings or binaries: Arrow 20
-    returns bytes of other rows for these."""
+    """Like ``pyarrow.compute.if_else``, but correct for a null scalar and a slice of strings or binaries: in these two
+    cases Arrow 20 returns bytes of other rows."""
     return pc.if_else(condition, _typed_null(one, other), _typed_null(other, one))
 
 
@@ -176,9 +179,9 @@ def packed_lists(kind: pa.DataType, lengths: Any, values: Any, is_valid: pa.Bool
 
 
 def for_ipc(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """Rows that are safe for Arrow's IPC writer. In Arrow 20, it writes wrong values or crashes the process for
-    strings, binaries, lists and maps whose first offset is not 0. ``kept`` and other programs create such arrays, so
-    they are copied if this version of Arrow has the bug."""
+    """The rows, in a form that Arrow's IPC writer writes correctly. In Arrow 20, the writer writes wrong values or
+    crashes the process for strings, binaries, lists and maps whose first offset is not 0. ``kept`` and other programs
+    create arrays with another first offset, so arrays are copied if the installed version of Arrow has the bug."""
     if _ipc_takes_any_offset():
         return rows
     return pa.RecordBatch.from_arrays([pa.concat_arrays([column]) for column in rows.columns], schema=rows.schema)

@@ -1,8 +1,8 @@
-"""Background work: run by a thread, in order, and finished before the process ends.
+"""Runs background work in threads: the work of a key in order, and all work before the process ends.
 
-Each key, such as the URL of a table, has its own queue, with a thread while the queue is not empty. The threads are not
-daemons, and the interpreter waits for them before it exits. Errors are logged. A fork waits for running work; work that
-is queued at that moment runs only in the parent.
+Each key, such as the URL of a table, has its own queue, and a thread while the queue is not empty. The threads are not
+daemons, and the interpreter waits for them before it exits. Errors are logged. ``os.fork`` waits for running work; work
+that is queued at that moment runs only in the parent process.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
-# A caller that queues more than this waits: it is faster than its work, which would pile up otherwise.
+# A caller that queues more than this waits, so that work does not pile up.
 MAX_WAITING = 8
 
 log = logging.getLogger(__name__)
 
 
 class _Queue:
-    """Queued and running work. ``added`` and ``done`` count all work ever queued and finished."""
+    """Queued and running work. ``added`` and ``done`` count all work items that were ever queued and finished."""
 
     def __init__(self) -> None:
         self.waiting: deque[Callable[[], object]] = deque()
@@ -29,7 +29,7 @@ class _Queue:
         self.worker: int | None = None  # the thread's identifier
 
 
-# Guards everything below. Held only briefly, never while work runs.
+# Guards everything below. The lock is held only briefly, never while work runs.
 _changed = threading.Condition()
 _queues: dict[str, _Queue] = {}
 _under_way = 0
@@ -54,7 +54,8 @@ def in_background(key: str, work: Callable[[], object]) -> None:
 
 
 def wait_for(key: str) -> None:
-    """Wait for everything queued for ``key`` before this call, unless called from work of that queue. Cost: none."""
+    """Wait for everything queued for ``key`` before this call, unless the caller is itself work of that queue. Cost:
+    none."""
     with _changed:
         queue = _queues.get(key)
         if queue is None or queue.worker == threading.get_ident():
@@ -86,7 +87,7 @@ def _work_off(key: str, queue: _Queue) -> None:
             work = queue.waiting.popleft()
             _under_way += 1
         _do(key, work)
-        del work  # frees what it holds, such as a snapshot, before the next work starts
+        del work  # frees objects that the work references, such as a snapshot, before the next work starts
         with _changed:
             queue.done += 1
             _under_way -= 1
@@ -96,7 +97,7 @@ def _work_off(key: str, queue: _Queue) -> None:
 def _do(key: str, work: Callable[[], object]) -> None:
     try:
         work()
-    except BaseException as error:  # also SystemExit: no caller could catch it
+    except BaseException as error:  # also catches SystemExit, because no caller could catch it
         log.warning("%s: work in the background failed: %s", key, error, exc_info=error)
 
 
@@ -104,8 +105,8 @@ def _do(key: str, work: Callable[[], object]) -> None:
 
 
 def _wait_at_exit() -> None:
-    """Wait for all queues while threads still work: the next exit step belongs to concurrent.futures, which then
-    refuses all further calls. This module imports it first so that its exit step comes later."""
+    """Wait for all queues before concurrent.futures shuts down, after which it refuses all calls. This module imports
+    concurrent.futures first, because exit steps run in reverse order of registration."""
     global _has_ended
     while True:
         with _changed:

@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 @dataclass(frozen=True, slots=True)
 class CommitResult:
     """A commit in the log. ``attempts``: the number of versions tried; 0 if the call had nothing to do and made no
-    commit (``skipped``). ``operation_metrics``: from its commitInfo, what it added and removed; unknown numbers are
-    left out. ``operation``: from its commitInfo, such as MERGE; None if no commit was made."""
+    commit (``skipped``). ``operation_metrics``: the operationMetrics in the commitInfo, such as the numbers of files
+    added and removed; unknown numbers are omitted. ``operation``: the operation in the commitInfo, such as MERGE; None
+    if no commit was made."""
 
     version: int
     timestamp_ms: int
@@ -32,7 +33,7 @@ class CommitResult:
 
     @property
     def num_updated_rows(self) -> int | None:
-        """The number of rows that got new values."""
+        """The number of rows updated."""
         return self._number("numUpdatedRows", "numTargetRowsUpdated")
 
     @property
@@ -42,7 +43,7 @@ class CommitResult:
 
     @property
     def num_copied_rows(self) -> int | None:
-        """The number of rows moved unchanged into new files."""
+        """The number of unchanged rows copied to new files."""
         return self._number("numCopiedRows", "numTargetRowsCopied")
 
     @property
@@ -67,7 +68,7 @@ class CommitResult:
 
     @property
     def num_deletion_vectors_added(self) -> int | None:
-        """The number of files that got a deletion vector or a larger one."""
+        """The number of files whose deletion vector was added or extended."""
         return self._number("numDeletionVectorsAdded", "numTargetDeletionVectorsAdded")
 
     def _number(self, *names: str) -> int | None:

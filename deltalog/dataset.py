@@ -36,14 +36,15 @@ _COMMITS_AT_ONCE = 256  # how many commits to hold as bytes at a time
 class Dataset:
     """The verbs of the write contract (docs/contracts/write.md) on a location, empty or not, or on an open table.
 
-    ``Dataset(url)``: the first write creates the table in the commit that holds its data. The table has in-commit
-    timestamps unless ``properties`` disable them; ``schema`` and ``partition_by`` if set, otherwise the columns of the
-    data; and it is a table of blobs if the first write is of bytes. An existing table is not changed. ``url`` can also
-    be the address of a table in a catalog, which must exist, or TableNotFoundError is raised. ``storage_options``: as
-    for ``open_store``. Cost: none; with an address, 1 call of the coordinator.
+    ``Dataset(url)``: the first write creates the table in the commit that adds its data. The table has in-commit
+    timestamps unless ``properties`` disable them. The table has the columns of ``schema`` if set, otherwise those of
+    the data, and the partition columns ``partition_by``. If the first write passes bytes, the new table is a table of
+    blobs. An existing table is not changed. ``url`` can also be the address of a table in a catalog, which must exist,
+    or TableNotFoundError is raised. ``storage_options``: as for ``open_store``. Cost: none; with an address, 1 call of
+    the coordinator.
 
-    ``Dataset(table)``: a DeltaTable, possibly one of a transaction over several tables, whose commit makes the writes
-    visible. Any other argument is then a CallError. Cost: none.
+    ``Dataset(table)``: a DeltaTable, possibly one of a multi-table transaction, whose commit makes the writes visible.
+    Any argument in addition to the table raises CallError. Cost: none.
     """
 
     @checked
@@ -118,18 +119,19 @@ class Dataset:
         store, inside = self._reader.files.find(path)
         return store.open_input(inside)
 
-    # --------------------------------------------------------------------------------------------------- writing
+    # ---------------------------------------------------------------------------------------------- writing data
 
     def write(
         self, data: Any, metadata: Mapping[str, Any] | None = None, **options: Unpack[staging.WriteOptions]
     ) -> Snapshot:
-        """Add rows (or bytes, to a table of blobs) as the version after the latest one, with its author's metadata.
+        """Add rows (or bytes, to a table of blobs) as the next version after the latest one, with the author's
+        metadata.
 
-        ``DeltaTable.append`` follows concurrent commits. This names its parent version instead: if another writer
-        commits the next version, it raises VersionConflictError, unless ``retry_count`` allows repeating the commit on
-        top of that version. ``metadata`` is any JSON object, kept unchanged in the commit; None means ``{}``. Options:
-        ``WriteOptions``. The first write creates the table. Raises CallError before any I/O, and as ``append``. Cost:
-        as ``append``; on a local disk 2 HEADs more.
+        ``DeltaTable.append`` commits after any concurrent commits. ``write`` instead names its parent version: if
+        another writer commits the next version, ``write`` raises VersionConflictError, unless ``retry_count`` allows
+        repeating the commit on top of that version. ``metadata`` is any JSON object, kept unchanged in the commit; None
+        means ``{}``. Options: ``WriteOptions``. The first write creates the table. Raises CallError before any I/O, and
+        as ``append``. Cost: as ``append``; on a local disk 2 HEADs more.
         """
         is_blob = isinstance(data, _BLOB_TYPES)
         data = data if is_blob or self._table is not None else as_reader(data)
@@ -139,9 +141,9 @@ class Dataset:
     def stream_write(
         self, metadata: Mapping[str, Any] | None = None, **options: Unpack[staging.WriteOptions]
     ) -> StreamWriter:
-        """A writer of bytes, for a table of blobs. Its ``commit`` makes the bytes one version with one row; the first
-        commit creates the table. Raises BlobTableRequiredError for a table of rows. Cost: 1 PUT of the bytes, or 1 for
-        each part."""
+        """A writer of bytes, for a table of blobs. Its ``commit`` commits the bytes as one version with one row; the
+        first commit creates the table. Raises BlobTableRequiredError for a table of rows. Cost: 1 PUT of the bytes, or
+        1 for each part."""
         return StreamWriter(self._target(lambda: None), metadata, staging.options_of(options))
 
     def stream_write_records(
@@ -153,17 +155,18 @@ class Dataset:
         """Like ``write``, for records that are pulled one by one: mappings from column names to values, or record
         batches.
 
-        The records become files of about 128 MiB of rows, and writing them takes as much memory. An iterator is read
-        once: passing it again is a CallError. The first write creates the table; the dataset must have a ``schema`` for
-        that if the records have none. If the iterator or anything else raises, no version is created and the files are
-        removed. Raises MissingRecordsError for None, UnpartitionedTableRequiredError, RowTableRequiredError for a table
-        of blobs, SchemaMismatchError.
+        The records are written to files of about 128 MiB of rows, which takes about as much memory. An iterator is read
+        once: passing it again raises CallError. The first write creates the table; the dataset must have a ``schema``
+        for that if the records have none. If the iterator or anything else raises, no version is created and the files
+        are removed. Raises MissingRecordsError for None, UnpartitionedTableRequiredError, RowTableRequiredError for a
+        table of blobs, SchemaMismatchError.
         """
         if records is None:
             raise MissingRecordsError("records is None. To write no rows, pass an empty list.")
         checked = staging.options_of(options)
         if self._table is None and hasattr(records, "__arrow_c_stream__"):
-            records = as_reader(records)  # used for both columns and rows: a stream can be read only once
+            # Provides both the schema and the rows, because a stream can be read only once.
+            records = as_reader(records)
         return stream.write_records(self._target(lambda: _schema_of(records)), records, metadata, checked)
 
     # --------------------------------------------------------------------------------------------------- staging
@@ -201,7 +204,8 @@ class Dataset:
             return staging.target_of(handle_of(self.table()))
         columns = self._schema or schema()
         properties = self._properties if columns else {**self._properties, staging.BLOBS_PROPERTY: "true"}
-        # One state for all transactions of a write, because column mapping gives columns random names.
+        # All transactions of a write share one initial table state, because column mapping assigns random physical
+        # names each time a state is created.
         state = initial_state(
             columns or stream.BLOB_SCHEMA, self._partition_by, properties, None, None, self._environment
         )

@@ -1,7 +1,7 @@
 """Deadlines: when the work of a call must end because its caller no longer waits for it.
 
-Work that goes on would hold its thread and its locks for nothing. Such work ends when it next reads a table of a
-catalog: it then gets the error of a failed store, which every operation handles anyway.
+Work that continued after its deadline would occupy a thread and hold locks needlessly. Work past its deadline ends when
+it next reads a table of a catalog: this read raises the error of a failed store, which every operation handles anyway.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from deltalog.errors import StoreError
 
 R = TypeVar("R")
 
-# In seconds of time.monotonic().
+# The unit is seconds, as returned by time.monotonic().
 _END: ContextVar[float | None] = ContextVar("deltalog_deadline", default=None)
 
 
 @contextlib.contextmanager
 def until(end_s: float | None) -> Iterator[None]:
-    """Limit the work of this thread in the block to a time of ``time.monotonic()``; None: no limit."""
+    """Set the deadline of this thread within the block to a value of ``time.monotonic()``; None: no deadline."""
     token = _END.set(end_s)
     try:
         yield

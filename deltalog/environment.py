@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often a commit tries, and how long it waits in between: exponential back-off, in ms.
+    """How many times a commit is tried, and how long it waits between tries: exponential back-off, in ms.
 
-    ``max_attempts``: consecutive versions that other writers may win. ``settle_attempts``: how often to query the store
-    about a request that it did not answer. ``retry_jitter``: the random share of a wait, from 0 to 1 (full jitter).
-    ``immediate``: the number of tries without a wait. ``race_max_delay_ms``: the longest wait after a lost race. A lost
-    race is no sign of trouble, because another writer made progress, and growing waits would starve a writer that has
-    lost a few.
+    ``max_attempts``: how many consecutive versions other writers may win before the commit fails. ``settle_attempts``:
+    how many times to query the store about a request that it did not answer. ``retry_jitter``: the random share of a
+    wait, from 0 to 1 (full jitter). ``immediate``: the number of tries without a wait. ``race_max_delay_ms``: the
+    longest wait after a lost race. Losing a race is normal, because another writer made progress. Growing waits would
+    starve a writer that has lost several races.
     """
 
     max_attempts: int = 1000
@@ -30,7 +30,7 @@ class RetryPolicy:
     race_max_delay_ms: float = 5.0
 
     def delay_ms(self, number: int, random: float, max_delay_ms: float = math.inf) -> float:
-        """The wait before try ``number``; none for 0 and below. ``random``: from 0 to 1."""
+        """The time to wait before attempt ``number``; 0 if ``number`` is 0 or negative. ``random``: from 0 to 1."""
         if number <= 0:
             return 0.0
         growing_ms: float = self.retry_base_delay_ms * 2 ** min(number, 30)
@@ -38,7 +38,7 @@ class RetryPolicy:
         return limit_ms * (1 - self.retry_jitter * (1 - random))
 
 
-# Named functions, so that an environment can be pickled, and without the state of a random generator.
+# Named functions, so that an environment can be pickled, without the state of a random number generator.
 def _share_of_chance() -> float:
     return random.random()
 

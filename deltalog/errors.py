@@ -84,12 +84,13 @@ from deltalog.commit_result import CommitResult
 
 
 class Outcome(enum.Enum):
-    """What an error says about the change that the call was to make.
+    """What an error says about whether the change that the call was to make is committed.
 
-    NOTHING_COMMITTED: it is not in the log and will not be. The call can be repeated, and files written for it can be
-    deleted. UNKNOWN: it may be in the log, or a pending request may still put it there. Find out which before repeating
-    the call; delete no file. PARTLY_COMMITTED: only the first of the call's commits is in the log; repeating the call
-    makes the others. COMMITTED: an earlier call has committed it; this call changed nothing.
+    NOTHING_COMMITTED: the commit is not in the log and will not be. The call can be repeated, and files written for it
+    can be deleted. UNKNOWN: the commit may be in the log, or a pending request may still put it there. Determine the
+    outcome before repeating the call, and delete no file. PARTLY_COMMITTED: only the first of the call's commits is in
+    the log; repeating the call makes the remaining commits. COMMITTED: an earlier call has committed the change; this
+    call changed nothing.
     """
 
     NOTHING_COMMITTED = "nothing committed"
@@ -111,7 +112,7 @@ class DeltaLogError(Exception):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The attributes that were passed by keyword, by name."""
+        """The attributes that were passed by keyword, keyed by name."""
         return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "message"}
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -119,7 +120,7 @@ class DeltaLogError(Exception):
 
 
 class CallError(DeltaLogError, ValueError):
-    """The call cannot be carried out as made."""
+    """The call is invalid, for example because of its arguments or the state of the table."""
 
     code = "INVALID_CALL"
 
@@ -149,8 +150,8 @@ class ConstraintViolationError(CallError):
     """New rows violate a CHECK constraint, an invariant, a generated column, a declared length, or the condition of an
     overwrite.
 
-    ``constraint``: its name; ``expression``: its text; ``violations``: the number of rows (None if it cannot be
-    evaluated for a row).
+    ``constraint``: the name of the constraint; ``expression``: its SQL text; ``violations``: the number of rows that
+    violate it (None if it cannot be evaluated for a row).
     """
 
     code = "CONSTRAINT_VIOLATION"
@@ -169,8 +170,8 @@ class InvalidActionError(CallError):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class FilesCommittedError(InvalidActionError):
-    """A version of the table has already added one of the files to be committed or discarded. Has its ``path`` and the
-    ``version`` that added it (None if a snapshot, not a commit, shows the file)."""
+    """A version of the table has already added one of the files to be committed or discarded. The error has the
+    ``path`` of the file and the ``version`` that added it (None if a snapshot, not a commit, shows the file)."""
 
     code = "FILES_COMMITTED"
     outcome = Outcome.COMMITTED
@@ -185,13 +186,13 @@ class UnsafeStoreError(CallError):
 
 
 class BlobTableRequiredError(CallError):
-    """A stream of bytes was to be written to a table whose rows are in Parquet files."""
+    """A stream of bytes cannot be written to a table whose rows are in Parquet files."""
 
     code = "BLOB_TABLE_REQUIRED"
 
 
 class RowTableRequiredError(CallError):
-    """A stream of records was to be written to a table of blobs, which cannot store records."""
+    """A stream of records cannot be written to a table of blobs."""
 
     code = "ROW_TABLE_REQUIRED"
 
@@ -203,7 +204,7 @@ class MissingRecordsError(CallError):
 
 
 class UnpartitionedTableRequiredError(CallError):
-    """A stream of records was to be written to a partitioned table, which would take more than one pass."""
+    """A stream of records cannot be written to a partitioned table, because that would take more than one pass."""
 
     code = "UNPARTITIONED_TABLE_REQUIRED"
 
@@ -234,7 +235,8 @@ class EmptyDatasetError(TableNotFoundError):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class VersionNotFoundError(NotFoundError):
-    """The version does not exist or can no longer be rebuilt. ``earliest``, ``latest``: the versions that can be."""
+    """The version does not exist or can no longer be rebuilt. ``earliest``, ``latest``: the versions that can be
+    rebuilt."""
 
     code = "VERSION_NOT_FOUND"
     version: int
@@ -244,7 +246,7 @@ class VersionNotFoundError(NotFoundError):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class TimestampOutOfRangeError(NotFoundError):
-    """The timestamp is outside the history. Has ``requested_ms, earliest_ms, latest_ms``."""
+    """The timestamp is outside the history. Its attributes are ``requested_ms``, ``earliest_ms`` and ``latest_ms``."""
 
     code = "TIMESTAMP_OUT_OF_RANGE"
     requested_ms: int
@@ -270,8 +272,8 @@ class TableReplacedError(DeltaLogError):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class RowCountError(DeltaLogError):
-    """The number of rows in the files differs from what their writer wrote. Has both numbers, ``written`` and
-    ``found``."""
+    """The files do not contain the number of rows that their writer reported. The attributes ``written`` and ``found``
+    are the two numbers."""
 
     code = "ROW_COUNT"
     written: int
@@ -360,11 +362,12 @@ class UnsafePathError(CorruptTableError):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class CommitConflictError(DeltaLogError):
-    """Another writer's commit makes this one invalid; nothing was committed.
+    """Another writer's commit conflicts with this one; nothing was committed.
 
-    ``winning_version`` and ``winning_operation``: of the other commit. ``read_version``: the version on which this
-    commit was planned (None if unknown). ``path`` and ``partition_values``: of the file in conflict, if any.
-    ``retryable``: reading the table again and planning again can succeed, as ``DeltaTable.retrying`` does.
+    ``winning_version`` and ``winning_operation``: the version and the operation of the other commit. ``read_version``:
+    the version on which this commit was planned (None if unknown). ``path`` and ``partition_values``: of the file in
+    conflict, if any. ``retryable``: whether the operation can succeed if the table is read and the commit planned
+    again, as ``DeltaTable.retrying`` does.
     """
 
     code = "COMMIT_CONFLICT"
@@ -407,7 +410,7 @@ class ConcurrentDeleteDeleteError(CommitConflictError):
 
 
 class ConcurrentTransactionError(CommitConflictError):
-    """The winner recorded progress for the same application id."""
+    """The winner committed a transaction identifier (txn) for the same application id."""
 
     code = "CONCURRENT_TRANSACTION"
 
@@ -433,7 +436,8 @@ class TransactionStateError(DeltaLogError):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class TransactionCanceledError(TransactionStateError):
-    """The transaction is aborted. ``conflicts``: the conflicts that caused it, if this call aborted it."""
+    """The transaction is aborted. ``conflicts``: the conflicts that caused the abort, if this call aborted the
+    transaction."""
 
     code = "TRANSACTION_CANCELED"
     conflicts: Sequence[CommitConflictError] = ()
@@ -481,9 +485,9 @@ class TransactionContentionError(ConcurrentModificationError):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class ObjectBeingDeletedError(ConcurrentModificationError):
-    """The clean-up of an aborted transaction that named the object is deleting it or has deleted it, so it cannot be
-    named or added now, nor its table dropped. Nothing was changed. Has ``path``, relative to the table, and
-    ``transaction_id``."""
+    """The clean-up of an aborted transaction is deleting or has deleted the object. Until it has finished, the object
+    cannot be registered or added, and its table cannot be dropped. Nothing was changed. The error has the attributes
+    ``path`` (relative to the table) and ``transaction_id``."""
 
     code = "OBJECT_BEING_DELETED"
     path: str
@@ -492,8 +496,8 @@ class ObjectBeingDeletedError(ConcurrentModificationError):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class TimestampAheadError(DeltaLogError):
-    """An in-commit timestamp is too far ahead of the catalog's clock to be ratified; nothing was committed. Has
-    ``in_commit_timestamp_ms, clock_ms``."""
+    """An in-commit timestamp is too far ahead of the catalog's clock to be ratified; nothing was committed. Attributes:
+    ``in_commit_timestamp_ms`` and ``clock_ms``."""
 
     code = "TIMESTAMP_AHEAD"
     in_commit_timestamp_ms: int
@@ -509,7 +513,7 @@ class ResourceNotReadyError(DeltaLogError):
 @dataclass(eq=False, repr=False, kw_only=True)
 class CatalogBehindLogError(ResourceNotReadyError):
     """The log of a table has versions that its catalog lacks, for example after the catalog was restored from a backup.
-    Nothing was written. Has ``version``, the catalog's latest."""
+    Nothing was written. Its attribute ``version`` is the latest version in the catalog."""
 
     code = "CATALOG_BEHIND_LOG"
     version: int
@@ -525,9 +529,9 @@ class CommitStateUnknownError(DeltaLogError):
     """The store stopped answering, so it is unknown whether the commit landed.
 
     ``version`` and ``txn_id`` identify the attempt. ``resolve()`` asks the store again: it returns the CommitResult if
-    the commit landed, and None if the version is still free or another writer's. Free means only *not yet*: the request
-    may still be in flight, so do not commit the same change again before its time limit has passed. No data file is
-    deleted.
+    the commit landed, and None if the version is still free or was committed by another writer. If the version is free,
+    the request may still be in flight, so do not commit the same change again before the time limit of that request has
+    passed. No data file is deleted.
     """
 
     code = "COMMIT_STATE_UNKNOWN"
@@ -560,10 +564,10 @@ class CommitStateUnknownError(DeltaLogError):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class StoreError(DeltaLogError, OSError):
-    """The store refused or failed, and the request had no effect.
+    """The store refused the request or failed, and the request had no effect.
 
-    ``path``: the object, or the name of the database or table. ``service_code``: the error code of the service, if it
-    returned one.
+    ``path``: the path of the object, or the name of the database or table. ``service_code``: the error code of the
+    service, if it returned one.
     """
 
     code = "STORE_ERROR"
@@ -587,7 +591,7 @@ class CommitTableError(StoreError):
 
 
 class CoordinatorError(StoreError):
-    """The database of a catalog refused or failed, and nothing was changed. ``path``: its name."""
+    """The database of a catalog refused the request or failed, and nothing was changed. ``path``: its name."""
 
     code = "COORDINATOR"
 
@@ -608,7 +612,7 @@ class ObjectNotFoundError(StoreError, FileNotFoundError):
 
 
 class PathExistsError(StoreError, FileExistsError):
-    """An object already exists at the path of a new one; it is unchanged. Has ``path``."""
+    """An object already exists at the path of a new one; the existing object is unchanged. Has ``path``."""
 
     code = "PATH_EXISTS"
 
@@ -616,12 +620,14 @@ class PathExistsError(StoreError, FileExistsError):
 class ClockDriftWarning(UserWarning):
     """The last commit's in-commit timestamp is far ahead of this machine's clock."""
 
-    outcome: ClassVar[Outcome] = Outcome.NOTHING_COMMITTED  # if warnings are errors, it is raised before the request
+    # If warnings are turned into errors, this one is raised before the request is sent.
+    outcome: ClassVar[Outcome] = Outcome.NOTHING_COMMITTED
 
 
 class CatalogBehindLogWarning(UserWarning):
-    """The log of a table has versions that its catalog lacks."""
+    """The log of a table contains versions that its catalog lacks."""
 
 
 class UnsafeStoreWarning(UserWarning):
-    """A table is written on a store without exclusive creation, since the caller asserted that there is one writer."""
+    """A table is written on a store without exclusive creation, because the caller asserted that there is only one
+    writer."""

@@ -1,16 +1,20 @@
-"""Public names that are imported at their first use, so that an import costs only what is used."""
+"""Imports on first use, so that an import loads only the modules that are used: a package's public names, and modules
+that another module needs only in some of its calls.
+"""
 
 from __future__ import annotations
 
 import importlib
 import sys
 from collections.abc import Callable, Mapping
+from types import ModuleType
 from typing import Any
 
 
 def lazy_names(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """The ``__getattr__`` and the ``__dir__`` of a package. ``modules``: for each name, the module that defines it; for
-    a name that is a module of the package, that module. ``__getattr__`` raises AttributeError for other names."""
+    """The functions ``__getattr__`` and ``__dir__`` for a package. ``modules``: maps each public name to the module
+    that defines it, and the name of each submodule to the submodule itself. ``__getattr__`` raises AttributeError for
+    other names."""
 
     def __getattr__(name: str) -> Any:
         if name not in modules:
@@ -24,3 +28,47 @@ def lazy_names(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str]
         return sorted({*vars(sys.modules[package]), *modules})
 
     return __getattr__, __dir__
+
+
+def lazy_modules(importer: str, *modules: str, **renamed: str) -> None:
+    """Set other modules as globals of the module ``importer``. Each is imported when one of its names is first used.
+
+    ``modules``: full names; the global has the last part as its name. ``renamed``: full names by the name of the
+    global. For type checkers, ``if TYPE_CHECKING`` has the same imports; this call is its ``else``.
+
+        if TYPE_CHECKING:
+            from deltalog.rows import delete
+        else:
+            lazy_modules(__name__, "deltalog.rows.delete")
+
+    At the first use, the module replaces its placeholder, so later uses cost nothing. Threads may use the globals
+    concurrently. An import that fails raises its error at each use.
+    """
+    names = vars(sys.modules[importer])
+    for name, full in ({full.rpartition(".")[2]: full for full in modules} | renamed).items():
+        names[name] = _Unread(full, name, names)
+
+
+class _Unread(ModuleType):
+    """The placeholder of a module until one of its names is used."""
+
+    def __init__(self, full: str, name: str, names: dict[str, Any]) -> None:
+        super().__init__(full)
+        self.__dict__["_place"] = (full, name, names)
+
+    def __getattr__(self, attribute: str) -> Any:
+        return getattr(_read(self), attribute)
+
+    def __setattr__(self, attribute: str, value: Any) -> None:
+        setattr(_read(self), attribute, value)
+
+    def __dir__(self) -> list[str]:
+        return dir(_read(self))
+
+
+def _read(unread: _Unread) -> ModuleType:
+    full, name, names = unread.__dict__["_place"]
+    module = importlib.import_module(full)
+    if names.get(name) is unread:
+        names[name] = module
+    return module

@@ -1,4 +1,5 @@
-"""Iterators advanced by threads, with items in order; and lazy values that threads may compute concurrently."""
+"""Iterators that threads advance and that still yield the items in order, and lazy values that threads may compute
+concurrently."""
 
 from __future__ import annotations
 
@@ -15,15 +16,16 @@ T = TypeVar("T")
 R = TypeVar("R")
 B = TypeVar("B")
 
-# Defaults for reading files: files read concurrently, and batches per file that wait for the caller.
+# Defaults for reading files: the number of files read concurrently, and of batches buffered per file.
 THREADS, AHEAD = 4, 2
 
 
 class Lazy(Generic[T]):
-    """A property that is computed on first use and kept. Threads that use it at the same time may each compute it.
+    """A property whose value is computed on first use and then cached. Threads that access the property at the same
+    time may each compute the value.
 
-    Before Python 3.12, functools.cached_property holds one lock for all objects of a class while computing: a table
-    whose store hangs would block all others.
+    Before Python 3.12, functools.cached_property holds a lock shared by all objects of a class while it computes, so a
+    table whose store hangs would block all other tables.
     """
 
     def __init__(self, compute: Callable[[Any], T]) -> None:
@@ -47,8 +49,8 @@ class Lazy(Generic[T]):
 
 
 class _Source(Generic[T]):
-    """An iterator, and the items taken from it in advance. ``busy``: a thread is advancing it. ``left``: the caller has
-    stopped reading."""
+    """An iterator, and the items read from it in advance. ``busy``: whether a thread is advancing the iterator.
+    ``left``: whether the consumer has stopped reading."""
 
     def __init__(self, iterator: Iterator[T]) -> None:
         self.iterator = iterator
@@ -60,13 +62,13 @@ class _Source(Generic[T]):
 
 
 def in_order(sources: Iterable[Callable[[], Iterator[T]]], threads: int = THREADS, ahead: int = AHEAD) -> Iterator[T]:
-    """The items of the first source, then of the second, and so on.
+    """The items of the first source, then the items of the second, and so on.
 
-    Up to ``threads`` sources are open at once, each at most ``ahead`` items ahead of the caller, so at most
-    ``threads * ahead`` items wait. An error is raised at its place in the order, and nothing after it is read. Threads
-    never wait for the caller, and none runs after the iterator ends, fails or is dropped. A single source needs no
-    thread; with 0 threads, the caller reads everything without reading ahead. ``sources`` are closed at the end if
-    possible.
+    Up to ``threads`` sources are open at once, and each is read at most ``ahead`` items ahead of the caller, so at most
+    ``threads * ahead`` items are buffered. An error is the error is raised after the items that precede it, and nothing
+    after it is read. Threads never wait for the caller, and no thread runs after the iterator ends, fails or is
+    dropped. A single source needs no thread; with 0 threads, the caller reads everything without reading ahead.
+    ``sources`` are closed at the end if possible.
     """
     waiting = iter(sources)
     try:
@@ -97,8 +99,8 @@ def opened_ahead(
     """Like ``in_order`` with ``read(item, begin(item))``, where ``begin`` mostly waits for a store and ``read`` is
     CPU-bound.
 
-    Up to ``openers`` separate threads call ``begin`` for the next items; with 0, each call happens when the reading of
-    its item begins. At most ``openers`` begun items wait to be read.
+    Up to ``openers`` separate threads call ``begin`` for the next items; with 0, ``begin`` is called when reading of
+    the item begins. At any time, at most ``openers`` items have been begun but are not yet being read.
     """
     if openers:
         return in_order(_Begun(items, begin, read, openers), threads, ahead)
@@ -110,10 +112,11 @@ def _begin_and_read(item: T, begin: Callable[[T], B], read: Callable[[T, B], Ite
 
 
 def mapped(items: Iterable[T], function: Callable[[T], R], threads: int, ahead: int) -> Iterator[R]:
-    """``function`` of each item, in order, computed by threads; the caller's thread reads the items.
+    """The results of ``function`` for each item, in order. Threads call ``function``; the caller's thread reads the
+    items.
 
-    At most ``threads + ahead`` results are being computed or wait for the caller. An error is raised at its place in
-    the order. No thread is started for a single item, or if ``threads`` is 0.
+    At most ``threads + ahead`` results are being computed or are buffered for the caller. An error is raised after the
+    results that precede it. No thread is started for a single item, or if ``threads`` is 0.
     """
     waiting = iter(items)
     first = list(itertools.islice(waiting, 2 if threads else 0))
@@ -134,8 +137,8 @@ def mapped(items: Iterable[T], function: Callable[[T], R], threads: int, ahead: 
 
 
 def both(first: Callable[[], T], second: Callable[[], R], side_by_side: bool) -> tuple[T, R]:
-    """The results of two calls. With ``side_by_side``, a thread makes the second call concurrently and has ended when
-    this returns. An error of the first call takes precedence."""
+    """The results of two calls. With ``side_by_side``, a thread makes the second call concurrently; it has ended when
+    ``both`` returns. If both calls fail, the error of the first is raised."""
     if not side_by_side:
         return first(), second()
     with ThreadPoolExecutor(1, thread_name_prefix="deltalog-both") as pool:
@@ -145,8 +148,8 @@ def both(first: Callable[[], T], second: Callable[[], R], side_by_side: bool) ->
 
 @contextlib.contextmanager
 def meanwhile(function: Callable[[], T], side_by_side: bool) -> Iterator[Callable[[], T]]:
-    """The result of a call. With ``side_by_side``, a thread makes the call while the block runs, up to where the block
-    asks for the result; it has ended when the block ends."""
+    """The result of a call. With ``side_by_side``, a thread makes the call while the ``with`` block runs; the block
+    waits only when it asks for the result. The thread has ended when the block ends."""
     if not side_by_side:
         result = function()
         yield lambda: result
@@ -159,7 +162,7 @@ def meanwhile(function: Callable[[], T], side_by_side: bool) -> Iterator[Callabl
 
 
 class _Pool:
-    """A thread pool whose threads have ended when it is closed; submitted work that has not begun is dropped."""
+    """A thread pool whose threads have ended when ``close`` returns; submitted work that has not begun is dropped."""
 
     def __init__(self, threads: int, name: str) -> None:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
@@ -173,15 +176,16 @@ class _Pool:
         return function(argument)
 
     def close(self) -> bool:
-        """Close the pool. Returns whether its threads have ended: the garbage collector may close a dropped iterator in
-        one of them, which cannot wait for itself."""
+        """Close the pool. Returns whether all threads have ended. They may still run if the garbage collector closes a
+        dropped iterator in one of the pool's threads, because a thread cannot wait for itself."""
         within = threading.get_ident() in self._workers
         self._pool.shutdown(wait=not within, cancel_futures=True)
         return not within
 
 
 class _Begun(Generic[T, B, R]):
-    """The sources of ``opened_ahead``. An error of ``begin`` is raised by its source, and no further call is begun."""
+    """The sources of ``opened_ahead``. An error that ``begin`` raises for an item is raised when the results of this
+    item are read, and no further call is begun."""
 
     def __init__(
         self, items: Iterable[T], begin: Callable[[T], B], read: Callable[[T, B], Iterator[R]], openers: int
@@ -203,7 +207,7 @@ class _Begun(Generic[T, B, R]):
                 item = next(self._items)
             except StopIteration:
                 break
-            except Exception as error:  # raised at its place, after the items before it
+            except Exception as error:  # the error is raised after the items that precede it
                 self._items = iter(())
                 self._waiting.append(partial(_raise, error))
             else:
@@ -254,7 +258,7 @@ class _Prefetcher(Generic[T]):
                 opened.popleft()
         finally:
             self._closed = True
-            _close(others)  # first, because threads of this pool may wait for what they begin
+            _close(others)  # ``others`` first, because threads of ``pool`` may wait for items of ``others``
             if pool.close():
                 for source in opened:
                     source.left = True
@@ -281,12 +285,12 @@ class _Prefetcher(Generic[T]):
         pool.submit(self._fill, source)
 
     def _fill(self, source: _Source[T]) -> None:
-        """Read items until enough wait for the caller. Runs in a worker thread."""
+        """Read items until enough items are buffered for the caller. Runs in a worker thread."""
         item, error = None, None
         while True:
             try:
                 item = None if self._closed else next(source.iterator, None)
-            except BaseException as raised:  # re-raised in the caller's thread
+            except BaseException as raised:  # the error is re-raised in the caller's thread
                 error = raised
             with self._changed:
                 if item is None or error is not None:
@@ -301,8 +305,8 @@ class _Prefetcher(Generic[T]):
             self._end(source)
 
     def _end(self, source: _Source[T]) -> None:
-        """Close a source that the caller has left. If an interrupt hits while a thread is being started, the pool does
-        not know that thread; if it is still in the source, it closes the source itself."""
+        """Close a source that the caller no longer reads. If an interrupt occurs while a thread is being started, the
+        pool does not know that thread. If the thread is still reading the source, it closes the source itself."""
         with contextlib.suppress(ValueError):
             _close(source.iterator)
 

@@ -1,4 +1,4 @@
-"""What calls return in their results, and a few values that they contain: names for annotations."""
+"""The types of results and of some values in them, for type annotations."""
 
 from deltalog.doctor.findings import Finding
 from deltalog.log.cleanup import CleanupDecision

@@ -1,4 +1,4 @@
-"""Columns, their types and schemas, and functions that work on them."""
+"""Column types, columns, schemas, and functions for them."""
 
 from deltalog.parquet.variant import variant_to_python
 from deltalog.protocol.identity_columns import identity_column

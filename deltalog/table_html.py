@@ -1,4 +1,4 @@
-"""A table as a short piece of HTML, for notebooks."""
+"""A short HTML representation of a table, for notebooks."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MOST_CHARACTERS = 200
 
 
 def table_html(url: str, version: int, schema: StructType, partition_columns: Collection[str]) -> str:
-    """The location, version and columns of a table as HTML; text is escaped and truncated."""
+    """The location, version and columns of a table as HTML; strings are escaped and truncated."""
     rows = [_row(column, column.name in partition_columns) for column in schema.fields[:_MOST_COLUMNS]]
     more = len(schema.fields) - len(rows)
     if more:

@@ -1,1 +1,1 @@
-"""Programs that use deltalog and spark_ext by their public names. They are not part of the installed packages."""
+"""Programs that use the public API of deltalog and spark_ext. These programs are not part of the installed packages."""

@@ -9,7 +9,7 @@ from spark_ext.errors import ArgumentTypeError
 
 
 def text(what: str, value: Any) -> str:
-    """The value if it is a string. ``what``: the argument, for the message. Raises ArgumentTypeError."""
+    """The value if it is a string. ``what``: the argument's name in the message. Raises ArgumentTypeError."""
     return value if isinstance(value, str) else _refuse(what, "a string", value)
 
 

@@ -27,12 +27,13 @@ _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
-# The tables of the cases are older than the retention of deleted files, which the protocol does not require.
+# delta-spark refuses time travel beyond the retention of deleted files. The protocol does not require this refusal, and
+# the conformance cases read versions older than that retention.
 _RETENTION = "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration"
 
 
 class _SparkEngine(Engine):
-    """Shared by both engines: a session, and DataFrames of rows."""
+    """The base class of both engines: holds the session and creates DataFrames."""
 
     def __init__(self, spark: SparkSession | None = None) -> None:
         self.spark = spark or SparkSession.getActiveSession() or self._started()
@@ -138,7 +139,7 @@ class DeltaSparkEngine(_SparkEngine):
         return configure_spark_with_delta_pip(builder.config("spark.sql.catalog.spark_catalog", catalog)).getOrCreate()
 
     def _delta_log(self, path: str) -> Any:
-        """The log, read without caches as in a new process."""
+        """Reads the log without caches, as a new process would."""
         self._log.clearCache()
         return self._log.forTable(self.spark._jsparkSession, path)
 

@@ -42,10 +42,11 @@ _BY_PATH = re.compile(r"(?:delta|deltalog)\.`((?:[^`]|``)+)`", re.IGNORECASE)
 class DeltaTable:
     """A Delta table, from ``forPath`` or ``forName``.
 
-    Conditions and values are SQL text or Spark Columns. Every method that changes the table makes one commit on its
-    latest version, or none. Spark's executors read and write rows.
+    Conditions and values are SQL text or Spark Columns. Every method that changes the table makes one commit on top of
+    its latest version, or none. Spark's executors read and write rows.
 
-    It has the members of delta-spark's class, so that programs written for that class run.
+    The methods have the names and parameters of delta-spark's class ``DeltaTable``, so that programs written for
+    delta-spark run.
     """
 
     def __init__(self, spark: SparkSession, table: deltalog.DeltaTable, alias: str | None = None) -> None:
@@ -66,8 +67,8 @@ class DeltaTable:
         storage_options: Mapping[str, Any] | None = None,
     ) -> DeltaTable:
         """The table at a path, or at an address in a catalog (``catalog:<catalog>#<name>``). ``storage_options``: as
-        for ``Reader.storage_options``; they replace ``hadoopConf``: its settings for the store of this path are
-        refused, and the others are ignored. Raises TableNotFoundError, CallError. Cost: as
+        for ``Reader.storage_options``. Use these options instead of ``hadoopConf``, whose settings for the store of
+        this path raise CallError and whose other settings are ignored. Raises TableNotFoundError, CallError. Cost: as
         ``deltalog.DeltaTable.open``."""
         _check_hadoop(path, hadoopConf or {})
         return cls(sparkSession, paths.open_table(sparkSession, path, storage=stores.checked(storage_options or {})))
@@ -85,7 +86,7 @@ class DeltaTable:
     def isDeltaTable(
         cls, sparkSession: SparkSession, identifier: Location, *, storage_options: Mapping[str, Any] | None = None
     ) -> bool:
-        """Whether there is a table at a path. Raises CallError. Cost: as ``forPath``."""
+        """Whether a table exists at a path. Raises CallError. Cost: as ``forPath``."""
         try:
             cls.forPath(sparkSession, identifier, storage_options=storage_options)
         except deltalog.TableNotFoundError:
@@ -199,7 +200,7 @@ class DeltaTable:
 
         ``set``: the new values, computed from the old row, keyed by the name of a column or struct field (``a.b``). A
         value is cast to the type of its column; the job fails if it does not fit. Generated columns that are not set
-        are computed again, and rows keep their row ids. Raises as ``delete``, ConstraintViolationError,
+        explicitly are recomputed, and rows keep their row ids. Raises as ``delete``, ConstraintViolationError,
         SchemaMismatchError. Cost: as ``delete``, and a Spark job that writes the new rows; with the change data feed
         another one.
         """
@@ -213,7 +214,7 @@ class DeltaTable:
         """Merge a source into the table: change matched rows and insert others, in one commit.
 
         Add clauses to the returned builder, then call its ``execute``. ``condition``: whether a row of the source
-        matches a row of the table. Columns that both sides have must be qualified by aliases:
+        matches a row of the table. Columns that exist on both sides must be qualified with aliases:
         ``table.alias("t").merge(rows.alias("s"), "t.id = s.id")``. Raises CallError. Cost: none before ``execute``.
         """
         return merge_of(self._spark, self._table, source, condition, self._alias)
@@ -221,7 +222,7 @@ class DeltaTable:
     # ------------------------------------------------------------------------------------- versions and files
 
     def restoreToVersion(self, version: int) -> DataFrame:
-        """Restore an earlier version, in a new commit. Returns a row of metrics, as delta-spark names them. Raises and
+        """Restore an earlier version by a new commit. Returns a row of metrics, as delta-spark names them. Raises and
         costs as ``deltalog.DeltaTable.restore``."""
         return self._restored(self._table.restore(arguments.whole("version", version)))
 
@@ -367,7 +368,7 @@ def _check_moment(timestamp: Any) -> None:
 
 
 def vacuum_options(spark: SparkSession) -> tuple[bool, bool]:
-    """The session's settings for VACUUM: whether the retention is checked, and whether it is full."""
+    """The session's settings for VACUUM: whether the retention is checked, and whether VACUUM is full or LITE."""
     checks = str(spark.conf.get(_RETENTION_CHECK, "true")).strip().lower() != "false"
     lite = str(spark.conf.get(_LITE, "false")).strip().lower() == "true"
     return checks, not lite
@@ -382,8 +383,8 @@ def cloned(
     storage: Mapping[str, Any] | None,
     **point: Any,
 ) -> deltalog.DeltaTable:
-    """Clone a table to a path or ``delta.`path```. ``storage``: options of the clone's store. ``point``: ``version`` or
-    ``timestamp`` (ms). Raises CallError, and as ``deltalog.DeltaTable.clone``."""
+    """Clone a table to a path or ``delta.`path```. ``storage``: the storage options for the clone. ``point``:
+    ``version`` or ``timestamp`` (ms). Raises CallError, and as ``deltalog.DeltaTable.clone``."""
     by_path = _BY_PATH.fullmatch(target) if isinstance(target, str) else None
     url = target if by_path is None else by_path[1].replace("``", "`")
     if not isinstance(url, str) or not (os.path.isabs(url) or ":/" in url):

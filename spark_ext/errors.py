@@ -1,6 +1,6 @@
 """Errors that are both deltalog's and PySpark's, so that programs can catch either.
 
-The PySpark class is the one that delta-spark raises for the same call.
+The PySpark class of each error is the class that delta-spark raises for the same call.
 """
 
 from __future__ import annotations
@@ -66,8 +66,8 @@ class ColumnKindError(_AlsoOfSpark, deltalog.UnsupportedFeatureError, Unsupporte
 
 @contextlib.contextmanager
 def explained(what: str) -> Iterator[None]:
-    """Raise Spark's errors about the text or the columns of a call as errors of this module. ``what``: the call and its
-    table, for the message."""
+    """Convert Spark's errors about the SQL text or the columns of a call to errors of this module. ``what``: the call
+    and its table, for the message."""
     try:
         yield
     except deltalog.DeltaLogError:
@@ -83,8 +83,8 @@ def explained(what: str) -> Iterator[None]:
 
 
 def _is_about_the_call(error: PySparkException) -> bool:
-    """Whether PySpark refused the arguments before any job. It does so with its key, type, value and attribute
-    errors."""
+    """Whether PySpark refused the arguments before it started a job. In that case the error is one of PySpark's key,
+    type, value or attribute errors."""
     return isinstance(error, (KeyError, TypeError, ValueError, AttributeError))
 
 

@@ -33,7 +33,7 @@ class WriteResult:
     num_copied_rows: int = 0
     #: The time of the commit.
     timestamp_ms: int | None = None
-    #: None without in-commit timestamps.
+    #: None if the table has no in-commit timestamps.
     in_commit_timestamp_ms: int | None = None
     txn_id: str | None = None
     #: The operation metrics of a DELETE, UPDATE or MERGE, as in its commit.

@@ -1,4 +1,4 @@
-"""Converts between deltalog and Spark schemas, by their common JSON form."""
+"""Converts between deltalog and Spark schemas, via their common JSON form."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from pyspark.sql import types as spark_types
 import deltalog
 
 CHAR_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"
-# If a column itself is char or varchar, the value of the metadata key above matches this pattern.
+# For a top-level char or varchar column, the value of this metadata key matches the pattern.
 SIZED = re.compile(r"(char|varchar)\((\d+)\)")
 
 _LEAVES = (
@@ -52,7 +52,7 @@ def to_spark(schema: deltalog.schema.StructType) -> spark_types.StructType:
 def from_spark(schema: spark_types.StructType) -> deltalog.schema.StructType:
     """The table schema of a Spark schema, with nullability and field metadata. Cost: none.
 
-    ``char(n)`` and ``varchar(n)`` become strings that carry their type in the field's metadata, as Spark does.
+    ``char(n)`` and ``varchar(n)`` become strings, with their type in the field's metadata, as in Spark.
     Raises SchemaMismatchError, which names the column, for a type that deltalog cannot store in a Delta table.
     """
     plain = spark_types.StructType([_plain_field(field, field.name) for field in schema.fields])

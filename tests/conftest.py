@@ -6,7 +6,7 @@ import signal
 import sys
 from pathlib import Path
 
-# Support code is imported as `tests.support.<name>`, whatever directory pytest is started in.
+# Support code can be imported as `tests.support.<name>` from whatever directory pytest is started in.
 _ROOT = str(Path(__file__).resolve().parents[1])
 if _ROOT not in sys.path:
     sys.path.insert(0, _ROOT)
@@ -15,25 +15,27 @@ import pytest  # noqa: E402
 from hypothesis import settings  # noqa: E402
 
 from tests.support import usual_run  # noqa: E402
-from tests.support.s3 import ministack, moto, one_at_a_time  # noqa: E402, F401  (servers for whoever asks for them)
+from tests.support.s3 import ministack, moto, one_at_a_time  # noqa: E402, F401 (fixtures of servers)
 
-# Hypothesis has no deadline, because a busy machine must not fail an example. Only --long tries new examples; other
-# runs of the same tree have the same examples.
-settings.register_profile("deltalog", deadline=None, derandomize=True)
-settings.register_profile("deltalog --long", deadline=None)
+# Hypothesis has no deadline, so that an example does not fail on a busy machine. Only --long tries new examples; other
+# runs of the same source tree use the same examples.
+settings.register_profile("deltalog", max_examples=30, deadline=None, derandomize=True)
+settings.register_profile("deltalog --long", max_examples=100, deadline=None)
 
 _COLLECTED = pytest.StashKey[int]()
 
-# A shell starts its background jobs with SIGINT ignored, and tests of interrupts would then never get one.
+# A shell starts background jobs with SIGINT ignored, so tests of interrupts would never receive the signal.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
-        "--usual", action="store_true", help="of the suites with a JVM what tests/support/usual_run.py names"
+        "--usual",
+        action="store_true",
+        help="from suites with a JVM, run only tests that tests/support/usual_run.py names",
     )
-    parser.addoption("--long", action="store_true", help="run all cases of what a usual run takes samples of")
+    parser.addoption("--long", action="store_true", help="run all cases, including those that a usual run leaves out")
     parser.addoption("--extras", action="store_true", help="run tests/extras, which install packages")
 
 
@@ -43,8 +45,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Function]) -> None:
     """Without ``--long``, leave out tests marked `long`, and keep only every n-th case of tests marked `sampled(n)`.
-    Such cases resemble others, with other table shapes or servers. With ``--usual``, keep only the tests that usual_run
-    names of the suites with a JVM."""
+    The skipped cases resemble the executed ones, but use other table shapes or servers. With ``--usual``, keep only
+    those tests of the suites with a JVM that usual_run names."""
     is_long, is_usual, installs = (config.getoption(name) for name in ("long", "usual", "extras"))
     kept, left_out, seen = list[pytest.Function](), list[pytest.Function](), collections.Counter[object]()
     for item in items:
@@ -60,16 +62,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Func
             is_kept = entry == item.nodeid or (is_kept and entry is not None)
         (kept if is_kept else left_out).append(item)
     if changing := [item.nodeid for item in items if " at 0x" in item.nodeid]:
-        raise pytest.UsageError(f"give these cases ids, which have others in each run: {', '.join(changing)}")
+        raise pytest.UsageError(
+            f"give these cases explicit ids, because their ids differ in each run: {', '.join(changing)}"
+        )
     if is_usual and (unknown := usual_run.without_tests(item.nodeid for item in items)):
-        raise pytest.UsageError(f"tests/support/usual_run.py names what is no test: {', '.join(sorted(unknown))}")
+        raise pytest.UsageError(
+            f"tests/support/usual_run.py names entries that match no test: {', '.join(sorted(unknown))}"
+        )
     config.stash[_COLLECTED] = len(items)
     items[:] = kept
     config.hook.pytest_deselected(items=left_out)
 
 
 def pytest_report_collectionfinish(config: pytest.Config, items: list[pytest.Item]) -> str:
-    """Print a line that dev.py reads, and that shows whether two runs have the same tests."""
+    """Print a line that dev.py reads; its hash shows whether two runs selected the same tests."""
     which = hashlib.sha256("\n".join(sorted(item.nodeid for item in items)).encode()).hexdigest()[:8]
     return f"selected {len(items)} of {config.stash[_COLLECTED]} tests, {which}"
 

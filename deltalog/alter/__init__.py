@@ -1,1 +1,1 @@
-"""Changes of an existing table: columns, constraints, features, properties, clustering."""
+"""Changes to an existing table: columns, constraints, features, properties, clustering."""

@@ -1,7 +1,7 @@
-"""Changes of a table's columns, name and metadata domains: the staged actions and the commitInfo of each verb.
+"""Changes to a table's columns, name and metadata domains: the staged actions and the commitInfo of each verb.
 
-Spec: PROTOCOL.md#column-mapping, #type-widening, #domain-metadata, #identity-columns. Operations are named as
-delta-spark names them.
+Spec: PROTOCOL.md#column-mapping, #type-widening, #domain-metadata, #identity-columns. The operation names are those of
+delta-spark.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from deltalog.write.transaction import Transaction, skipped
 ColumnPath = str | Sequence[str]
 ColumnPaths = Sequence[ColumnPath]
 NewColumns: TypeAlias = StructType | pa.Schema | Iterable[StructField]
-# Metadata that an added column cannot have: existing rows would need values.
+# Metadata that an added column cannot have, because existing rows would need values.
 _NEEDS_VALUES = {
     GENERATION_KEY: "a generation expression",
     DEFAULT_KEY: "a default",
@@ -49,7 +49,8 @@ def add_columns(
     user_metadata: UserMetadata,
     after: Mapping[str, str | None] | None = None,
 ) -> CommitResult:
-    """Commit new columns, each at the end of the table or of its parent struct, or ``after`` another column there."""
+    """Commit new columns. Each new column is added at the end of the table or of its parent struct, or ``after``
+    another column there."""
     wanted = list(StructType.from_arrow(columns) if isinstance(columns, pa.Schema) else columns)
     if not wanted:
         raise CallError("add_columns needs at least one column.")
@@ -108,7 +109,7 @@ def rename_column(
 
 
 def drop_columns(transaction: Transaction, paths: Sequence[ColumnPath], user_metadata: UserMetadata) -> CommitResult:
-    """Commit the removal of columns. Their values stay in the data files, but no reader returns them."""
+    """Commit the removal of columns. The values remain in the data files, but readers no longer return them."""
     if isinstance(paths, str):
         raise CallError(f"Pass the columns as a list: drop_columns([{paths!r}]).")
     dropped = [parse_path(path) for path in paths]
@@ -141,8 +142,8 @@ def set_column(
     sync_identity: bool = False,
     place: Place | None = None,
 ) -> CommitResult:
-    """Commit changes of one column: nullability, a comment ("" removes it), a wider type, another position. None:
-    unchanged. ``sync_identity``: advance its high-water mark past all its values."""
+    """Commit changes to one column: nullability, a comment ("" removes it), a wider type, another position. None:
+    unchanged. ``sync_identity``: advance the high-water mark of an identity column past all its values."""
     where = parse_path(path)
     column = column_paths.find(transaction.schema, where)
     changed = column
@@ -171,7 +172,7 @@ def set_column(
 
 
 def _position(place: Place | None) -> dict[str, str]:
-    """The position parameter, as delta-spark writes it."""
+    """The operation parameter for the position, in the form that delta-spark writes."""
     return {} if place is None else {"position": str(place)}
 
 
@@ -194,7 +195,8 @@ def _with_type(metadata: Metadata, path: Path, column: StructField, data_type: D
 
 
 def _synced(transaction: Transaction, path: Path, column: StructField) -> StructField:
-    """The identity column with its mark advanced past all values in the table. Declares the whole table as read."""
+    """The identity column with its high-water mark advanced past all values in the table. Declares that the whole table
+    was read."""
     identity = identity_of(column) if len(path) == 1 else None
     if identity is None:
         raise SchemaMismatchError(f"Column {path_text(path)} is not an identity column, so it has no high-water mark.")
@@ -218,7 +220,7 @@ def _delta_type(data_type: DataType | pa.DataType) -> DataType:
 
 
 def _described(path: Sequence[str], column: StructField) -> dict[str, Any]:
-    # Nested types by their kind only, as delta-spark writes them; the schema has the rest.
+    # Nested types are written as their kind only, as in delta-spark; the schema contains the details.
     kind = json.loads(StructType((column,)).to_json())["fields"][0]["type"]
     name = kind["type"] if isinstance(kind, dict) else kind
     return {"name": path_text(path), "type": name, "nullable": column.nullable, "metadata": dict(column.metadata)}

@@ -18,7 +18,7 @@ from deltalog.write.transaction import Transaction, skipped
 def cluster_by(
     transaction: Transaction, columns: Sequence[str | Sequence[str]], user_metadata: UserMetadata
 ) -> CommitResult:
-    """Commit new clustering columns; an empty sequence ends clustering. No file is rewritten."""
+    """Commit new clustering columns; an empty sequence removes clustering. No file is rewritten."""
     snapshot = transaction.snapshot
     assert snapshot is not None
     before, changes = snapshot.clustering_columns, transaction.metadata_changes

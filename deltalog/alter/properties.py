@@ -28,7 +28,7 @@ def unset_properties(transaction: Transaction, keys: Sequence[str], user_metadat
 
 
 def switch_in_commit_timestamps(transaction: Transaction, on: bool) -> CommitResult:
-    """Commit the activation or deactivation of in-commit timestamps."""
+    """Enable or disable in-commit timestamps with a commit."""
     assert transaction.snapshot is not None
     if transaction.snapshot.in_commit_timestamps_enabled == on:
         return skipped(transaction)

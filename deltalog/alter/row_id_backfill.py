@@ -1,7 +1,7 @@
 """Backfills row ids in files written without them, so that row tracking can be turned on.
 
-The table feature is added first, so that all writers assign row ids from then on. Then the files without row ids are
-added again, unchanged, in batches, one commit each. Readers see the same rows throughout.
+The table feature is added first, so that all writers assign row ids from then on. After the feature is added, the files
+without row ids are added again, unchanged, in batches, with one commit per batch. Readers see the same rows throughout.
 
 Spec: PROTOCOL.md#writer-requirements-for-row-tracking.
 """
@@ -25,14 +25,14 @@ from deltalog.write.added_files import FOOTER_THREADS, read_footer
 from deltalog.write.commit_info import UserMetadata
 from deltalog.write.table_handle import TableHandle
 
-#: The number of files that one commit adds again.
+#: The number of files that each commit adds again.
 FILES_PER_COMMIT = 100_000
 _RETRIES = 10
 
 
 def prepare(handle: TableHandle, properties: Mapping[str, str], user_metadata: UserMetadata) -> None:
-    """If ``properties`` turn row tracking on, assign row ids to all files that lack them. An interrupted run keeps its
-    commits; the next run continues.
+    """If ``properties`` turn row tracking on, assign row ids to all files that lack them. The commits of an interrupted
+    run are kept; the next run continues with the remaining files.
 
     Raises CommitConflictError after ten conflicts with other writers, InvalidDataFileError for a file without
     numRecords whose footer cannot be read, InvalidPropertyError. Memory: FILES_PER_COMMIT add actions. Cost: none if
@@ -71,7 +71,7 @@ def _backfill(handle: TableHandle, batch: int, user_metadata: UserMetadata) -> b
 
 
 def _counted(files: TableFiles, adds: Sequence[AddFile]) -> list[AddFile]:
-    """The files with numRecords in their statistics; read from the footer if the log lacks it."""
+    """The files, with numRecords in their statistics; it is read from the Parquet footer if the log lacks it."""
 
     def counted(add: AddFile) -> AddFile:
         if row_tracking.num_records(add) is not None:

@@ -1,8 +1,9 @@
 """Adds and drops table features.
 
-A writer-only feature can be dropped once the table has no trace of it. A reader feature also leaves traces in the log,
-which a client without the feature must not read under a protocol that does not list it. So it can be dropped only after
-log clean-up has deleted these traces.
+A writer-only feature can be dropped once the table has no trace of it. For a reader feature, earlier versions in the
+log also contain traces of the feature. Once the protocol no longer lists the feature, clients that do not support it
+would misread these traces. So a reader feature can be dropped only after log clean-up has deleted the versions that use
+the feature.
 
 Spec: PROTOCOL.md#table-features, #protocol-evolution, #table-features-for-new-and-existing-tables, #clustered-table.
 """
@@ -14,7 +15,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import msgspec
-import pyarrow.compute as pc
 
 from deltalog.commit_result import CommitResult
 from deltalog.errors import (
@@ -26,6 +26,7 @@ from deltalog.errors import (
     StoreError,
     UnsupportedFeatureError,
 )
+from deltalog.lazy_arrow import pc
 from deltalog.log.file_cache import FileCache
 from deltalog.log.file_tables import add_actions
 from deltalog.log.loader import load
@@ -59,8 +60,8 @@ _COMMITS_AT_ONCE = 256
 
 
 def add_feature(transaction: Transaction, name: str, user_metadata: UserMetadata) -> CommitResult:
-    """Commit a protocol with a feature and the features that it requires. If the protocol has them already, nothing is
-    committed."""
+    """Commit a protocol with a feature and the features that it requires. If the protocol already contains these
+    features, nothing is committed."""
     protocol = with_features(transaction.protocol, [name])
     if protocol == transaction.protocol:
         return skipped(transaction)
@@ -83,7 +84,7 @@ def with_features(protocol: Protocol, names: Sequence[str]) -> Protocol:
 def upgrade_protocol(
     transaction: Transaction, reader_version: int, writer_version: int, user_metadata: UserMetadata
 ) -> CommitResult:
-    """Commit a protocol of at least these versions. If the protocol has them already, nothing is committed."""
+    """Commit a protocol with at least these versions. If the protocol has them already, nothing is committed."""
     protocol = features.upgraded(transaction.protocol, reader_version, writer_version)
     if protocol == transaction.protocol:
         return skipped(transaction)
@@ -99,12 +100,12 @@ def drop_feature(
     purge: Callable[[], Sequence[CommitResult]] = tuple,
 ) -> CommitResult:
     """Drop a table feature in two commits at most: the first unsets the properties that use it, the second removes it
-    from the protocol. In between, if the feature is deletionVectors, ``purge`` rewrites the files that have deletion
-    vectors, and returns its commits.
+    from the protocol. Between these commits, if the feature is deletionVectors, ``purge`` rewrites the files that have
+    deletion vectors, and returns its commits.
 
-    While the table, or for reader features the log, has traces of the feature, the last commit is refused with a
-    CallError that says what to do. If the last commit fails after earlier ones have landed, FeatureDropIncompleteError
-    is raised, with the reason as its cause; a CommitStateUnknownError is raised unchanged.
+    As long as the table (or, for a reader feature, the log) contains traces of the feature, the last commit is refused
+    with a CallError that says what to do. If the last commit fails after an earlier one has succeeded,
+    FeatureDropIncompleteError is raised, with the reason as its cause; a CommitStateUnknownError is raised unchanged.
     """
     feature = features.feature(name)
     removal = _REMOVALS.get(name)
@@ -148,7 +149,7 @@ def _removed_from_protocol(
     obstacle = removal.obstacle(snapshot) or (_traces(snapshot, removal) if feature.reader else None)
     if obstacle is not None:
         raise CallError(f"{snapshot.url}: the table feature {name} cannot be dropped yet: {obstacle}")
-    # A concurrent commit may use the feature again, so any change of metadata or files is a conflict.
+    # A concurrent commit may use the feature again, so any change to metadata or files is a conflict.
     transaction.unset_properties(removal.unset_with_it)
     transaction.read_whole_table()
     if name == row_tracking.FEATURE:
@@ -198,10 +199,10 @@ def _no_metadata(metadata: Metadata) -> bool:
 class Removal:
     """How a feature is dropped.
 
-    ``properties``: properties to unset first. ``unset_with_it`` and ``domain``: properties to unset, and a metadata
-    domain to remove, in the commit that drops the feature. ``obstacle``: returns why the table still needs the feature,
-    and what to do, as text; None if it does not. For reader features, no version in the log may have metadata for which
-    ``uses`` is true, and with ``vectors`` none may have a deletion vector.
+    ``properties``: properties to unset first. ``unset_with_it`` and ``domain``: properties to unset and a metadata
+    domain to remove in the same commit that drops the feature. ``obstacle``: returns a message that says why the table
+    still needs the feature and what to do; None if it does not need it. For a reader feature, no version in the log may
+    have metadata for which ``uses`` is true or, with ``vectors``, a deletion vector.
     """
 
     properties: tuple[str, ...] = ()
@@ -299,7 +300,7 @@ def _v2_checkpoints(snapshot: Snapshot) -> str | None:
 def _is_v2(reader: LogReader, checkpoint: Checkpoint) -> bool:
     if checkpoint.kind is not LogFileKind.CLASSIC_CHECKPOINT:
         return checkpoint.kind is LogFileKind.UUID_CHECKPOINT
-    # A V2 checkpoint may have a classic name; only V2 has this column.
+    # A V2 checkpoint may have a classic file name, but only V2 checkpoints have this column.
     path = log_path(checkpoint.names[0])
     try:
         with contextlib.closing(reader.store.open_input(path)) as source, open_parquet(source) as file:

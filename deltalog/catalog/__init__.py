@@ -1,4 +1,5 @@
-"""Catalogs: databases that decide on the commits of tables. ``Coordinator`` is what every one guarantees."""
+"""Catalogs: databases that decide which commits of a table take effect. ``Coordinator`` defines what every catalog
+guarantees."""
 
 import typing
 

@@ -79,7 +79,7 @@ class CatalogCommitter(Committer):
 
     def _publish(self, commit: RatifiedCommit, attempt: Attempt) -> None:
         known, version = self._store.known, commit.version
-        is_next = known.version == version - 1  # no other process has committed since
+        is_next = known.version == version - 1  # true if no other process has committed to the table since it was read
         head = Head(version, (*known.unpublished, commit)) if is_next else None
         with errors_logged(
             f"{self._store.url}: version {version} is committed",
@@ -90,8 +90,8 @@ class CatalogCommitter(Committer):
 
 
 def check_next(store: LogStore, coordinator: Coordinator, table_id: str, version: int) -> None:
-    """Check before proposing a version that the log does not already have it. A catalog restored from a backup would
-    ratify a second commit of a version that is in the log and was acknowledged.
+    """Before a version is proposed, check that the log does not already contain a commit of this version. Without this
+    check, a catalog restored from a backup would ratify a second commit for a version that was already acknowledged.
 
     Raises CatalogBehindLogError if the log has the version but the catalog does not; StoreError, CoordinatorError.
     Cost: 1 HEAD; 1 coordinator call if the version exists, for example because another writer won.
@@ -100,7 +100,7 @@ def check_next(store: LogStore, coordinator: Coordinator, table_id: str, version
         return
     try:
         head = coordinator.head(table_id)
-    except OperationTimeoutError as error:  # a read before anything is proposed
+    except OperationTimeoutError as error:  # OperationTimeoutError of a read: nothing has been proposed yet
         raise CoordinatorError(f"{error.message} Nothing was committed; try again.", path=error.path) from error
     if head is not None and head.version < version:
         raise behind_log(store, coordinator.url, head.version, f"_delta_log has version {version}")
@@ -114,7 +114,7 @@ def check_managed(protocol: Protocol, table: str, catalog: str) -> None:
 
 
 def released(table: str, catalog: str) -> ResourceNotReadyError:
-    """The error for a table that a catalog has released. ``table``: its path."""
+    """The error for a call through a catalog that has released the table. ``table``: its path."""
     return ResourceNotReadyError(
         f"{table} was released from the catalog {catalog} and is now accessed by its path. Nothing was changed: "
         f"open {table}. If that is refused, the release was interrupted: call TransactionManager.release_table or "
@@ -131,9 +131,10 @@ def stage(
     *,
     releases: bool = False,
 ) -> RatifiedCommit:
-    """Write a staged commit and return the commit to propose. ``releases``: the commit releases the table from the
-    catalog. Raises StoreError; CatalogBehindLogError; ResourceNotReadyError if the table was released. After the last
-    two, nothing was written. Cost: 1 PUT, and that of ``check_next``."""
+    """Write a staged commit and return the commit to propose. ``releases``: whether the commit releases the table from
+    the catalog. Raises StoreError; CatalogBehindLogError; ResourceNotReadyError if the table was released. If
+    CatalogBehindLogError or ResourceNotReadyError is raised, nothing was written. Cost: 1 PUT, and that of
+    ``check_next``."""
     version = attempt.version
     if not releases:
         check_managed(attempt.protocol, store.url, coordinator.url)
@@ -165,8 +166,9 @@ def publish(
     head: Head | None = None,
     contents: Mapping[str, bytes] = _NOTHING,
 ) -> int:
-    """Copy ratified commits to ``_delta_log`` in order; returns their number. Processes may do this at any time, even
-    concurrently. ``head``: the head of the table, if known. ``contents``: known contents of staged files, by name.
+    """Copy ratified commits to ``_delta_log`` in order; returns their number. Any process may publish commits at any
+    time, even while other processes publish them. ``head``: the head of the table, if known. ``contents``: known
+    contents of staged files, keyed by name.
 
     Raises StoreError, CoordinatorError; CorruptTableError if the log has a different commit for a ratified version.
     Cost: 1 coordinator call if the head is unknown, and 1 per 100 commits; per commit 1 GET (if the content is
@@ -196,7 +198,7 @@ def _publish(store: LogStore, commit: RatifiedCommit, content: bytes | None) -> 
     outcome = store.put_if_absent(path, data)
     if outcome is PutOutcome.COMMITTED:
         return
-    if store.get(path) != data:  # the object does not exist after UNKNOWN: the caller may retry
+    if store.get(path) != data:  # after UNKNOWN, the object may be missing: the caller may retry
         raise CorruptTableError(
             f"{store.url}: {path} was not written through the catalog, which ratified another commit of "
             f"version {commit.version}, {staged_commit_path(commit.file)}. Both may have been "

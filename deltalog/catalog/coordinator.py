@@ -11,7 +11,7 @@ The guarantees of a coordinator:
   still the last one. So a clean-up detects every use before its marking, and later uses detect the marking.
 - **Fresh.** The changes of a call are visible to all calls, in any process, that begin after it has returned.
 - **Durable.** Completed changes survive a crash of the machine (or are as durable as the service promises), except
-  changes whose loss only causes work to be repeated: ``published``, ``delete_parts``, and ``replace`` by an undecided
+  changes whose loss only causes work to be repeated: ``published``, ``delete_parts``, and ``replace`` with an undecided
   record. The surviving changes are always a prefix of all changes.
 - **Honest.** An exception other than OperationTimeoutError means that nothing changed. After an OperationTimeoutError,
   the change may have taken effect, or may do so later.
@@ -49,7 +49,7 @@ class Coordinator(ABC):
     """The interface of coordinators; the module docstring lists the guarantees. All methods raise CoordinatorError if
     the database fails, and OperationTimeoutError if it does not respond.
 
-    Members: every method is one atomic transaction of the database.
+    Members: each method is one atomic transaction of the database.
     """
 
     url: str
@@ -67,8 +67,8 @@ class Coordinator(ABC):
         return time.time_ns() // 1_000_000
 
     def check_time(self, table: str, in_commit_timestamp_ms: int) -> None:
-        """Refuse an in-commit timestamp that is too far ahead of the clock. ``table``: its id or its URL, for the
-        message. Raises TimestampAheadError. Cost: none."""
+        """Refuse an in-commit timestamp that is too far ahead of the clock. ``table``: the id or URL of the table, for
+        the message. Raises TimestampAheadError. Cost: none."""
         now_ms = self.clock_ms()
         if in_commit_timestamp_ms > now_ms + self.most_ahead_ms:
             raise TimestampAheadError(
@@ -83,7 +83,8 @@ class Coordinator(ABC):
             )
 
     def check_times(self, proposal: Proposal) -> None:
-        """Run ``check_time`` on all commits of a proposal. Every implementation of ``ratify`` calls this first."""
+        """Run ``check_time`` on all commits of a proposal. Every implementation of ``ratify`` must call this method
+        first."""
         for table_id, commits in proposal.commits.items():
             for commit in commits:
                 self.check_time(table_id, commit.in_commit_timestamp_ms)
@@ -91,23 +92,25 @@ class Coordinator(ABC):
     @property
     @abstractmethod
     def catalog_id(self) -> str:
-        """The id of this catalog, assigned at its creation. Managed tables have it as a property."""
+        """The id of this catalog, assigned at its creation. The id is stored in the properties of every managed
+        table."""
 
     @abstractmethod
     def close(self) -> None:
-        """Close the connections. The coordinator remains usable, and opens new ones."""
+        """Close the connections. The coordinator remains usable and opens new connections when needed."""
 
     # --------------------------------------------------------------------------------------------- tables
 
     @abstractmethod
     def register(self, table: TableRecord, version: int) -> bool:
-        """Add a table whose latest version is ``version`` and published. Returns False without effect if another table
-        has the name or id, or a URL that equals, contains or lies below this one."""
+        """Add a table whose latest version is ``version``, which is published. Returns False and changes nothing if
+        another table has the name or id, or a URL that equals, contains or lies below this one."""
 
     @abstractmethod
     def drop(self, table_id: str, version: int, marks: int | None = None) -> bool:
-        """Delete a table and its head. Returns False without effect if the head is not at ``version``, if the table has
-        unpublished commits, which would be lost, or if ``marks`` is given and is not its last marking."""
+        """Delete a table and its head. Returns False and changes nothing if the head is not at ``version``, if the
+        table has unpublished commits, which would be lost, or if ``marks`` is set and differs from the number of the
+        table's last marking."""
 
     @abstractmethod
     def table(self, name: str) -> TableRecord | None:
@@ -125,7 +128,7 @@ class Coordinator(ABC):
 
     @abstractmethod
     def cut(self) -> dict[str, int]:
-        """The versions of all tables at one instant."""
+        """The latest versions of all tables as of one instant, by table id."""
 
     @abstractmethod
     def ratify(self, proposal: Proposal) -> Ratification:
@@ -144,18 +147,18 @@ class Coordinator(ABC):
 
     @abstractmethod
     def mark(self, table_id: str, number: int, marking: Marking) -> bool:
-        """Store a marking. Returns False without effect if ``number`` does not follow the last one, or the table is not
-        registered."""
+        """Store a marking. Returns False and changes nothing if ``number`` does not follow the last number, or if the
+        table is not registered."""
 
     @abstractmethod
     def remark(self, table_id: str, number: int, marking: Marking | None) -> None:
-        """Replace or delete a stored marking. Succeeds even if it does not exist."""
+        """Replace or delete a stored marking. Does nothing if the marking does not exist."""
 
     # --------------------------------------------------------------------------------------- transactions
 
     @abstractmethod
     def insert(self, record: TransactionRecord) -> bool:
-        """Store a new transaction. Returns False if the id exists."""
+        """Store a new transaction. Returns False if the id already exists."""
 
     @abstractmethod
     def transaction(self, transaction_id: str) -> TransactionRecord | None:
@@ -163,7 +166,8 @@ class Coordinator(ABC):
 
     @abstractmethod
     def replace(self, record: TransactionRecord) -> bool:
-        """Replace the record with the previous revision. Returns False if that is not the current one."""
+        """Replace the stored record of a transaction. Returns False unless the revision of the stored record directly
+        precedes the revision of ``record``."""
 
     @abstractmethod
     def transactions(
@@ -173,8 +177,8 @@ class Coordinator(ABC):
 
     def uncleaned(self, after: tuple[int, str] | None = None, limit: int = 1000) -> list[TransactionRecord]:
         """At most ``limit`` decided transactions after ``after`` whose parts were not all deleted by a ``delete_parts``
-        without keys, ordered by (start, id). May include others: this default returns all decided ones, and a
-        coordinator that tracks parts overrides it."""
+        without keys, ordered by (start, id). The result may include other transactions: the default returns all decided
+        transactions; coordinators that track parts override it."""
         return self.transactions(StatusFilter.COMPLETED.statuses, after, limit)
 
     @abstractmethod
@@ -187,9 +191,9 @@ class Coordinator(ABC):
     def put_parts(
         self, record: TransactionRecord, parts: Mapping[str, bytes], marks: Mapping[str, int] | None = None
     ) -> bool:
-        """Atomically store parts of a transaction by key, replacing existing ones, and its record as in ``replace``.
-        Returns False if ``replace`` would, or if any of ``marks`` (keyed by table id) is not that table's last marking.
-        Parts can have any size."""
+        """Atomically store parts of a transaction by key, replacing existing ones, and store the transaction's record
+        as in ``replace``. Returns False if ``replace`` would, or if any of ``marks`` (keyed by table id) is not that
+        table's last marking. Parts can have any size."""
 
     @abstractmethod
     def parts(self, transaction_id: str, prefix: str = "") -> dict[str, bytes]:

@@ -1,8 +1,8 @@
 """DynamoDBCoordinator: a catalog in one DynamoDB table, for any number of machines.
 
-``dynamodb_layout`` defines its items. A proposal is one TransactWriteItems over the record and the heads. If the
-response is lost, the items show whether it took effect. Leftovers of a killed process, such as pieces of parts and
-commits of dropped tables, are ignored.
+``dynamodb_layout`` defines the items of this table. A proposal is one TransactWriteItems request on the record of the
+transaction and the heads of the tables. If the response is lost, the items show whether it took effect. Leftovers of a
+killed process, such as pieces of parts and commits of dropped tables, are ignored.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ from deltalog.storage.dynamodb.tables import FirstUse
 from deltalog.storage.secrets import Reopen
 
 FORMAT = 2  # version 2 added markings, which older versions would not check
-# Limits of a transaction's item: its record alone, and its record with batches. The rest of 400 KB is reserved, so that
-# the transaction can always be ended.
+# Size limits of a transaction's item in bytes: for an item that contains only the record, and for one that contains the
+# record and batches. The rest of DynamoDB's limit of 400 KB is reserved, so that the transaction can always be ended.
 _MOST_RECORD_BYTES, _MOST_BYTES = 360 << 10, 384 << 10
 _BATCH_BYTES = 40
 _PASSES = 30
@@ -55,10 +55,10 @@ log = logging.getLogger(__name__)
 class DynamoDBCoordinator(Coordinator):
     """A catalog in the DynamoDB table ``name``, which ``create_commit_table(name, "catalog")`` creates.
 
-    ``options`` and ``endpoint_url``: as for ``DynamoTable``. Any number of threads and processes may use it. A
-    transaction changes at most 48 tables: it has 100 items, 4 for its record, 1 per table and 1 per commit. Its record
-    contains the versions of the tables that it may read and an id per change, up to about 8,000 tables and 9,000
-    changes.
+    ``options`` and ``endpoint_url``: as for ``DynamoTable``. Any number of threads and processes may use the catalog. A
+    transaction changes at most 48 tables: it has 100 items, 4 for its record, 1 per table and 1 per commit. A
+    transaction's record contains the versions of the tables that it may read, and an id per change; it has room for
+    about 8,000 tables and 9,000 changes.
 
     Raises CoordinatorError if there is no such table, or it has other contents or was created by a newer deltalog;
     EntityNotFoundError if it contains no catalog yet and ``create`` is false; CallError. Cost: 2 requests, or 5 to
@@ -123,12 +123,12 @@ class DynamoDBCoordinator(Coordinator):
         return str(found["catalog_id"])
 
     def _change(self, actions: Sequence[Action], token: str, witness: Key) -> bool:
-        """Execute the actions. Returns whether they were done. See ``_refused``."""
+        """Execute the actions. Returns whether the actions were executed. See ``_refused``."""
         return self._refused(actions, token, witness) is None
 
     def _refused(self, actions: Sequence[Action], token: str, witness: Key) -> Refusal | None:
-        """Execute the actions. Returns the failed conditions, or None if the actions were done. ``witness``: an item to
-        which they write the token."""
+        """Execute the actions. Returns the failed conditions, or None if the actions were executed. ``witness``: an
+        item into which the actions write the token."""
         try:
             refusal = self._items.transact(actions, token)
         except OperationTimeoutError:
@@ -169,7 +169,7 @@ class DynamoDBCoordinator(Coordinator):
 
     def register(self, table: TableRecord, version: int) -> bool:
         for number in range(1, _PASSES):
-            # The number of changes detects concurrent changes to the items read here.
+            # The catalog's counter of changes reveals concurrent changes to the items read here.
             changes = (self._items.get(layout.CATALOG) or {}).get("changes", 0)
             records = (msgspec.json.decode(item["record"], type=TableRecord) for item in self._items.query("names"))
             if nested_with(table.url, records) is not None:
@@ -223,8 +223,8 @@ class DynamoDBCoordinator(Coordinator):
         return done
 
     def _tables_change(self, token: str, changes: int | None = None) -> Action:
-        """The action that counts a change of the set of tables; ``cut`` verifies its list by this count. ``changes``:
-        the expected count."""
+        """The action that counts a change to the set of tables. ``cut`` uses the count to verify that its list of
+        tables is consistent. ``changes``: the number of changes that must already be counted; None: any number."""
         where: Item = {"catalog_id": self._catalog_id, **({} if changes is None else {"changes": changes})}
         return update(layout.CATALOG, {"token": token}, where, add={"changes": 1})
 
@@ -236,7 +236,7 @@ class DynamoDBCoordinator(Coordinator):
         items = self._after("names", after, limit)
         return [msgspec.json.decode(item["record"], type=TableRecord) for item in items]
 
-    # ------------------------------------------------------------------------------------------------ heads
+    # ----------------------------------------------------------------------------- the head items of tables
 
     def head(self, table_id: str) -> Head | None:
         for number in range(1, _PASSES):
@@ -247,7 +247,8 @@ class DynamoDBCoordinator(Coordinator):
             found = [layout.commit_of(each) for each in self._commits(table_id, first, last)]
             if [commit.version for commit in found] == list(range(first, last + 1)):
                 return Head(last, tuple(found))
-            self._items.table.timing.back_off(number, 1.0)  # the commits were published while they were read
+            # Some commits were published and removed from the catalog while they were read.
+            self._items.table.timing.back_off(number, 1.0)
         raise self._changing(f"the commits of the table {table_id}")
 
     def cut(self) -> dict[str, int]:
@@ -267,7 +268,8 @@ class DynamoDBCoordinator(Coordinator):
         raise self._changing("the versions of its tables")
 
     def _versions(self, changes: int, table_ids: Sequence[str]) -> dict[str, int] | None:
-        """The versions of the tables; None if tables were added or dropped. Cost: 1 request per 99 tables."""
+        """The versions of the tables; None if tables were added or dropped in the meantime. Cost: 1 request per 99
+        tables."""
         found: dict[str, int] = {}
         for start in range(0, len(table_ids) or 1, MOST_ACTIONS - 1):
             wanted = table_ids[start : start + MOST_ACTIONS - 1]
@@ -331,7 +333,8 @@ class DynamoDBCoordinator(Coordinator):
         return actions
 
     def _outcome(self, proposal: Proposal, token: str) -> Ratification | None:
-        """The outcome of a proposal according to its items; None if they do not show it or cannot be read."""
+        """The outcome of a proposal according to its items; None if the items do not show the outcome or cannot be
+        read."""
         with contextlib.suppress(CoordinatorError):
             return self._read_outcome(proposal, token)
         return None
@@ -376,8 +379,8 @@ class DynamoDBCoordinator(Coordinator):
         return self._items.query(layout.commit_key(table_id, 0)[0], "sk BETWEEN :first AND :last", values)
 
     def _remove(self, commits: Sequence[Item]) -> None:
-        """Delete items that are no longer read on a best-effort basis, unless they were rewritten: the table may have
-        been registered again."""
+        """On a best-effort basis, delete items that are no longer read. Items that were rewritten are kept, because the
+        table may have been registered again."""
         try:
             for start in range(0, len(commits), MOST_ACTIONS):
                 some = commits[start : start + MOST_ACTIONS]
@@ -449,7 +452,8 @@ class DynamoDBCoordinator(Coordinator):
         last = layout.sort_order(*after) if after else ""
         found: list[TransactionRecord] = []
         while len(found) < limit:
-            # Open transactions first: one that is decided in between is then found among the decided ones.
+            # Open transactions are read first, so that a transaction that is decided in between is found among the
+            # decided ones.
             pages = [self._after(name, last, limit, some) for name, some in wanted.items() if some]
             keys = sorted({item["sk"] for page in pages for item in page})[:limit]
             found += [record for record in self._records(keys) if record.status in statuses]
@@ -475,8 +479,8 @@ class DynamoDBCoordinator(Coordinator):
         return found[:limit]
 
     def _list_uncleaned(self) -> None:
-        """Migrate a catalog of an earlier deltalog, where any decided transaction may have parts. Runs once. Cost: 1
-        request per 16 transactions."""
+        """Migrate a catalog of an earlier version of deltalog, where any decided transaction may have parts. Runs once.
+        Cost: 1 request per 16 transactions."""
         self._items.put_each([{"pk": layout.UNCLEANED, "sk": item["sk"]} for item in self._items.query("done")])
         self._items.transact([update(layout.CATALOG, {"left": 1}, {"catalog_id": self._catalog_id})], _new_token())
 
@@ -533,7 +537,8 @@ class DynamoDBCoordinator(Coordinator):
         refusal = self._refused(actions, batch, layout.record_key(record.id))
         if refusal is None:
             return True
-        with contextlib.suppress(CoordinatorError):  # no record references them in any case
+        # Whether or not the deletion succeeds, no record references these items.
+        with contextlib.suppress(CoordinatorError):
             self._items.delete_each((piece["pk"], piece["sk"]) for piece in pieces)
         found = refusal.found.get(0)
         if found is not None and found["revision"] == record.revision - 1:

@@ -17,7 +17,7 @@ _MOST_KEY_BYTES = (2048, 1024)
 
 
 def put(key: Key, item: Item, *, new: bool = False) -> Action:
-    """Write an item. ``new``: only if the key does not exist."""
+    """Write an item. ``new``: put the item only if the key does not exist."""
     action: dict[str, Any] = {"Item": {**key_attributes(key), **encoded(item)}}
     return {"Put": {**action, **(_condition({}, "attribute_not_exists(pk)") if new else {})}}
 
@@ -71,7 +71,8 @@ def key_attributes(key: Key) -> dict[str, dict[str, str]]:
 
 
 def _condition(where: Item, expression: str = "") -> dict[str, Any]:
-    """Build a condition. ``where``: values that an item must have; None: the item must exist without the attribute."""
+    """Build a condition. ``where``: the values that an item must have, by attribute; None means that the item must
+    exist without this attribute."""
     equal = " AND ".join(
         f"attribute_exists(pk) AND attribute_not_exists(#{name})" if value is None else f"#{name} = :old_{name}"
         for name, value in where.items()

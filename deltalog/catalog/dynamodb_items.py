@@ -24,21 +24,21 @@ from deltalog.storage.dynamodb.client import ConditionsFailed, DynamoTable
 from deltalog.storage.progress import Pages
 
 MOST_ACTIONS = 100  # of one transaction
-# Items per request. DynamoDB allows 25 writes with a total of 16 MB, which would exceed the time limit of a request.
+# Items per request. DynamoDB allows 25 writes with a total of 16 MB, but such a request would exceed its time limit.
 _MOST_WRITES, _MOST_READS = 16, 100
 _RETRIES = 12
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A transaction whose conditions failed. ``found``: the existing items by action number, None if missing.
-    ``unsettled``: an earlier request got no response."""
+    """The response to a TransactWriteItems request whose conditions failed. ``found``: the existing items by action
+    number, None if missing. ``unsettled``: an earlier request got no response."""
 
     found: Mapping[int, Item | None]
     unsettled: bool
 
     def is_of(self, token: str) -> bool:
-        """Whether the conditions failed because this request already took effect."""
+        """Whether the conditions failed because an earlier attempt of this request took effect."""
         return any(item is not None and item.get("token") == token for item in self.found.values())
 
 
@@ -51,8 +51,8 @@ class ItemTable:
         self._url = url
 
     def transact(self, actions: Sequence[Action], token: str) -> Refusal | None:
-        """Execute all actions or none. Returns None if they were done. Cost: 1 request, more while the service
-        throttles."""
+        """Execute all actions or none. Returns None if the actions were executed. Cost: 1 request, more while the
+        service throttles."""
         named = [{kind: {**each, "TableName": self.table.name}} for action in actions for kind, each in action.items()]
         try:
             with self.errors():
@@ -67,7 +67,7 @@ class ItemTable:
         return decoded(item) if item else None
 
     def get_at_once(self, keys: Sequence[Key]) -> list[Item | None]:
-        """At most 100 items at one instant, outside any transaction. Cost: 1 request."""
+        """Read at most 100 items as of one instant, outside the transactions of the catalog. Cost: 1 request."""
         gets = [{"Get": {"TableName": self.table.name, "Key": key_attributes(key)}} for key in keys]
         with self.errors():
             responses = self.table.ask("transact_get_items", TransactItems=gets)["Responses"]
@@ -83,7 +83,8 @@ class ItemTable:
     def query(
         self, pk: str, condition: str = "", values: Item | None = None, *, filters: str = "", limit: int | None = None
     ) -> Iterator[Item]:
-        """The items of a partition in order. ``condition``: on ``sk``. Cost: 1 request per MB or ``limit``."""
+        """The items of a DynamoDB partition, in the order of their sort keys. ``condition``: on ``sk``. Cost: 1 request
+        per MB or ``limit``."""
         expression = f"pk = :pk AND {condition}" if condition else "pk = :pk"
         more: dict[str, Any] = {"FilterExpression": filters} if filters else {}
         if limit is not None:
@@ -109,7 +110,7 @@ class ItemTable:
             return not self.table.ask("scan", Limit=1, ConsistentRead=True)["Items"]
 
     def put_each(self, items: Iterable[Item]) -> None:
-        """Put items that include their keys; not atomic. Cost: 1 request per 16."""
+        """Put items that include their keys, not atomically. Cost: 1 request per 16."""
         self._write_each([{"PutRequest": {"Item": encoded(item)}} for item in items])
 
     def delete_each(self, keys: Iterable[Key]) -> None:
@@ -137,7 +138,7 @@ class ItemTable:
                 service_code=error.service_code,
             ) from error.__cause__
 
-    # ----------------------------------------------------------------------------------------------- in parts
+    # ------------------------------------------------------------------------------------ requests in batches
 
     def _get_batch(self, keys: Sequence[Key]) -> Iterator[Item]:
         wanted: Sequence[Any] = [key_attributes(key) for key in keys]

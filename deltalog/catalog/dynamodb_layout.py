@@ -27,7 +27,8 @@ from deltalog.catalog.records import Marking, RatifiedCommit, TableRecord, Trans
 CATALOG: Key = ("catalog", "catalog")
 UNCLEANED = "left"
 SHOWN_OF_KEY = 200
-_PIECE_BYTES = 256 << 10  # the size of a piece of a part; an item has at most 400 KB
+# The maximum size of the pieces into which a part is split; a DynamoDB item has at most 400 KB.
+_PIECE_BYTES = 256 << 10
 
 
 def as_json(record: TableRecord | RatifiedCommit | TransactionRecord | Marking) -> str:
@@ -39,7 +40,7 @@ def record_of(item: Item) -> TransactionRecord:
 
 
 def batches_of(item: Item | None) -> dict[str, int]:
-    """The batches of parts of a transaction, numbered in the order of insertion."""
+    """The batches of a transaction's parts, numbered in the order of insertion."""
     return {batch: number for number, batch in enumerate(item["batches"] if item else [])}
 
 
@@ -68,8 +69,8 @@ def mark_key(table_id: str, number: int) -> Key:
 
 
 def last_mark(marks: Mapping[str, int], table_id: str) -> Item:
-    """The condition on a head that its last marking is the given one. Before the first marking, the attribute is
-    absent."""
+    """The condition that the last marking in the head item of a table is the expected one. Before the first marking,
+    the attribute is absent."""
     return {"marks": marks[table_id] or None} if table_id in marks else {}
 
 
@@ -82,18 +83,18 @@ def record_key(transaction_id: str) -> Key:
 
 
 def sort_order(start_ms: int, transaction_id: str) -> str:
-    """The sort key of transactions in listings, by start."""
+    """The sort key under which a transaction is listed: transactions are ordered by start."""
     return f"{start_ms:016d} {transaction_id}"
 
 
 def part_prefix(key: str) -> str:
-    """The prefix of the sort keys of a part. The key of a part may be longer than a sort key, so it is truncated and
-    its hash is appended."""
+    """The prefix of the sort keys of the items that store one part. The key of a part may be longer than a sort key, so
+    it is truncated and its hash is appended."""
     return f"part {key[:SHOWN_OF_KEY]} {hashlib.sha256(key.encode()).hexdigest()} "
 
 
 def listing(record: TransactionRecord) -> Action:
-    """The key that lists a transaction among the open or the decided ones."""
+    """The put of the item that lists a transaction as open or as decided."""
     return put(
         ("done" if record.status.is_final else "open", sort_order(*record.key)), {"decided": record.status.value}
     )
@@ -115,7 +116,7 @@ def replacement(
 
 
 def pieces_of(transaction_id: str, batch: str, key: str, part: bytes) -> list[Item]:
-    """Split a part into items of at most 256 KiB."""
+    """Split the bytes of a transaction's part into DynamoDB items of at most 256 KiB."""
     pieces = [part[start : start + _PIECE_BYTES] for start in range(0, len(part) or 1, _PIECE_BYTES)]
     common = {"pk": record_key(transaction_id)[0], "batch": batch, "key": key, "count": len(pieces)}
     return [

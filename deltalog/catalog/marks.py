@@ -4,7 +4,7 @@ transaction, never both.
 A clean-up *marks* objects in the catalog, then checks which of them are in use, and deletes the others. A transaction
 that names or adds objects checks them against the markings, and the catalog accepts its change only if no marking was
 added since. So either the clean-up sees the use, or the transaction sees the marking. A deleted object may be added
-again after it was written again.
+again once it has been rewritten.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ from deltalog.protocol.deletion_vectors import file_of
 from deltalog.storage.base import LogStore
 from deltalog.storage.table_files import TableFiles
 
-# A marking without an end belongs to a process that died, or that is suspended and may continue to delete.
+# A marking without an end was made by a process that died, or by one that is suspended and may still delete files
+# later.
 MARKING_AGE_MS = 24 * 60 * 60 * 1000
 _TRIES = 20
 
@@ -38,8 +39,8 @@ class KnownMarks:
         self._known = self._coordinator.marks(self._table_id)
 
     def check_named(self, table: str, paths: Iterable[str]) -> int:
-        """The number of the last marking. Raises ObjectBeingDeletedError if a clean-up may be deleting one of these
-        objects.
+        """Return the number of the table's last marking. Raises ObjectBeingDeletedError if a clean-up may be deleting
+        one of these objects.
 
         Cost: usually none; 1 coordinator call before raising.
         """
@@ -61,8 +62,8 @@ class KnownMarks:
         return known.last
 
     def _compared(self, table: str, paths: frozenset[str]) -> Marks:
-        """A consistent set of markings that the paths were checked against; another thread may refresh them at any
-        time. Raises ObjectBeingDeletedError."""
+        """The markings that the paths were checked against: one consistent state, because another thread may refresh
+        them at any time. Raises ObjectBeingDeletedError."""
         known = self._known
         if _deleting(known, paths) is not None:
             self.refresh()  # the clean-up may have ended by now
@@ -73,8 +74,9 @@ class KnownMarks:
 
 
 def live_marks(coordinator: Coordinator, table_id: str, now_ms: int) -> Marks:
-    """The markings of a table. Deletes those older than MARKING_AGE_MS. A marking further ahead of the clock than that,
-    because a clock was wrong, is treated as new. Cost: 1 coordinator call, and 1 per such marking."""
+    """The markings of a table. Deletes markings older than MARKING_AGE_MS. A marking whose time is further ahead of the
+    clock than MARKING_AGE_MS, because a clock was wrong, is treated as new. Cost: 1 coordinator call, and 1 per such
+    marking."""
     marks = coordinator.marks(table_id)
     live: dict[int, Marking] = {}
     for number, marking in marks.markings.items():
@@ -89,9 +91,9 @@ def live_marks(coordinator: Coordinator, table_id: str, now_ms: int) -> Marks:
 
 
 def check_none_deletes(coordinator: Coordinator, table: TableRecord, now_ms: int) -> int:
-    """The last marking of a table that will be dropped or released. Raises ObjectBeingDeletedError if a clean-up may be
-    deleting its objects: if registered again, the table gets a new id, for which these markings are not checked. Cost:
-    that of ``live_marks``."""
+    """Check that a table can be dropped or released, and return the number of its last marking. Raises
+    ObjectBeingDeletedError if a clean-up may be deleting its objects: if registered again, the table gets a new id, for
+    which these markings are not checked. Cost: that of ``live_marks``."""
     live = live_marks(coordinator, table.table_id, now_ms)
     for marking in live.markings.values():
         for path in marking.deleting:
@@ -124,7 +126,7 @@ def ratify_added(
         except ObjectBeingDeletedError:
             head = coordinator.head(table_id)
             if head is not None and head.version >= commit.version:
-                return Ratification.MOVED  # possibly to this commit itself, if it was proposed before
+                return Ratification.MOVED  # possibly by this commit itself, if it was proposed before
             raise
         decision = coordinator.ratify(Proposal({table_id: (commit,)}, marks={table_id: last}))
         if decision is not Ratification.MARKED:
@@ -145,12 +147,13 @@ def added_paths(files: TableFiles, adds: Iterable[AddFile]) -> dict[str, int | N
             try:
                 found[files.find(name)[1]] = size
             except UnsafePathError:
-                continue  # outside the table, where no clean-up deletes files
+                continue  # the file is outside the table, where no clean-up deletes files
     return found
 
 
 def vector_files(vector: DeletionVector | None) -> Iterator[str]:
-    """The file of a deletion vector, as spelled in the log; empty for an inline vector."""
+    """The path of the file that contains a deletion vector, as spelled in the log; yields nothing for an inline
+    vector."""
     named = file_of(vector)
     if named is not None:
         yield named

@@ -1,8 +1,8 @@
 """The records of tables and transactions in a catalog, and the calls allowed in each state. Pure.
 
 A transaction is ACTIVE until it is decided: a commit makes it COMMIT_IN_PROGRESS and then COMMITTED; a cancel, a
-conflict or its idle timeout makes it ABORTED. Both are final. Times are arguments; if a clock goes back, a transaction
-never becomes younger.
+conflict or its idle timeout makes it ABORTED. Both are final. Times are passed as arguments. The age of a transaction
+never decreases, even if a clock is set back.
 
 Spec: the Transaction API of AWS Lake Formation; PROTOCOL.md#catalog-managed-tables for ratified commits.
 """
@@ -26,9 +26,9 @@ from deltalog.errors import (
 )
 
 IDLE_TIMEOUT_MS = 30 * 60 * 1000
-# The duration of a commit after which other processes treat its process as dead.
+# If a commit takes longer than this time, other processes treat the committing process as dead.
 COMMIT_LEASE_MS = 60 * 1000
-# The prefix of vacuum ids; transaction ids are UUIDs.
+# The prefix of the ids of vacuums, which distinguishes them from transaction ids (UUIDs).
 VACUUM_ID = "vacuum-"
 # Databases cannot store lone surrogates.
 _ID = re.compile(r"[^\s\x00-\x1f\x7f\ud800-\udfff]+")
@@ -45,7 +45,7 @@ class TransactionType(str, enum.Enum):
 
 
 class TransactionStatus(str, enum.Enum):
-    """The state of a transaction; see the module."""
+    """The state of a transaction; see the module docstring."""
 
     ACTIVE = "ACTIVE"
     COMMIT_IN_PROGRESS = "COMMIT_IN_PROGRESS"
@@ -69,7 +69,7 @@ class StatusFilter(str, enum.Enum):
 
     @property
     def statuses(self) -> frozenset[TransactionStatus]:
-        """The states that the filter selects."""
+        """The transaction statuses that the filter selects."""
         return _FILTERS[self]
 
 
@@ -83,7 +83,7 @@ _FILTERS: Mapping[StatusFilter, frozenset[TransactionStatus]] = {
 
 
 class Isolation(str, enum.Enum):
-    """SNAPSHOT: all reads are at one instant, and no concurrent commit may conflict with the writes. SERIALIZABLE: no
+    """SNAPSHOT: all reads see one instant, and no concurrent commit may conflict with the writes. SERIALIZABLE: no
     concurrent commit may conflict with the reads either, in any table."""
 
     SNAPSHOT = "SNAPSHOT"
@@ -94,10 +94,11 @@ class Isolation(str, enum.Enum):
 class TransactionRecord:
     """A transaction as stored by the coordinator.
 
-    ``pins``: the versions of the tables, by table id, at the transaction's instant; None before its first read.
-    ``versions``: if committed, its last version by table id. ``reason``: why it was aborted. ``revision`` counts the
-    changes of this record, which is replaced only if the revision is unchanged. ``idle_timeout_ms``: how long it may be
-    idle; None in records of earlier versions of deltalog. ``looks``: if aborted, the number of clean-up passes.
+    ``pins``: the versions of the tables at the transaction's instant, keyed by table id; None before the transaction's
+    first read. ``versions``: the last version that the transaction committed to each table, by table id. ``reason``:
+    why the transaction was aborted. ``revision`` counts the changes to this record, which is replaced only if the
+    revision is unchanged. ``idle_timeout_ms``: how long the transaction may be idle; None in records of earlier
+    versions of deltalog. ``looks``: for an aborted transaction, the number of clean-up passes so far.
     """
 
     id: str
@@ -124,7 +125,7 @@ class TransactionRecord:
 class RatifiedCommit:
     """A commit that the catalog has accepted as ``version`` of a table.
 
-    ``file``: its name in ``_delta_log/_staged_commits``, required until it is published.
+    ``file``: the name of the commit's file in ``_delta_log/_staged_commits``, required until the commit is published.
     """
 
     version: int
@@ -136,8 +137,8 @@ class RatifiedCommit:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """The latest version of a table. ``version``: the last ratified one. ``unpublished``: the commits up to ``version``
-    that the catalog does not know to be in ``_delta_log``, in ascending order without gaps."""
+    """The latest version of a table. ``version``: the last ratified version. ``unpublished``: the commits up to
+    ``version`` that are not recorded as published, in ascending order without gaps."""
 
     version: int
     unpublished: tuple[RatifiedCommit, ...] = ()
@@ -166,7 +167,8 @@ class TableRecord:
 @dataclass(frozen=True, slots=True)
 class Marking:
     """The objects of a table that a clean-up deletes, by path below the root: objects that it may be deleting now, and
-    objects that it has deleted. ``transaction_id``: the aborted transaction that left them, or the id of a vacuum."""
+    objects that it has deleted. ``transaction_id``: the aborted transaction that left the objects, or the id of a
+    vacuum."""
 
     transaction_id: str
     made_ms: int
@@ -191,10 +193,10 @@ class Marks:
 class Proposal:
     """Commits to ratify together or not at all.
 
-    ``commits``: by table id, without gaps, starting after the head on which they are based. ``unmoved``: heads that
-    must be unchanged, by table id. ``before``, ``after``: the current record of the transaction, compared by revision,
-    and its replacement; both None for a single commit outside a transaction. ``marks``: the last marking that the added
-    files were checked against, by table id.
+    ``commits``: the commits of each table, keyed by table id, with consecutive versions from the one after the head on
+    which they are based. ``unmoved``: heads that must be unchanged, by table id. ``before``, ``after``: the current
+    record of the transaction, compared by revision, and its replacement; both None for a single commit outside a
+    transaction. ``marks``: the last marking that the added files were checked against, keyed by table id.
     """
 
     commits: Mapping[str, tuple[RatifiedCommit, ...]]
@@ -219,16 +221,16 @@ class Ratification(enum.Enum):
     """The outcome of a proposal. Unless it is RATIFIED, the proposal had no effect."""
 
     RATIFIED = "ratified"
-    MOVED = "moved"  # a head is not at the expected version
+    MOVED = "moved"  # the latest version (head) of a table is not the expected one
     MARKED = "marked"  # the heads are as expected, but a clean-up has marked objects of a table
     DECIDED = "decided"  # the transaction's record was changed by another process
 
 
-# ----------------------------------------------------------------------------------------------- allowed calls
+# --------------------------------------------------------------------------- states in which a call is allowed
 
 
 class Call(enum.Enum):
-    """The calls whose result depends on the state of the transaction."""
+    """The calls of a transaction whose result depends on the transaction's state."""
 
     COMMIT = "commit"
     CANCEL = "cancel"
@@ -243,7 +245,7 @@ _IN_PROGRESS, _COMMITTED, _CANCELED = (
     TransactionCommittedError,
     TransactionCanceledError,
 )
-# None: the call proceeds, or returns the state.
+# None: the call is not refused; it proceeds or returns the transaction's state.
 _Refusal = type[TransactionStateError] | type[ConcurrentModificationError] | None
 _REFUSALS: Mapping[Call, tuple[_Refusal, _Refusal, _Refusal]] = {
     #                               COMMIT_IN_PROGRESS           COMMITTED   ABORTED
@@ -289,7 +291,7 @@ def check_allowed(record: TransactionRecord, call: Call) -> None:
         )
 
 
-# ----------------------------------------------------------------------------------------------- state changes
+# ---------------------------------------------------------------------------------- transitions between states
 
 
 def started(
@@ -311,7 +313,7 @@ def started(
 
 
 def touched(record: TransactionRecord, now_ms: int) -> TransactionRecord:
-    """Set the last activity to now; unchanged if the clock went back."""
+    """Set the time of the last activity to now, or leave it unchanged if the clock went backwards."""
     return _next(record, last_activity_ms=max(now_ms, record.last_activity_ms))
 
 
@@ -325,7 +327,7 @@ def committing(record: TransactionRecord, now_ms: int) -> TransactionRecord:
 
 
 def active_again(record: TransactionRecord, now_ms: int) -> TransactionRecord:
-    """Make a transaction active again after other writers won every attempt of its commit."""
+    """Make a transaction active again after every attempt to commit it has lost to other writers."""
     return replace(touched(record, now_ms), status=TransactionStatus.ACTIVE)
 
 
@@ -344,7 +346,7 @@ def cleaned(record: TransactionRecord, passes: int) -> TransactionRecord:
 
 def overdue(record: TransactionRecord, now_ms: int, idle_timeout_ms: int) -> str | None:
     """The reason why a transaction must be aborted now, or None: it was idle for too long, or its commit takes too
-    long. ``idle_timeout_ms``: the timeout if the record has none."""
+    long. ``idle_timeout_ms``: the idle timeout that applies if the record contains none."""
     idle_ms = now_ms - record.last_activity_ms
     timeout_ms = idle_timeout_ms if record.idle_timeout_ms is None else record.idle_timeout_ms
     if record.status is TransactionStatus.ACTIVE and idle_ms > timeout_ms:

@@ -1,11 +1,11 @@
 """SQLiteCoordinator: a catalog in one SQLite file, for all processes of one machine.
 
 Every change is one ``BEGIN IMMEDIATE`` transaction in WAL mode with ``synchronous=FULL``: it is on disk when the call
-returns, and a killed process leaves no part of it. Changes that a coordinator may lose are not synced: a crash of the
-machine, but not of a process, can undo them. Readers never wait for writers.
+returns, and a killed process leaves no part of it. Changes that the guarantees of a coordinator allow it to lose are
+not synced to disk: a crash of the machine, but not of a process, can undo them. Readers never wait for writers.
 
 The file must be on a local disk. Network file systems are refused, because locks and the shared memory of WAL do not
-work on them. They are detected only on Linux; on other systems, the caller must avoid them.
+work on them. Network file systems are detected only on Linux; on other systems, the caller must avoid them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _REGISTER = (
     "INSERT INTO tables (table_id, name, url, created_ms, version) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
 )
 _URLS = "SELECT url FROM tables"
-# One statement sees one state of the file.
+# A single statement reads a consistent state of the file.
 _HEAD = """
 SELECT tables.version, commits.version, file, in_commit_timestamp_ms, size_bytes, txn_id
 FROM tables LEFT JOIN commits USING (table_id) WHERE table_id = ? ORDER BY commits.version
@@ -62,7 +62,7 @@ _REPLACE = "UPDATE transactions SET status = ?, start_ms = ?, revision = ?, reco
 _PAGE = """
 SELECT start_ms, id, record FROM transactions WHERE status = ? AND (start_ms, id) > (?, ?) ORDER BY start_ms, id LIMIT ?
 """
-# Few transactions have parts; many may be decided.
+# The query starts from the parts: few transactions have parts, but many are decided.
 _UNCLEANED = """
 SELECT record FROM (SELECT DISTINCT transaction_id FROM parts) CROSS JOIN transactions ON id = transaction_id
 WHERE status IN ('COMMITTED', 'ABORTED') AND (start_ms, id) > (?, ?) ORDER BY start_ms, id LIMIT ?
@@ -73,7 +73,7 @@ INSERT INTO parts VALUES (?, ?, ?) ON CONFLICT (transaction_id, key) DO UPDATE S
 _PARTS = "SELECT key, part FROM parts WHERE transaction_id = ? AND key >= ? ORDER BY key"
 
 _LAST_MARK = "SELECT coalesce(last, 0) FROM tables LEFT JOIN marks USING (table_id) WHERE table_id = ?"
-# One statement sees one state of the file.
+# A single statement reads a consistent state of the file.
 _MARKINGS = "SELECT last, number, marking FROM marks LEFT JOIN markings USING (table_id) WHERE table_id = ?"
 _SET_LAST = "INSERT INTO marks VALUES (?, ?) ON CONFLICT (table_id) DO UPDATE SET last = excluded.last"
 
@@ -84,8 +84,9 @@ class SQLiteCoordinator(Coordinator):
     """A catalog in the SQLite file at ``path``. A missing file is created unless ``create`` is false; its directory
     must exist.
 
-    Any number of threads, processes and forks may use it. It keeps as many connections as threads have used it
-    concurrently. ``busy_seconds``: how long a call waits for other writers.
+    Any number of threads, processes and forks may use the coordinator. The coordinator keeps as many connections open
+    as the largest number of threads that have used it at the same time. ``busy_seconds``: how long a call waits for
+    other writers.
 
     Raises UnsafeStoreError on a network file system; CallError if ``path`` cannot be a file; CoordinatorError if the
     file is not a catalog or was created by a newer deltalog, and then it is not changed; EntityNotFoundError if there
@@ -265,7 +266,7 @@ def _are_last(execute: _Execute, marks: Mapping[str, int]) -> bool:
 
 
 def _replace(execute: _Execute, record: TransactionRecord, revision: int) -> bool:
-    """Replace the record with ``revision``; returns whether there was one."""
+    """Replace the record if it has this ``revision``; returns whether it had."""
     row = (record.status.value, record.start_ms, record.revision, msgspec.json.encode(record))
     return execute(_REPLACE, (*row, record.id, revision)).rowcount == 1
 

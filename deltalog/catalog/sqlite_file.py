@@ -25,7 +25,8 @@ SCHEMA_VERSION = 2
 _APPLICATION_ID = 0x6443_4154  # in the header of the file: "dCAT"
 _RETRY_SECONDS = 0.01
 
-# Older versions of SQLite lack STRICT and do not enforce types, but only deltalog writes them.
+# The tables are not STRICT, because older versions of SQLite do not support it. Column types are thus not enforced, but
+# only deltalog writes to the tables.
 _STRICT = "STRICT" if sqlite3.sqlite_version_info >= (3, 37) else ""
 _SCHEMA = (
     f"CREATE TABLE catalog (catalog_id TEXT NOT NULL) {_STRICT}",
@@ -71,7 +72,7 @@ _MARKS = (
     ) {_STRICT}""",
 )
 
-# By SQLite's messages, because Python 3.10 does not expose error codes.
+# Recognized by SQLite's messages, because Python 3.10 does not expose error codes.
 _ADVICE = {
     "locked": "Another process held its lock for too long. Try again, and check for hanging processes.",
     "is full": "Free space on its disk and try again.",
@@ -81,7 +82,8 @@ _ADVICE = {
     "unable to open": "Its directory must exist and be writable.",
     "too big": "A value of 1 GB or more cannot be stored.",
 }
-# After one of these errors at COMMIT, nothing was written; after any other, the change may have been written.
+# If COMMIT fails with one of these errors, nothing was written; if it fails with any other error, the change may have
+# been written.
 _WITHOUT_EFFECT = ("locked", "is full")
 
 _Identity = tuple[int, int]
@@ -111,8 +113,8 @@ class SQLiteFile:
             self._make(create)
 
     def forget(self) -> None:
-        """Discard the parent's connections after a fork. Closing one would interfere with the parent's locks and
-        files."""
+        """Discard the parent's connections after a fork. Closing such a connection here would interfere with the
+        parent's locks and files."""
         _INHERITED.append(self._all)
         self._reset()
 
@@ -141,8 +143,9 @@ class SQLiteFile:
 
     @contextlib.contextmanager
     def writing(self, *, durable: bool = True) -> Iterator[Callable[..., sqlite3.Cursor]]:
-        """An exclusive write transaction, committed if the block ends without an exception. Unless ``durable``, it does
-        not wait for the disk: it becomes durable with the next durable one at the latest."""
+        """An exclusive write transaction, committed if the block ends without an exception. Unless ``durable`` is set,
+        the transaction does not wait for the disk; it becomes durable at the latest with the next durable
+        transaction."""
         with self.connection() as connection:
             connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             connection.execute("BEGIN IMMEDIATE")
@@ -233,10 +236,10 @@ class SQLiteFile:
             return (0, 0)
         return found.st_dev, found.st_ino
 
-    # ----------------------------------------------------------------------------------------------- the file
+    # -------------------------------------------------------------------------------------- the database file
 
     def _make(self, create: bool) -> None:
-        """Open the file and initialize it if new. Files that are not catalogs are only read."""
+        """Open the file and initialize it if new. Files that are not catalogs are never written."""
         connection = self._connect("rwc" if create else "rw")
         try:
             if self._is_new(connection):
@@ -266,7 +269,7 @@ class SQLiteFile:
         return True
 
     def _use_wal(self, connection: sqlite3.Connection) -> None:
-        """Turn on WAL mode. Waits for other processes that do the same, because SQLite's busy timeout does not
+        """Turn on WAL mode. Waits for other processes that initialize the file, because SQLite's busy timeout does not
         apply."""
         deadline = time.monotonic() + self._busy_seconds
         while True:
@@ -294,7 +297,7 @@ class SQLiteFile:
         connection.execute("INSERT INTO catalog VALUES (?)", (str(uuid.uuid4()),))
 
     def _upgrade(self, connection: sqlite3.Connection) -> None:
-        """Upgrade the catalog of an older deltalog to this schema; older versions then refuse it."""
+        """Upgrade the catalog of an older version of deltalog to this schema; older versions then refuse it."""
         if _pragma(connection, "user_version") == SCHEMA_VERSION:
             return
         connection.execute("BEGIN IMMEDIATE")

@@ -1,6 +1,7 @@
-"""The store of a catalog-managed table. Its log has exactly the ratified commits, published or not.
+"""The store of a catalog-managed table. The log in this store consists of exactly the ratified commits, whether they
+are published or not.
 
-Code that reads logs works on it unchanged. ``deltalog.catalog.committer`` writes commits.
+Code that reads logs works with this store unchanged. ``deltalog.catalog.committer`` writes commits.
 
 Spec: PROTOCOL.md#catalog-managed-tables, #reading-catalog-managed-tables, #getting-ratified-commits-from-the-catalog,
 #reader-requirements-for-catalog-managed-tables, #maintenance-operations-on-catalog-managed-tables.
@@ -51,7 +52,7 @@ class ManagedStore(WrappedStore[LogStore]):
     """The store of a catalog-managed table. ``pin``: the last visible version, for reads at one instant; None for the
     latest.
 
-    It does not write commits. Additional cost: 1 coordinator call per listing, and per version that is not known yet.
+    It does not write commits. Additional cost: 1 coordinator call per listing and 1 per version that is not known yet.
     """
 
     def __init__(
@@ -74,11 +75,11 @@ class ManagedStore(WrappedStore[LogStore]):
             raise CallError(f"{self.url}: a table opened in a transaction cannot be pickled; use it in this process.")
         return ManagedStore, (self.inner, self.coordinator, self.table_id)
 
-    # -------------------------------------------------------------------------------------------- reading
+    # -------------------------------------------------------------------------- reads through the catalog
 
     @property
     def known(self) -> Head:
-        """The head of the table as last read. Cost: none."""
+        """The head of the table as this process last read it. Cost: none."""
         return self._known
 
     def refresh_head(self) -> Head:
@@ -99,7 +100,7 @@ class ManagedStore(WrappedStore[LogStore]):
         return self._known
 
     def record_head(self, head: Head) -> None:
-        """Record the head of the table as read by another component."""
+        """Record the latest version of the table (its head) that another component has read."""
         if self._pin is None and head.version >= self._known.version:
             self._known = head
 
@@ -162,13 +163,14 @@ class ManagedStore(WrappedStore[LogStore]):
         return [*names] if limit is None else sorted(names)[:limit]
 
     def _check_has_latest(self, names: Collection[str], head: Head, start: str, limit: int | None) -> None:
-        """Raise CorruptTableError if a listing lacks the latest version although the catalog knows that it is
-        published. Otherwise an older version would be read as the latest. Cost: none, or 1 coordinator call."""
+        """Raise CorruptTableError if a listing lacks the latest version although the catalog has recorded it as
+        published. Without this check, an older version could be read as the latest. Cost: none, or 1 coordinator
+        call."""
         latest = commit_name(head.version)
         if latest in names or not names or start > latest or limit is not None or self._pin is not None:
             return
         if self.refresh_head().version > head.version:
-            return  # log clean-up has deleted the commit meanwhile
+            return  # log clean-up has deleted the commit in the meantime
         raise CorruptTableError(
             f"{self.url}: the catalog {self.catalog} has published version {head.version}, but the log has no "
             f"{latest}: an older copy of the table is there, or files of its log were deleted. Restore {latest} and "
@@ -176,7 +178,7 @@ class ManagedStore(WrappedStore[LogStore]):
         )
 
     def _warn_of(self, later: Iterable[str]) -> None:
-        """Warn about commits in the log that the catalog does not know. Cost: usually none; 1 coordinator call if the
+        """Warn about commits in the log that are not in the catalog. Cost: usually none; 1 coordinator call if the
         listing has later commits, which may be newer than the known head."""
         versions = [commit_version(f"{LOG_DIRECTORY}/{name}") for name in later]
         last = max((version for version in versions if version is not None), default=-1)
@@ -206,8 +208,8 @@ class ManagedStore(WrappedStore[LogStore]):
         return None if commit is None else staged_commit_path(commit.file)
 
     def _head_for(self, version: int) -> Head:
-        """A head recent enough to show whether the version exists. Cost: 1 coordinator call if the version is not known
-        yet."""
+        """Return a head of the table that is recent enough to show whether the version exists. Cost: 1 coordinator call
+        if the version is not known yet."""
         beyond_pin = self._pin is not None and version > self._pin
         return self._known if beyond_pin or version <= self._known.version else self.refresh_head()
 
@@ -226,8 +228,8 @@ class ManagedStore(WrappedStore[LogStore]):
         self.inner.put(path, data, durable=durable)
 
     def _check_derived(self, path: str) -> None:
-        """Check that a derived file such as a checkpoint covers only published commits, because readers without the
-        catalog see no others, and that no commit is written here. Raises StoreError."""
+        """Check that ``path`` is not a commit, and that a derived file such as a checkpoint covers only published
+        commits, because readers that do not ask the catalog see no others. Raises StoreError."""
         if commit_version(path) is not None:
             raise StoreError(
                 f"{self.url}: {path} cannot be written: the commits of this table go through its catalog "

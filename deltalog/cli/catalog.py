@@ -36,7 +36,7 @@ _Seconds = Annotated[
         min=0.001,
         max=1e9,
         metavar="SECONDS",
-        help="Abort the started transactions after this time without activity. Default: 1800.",
+        help="Abort a transaction after this time without activity. Default: 1800.",
     ),
 ]
 
@@ -47,7 +47,7 @@ tables = typer.Typer(help="The tables of a catalog.", no_args_is_help=True, cont
 def _manager(
     catalog: str, idle_timeout: float | None = None, most_ahead: float | None = None, *, create: bool = False
 ) -> TransactionManager:
-    """Open a catalog. ``create``: whether to create a missing one instead of raising an error."""
+    """Open a catalog. ``create``: whether to create a missing catalog instead of raising an error."""
     from deltalog import TransactionManager
     from deltalog.catalog.locate import open_coordinator
 
@@ -102,7 +102,7 @@ def commit(catalog: _Catalog, transaction_id: _Id, as_json: _Json = False) -> No
 @txn.command(epilog=examples("deltalog txn cancel bank.db 8b5beda6-c230-49bb-8d34-4b0aca1c4482"))
 @taking_options
 def cancel(catalog: _Catalog, transaction_id: _Id, as_json: _Json = False) -> None:
-    """End a transaction without effect, and delete the files that it wrote. Idempotent."""
+    """Cancel a transaction: none of its changes take effect, and the files that it wrote are deleted. Idempotent."""
     manager = _manager(catalog)
     manager.cancel_transaction(transaction_id)
     _show(Output(as_json), manager.describe_transaction(transaction_id))
@@ -246,7 +246,8 @@ def list_tables(catalog: _Catalog, as_json: _Json = False) -> None:
 @tables.command(epilog=examples("deltalog tables drop bank.db bank.accounts"))
 @taking_options
 def drop(catalog: _Catalog, name: _Name, as_json: _Json = False) -> None:
-    """Publish all commits of a table and remove it from a catalog. Its files stay; ``register`` adds it again."""
+    """Publish all commits of a table and remove it from a catalog. The files of the table are kept; ``register`` adds
+    the table again."""
     manager, out = _manager(catalog), Output(as_json)
     record, head = manager.ratified(name)
     manager.drop_table(name)
@@ -261,7 +262,7 @@ def drop(catalog: _Catalog, name: _Name, as_json: _Json = False) -> None:
 def release(catalog: _Catalog, name: _Name, as_json: _Json = False) -> None:
     """Release a table from a catalog: a commit removes the table feature, and the catalog removes the table.
 
-    Afterwards, any engine can read and write the table by its path. If interrupted, run it again.
+    After the release, any engine can read and write the table by its path. If interrupted, run it again.
     """
     manager, out = _manager(catalog), Output(as_json)
     record, _ = manager.ratified(name)
@@ -309,7 +310,7 @@ def recover(
             min=0,
             max=1e8,
             metavar="DAYS",
-            help="Remove the records of transactions that ended longer ago.",
+            help="Remove the records of transactions that ended longer ago than this.",
         ),
     ] = 30,
     as_json: _Json = False,
@@ -351,7 +352,7 @@ def resync(
     ] = None,
     as_json: _Json = False,
 ) -> None:
-    """Update a catalog that was restored from a backup with the logs of its tables.
+    """From the logs of its tables, update a catalog that was restored from a backup.
 
     Adds the commits that are in the logs but not in the catalog. If a table cannot be updated, it is listed with the
     reason, and the exit status is 1.
@@ -417,7 +418,7 @@ def serve(
     ] = None,
     tls_client_ca: Annotated[
         Path | None,
-        typer.Option("--tls-client-ca", metavar="FILE", help="CA that must have signed client certificates."),
+        typer.Option("--tls-client-ca", metavar="FILE", help="The CA that must have signed client certificates."),
     ] = None,
     max_body: Annotated[int, typer.Option("--max-body", min=1024, metavar="BYTES", help="Refuse larger requests.")] = 4
     << 20,
@@ -452,7 +453,7 @@ def serve(
             "--most-ahead",
             min=0,
             metavar="SECONDS",
-            help="Refuse commits with a timestamp further ahead of this machine's clock. Default: 3600.",
+            help="Refuse commits whose timestamp is further ahead of this machine's clock than this. Default: 3600.",
         ),
     ] = None,
     log_level: Annotated[

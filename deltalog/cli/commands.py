@@ -121,7 +121,7 @@ def _snapshot(
     *,
     with_files: bool = False,
 ) -> Snapshot:
-    """The snapshot selected by the options. ``with_files``: load its live files."""
+    """The snapshot selected by the options. ``with_files``: also load the snapshot's live files."""
     at = _version_or_time(version, timestamp, timestamp_ms)
     with out.working("Reading the log"):
         found = _open(table).snapshot(**at)
@@ -292,7 +292,8 @@ def resolve(
 ) -> None:
     """Explain which version TIMESTAMP AS OF selects: the clock, the candidates, the neighbours, the valid range.
 
-    An instant outside the history is explained, and refused with exit status 1 unless --before or --after allow it.
+    For an instant outside the history, the explanation is printed, and the exit status is 1 unless --before or --after
+    allow it.
     """
     from deltalog import TimestampOutOfRangeError
     from deltalog.cli import views
@@ -378,7 +379,7 @@ def timeline(
 def enable_ict(table: _Table, as_json: _Json = False) -> None:
     """Turn in-commit timestamps on, so that new commits keep their time when the table is copied.
 
-    Commits nothing if they are already on.
+    Commits nothing if in-commit timestamps are already on.
     """
     from deltalog.protocol.timestamps import describe
 

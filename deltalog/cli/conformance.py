@@ -70,7 +70,7 @@ def run(
 ) -> None:
     """Run the cases on an engine. The exit status is 1 if a case fails.
 
-    The engine runs in a subprocess: a case that hangs or crashes it fails alone.
+    The engine runs in a subprocess: a case that hangs or crashes does not affect other cases.
     """
     from deltalog.conformance import SUITE_VERSION, report
     from deltalog.conformance.subprocess_runner import EngineProcess

@@ -39,7 +39,7 @@ def convert(
         typer.Option(
             "--partition-by",
             metavar="NAME[:TYPE]",
-            help="A partition column of the directories. All of them have a type, or none: string, integer, long, "
+            help="A partition column of the directories. Specify types for all or for none: string, integer, long, "
             "date, double, timestamp, decimal(10,2) … May be repeated. Default: inferred from the directories.",
         ),
     ] = None,
@@ -48,7 +48,8 @@ def convert(
 ) -> None:
     """Convert a directory of Parquet files to a table in place: no file is moved, rewritten or deleted.
 
-    Directories such as day=2026-11-20 become partition columns. No process may write to the directory meanwhile.
+    Directories such as day=2026-11-20 become partition columns. No process may write to the directory during the
+    conversion.
     """
     from deltalog import DeltaTable
 
@@ -79,7 +80,8 @@ def clone(
 ) -> None:
     """Clone a version of a table, with copies of its files.
 
-    A shallow clone refers to the files of its source instead. A vacuum of the source does not know about the clone.
+    A shallow clone refers to the files of its source instead. A vacuum of the source may delete files that the clone
+    needs.
     """
     at = version_or_time(version, timestamp, timestamp_ms)
     out = Output(as_json)
@@ -102,7 +104,7 @@ def clone(
 def generate(table: Table, as_json: Json = False) -> None:
     """Write symlink manifests of the live files, for engines that do not read the log.
 
-    Later commits do not update them.
+    Later commits do not update the manifests.
     """
     out = Output(as_json)
     with out.working("Writing the manifests"):

@@ -21,7 +21,7 @@ _STYLES = {"error": "bold red", "warning": "yellow", "info": "dim"}
 
 
 def run(table: str, deep: bool, sarif: Path | None, repair: bool, dry_run: bool, as_json: bool) -> bool:
-    """Check a table, print the findings, repair what can be repaired. Returns whether the report is ``ok``."""
+    """Check a table, print the findings, and carry out the possible repairs. Returns whether the report is ``ok``."""
     out = Output(as_json)
     reader, environment = open_log(table, **storage_options()), Environment()
     with out.progress("Reading the log", "Checked") as progress:

@@ -74,7 +74,7 @@ def schema(
 
 
 def _columns(struct: StructType, above: str = "") -> Iterator[tuple[str, str, bool, str]]:
-    """Rows of path, type, nullability and comment; fields of a struct follow the struct."""
+    """One row per field: path, type, nullability and comment. The fields of a struct follow the struct."""
     from deltalog.cli.views import type_text
     from deltalog.schema import StructType
 
@@ -120,7 +120,8 @@ def properties(
 
 
 def diff(table: Table, start: _From, end: _To = None, limit: Limit = None, as_json: Json = False) -> None:
-    """Show the differences between two versions: files, rows by statistics, columns, properties, table features."""
+    """Show the differences between two versions: files, row counts according to statistics, columns, properties, table
+    features."""
     from deltalog.log.file_statistics import live_rows
     from deltalog.log.replay import files_without
 
@@ -163,7 +164,7 @@ def _types(struct: StructType) -> dict[str, str]:
 
 
 def _differences(old: Mapping[str, str], new: Mapping[str, str]) -> dict[str, list[str | None]]:
-    """The values before and after (None if absent) by key, where they differ."""
+    """The values before and after (None if absent) of the keys whose values differ."""
     return {key: [old.get(key), new.get(key)] for key in sorted({**old, **new}) if old.get(key) != new.get(key)}
 
 
@@ -199,7 +200,7 @@ def _print_diff(out: Output, facts: dict[str, Any], limit: int | None) -> None:
             out.print(f"{mark} and {plural(len(facts[name]) - limit, 'file')} more")
 
 
-# --------------------------------------------------------------------------------------------------- changes
+# -------------------------------------------------------------------------------------- the change data feed
 
 
 def changes(table: Table, start: _From, end: _To = None, limit: Limit = None, as_json: Json = False) -> None:

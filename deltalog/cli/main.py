@@ -1,7 +1,7 @@
 """The entry point of the command ``deltalog``.
 
-``--version`` does not import typer and rich, which are slow to import. Both belong to the extra ``cli``; if they are
-missing, the command prints one line to standard error.
+``--version`` does not import typer and rich, which are slow to import. typer and rich belong to the extra ``cli``; if
+they are missing, the command prints one line to standard error.
 """
 
 from __future__ import annotations

@@ -34,7 +34,10 @@ def vacuum(
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Delete the files instead of only showing them.")] = False,
     below_retention: Annotated[
-        bool, typer.Option("--below-retention", help="Allow a retention below that of the table, which loses versions.")
+        bool,
+        typer.Option(
+            "--below-retention", help="Allow a shorter retention than the table's, which makes versions unreadable."
+        ),
     ] = False,
     lite: Annotated[
         bool,
@@ -100,9 +103,9 @@ def optimize(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done without committing.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Combine small files into larger ones without changing rows. The files of a clustered table are clustered.
+    """Combine small files into larger ones without changing rows. For a clustered table, the rows are clustered.
 
-    The old files stay until a vacuum; earlier versions can be read until then.
+    The old files are kept until a vacuum; earlier versions can be read until then.
     """
     out = Output(as_json)
     if purge + bool(z_order) + full > 1:

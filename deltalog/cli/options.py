@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _TEXT = re.compile(r"key|secret|token|pass|user|url|profile|commit|_id")
 _JSON = re.compile(r"true|false|null|-?[0-9]+(\.[0-9]+)?|[\[{\"].*", re.S)
 _NAME, _FILE = "storage_options", "storage_options_file"
-# Parameters of the same calls that are not storage options.
+# Parameters of the calls that open tables which are not storage options.
 _RESERVED = frozenset(["self", "url", "create", "environment", "allowed_paths", "idle_timeout", "filesystem"])
 
 Table = Annotated[

@@ -68,7 +68,8 @@ class Output:
             show(console_of(sys.stdout), each)
 
     def shown(self, limit: int | None, people: int = 20) -> int | None:
-        """The number of items to show: ``limit`` (0: all) if set; otherwise all with JSON, or ``people``."""
+        """The number of items to show: ``limit`` if it is set (0 means all). If it is not set: all for JSON output,
+        ``people`` for text output."""
         if limit is None:
             return None if self.as_json else people
         return min(limit, sys.maxsize) or None
@@ -85,8 +86,8 @@ class Output:
 
     @contextlib.contextmanager
     def progress(self, first: str, verb: str) -> Iterator[Callable[[str, int, int], None]]:
-        """Like ``working``, with a text that the yielded function updates: it takes the step, the number done and the
-        total."""
+        """Like ``working``, with a text that the yielded function updates; its arguments are the step, the number done
+        and the total."""
         console = console_of(sys.stderr)
         if self.as_json or not console.is_terminal:
             yield lambda what, done, of: None
@@ -116,7 +117,7 @@ def console_of(stream: Any) -> Console:
     is_terminal = bool(getattr(stream, "isatty", lambda: False)())
     width = None if is_terminal or os.environ.get("COLUMNS") else _PLAIN_WIDTH
     console = Console(file=stream, highlight=False, markup=False, emoji=False, width=width)
-    # Narrower tables would lose columns; wrapped lines of a wider table show everything.
+    # In narrower tables, columns would be cut off; the wrapped lines of a wider table show everything.
     console.width = max(console.width, _MIN_WIDTH)
     return console
 
@@ -131,7 +132,7 @@ def fits(table: Table) -> bool:
 
 
 def table_of(title: str | None = None) -> Table:
-    """An empty table in the house style."""
+    """An empty table in the style of all commands."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
@@ -229,7 +230,7 @@ def span_text(span_ms: int) -> str:
     return drift_text(abs(span_ms)).lstrip("+")
 
 
-# ------------------------------------------------------------------------------------------ what commits did
+# ------------------------------------------------------------------------------------------ activity of commits
 
 # Metric names of delta-spark, deltalake and deltalog, in order of preference.
 _ACTIVITY: Mapping[str, tuple[str, ...]] = {
@@ -273,12 +274,12 @@ def _integer(value: Any) -> int | None:
     return None
 
 
-# Operations that delete the rows of removed files. Others rewrite files or record row counts.
+# Operations that delete the rows of removed files. Other operations rewrite files or record row counts.
 _REMOVES_ROWS = re.compile(r"WRITE|DELETE|TRUNCATE|RESTORE|(CREATE OR )?REPLACE TABLE", re.A)
 
 
 def removes_unknown_rows(metrics: Mapping[str, Any], operation: str | None) -> bool:
-    """Whether a commit removed files without recording their row counts."""
+    """Whether a commit deleted rows but did not record how many."""
     done = activity(metrics)
     return bool(done["files_removed"] and done["rows_removed"] is None and _REMOVES_ROWS.match(operation or ""))
 

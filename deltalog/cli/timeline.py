@@ -1,8 +1,8 @@
 """The timeline page: the history of a table as one HTML file that works offline.
 
-The contents of a log are untrusted. They are embedded as JSON with every ``<``, ``>`` and ``&`` escaped, in a script
-element that contains data and never runs. The page's own script inserts them only as text. The content security policy
-allows only that script, by its hash, and no requests.
+The contents of a log are untrusted. The contents of the log are embedded as JSON with every ``<``, ``>`` and ``&``
+escaped, in a script element that contains data and never runs. The page's own script inserts the contents of the log
+only as text. The content security policy allows only the page's own script, identified by its hash, and no requests.
 """
 
 from __future__ import annotations
@@ -56,10 +56,10 @@ def page(table: DeltaTable, limit: int | None = None, report: CheckReport | None
 def page_data(table: DeltaTable, limit: int | None = None, report: CheckReport | None = None) -> dict[str, Any]:
     """The data of the page.
 
-    ``commits``: CommitEntry.to_json() of the commits, newest first. ``activity``: the numbers named by
-    ``activity_fields`` for each commit; ``effects``: the effect of each commit on rows, one of EFFECTS;
+    ``commits``: CommitEntry.to_json() of the commits, newest first. ``activity``: for each commit, the numbers that
+    ``activity_fields`` names; ``effects``: the effect of each commit on rows, one of EFFECTS;
     ``unknown_rows_removed``: versions that removed an unknown number of rows. ``check``: the counts and findings of
-    ``report``, or None. ``resolution``: the input of TIMESTAMP AS OF, which the page evaluates like deltalog: versions
+    ``report``, or None. ``resolution``: the data with which the page resolves TIMESTAMP AS OF like deltalog: versions
     with adjusted file times, versions with in-commit timestamps, and the instant from which only the latter are
     candidates. ``left_off``: the number of older commits that are not on the page.
     """
@@ -162,7 +162,8 @@ def embedded(data: Any) -> str:
 
 
 def write_page(path: Path, text: str, overwrite: bool) -> int:
-    """Write a page atomically and return its size in bytes. A device or pipe is written to rather than replaced.
+    """Write a page atomically and return its size in bytes. If ``path`` is a device or a pipe, the page is written into
+    it instead of replacing it.
 
     Raises CallError if the file exists and is not a timeline page, and OSError that names ``path`` rather than a
     temporary file.

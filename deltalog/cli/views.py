@@ -39,8 +39,9 @@ _CLOCKS = {"in-commit": "in-commit time", "file-modification": "file time"}
 
 
 def time_of(snapshot: Snapshot) -> CommitAt | None:
-    """The time of a snapshot by the clock that is *now* used for it, as in history; None if its commit file no longer
-    exists. (While a version before an enablement was the latest, another clock may have been used.)"""
+    """The time of a snapshot's version, of the kind (in-commit or file time) that history uses for it *now*; None if
+    the commit file no longer exists. (While a version before an enablement was the latest, another clock may have been
+    used.)"""
     history = LogHistory(snapshot.reader)
     return history.commit_at(snapshot.version) if snapshot.version in history.candidates else None
 
@@ -77,7 +78,7 @@ def info(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def _num_rows(snapshot: Snapshot) -> int | None:
-    """The number of rows by the statistics in the log; None if a file has no statistics."""
+    """The number of rows according to the statistics in the log; None if a file has no statistics."""
     return live_rows(snapshot.files())
 
 

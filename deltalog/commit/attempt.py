@@ -23,28 +23,28 @@ from deltalog.protocol.codec import AnyAction, CommitActions, canonical_json, de
 from deltalog.protocol.identity_columns import only_marks_differ
 from deltalog.version import ENGINE_INFO
 
-# The tag by which delta-spark recognises a metadata change that does not conflict with changes of rows.
+# With this tag, delta-spark recognises a metadata change that does not conflict with row changes.
 _MARKS_ONLY = {"delta.identity.schemaUpdate": "true"}
-# A commit with more file actions is not decoded again as a whole.
+# If a commit has more file actions than this, they are not decoded again.
 _MANY = 1000
 
 
 class Landed(NamedTuple):
-    """A commit in the log. The fields are the arguments of ``LogSnapshot.after``."""
+    """A commit in the log. The fields of this tuple are the arguments of ``LogSnapshot.after``, in order."""
 
     actions: CommitActions
-    in_commit_timestamp_ms: int | None  # None if in-commit timestamps are off
-    written: frozenset[str] = frozenset()  # paths of files written for it, which no earlier version names
+    in_commit_timestamp_ms: int | None  # None if in-commit timestamps are disabled
+    written: frozenset[str] = frozenset()  # paths of the files written for this commit, which no earlier version names
 
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """The commit file for one version, not committed yet.
 
-    ``data``: its bytes. ``actions``: the same, decoded. ``timestamp_ms``: of the commitInfo, in milliseconds since
-    1970.
-    ``in_commit_timestamp_ms``: the same if in-commit timestamps are enabled, else None. ``protocol``: the version's
-    protocol, whether or not this commit sets it.
+    ``data``: its bytes. ``actions``: the actions in ``data``, decoded. ``timestamp_ms``: the timestamp in the
+    commitInfo, in milliseconds since 1970. ``in_commit_timestamp_ms``: equal to ``timestamp_ms`` if in-commit
+    timestamps are enabled, else None. ``protocol``: the protocol of this version, whether this commit or an earlier one
+    sets it.
     """
 
     prepared: Prepared
@@ -60,11 +60,12 @@ class Attempt:
 
     @property
     def landed(self) -> Landed:
-        """The commit, once it is in the log."""
+        """This attempt as a commit in the log, for use once it is committed."""
         return Landed(self.actions, self.in_commit_timestamp_ms, frozenset(self.prepared.written))
 
     def as_base(self, followed: Base) -> Base:
-        """This version as the base of the next one. ``followed``: the base on which this attempt was built."""
+        """The version that this attempt commits, as the base of the next attempt. ``followed``: the base on which this
+        attempt was built."""
         actions = self.actions
         return Base(
             self.version,
@@ -75,8 +76,8 @@ class Attempt:
         )
 
     def result(self, attempts: int = 1) -> CommitResult:
-        """The result for the caller once this attempt is committed. ``attempts``: the number of versions attempted,
-        including this one."""
+        """The result for the caller once this attempt is committed. ``attempts``: the number of versions that this
+        commit has attempted so far, including this one."""
         return CommitResult(
             self.version,
             self.timestamp_ms,
@@ -139,9 +140,9 @@ def build_attempt(prepared: Prepared, base: Base, clock_ms: int) -> Attempt:
 
 
 def _encoded(info: dict[str, Any], actions: Sequence[AnyAction | bytes], checked: Any, version: int) -> bytes:
-    """The bytes of the commit file. ``checked``: the part of ``actions`` to decode again before the commit; many adds
-    were already decoded when they were staged, and many removes come from actions that were read. Raises
-    InvalidActionError."""
+    """The bytes of the commit file. ``checked``: the actions to decode again before the commit, which are some or all
+    of ``actions``. Large numbers of adds and removes are left out: the adds were decoded when they were staged, and the
+    removes were built from actions read from the log. Raises InvalidActionError."""
     try:
         data = encode_commit(info, actions)
         read_back = decode_commit(data if checked is actions else encode_commit(info, checked), version)
@@ -153,7 +154,7 @@ def _encoded(info: dict[str, Any], actions: Sequence[AnyAction | bytes], checked
 
 
 def _with_row_ids(prepared: Prepared, base: Base, assigns: bool) -> tuple[Sequence[AddFile], list[DomainMetadata]]:
-    """The adds and the domains, with row ids if this version ``assigns`` them, otherwise unchanged."""
+    """The adds and the metadata domains, with row ids added if this version ``assigns`` row ids."""
     domains = list(prepared.domains)
     if not assigns:
         return prepared.adds, domains

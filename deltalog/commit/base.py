@@ -1,4 +1,4 @@
-"""The version that an attempt follows. Pure.
+"""The version on which an attempt builds. Pure.
 
 Spec: PROTOCOL.md#in-commit-timestamps, #row-tracking.
 """
@@ -13,12 +13,13 @@ from deltalog.protocol.actions import Metadata, Protocol
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """The version that an attempt follows.
+    """The version on which an attempt builds.
 
-    ``version``: -1 before a table exists; ``protocol`` and ``metadata`` are None then. ``previous_ms``: the time that
-    the next in-commit timestamp must exceed, in milliseconds since 1970: the in-commit timestamp of ``version``, or its
-    monotonised file time if the attempt enables in-commit timestamps; None if none will be written.
-    ``row_id_high_water_mark``: the highest row id assigned, -1 before the first.
+    ``version``: -1 if the table does not exist yet; ``protocol`` and ``metadata`` are then None. ``previous_ms``: the
+    time that the next in-commit timestamp must exceed, in milliseconds since 1970: the in-commit timestamp of
+    ``version``, or its monotonised file time if the attempt enables in-commit timestamps; None if the attempt writes no
+    in-commit timestamp. ``row_id_high_water_mark``: the highest row id assigned so far, or -1 if none has been
+    assigned.
     """
 
     version: int

@@ -1,8 +1,8 @@
-"""The committer of a table: commits one version, and returns the outcome as a value.
+"""The committer of a table: commits one version, and returns the outcome instead of raising it.
 
-The commit loop decides the content and the number of the version, and settles lost acknowledgements. The committer
-decides where the commit is recorded: as a file in the log, in the catalog that ratifies the table's commits, or on the
-branch of a transaction over several tables.
+The commit loop decides the content and the number of the version. If an acknowledgement is lost, the loop finds out
+whether the commit succeeded. The committer decides where the commit is recorded: as a file in the log, in the catalog
+that ratifies the table's commits, or on the branch of a multi-table transaction.
 Spec: PROTOCOL.md#delta-log-entries, #creation-of-new-log-entries.
 """
 
@@ -10,31 +10,38 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from deltalog.commit import hooks
-from deltalog.commit.attempt import Attempt
 from deltalog.environment import Environment
 from deltalog.errors import CommitStateUnknownError
+from deltalog.lazy_names import lazy_modules
 from deltalog.protocol.paths import commit_path
 from deltalog.storage.base import LogStore, PutOutcome
+
+if TYPE_CHECKING:
+    from deltalog.commit import attempt as attempts
+    from deltalog.commit import hooks
+else:
+    lazy_modules(__name__, "deltalog.commit.hooks", attempts="deltalog.commit.attempt")
 
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """The attempt is the version."""
+    """The attempt succeeded: its commit is now the version."""
 
 
 @dataclass(frozen=True, slots=True)
 class Exists:
-    """The version already exists. After a lost acknowledgement, it may be this attempt itself."""
+    """The version already exists. If an earlier acknowledgement was lost, the existing version may be this very
+    attempt."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """The store did not acknowledge: the attempt may be the version now, may become it later, or may never.
+    """The store did not acknowledge the commit: it may have succeeded, may succeed later, or may have failed.
 
-    ``error``: raised by the loop if only the committer can settle the outcome, through ``error.resolve``; None if
-    reading the version back settles it.
+    ``error``: the error that the loop raises if only the committer can find out the outcome (through
+    ``error.resolve``); None if reading the version back is enough.
     """
 
     error: CommitStateUnknownError | None = None
@@ -46,14 +53,14 @@ CommitOutcome = Committed | Exists | Unknown
 class Committer(ABC):
     """Commits versions of one table. Threads may share it.
 
-    Of all attempts at one version, at most one is ever ``Committed``, and every reader of the table sees it from then
-    on. Committing the same attempt again has no further effect.
+    Of all attempts at one version, at most one is ever ``Committed``, and from then on every reader of the table sees
+    it. Committing the same attempt again has no further effect.
     """
 
     @abstractmethod
-    def commit(self, attempt: Attempt) -> CommitOutcome:
-        """Commit an attempt as the version that it was built for. Any DeltaLogError means that this call committed
-        nothing and will not do so later; an unknown outcome is returned as ``Unknown``."""
+    def commit(self, attempt: attempts.Attempt) -> CommitOutcome:
+        """Commit an attempt as the version for which it was built. A DeltaLogError means that this call committed
+        nothing and that its requests will have no later effect; an unknown outcome is returned as ``Unknown``."""
 
     def after_commit(
         self, version: hooks.NewVersion, environment: Environment, on_checkpoint: hooks.OnCheckpoint
@@ -68,7 +75,7 @@ class FileSystemCommitter(Committer):
     def __init__(self, store: LogStore) -> None:
         self._store = store
 
-    def commit(self, attempt: Attempt) -> CommitOutcome:
+    def commit(self, attempt: attempts.Attempt) -> CommitOutcome:
         outcome = self._store.put_if_absent(commit_path(attempt.version), attempt.data)
         if outcome is PutOutcome.COMMITTED:
             return Committed()

@@ -1,8 +1,9 @@
-"""Decides whether a transaction conflicts with the commit that won the version, and rebases it if not. Pure.
+"""Decides whether a transaction conflicts with the commit that won the version, and rebases the transaction if it does
+not. Pure.
 
-The rules and their order are taken from delta-spark's conflict checker, which checks reads only by partition values.
-This module also uses the statistics of the files that the winner added: a file that cannot contain a row for which the
-predicate is true counts as not read.
+The rules and their order are those of delta-spark's conflict checker, which compares reads only by partition values.
+This module also uses the statistics of the files that the winner added: a file that cannot contain a row matching the
+read predicate counts as not read.
 
 Spec: PROTOCOL.md leaves conflict detection to writers, except for the in-commit timestamp and the row ids of a rebased
 commit (#row-tracking), and for statistics on clustering columns (#writer-requirements-for-clustered-table).
@@ -48,7 +49,7 @@ from deltalog.protocol.properties import (
 from deltalog.protocol.schema import StructField, StructType
 from deltalog.read.data_skipping import prune
 
-# Features that the winner may add without a conflict.
+# Table features that the winner may add without causing a conflict.
 _HARMLESS_FEATURES = frozenset(
     {
         "appendOnly",
@@ -65,14 +66,15 @@ _HARMLESS_FEATURES = frozenset(
         "vacuumProtocolCheck",
     }
 )
-# Properties that the winner may set if they were absent (or false).
+# Table properties that the winner may set without causing a conflict if they were absent or false.
 _HARMLESS_PROPERTIES: Mapping[str, str | None] = {
     ENABLE_IN_COMMIT_TIMESTAMPS.key: "true",
     ENABLEMENT_VERSION_KEY: None,
     ENABLEMENT_TIMESTAMP_KEY: None,
     "delta.enableDeletionVectors": "true",
     "delta.checkpointPolicy": "v2",
-    # Existing columns keep their names in files, and every attempt assigns the ids of new rows anew.
+    # Enabling column mapping or row tracking concurrently is no conflict: neither renames existing columns in data
+    # files, and every attempt assigns row ids afresh.
     column_mapping.MODE_KEY: "name",
     column_mapping.MAX_ID_KEY: None,
     ENABLE_ROW_TRACKING.key: "true",
@@ -81,11 +83,11 @@ _HARMLESS_PROPERTIES: Mapping[str, str | None] = {
 
 
 def rebase(prepared: Prepared, base: Base, winner: CommitActions, winner_file_time_ms: int | None, table: str) -> Base:
-    """The base after ``winner`` committed version ``base.version + 1``, if there is no conflict.
+    """The new base, after ``winner`` committed version ``base.version + 1``, if there is no conflict.
 
-    ``winner_file_time_ms``: the time of its commit file, in milliseconds since 1970; used only if the transaction
-    enables in-commit timestamps. ``table``: the root's URL, for messages. Raises CommitConflictError, TableExistsError,
-    UnsupportedFeatureError, MissingInCommitTimestampError. Cost: none.
+    ``winner_file_time_ms``: the modification time of the winner's commit file, in milliseconds since 1970; used only if
+    the transaction enables in-commit timestamps. ``table``: the URL of the table root, for messages. Raises
+    CommitConflictError, TableExistsError, UnsupportedFeatureError, MissingInCommitTimestampError. Cost: none.
     """
     if base.protocol is None or base.metadata is None:
         raise TableExistsError(
@@ -136,7 +138,7 @@ def _metadata_after(prepared: Prepared, base: Metadata, winner: CommitActions, t
         )
     for key in {**base.configuration, **changed.configuration}:
         old, new = base.configuration.get(key), changed.configuration.get(key)
-        # Files with moved rows were written without the row ids that the winner assigned to those rows.
+        # Rewritten files lack the row ids that the winner assigned to the rows copied into them.
         loses_ids = key == ENABLE_ROW_TRACKING.key and prepared.may_move_rows
         if old != new and (loses_ids or not _is_harmless(key, old, new)):
             raise _conflict(
@@ -146,8 +148,9 @@ def _metadata_after(prepared: Prepared, base: Metadata, winner: CommitActions, t
 
 
 def _without_properties(metadata: Metadata) -> tuple[Metadata, StructType]:
-    """The part of the metadata that must not change. Existing columns may get ids and physical names, and the marks of
-    identity columns may advance: this transaction generates no values, or it would change the metadata too."""
+    """The part of the metadata that the winning commit must not have changed. The winner may have assigned column ids
+    and physical names to existing columns, and may have advanced the high water marks of identity columns: a
+    transaction that generates identity values changes the metadata itself."""
     bare = msgspec.structs.replace(metadata, configuration={}, schema_string="")
     return bare, identity_columns.without_marks(column_mapping.unmapped(metadata.schema))
 
@@ -162,8 +165,9 @@ def _is_harmless(key: str, old: str | None, new: str | None) -> bool:
 
 
 def files_still_fit(before: Metadata, after: Metadata) -> bool:
-    """Whether files written for the metadata ``before`` are also valid with ``after``: same partitioning and
-    constraints, all columns unchanged, and any additional column nullable and without metadata."""
+    """Whether files written under the metadata ``before`` are also valid under ``after``, that is, whether
+    partitioning, constraints and existing columns are unchanged, and new columns are nullable and have no column
+    metadata."""
     written, wanted = _stored_columns(before), _stored_columns(after)
     added = [column for name, column in wanted.items() if name not in written]
     return (
@@ -185,7 +189,8 @@ def _constraints(metadata: Metadata) -> dict[str, str]:
 
 
 def _check_transactions(prepared: Prepared, winner: CommitActions, table: str) -> None:
-    """Refuse application ids and metadata domains that both commits set, or that this transaction has read."""
+    """Raise a conflict if the winner sets an application id or a metadata domain that this transaction sets or has
+    read."""
     ours = prepared.reads.app_ids | {t.app_id for t in prepared.transactions}
     for transaction in winner.transactions:
         if transaction.app_id in ours:
@@ -209,7 +214,8 @@ def _check_transactions(prepared: Prepared, winner: CommitActions, table: str) -
 
 
 def _check_added(prepared: Prepared, winner: CommitActions, metadata: Metadata, table: str) -> None:
-    """Refuse added rows that this transaction would have read if it had begun after the winner."""
+    """Raise a conflict if the winner added rows that this transaction would have read if it had begun after the
+    winner."""
     ours = {add.path for add in prepared.adds}
     twice = next((add for add in winner.adds if add.path in ours), None)
     if twice is not None and not any(remove.path == twice.path for remove in prepared.removes):
@@ -218,7 +224,7 @@ def _check_added(prepared: Prepared, winner: CommitActions, metadata: Metadata, 
         return
     if prepared.isolation_level == "WriteSerializable" and prepared.metadata is None and _is_blind_append(winner):
         return
-    # Moved rows were read from the files they were moved out of, which ``_check_removed`` checks.
+    # Copied rows need no check here: their source files were removed, and ``_check_removed`` checks those.
     added = [add for add in winner.adds if add.data_change]
     reads = prepared.reads
     if added and reads.whole_table:
@@ -249,7 +255,7 @@ def _first_that_may_match(adds: Sequence[AddFile], predicates: Sequence[Bound], 
 
 
 def _check_removed(prepared: Prepared, winner: CommitActions, table: str) -> None:
-    """Refuse removed files that this transaction also removes, adds again, or has read."""
+    """Raise a conflict if the winner removed files that this transaction also removes, adds again, or has read."""
     ours = {remove.path for remove in prepared.removes}
     again = {add.path for add in prepared.adds}
     reads = prepared.reads
@@ -261,7 +267,7 @@ def _check_removed(prepared: Prepared, winner: CommitActions, table: str) -> Non
         if removed.path in again:
             what = f"removed {removed.path}, which this one adds again"
             raise _conflict(ConcurrentDeleteReadError, prepared, winner, table, what, removed)
-        # Moved rows still have the values that were read.
+        # Rows that were only copied still have the values that this transaction read.
         if removed.data_change and (reads.whole_table or removed.path in reads.files):
             what = f"removed {removed.path}, which this transaction read"
             raise _conflict(ConcurrentDeleteReadError, prepared, winner, table, what, removed)
@@ -292,8 +298,7 @@ def _conflict(
 
 
 def unexpected_version(expected: int, latest: int | None, table: str) -> VersionConflictError:
-    """The error for a write if the latest version (None: the table has no version) is not the one that the caller
-    expects."""
+    """The error for a write if the latest version is not the version that the caller expected (None: no version)."""
     return VersionConflictError(
         f"{table}: version {expected} was expected to be the latest, but version {latest} is. Nothing was committed. "
         "Read the table again, and repeat the write.",
@@ -305,7 +310,8 @@ def unexpected_version(expected: int, latest: int | None, table: str) -> Version
 
 
 def parent_taken(parent: int, winner: CommitActions, table: str) -> VersionConflictError:
-    """The error for a commit that must follow ``parent`` (-1: no version) when another commit follows it."""
+    """The error for a commit that must directly follow ``parent`` (-1: no version), although another commit already
+    does."""
     expected = parent if parent >= 0 else None
     return VersionConflictError(
         f"{table}: another writer committed version {winner.version}, which was to follow {expected}. "
@@ -318,7 +324,7 @@ def parent_taken(parent: int, winner: CommitActions, table: str) -> VersionConfl
 
 
 def commits_missing_since(read: int, latest: int, table: str) -> CommitConflictError:
-    """The error for a write based on a version whose later commits are no longer in the log."""
+    """The error for a write based on such an old version that commits after it are no longer in the log."""
     return CommitConflictError(
         f"{table}: the rows were read from version {read}, the latest version is {latest}, and the log no longer has "
         "the commits between them. Nothing was committed; read the table again and repeat the operation.",

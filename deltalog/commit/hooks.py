@@ -1,10 +1,11 @@
 """Hooks after a commit: its ``.crc``, a checkpoint when one is due, and log clean-up after a checkpoint.
 
-They derive files from what is known of the version, so the log must still have the version before it: otherwise the
-table was replaced at the moment of the commit, and readers of the new table would take these files for its own. Readers
-do not depend on the hooks, so a failing hook is logged and the commit stands. An interrupt (Ctrl-C) is raised; from
-Python 3.11 on, it carries a note that the commit is in the log. For a table on a remote store the hooks run in the
-background, so that the commit does not wait for their requests.
+The hooks write files derived from the snapshot of the version, so they first check that the log still has the version
+before it. If the log lacks that version, the table was replaced during the commit, and readers of the new table would
+use these files as if they belonged to it. Readers do not depend on the hooks, so if a hook fails, the error is logged
+and the commit remains valid. An interrupt (Ctrl-C) is raised; from Python 3.11 on, a note in it states that the commit
+is in the log. For a table on a remote store the hooks run in the background, so that the commit does not wait for their
+requests.
 
 Spec: PROTOCOL.md#version-checksum-file, #checkpoints, #metadata-cleanup, #writer-requirements.
 """
@@ -16,31 +17,43 @@ import logging
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 from deltalog.background import in_background, wait_for
-from deltalog.commit.attempt import Landed
-from deltalog.commit.prepared import ALL_HOOKS, Hooks
 from deltalog.commit_result import CommitResult
 from deltalog.environment import Environment
 from deltalog.errors import DeltaLogError, TableNotFoundError, TableReplacedError
-from deltalog.log.checkpoint.writer import write_checkpoint
-from deltalog.log.checksum import encode_checksum
-from deltalog.log.cleanup import clean_up
+from deltalog.lazy_names import lazy_modules
 from deltalog.log.snapshot import LogSnapshot
 from deltalog.protocol.paths import checksum_path
 from deltalog.protocol.properties import ENABLE_EXPIRED_LOG_CLEANUP, checkpoint_interval
 from deltalog.protocol.retention import log_cutoff_ms, midnight_ms
 from deltalog.storage.base import LogStore
 
+if TYPE_CHECKING:
+    from deltalog.commit import attempt as attempts
+    from deltalog.log import checksum as checksums
+    from deltalog.log import cleanup
+    from deltalog.log.checkpoint import writer as checkpoint_writer
+else:
+    lazy_modules(
+        __name__,
+        "deltalog.log.cleanup",
+        attempts="deltalog.commit.attempt",
+        checkpoint_writer="deltalog.log.checkpoint.writer",
+        checksums="deltalog.log.checksum",
+    )
+
 log = logging.getLogger(__name__)
 
 
 @contextlib.contextmanager
 def errors_logged(fact: str, what: str) -> Iterator[None]:
-    """Log an error in the block instead of raising it, because the operation has already succeeded.
+    """Log an error raised in the ``with`` block instead of raising it, because the operation before it has already
+    succeeded.
 
-    ``fact``: what has succeeded, such as a commit; ``what``: what the block does. The log record has both. An interrupt
-    is raised, with both in a note.
+    ``fact``: the success to report, such as "version 7 is committed"; ``what``: the step that the block performs. The
+    log record contains both. An interrupt is raised again, with both texts in a note.
     """
     try:
         yield
@@ -54,31 +67,44 @@ def errors_logged(fact: str, what: str) -> Iterator[None]:
 
 
 @dataclass(frozen=True, slots=True)
+class Hooks:
+    """The steps after a commit. ``checkpoint``: whether a checkpoint is written when one is due. ``cleanup``: whether
+    expired log files are deleted after a checkpoint; None: as delta.enableExpiredLogCleanup says."""
+
+    checkpoint: bool = True
+    cleanup: bool | None = None
+
+
+ALL_HOOKS = Hooks()
+
+
+@dataclass(frozen=True, slots=True)
 class NewVersion:
-    """A version that was just committed. ``base``: the version that its transaction began on, None for version 0.
-    ``commits``: the commits after ``base`` up to and including this version's, ascending. ``is_followed``: whether it
-    is known to follow ``base`` in the log; see ``TipProof.is_followed``. ``hooks``: which steps follow."""
+    """A version that was just committed, as the hooks receive it. ``base``: the version on which the transaction of the
+    commit began; None for version 0. ``commits``: the commits after ``base``, ascending, including this version's.
+    ``is_followed``: whether this version is known to follow ``base`` in the log; see ``TipProof.is_followed``.
+    ``hooks``: which steps follow."""
 
     snapshot: LogSnapshot
     result: CommitResult
     base: LogSnapshot | None = None
-    commits: Sequence[Landed] = ()
+    commits: Sequence[attempts.Landed] = ()
     is_followed: Callable[[], bool] = lambda: True
     hooks: Hooks = ALL_HOOKS
 
 
-# Receives the same version based on a checkpoint that was written since, to continue from.
+# Receives a snapshot of the same version based on the new checkpoint; the handle continues from it.
 OnCheckpoint = Callable[[LogSnapshot], object]
 
 
 def after_commit(version: NewVersion, environment: Environment, on_checkpoint: OnCheckpoint) -> None:
-    """Run the hooks of a version. If the store is remote and the environment allows it, they run in the background,
-    after the hooks of earlier versions and before the process ends. Raises nothing but interrupts.
+    """Run the hooks of a version. If the store is remote and the environment allows it, the hooks run in the
+    background, after the hooks of earlier versions and before the process ends. Raises nothing but interrupts.
 
     Cost: that of ``is_followed``; 1 PUT of the ``.crc`` if the totals are known; every delta.checkpointInterval
     versions that of ``write_checkpoint`` and 1 HEAD; after a checkpoint, once a day for a table older than
-    delta.logRetentionDuration, that of ``clean_up``. In the background, no caller waits for it unless more than
-    background.MAX_WAITING commits are waiting.
+    delta.logRetentionDuration, that of ``clean_up``. No caller waits for hooks in the background unless more than
+    background.MAX_WAITING commits are queued.
     """
     store = version.snapshot.reader.store
     if store.is_remote and environment.background:
@@ -97,8 +123,9 @@ def wait_for_hooks(store: LogStore) -> None:
 
 
 def _is_in_place(version: NewVersion) -> bool:
-    """Whether the log is known to have this version after its base. If it is in another table's log instead, its tip
-    records that, and the next call of its handle reads that log."""
+    """Whether the log is known to contain both this version and the base version on which it was committed. If the
+    version was committed to another table's log instead, its tip records that, and the next call on the table handle
+    reads that log."""
     snapshot = version.snapshot
     with errors_logged(f"{snapshot.url}: version {snapshot.version} is committed", "a check of the version before it"):
         try:
@@ -118,13 +145,15 @@ def _is_in_place(version: NewVersion) -> bool:
 
 
 def _run(snapshot: LogSnapshot, version: NewVersion, environment: Environment) -> LogSnapshot:
-    """Run the hooks of a version and return the snapshot to continue from. ``snapshot``: of the same version."""
+    """Run the hooks of a version and return the snapshot from which to continue. ``snapshot``: of the same version."""
     fact = f"{snapshot.url}: version {snapshot.version} is committed"
     with errors_logged(fact, "its .crc"):
         _write_checksum(snapshot, version.result)
     with errors_logged(fact, "a checkpoint of it"):
         if version.hooks.checkpoint and _is_checkpoint_due(snapshot) and _is_there(snapshot):
-            written = write_checkpoint(snapshot, environment.clock_ms(), new_uuid=environment.new_uuid)
+            written = checkpoint_writer.write_checkpoint(
+                snapshot, environment.clock_ms(), new_uuid=environment.new_uuid
+            )
             snapshot = snapshot.on_checkpoint(written)
             with errors_logged(fact, "log clean-up"):
                 _clean_up(snapshot, environment.clock_ms(), version.hooks.cleanup)
@@ -132,8 +161,9 @@ def _run(snapshot: LogSnapshot, version: NewVersion, environment: Environment) -
 
 
 def _run_behind(version: NewVersion, environment: Environment, on_checkpoint: OnCheckpoint) -> None:
-    """Run the hooks in the background. The table may already be at later versions that are not based on the new
-    checkpoint; their hooks continue from it until they have caught up and the handle continues from it too."""
+    """Run the hooks in the background. The handle may already be at later versions, whose snapshots are not based on
+    the new checkpoint. The hooks of those versions use snapshots that are based on the new checkpoint, until the
+    handle's snapshots are too."""
     if not _is_in_place(version):
         return
     snapshot = version.snapshot
@@ -148,15 +178,15 @@ def _run_behind(version: NewVersion, environment: Environment, on_checkpoint: On
 
 
 def _clean_up(snapshot: LogSnapshot, clock_ms: int, wanted: bool | None) -> None:
-    """Delete expired log files, at most once a day per table handle, because the cut-off is a midnight. ``wanted``: as
-    in ``Hooks.cleanup``."""
+    """Delete expired log files, at most once a day per table handle, because the cut-off moves only at midnight.
+    ``wanted``: as in ``Hooks.cleanup``."""
     configuration, created_ms = snapshot.metadata.configuration, snapshot.metadata.created_time
     today_ms = midnight_ms(clock_ms)
     enabled = ENABLE_EXPIRED_LOG_CLEANUP.read(configuration) if wanted is None else wanted
     # In a table created after the cut-off, no version can have expired, so its log is not listed.
     is_younger = created_ms is not None and created_ms > log_cutoff_ms(configuration, clock_ms)
     if enabled and not is_younger and snapshot.reader.last_cleanup_ms != today_ms:
-        clean_up(snapshot.reader, clock_ms)
+        cleanup.clean_up(snapshot.reader, clock_ms)
         snapshot.reader.last_cleanup_ms = today_ms
 
 
@@ -165,8 +195,8 @@ def _write_checksum(snapshot: LogSnapshot, result: CommitResult) -> None:
     totals = cache.known_totals
     if totals is None:
         return
-    data = encode_checksum(snapshot.state, totals, result.txn_id, result.in_commit_timestamp_ms, cache.listed)
-    # Readers check it against the commit, so it need not survive a crash: no fsync on the hot path.
+    data = checksums.encode_checksum(snapshot.state, totals, result.txn_id, result.in_commit_timestamp_ms, cache.listed)
+    # Readers check the .crc against the commit, so losing it in a crash does no harm, and no fsync delays the writer.
     snapshot.reader.store.put(checksum_path(snapshot.version), data, durable=False)
 
 

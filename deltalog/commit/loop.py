@@ -1,20 +1,23 @@
 """The commit loop: turns a prepared transaction into exactly one commit, or none.
 
-Its one rule: **the loop attempts the next version only when it knows the outcome of this one.**
+The commit loop has one rule: **the loop attempts the next version only when it knows the outcome of the attempt at this
+version.**
 
-The table's committer commits one version and returns the outcome:
+The table's committer commits one version and returns one of three outcomes:
 
 - *Committed*: the transaction is committed.
-- *Exists*: the loop reads the commit that won the version. If it has this transaction's txnId, the request had arrived
-  and only the acknowledgement was lost: the transaction is committed. Otherwise the conflict rules decide, and the loop
-  attempts the next version with a new in-commit timestamp.
-- *Unknown*: the loop reads the version back. If it is this transaction's commit, the transaction is committed. If it is
-  another writer's, the loop proceeds as for *Exists*. If it is absent, the loop commits the same attempt again, so that
-  a late arrival of the first request has no effect. If the outcome cannot be settled, it raises CommitStateUnknownError
-  with version and txnId, never an error that would mean that nothing was committed.
+- *Exists*: the loop reads the commit that won the version. If that commit has this transaction's txnId, the loop's own
+request had arrived and only the acknowledgement was lost: the transaction is committed. If it is another writer's
+commit, the conflict rules are checked, and if
+  there is no conflict, the loop attempts the next version with a new in-commit timestamp.
+- *Unknown*: the loop reads the version back. If the commit found there is this transaction's, the transaction is
+committed. If that version is another writer's, the loop proceeds as for *Exists*. If the version is absent, the loop
+commits the same attempt again, so that
+  the first request has no effect if it arrives late. If the outcome cannot be determined, the loop raises
+  CommitStateUnknownError with version and txnId, never an error that means that nothing was committed.
 
 Before each attempt, the loop proves that the version on which the transaction was planned is still in the log
-(``tip_proof``): a table that was deleted or replaced meanwhile gets no commit.
+(``tip_proof``): nothing is committed to a table that was deleted or replaced meanwhile.
 
 Spec: PROTOCOL.md#delta-log-entries, #creation-of-new-log-entries.
 """
@@ -24,11 +27,11 @@ from __future__ import annotations
 import logging
 import warnings
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from deltalog.commit.attempt import Attempt, Landed, build_attempt
 from deltalog.commit.base import Base
 from deltalog.commit.committer import CommitOutcome, Committed, Committer, Unknown
-from deltalog.commit.conflicts import parent_taken, rebase
 from deltalog.commit.prepared import Prepared
 from deltalog.commit.tip_proof import TipProof, replaced
 from deltalog.commit_result import CommitResult
@@ -47,6 +50,7 @@ from deltalog.errors import (
     TableNotFoundError,
     TableReplacedError,
 )
+from deltalog.lazy_names import lazy_modules
 from deltalog.log.reader import LogReader
 from deltalog.log.snapshot import LogSnapshot
 from deltalog.log.tip import Tip
@@ -55,13 +59,18 @@ from deltalog.protocol.codec import CommitActions, decode_commit
 from deltalog.protocol.paths import commit_path
 from deltalog.storage.base import FileMeta, LogStore
 
+if TYPE_CHECKING:
+    from deltalog.commit import conflicts
+else:
+    lazy_modules(__name__, "deltalog.commit.conflicts")
+
 log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class CommittedAttempt:
-    """A commit in the log: the result, the winners that it was rebased on (ascending), and the committed attempt.
-    ``meta``: its file, if the store has shown it since."""
+    """A commit in the log: its result, the winners on which it was rebased (ascending), and the committed attempt.
+    ``meta``: the metadata of the commit file, if the store has returned it since the commit."""
 
     result: CommitResult
     winners: list[CommitActions]
@@ -70,7 +79,7 @@ class CommittedAttempt:
 
     @property
     def commits(self) -> list[Landed]:
-        """The winners, followed by the commit itself."""
+        """The commits that won the earlier attempts, followed by this commit."""
         return [
             *(Landed(winner, winner.in_commit_timestamp_ms) for winner in self.winners),
             self.attempt.landed,
@@ -78,9 +87,9 @@ class CommittedAttempt:
 
 
 def base_of(snapshot: LogSnapshot, file_time_ms: int | None = None) -> Base:
-    """A snapshot's version as the base of an attempt. ``file_time_ms``: its monotonised file time, in milliseconds
-    since 1970, if the attempt enables in-commit timestamps. Raises MissingInCommitTimestampError. Cost: at most 1 GET
-    of 4 KiB."""
+    """The base for an attempt to commit on top of ``snapshot``. ``file_time_ms``: the snapshot's monotonised file time,
+    in milliseconds since 1970, if the attempt enables in-commit timestamps. Raises MissingInCommitTimestampError. Cost:
+    at most 1 GET of 4 KiB."""
     previous_ms = timestamps.previous_timestamp(snapshot.in_commit_timestamp_ms, file_time_ms)
     mark = row_tracking.high_water_mark(snapshot.state.domains.values())
     return Base(snapshot.version, snapshot.protocol, snapshot.metadata, previous_ms, mark)
@@ -95,7 +104,7 @@ def rebased_on(prepared: Prepared, base: Base, winner: CommitActions, store: Log
     if will_be_active and not base.is_ict_active:
         meta = store.head(commit_path(winner.version))
         file_time_ms = 0 if meta is None else meta.modification_time_ms or 0
-    return rebase(prepared, base, winner, file_time_ms, store.url)
+    return conflicts.rebase(prepared, base, winner, file_time_ms, store.url)
 
 
 class CommitLoop:
@@ -120,7 +129,7 @@ class CommitLoop:
         self._proof = TipProof(reader, None, environment) if proof is None else proof
         self._winners: list[CommitActions] = []
         self._attempts = 0
-        self._occupant = b""  # the bytes of the commit that holds the version attempted last
+        self._occupant = b""  # the bytes of the commit that won the last version attempted
 
     def run(self) -> CommittedAttempt:
         """Commit the transaction.
@@ -129,7 +138,7 @@ class CommitLoop:
         CommitAttemptsExhaustedError and StoreError if nothing was committed and nothing will be later;
         CommitStateUnknownError if that is unknown. Cost: that of ``Committer.commit`` and of ``TipProof.check``; for
         each version that another writer committed, 1 GET and the same again, and 1 LIST from the second consecutive one
-        on. On a store without a network, 2 HEADs after the commit.
+        on. On a local store, 2 HEADs after the commit.
         """
         retry = self._environment.retry
         for number in range(1, retry.max_attempts + 1):
@@ -140,9 +149,9 @@ class CommitLoop:
             if winner is None:
                 return CommittedAttempt(attempt.result(number), self._winners, attempt, self._confirmed(attempt))
             if self._prepared.is_strict and number == retry.max_attempts:
-                raise parent_taken(self._base.version, winner, self._store.url)
+                raise conflicts.parent_taken(self._base.version, winner, self._store.url)
             self._rebase_on(winner, self._occupant)
-            # The log is listed after the wait: an earlier listing would be stale.
+            # Lists the log after the wait, because an earlier listing would be stale.
             self._environment.back_off(number - retry.immediate, retry.race_max_delay_ms)
             if number > 1:
                 self._catch_up()
@@ -164,7 +173,8 @@ class CommitLoop:
         return now_ms
 
     def _try(self, attempt: Attempt) -> CommitActions | None:
-        """Try one attempt. None if it is in the log, else the actions of the commit that holds its version."""
+        """Try one attempt. Returns None if the attempt is in the log, else the actions of the commit that won its
+        version."""
         outcome = self._commit(attempt)
         if isinstance(outcome, Committed):
             return None
@@ -188,10 +198,11 @@ class CommitLoop:
                 occupant = decode_commit(data, version)
                 return None if self._is_ours(occupant) else occupant
             except ObjectNotFoundError as error:
-                # After Exists, the store's read is stale; after Unknown, the request has not arrived (yet).
+                # The commit file is absent. After Exists, this means that the store returned a stale read; after
+                # Unknown, that the request has not arrived (yet).
                 cause = error
             except InvalidCommitError:
-                raise  # another writer's commit: our own commit can be decoded
+                raise  # this is another writer's commit, because our own can be decoded
             except DeltaLogError as error:
                 cause = error
                 continue
@@ -210,43 +221,45 @@ class CommitLoop:
         raise self._unknown(attempt, cause)
 
     def _confirmed(self, attempt: Attempt) -> FileMeta | None:
-        """Check the version before a commit that is in the log, if that costs no network request, and return the
-        commit's file. If the table was deleted or replaced at the same moment, the commit is withdrawn."""
+        """After a commit, check that the log still has the version before it, if that costs no network request, and
+        return the metadata of the commit file. If the table was deleted or replaced at the same moment, withdraw the
+        commit."""
         if not self._proof.is_checked_after:
             return None
         try:
             is_certain, meta = self._proof.confirm(attempt.version)
             if is_certain and meta is not None and self._is_file_of(attempt, meta):
                 return meta
-            is_rolled_back = is_certain and meta is None  # clean-up would have deleted the version before it first
+            is_rolled_back = is_certain and meta is None  # log clean-up would have deleted the preceding version first
             if not is_rolled_back and self._is_ours(self._reader.commit(attempt.version)):
                 return None
-            raise replaced(self._store.url, self._base.version, "an older copy of it is there, or was")
+            raise replaced(self._store.url, self._base.version, "an older copy replaced it")
         except MissingVersionError:  # deleted by clean-up
             return None
         except (TableNotFoundError, TableReplacedError) as error:
             self._withdraw(attempt, error)
-            self._proof.check(attempt.version)  # reports what is there now
+            self._proof.check(attempt.version)  # raises a more specific error, which describes the log that exists now
             raise
-        except DeltaLogError as error:  # no evidence against the commit
+        except DeltaLogError as error:  # this error is no evidence against the commit
             log.debug("%s: cannot check the log after the commit: %s", self._store.url, error)
             return None
 
     def _is_file_of(self, attempt: Attempt, found: FileMeta) -> bool:
-        """Whether a file of the attempt's version is the one that the attempt created. A rollback may have deleted that
-        file and kept the version before it, and others may then have committed the same version. Cost: as
-        ``Tip.is_file``."""
+        """Whether the commit file found for the attempt's version is the one that the attempt created. A rollback may
+        have deleted the attempt's file but kept the version before it, and another writer may then have committed the
+        same version. Cost: as ``Tip.is_file``."""
         own = Tip(attempt.version, self._prepared.txn_id)
         own.note_written(attempt.data, None)
         return own.is_file(self._reader, found)
 
     def _withdraw(self, attempt: Attempt, reason: DeltaLogError) -> None:
-        """Delete the commit from a location that no longer has its table. Raises CommitStateUnknownError if the commit
-        must stay, because readers see it and another writer may follow it at any moment, or if the store fails."""
+        """Delete a commit file from a location at which the commit's table no longer exists. Raises
+        CommitStateUnknownError if the store fails, or if the commit cannot be deleted because readers can see it and
+        another writer may build on it at any moment."""
         path = commit_path(attempt.version)
         try:
             is_read = self._is_read(attempt.version)
-            # Checked right before the deletion: by now it may be another writer's commit.
+            # Check this right before the deletion, because the file may have become another writer's commit.
             if not self._is_ours(decode_commit(self._store.get(path), attempt.version)):
                 return
             if not is_read:
@@ -266,8 +279,8 @@ class CommitLoop:
         ) from reason
 
     def _is_read(self, version: int) -> bool:
-        """Whether readers can see a version by listing the log: not if its predecessor is missing. Raises StoreError.
-        Cost: 1 GET of the checkpoint hint and 1 LIST, or 2."""
+        """Whether readers that list the log can see a version; they cannot if its predecessor is missing. Raises
+        StoreError. Cost: 1 GET of the checkpoint hint and 1 LIST, or 2."""
         try:
             return self._reader.segment(self._reader.list_latest()).version >= version
         except TableNotFoundError:
@@ -307,13 +320,14 @@ class CommitLoop:
         return error
 
     def _rebase_on(self, winner: CommitActions, data: bytes) -> None:
-        """Make the winner's version the base. ``data``: its bytes. Raises CommitConflictError if it conflicts."""
+        """Rebase on the winner's version. ``data``: the bytes of the winner's commit file. Raises CommitConflictError
+        if the winner conflicts."""
         self._base = rebased_on(self._prepared, self._base, winner, self._store)
         self._winners.append(winner)
         self._proof.follow(winner, data)
 
     def _catch_up(self) -> None:
-        """Rebase on all commits in the log, with 1 LIST instead of a failed PUT for each."""
+        """Rebase on all later commits in the log, which costs 1 LIST instead of one failed PUT for each of them."""
         try:
             listed = self._reader.list_from(self._base.version + 1).commits
         except StoreError as error:

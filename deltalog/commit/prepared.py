@@ -1,13 +1,13 @@
-"""A transaction that is ready to be committed, with what it has read and its isolation level. Pure."""
+"""A transaction that is ready to be committed, with its reads and its isolation level. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from deltalog.errors import CallError
-from deltalog.expressions.bound import Bound
+from deltalog.lazy_names import lazy_modules
 from deltalog.protocol.actions import (
     AddCDCFile,
     AddFile,
@@ -18,20 +18,25 @@ from deltalog.protocol.actions import (
     SetTransaction,
 )
 
+if TYPE_CHECKING:
+    from deltalog.expressions import bound
+else:
+    lazy_modules(__name__, "deltalog.expressions.bound")
+
 IsolationLevel = Literal["Serializable", "WriteSerializable", "SnapshotIsolation"]
 
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """What a transaction has read of its base version.
+    """The parts of its base version that a transaction has read.
 
-    ``predicates``: bound to the table's schema; all rows that match one of them were read. ``files``: paths as in the
-    log. ``app_ids``: application ids whose recorded versions were read. ``metadata``: the schema and properties.
-    ``domains``: all metadata domains.
+    ``predicates``: predicates bound to the table's schema; all rows that match one of them were read. ``files``: the
+    paths of the files that were read, as in the log. ``app_ids``: application ids whose recorded versions were read.
+    ``metadata``: whether the schema and properties were read. ``domains``: whether all metadata domains were read.
     """
 
     whole_table: bool = False
-    predicates: tuple[Bound, ...] = ()
+    predicates: tuple[bound.Bound, ...] = ()
     files: frozenset[str] = frozenset()
     app_ids: frozenset[str] = frozenset()
     metadata: bool = False
@@ -39,20 +44,9 @@ class Reads:
 
 
 @dataclass(frozen=True, slots=True)
-class Hooks:
-    """The steps after a commit. ``checkpoint``: whether a checkpoint is written when one is due. ``cleanup``: whether
-    expired log files are deleted after a checkpoint; None: as delta.enableExpiredLogCleanup says."""
-
-    checkpoint: bool = True
-    cleanup: bool | None = None
-
-
-ALL_HOOKS = Hooks()
-
-
-@dataclass(frozen=True, slots=True)
 class Prepared:
-    """A transaction that is ready to be committed. Nothing in it depends on the version that it will become."""
+    """A transaction that is ready to be committed, independent of the version number under which it will be
+    committed."""
 
     txn_id: str
     operation: str
@@ -67,45 +61,46 @@ class Prepared:
     transactions: tuple[SetTransaction, ...] = ()
     domains: tuple[DomainMetadata, ...] = ()
     cdc: tuple[AddCDCFile, ...] = ()
-    written: tuple[str, ...] = ()  # paths of files written for it, which are deleted if it fails
-    annotations: Mapping[str, Any] | None = None  # the author's, for the key ``deltalog`` in commitInfo
-    commit_info: Mapping[str, Any] = field(default_factory=dict)  # the author's further entries of commitInfo
-    is_strict: bool = False  # if no attempt is left, a version committed by another writer is a conflict
+    written: tuple[str, ...] = ()  # paths of the files written for this transaction, which are deleted if it fails
+    annotations: Mapping[str, Any] | None = None  # metadata from the author, for the key ``deltalog`` in commitInfo
+    commit_info: Mapping[str, Any] = field(default_factory=dict)  # further entries of commitInfo from the author
+    is_strict: bool = False  # after the last attempt, a version that another writer committed counts as a conflict
     reads: Reads = Reads()
-    read_version: int | None = None  # the version on which it was planned, for messages
+    read_version: int | None = None  # the version on which the transaction was planned, for messages
     isolation_level: IsolationLevel = "Serializable"
 
     @property
     def is_blind_append(self) -> bool:
-        """Whether it only adds files and has read no rows."""
+        """Whether the transaction only adds files and has read no rows."""
         has_read = self.reads.whole_table or self.reads.predicates or self.reads.files
         return not (has_read or self.removes or self.metadata or self.protocol)
 
     @property
     def may_move_rows(self) -> bool:
-        """Whether new files may contain rows of files that it removes."""
+        """Whether the new files may contain rows copied from the removed files."""
         removed = {remove.path for remove in self.removes}
         return bool(removed) and any(add.path not in removed for add in self.adds)
 
     @property
     def reported_metrics(self) -> dict[str, str]:
-        """The metrics as text, for commitInfo and the CommitResult."""
+        """The metrics as strings, for commitInfo and CommitResult."""
         return {key: str(value) for key, value in self.metrics.items()}
 
     @property
     def changes_data(self) -> bool:
-        """Whether it adds or removes rows (dataChange) rather than only rearranging them in files."""
+        """Whether the transaction adds or removes rows (dataChange) rather than only moving them between files."""
         return any(add.data_change for add in self.adds) or any(remove.data_change for remove in self.removes)
 
 
 def check_isolation_level(wanted: object) -> None:
-    """Raise CallError unless ``wanted`` is an isolation level, or None for the table's."""
+    """Raise CallError unless ``wanted`` is an isolation level, or None for the table's isolation level."""
     if wanted is not None and wanted not in get_args(IsolationLevel):
         raise CallError(f"An isolation level must be one of {', '.join(get_args(IsolationLevel))}; got {wanted!r}.")
 
 
 def isolation_for(prepared: Prepared, wanted: IsolationLevel) -> IsolationLevel:
-    """The isolation level of a transaction: SnapshotIsolation if it only rearranges rows in files, else ``wanted``.
+    """The isolation level of a transaction: SnapshotIsolation if the transaction only moves rows between files, else
+    ``wanted``.
 
     Raises CallError if SnapshotIsolation is requested for a change of rows, whose conflicts it would not detect.
     """

@@ -1,15 +1,16 @@
-"""Proves that a commit follows the version on which it was planned: the log still has that version, with the same
-commit.
+"""Proves that a commit follows the version on which it was planned, that is, that the log still has the same commit
+under that version number.
 
-Exclusive creation alone does not prove it. If the table was deleted since, the name of the next version is free, and
-the commit would leave a log that begins with it. If another table with as many versions replaced it, the commit would
-put files of the old table into the new one. So the file of the known version is checked before each attempt, and on a
-store without a network also after it. Later versions need no check of their own: versions are contiguous, and no Delta
-client removes the latest ones.
+Exclusive creation of the commit file alone does not prove that. If the table has since been deleted, the next version's
+file name is free, and the commit would become the first file of a broken log. If another table with the same number of
+versions has replaced the table that was read, the commit would add files of the old table to the new one. Therefore the
+commit file of the known version is checked before each attempt to commit, and on a local store also after the attempt.
+Later versions need no separate check: versions are contiguous, and no Delta client removes the latest ones.
 
-On a store over a network, the check is a request sent concurrently with the upload of the data, so that nothing waits
-for it. It begins after the caller's rows have ended, because the caller's code may run until then. There, the check
-after the commit runs in the background, before anything is derived from the new version.
+On a remote store, the check is a request sent concurrently with the upload of the data, so that nothing waits for it.
+The check begins only when the caller's rows are exhausted, because the caller's code may run until then. On a remote
+store, the check after the commit runs in the background, before checksums or checkpoints are derived from the new
+version.
 
 Spec: PROTOCOL.md#delta-log-entries.
 """
@@ -18,9 +19,9 @@ from __future__ import annotations
 
 import logging
 from concurrent.futures import Future
+from typing import TYPE_CHECKING
 
 from deltalog.background import in_background
-from deltalog.commit.conflicts import commits_missing_since
 from deltalog.environment import Environment
 from deltalog.errors import (
     CommitConflictError,
@@ -29,6 +30,7 @@ from deltalog.errors import (
     TableNotFoundError,
     TableReplacedError,
 )
+from deltalog.lazy_names import lazy_modules
 from deltalog.log.loader import load_latest
 from deltalog.log.reader import LogReader
 from deltalog.log.snapshot import LogSnapshot
@@ -38,22 +40,28 @@ from deltalog.protocol.paths import commit_path
 from deltalog.read.snapshot import Snapshot
 from deltalog.storage.base import FileMeta
 
+if TYPE_CHECKING:
+    from deltalog.commit import conflicts
+else:
+    lazy_modules(__name__, "deltalog.commit.conflicts")
+
 log = logging.getLogger(__name__)
 
-# On a store over a network: how long a check of the log by the current call stays valid.
+# How long a check of the log remains valid within one call on a remote store, in milliseconds.
 VALID_MS = 2_000
 
 
 class TipProof:
-    """The proof for one transaction. ``known``: the version that must still be in the log; None for a new table.
-    ``proven_ms``: when the current call began its last check, by the environment's clock, in milliseconds since
+    """Proves for one transaction that the version on which it was planned is still in the log. ``known``: the version
+    that must still be in the log; None for a new table. ``proven_ms``: the time at which the current call began its
+    last check, by the environment's clock, in milliseconds since
     1970."""
 
     def __init__(
         self, reader: LogReader, known: Snapshot | None, environment: Environment, proven_ms: int | None = None
     ) -> None:
         self._reader = reader
-        self._known = known if reader.authority.is_log else None  # a catalog identifies its tables by id
+        self._known = known if reader.authority.is_log else None  # a catalog identifies tables by id
         self._environment = environment
         self._proven_ms = proven_ms
         self._looked: Future[FileMeta | None] | None = None
@@ -61,7 +69,7 @@ class TipProof:
 
     @property
     def is_checked_after(self) -> bool:
-        """Whether ``confirm`` costs no network request and so is called before a commit is acknowledged."""
+        """Whether ``confirm`` needs no network request, so that it is called before a commit is acknowledged."""
         return self._known is not None and not self._reader.store.is_remote
 
     @property
@@ -74,8 +82,8 @@ class TipProof:
         return 0 <= self._environment.clock_ms() - self._proven_ms < VALID_MS
 
     def begin(self) -> None:
-        """Start a check concurrently with the caller's work; earlier checks no longer count. Raises nothing. Cost: 1
-        HEAD on a store over a network."""
+        """Start a new check, which runs concurrently with the caller's work and replaces earlier checks. Raises
+        nothing. Cost: 1 HEAD on a store over a network."""
         self.forget()
         if self._known is None or not (self._reader.store.is_remote and self._environment.background):
             return
@@ -96,22 +104,22 @@ class TipProof:
         info = winner.commit_info
         tip = Tip(winner.version, None if info is None else info.txn_id)
         tip.note_written(data, None)
-        self._winner = tip if tip.is_identified else None  # not identified if it is large and has no txnId
+        self._winner = tip if tip.is_identified else None  # without a txnId, a large commit cannot be identified
 
     def forget(self) -> None:
         """Make ``check`` send a new request, because the caller's code has run since the last one."""
         self._proven_ms = self._looked = None
 
     def take_over(self, other: TipProof) -> None:
-        """Continue with the check of another transaction of the same call, if it is about the same version."""
+        """Reuse the check of another transaction in the same call, if that checked the same version."""
         if self._known is not None and other._known is not None and self._known.tip is other._known.tip:
             self._proven_ms, self._looked = other._proven_ms, other._looked
 
     def check(self, version: int) -> None:
         """Raise unless the known version is in the log, before ``version`` is committed: TableNotFoundError,
-        TableReplacedError, StoreError; CommitConflictError if log clean-up has deleted it together with later commits
-        that ``version`` would replace. Cost: none if the current call checked it within VALID_MS, else 1 HEAD; as
-        ``load_latest`` if that shows another file."""
+        TableReplacedError, StoreError; CommitConflictError if log clean-up has deleted the known version together with
+        later commits that ``version`` would replace. Cost: none if the current call checked it within VALID_MS, else 1
+        HEAD; as ``load_latest`` if that shows another file."""
         if self._known is None:
             return
         looked, is_valid = self._looked, self.is_valid
@@ -123,7 +131,7 @@ class TipProof:
                 self._judge(self._known.tip, looked.result(), version)
             except (TableNotFoundError, TableReplacedError, CommitConflictError):
                 raise
-            except DeltaLogError as error:  # for example a failed request, which is repeated below
+            except DeltaLogError as error:  # for example because the request failed; the check is repeated below
                 log.debug("%s: cannot check the latest version: %s", self._reader.store.url, error)
             else:
                 return
@@ -131,9 +139,10 @@ class TipProof:
             self._judge(tip, self._reader.store.head(commit_path(tip.version)), version)
 
     def confirm(self, version: int) -> tuple[bool, FileMeta | None]:
-        """Raise as ``check`` unless the known version is in the log after ``version`` was committed on top of it.
-        Returns whether that is certain, and if so the file of the new version. If not, log clean-up may have deleted
-        the known version, and the new version must be read. Cost: 2 HEADs; the one of the known version comes last."""
+        """After ``version`` was committed on top of the known version, check again that the log still contains the
+        known version. Raises as ``check``. Returns whether the log certainly has the known version, and if so the file
+        metadata of the new version. If that is not certain, log clean-up may have deleted the known version, and the
+        new version must be read. Cost: 2 HEADs; the one of the known version comes last."""
         assert self._known is not None
         tips = self._tips()
         own, *found = self._reader.heads([commit_path(version), *(commit_path(tip.version) for tip in tips)])
@@ -141,8 +150,8 @@ class TipProof:
         return all(judged), own if all(judged) else None
 
     def is_followed(self, version: int) -> bool:
-        """Whether ``version``, committed on top of the known version earlier, is known to follow it; False if log
-        clean-up has deleted the known version. Raises TableNotFoundError, TableReplacedError, StoreError. Cost: 1 HEAD
+        """Whether ``version``, committed earlier, certainly follows the known version; False if log clean-up has
+        deleted the known version. Raises TableNotFoundError, TableReplacedError, StoreError. Cost: 1 HEAD
         on a store over a network, 2 in one round after a lost race; none on others, where ``confirm`` has shown it."""
         if self._known is None or not self._reader.store.is_remote:
             return True
@@ -151,16 +160,16 @@ class TipProof:
         return all(self._judge(tip, each, version, is_committed=True) for tip, each in zip(tips, found, strict=True))
 
     def _tips(self, after: bool = False) -> list[Tip]:
-        """The commits that must be in the log. A winner read over a network moments ago is not checked again.
-        Otherwise, and ``after`` the commit, it is checked, because a rollback may have kept the known version but not
-        the winner."""
+        """The commits that must be in the log. A winner that was just read from a remote store is not checked again.
+        On other stores, and ``after`` the commit, the winner is checked, because a rollback may have kept the known
+        version but not the winner."""
         assert self._known is not None
         winner = None if self._reader.store.is_remote and not after else self._winner
         return [self._known.tip] if winner is None else [winner, self._known.tip]
 
     def _judge(self, tip: Tip, found: FileMeta | None, version: int, is_committed: bool = False) -> bool:
-        """Whether the log certainly has this commit. ``found``: the current file of its version. ``version``: the
-        version that is, or will be, committed."""
+        """Whether the log certainly has this commit. ``found``: the metadata of the commit file that the log now has
+        for that version. ``version``: the version being committed, or just committed."""
         known, url = self._known, self._reader.store.url
         assert known is not None
         if found is not None and tip.is_file(self._reader, found):
@@ -173,30 +182,30 @@ class TipProof:
                 "Nothing was committed. Create the table again, or open the table that this call is meant for."
             ) from None
         except CorruptTableError as error:
-            raise replaced(url, known.version, "what is there cannot be read") from error
-        # Log clean-up can delete even the last commit that a handle has read, if others have committed since.
+            raise replaced(url, known.version, "the log at its location cannot be read") from error
+        # If other writers have committed since, log clean-up can delete even the last commit that a handle has read.
         reached = version if is_committed else tip.version
         is_covered = fresh.segment.checkpoint_version >= tip.version and fresh.version >= reached
         is_deleted = found is None and self._reader.store.head(commit_path(tip.version)) is None
         if is_covered and is_deleted and fresh.metadata.id == known.metadata.id:
             is_free = not is_committed and fresh.version >= version
             if is_free and self._reader.store.head(commit_path(version)) is None:  # it was deleted
-                raise commits_missing_since(known.version, fresh.version, url)
+                raise conflicts.commits_missing_since(known.version, fresh.version, url)
             return False
         raise replaced_by(known, fresh)
 
 
 def replaced_by(known: Snapshot, fresh: LogSnapshot) -> TableReplacedError:
-    """The error if the table ``known`` was read from has been replaced by ``fresh``."""
+    """The error if the table from which ``known`` was read has been replaced by ``fresh``."""
     is_other = fresh.metadata.id != known.metadata.id
-    what = "another table was created there" if is_other else "an older copy of it is there, or was"
+    what = "another table was created there" if is_other else "an older copy replaced it"
     if known.tip.is_misplaced:
         what += f", at the moment of a commit, which is version {known.version} of what is there"
     return replaced(fresh.url, known.version, f"{what}; its latest version is {fresh.version} now")
 
 
 def replaced(url: str, version: int, what: str) -> TableReplacedError:
-    """The error if a table is not the one whose ``version`` was read."""
+    """The error if the table is no longer the one whose ``version`` was read."""
     return TableReplacedError(
         f"{url}: the table was replaced after version {version} was read: {what}. Nothing was committed. Read "
         "the table again; repeat the call if it is meant for the new table.",

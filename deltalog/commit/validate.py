@@ -1,4 +1,4 @@
-"""Validates a transaction before it is committed, whichever operation prepared it. Pure.
+"""Validates the transaction of any operation before it is committed. Pure.
 
 Spec: PROTOCOL.md#add-file-and-remove-file, #append-only-tables, #partition-value-serialization, #delta-log-entries-1.
 """
@@ -28,8 +28,8 @@ _PARTITION_VALUES = operator.attrgetter("partition_values")
 
 
 def as_read_back(action: A, kind: type[A]) -> A:
-    """An action as readers of the log will decode it. Constructors check no types, and a commit that cannot be decoded
-    would make the table unreadable. Raises InvalidActionError."""
+    """An action as readers of the log will decode it. The constructors of actions do not check types, and a commit that
+    cannot be decoded would make the table unreadable. Raises InvalidActionError."""
     if not isinstance(action, kind):
         raise InvalidActionError(f"A {kind.KEY} action must have the type {kind.__name__}; got {shown(action)}.")
     try:
@@ -48,9 +48,9 @@ def check_prepared(
 ) -> None:
     """Refuse a transaction whose commit would make the table invalid.
 
-    ``protocol``, ``metadata``: of the table after the commit. ``table``: the root's URL. ``allowed_paths``: further
-    locations that the log may name, with which its reader was opened. Raises InvalidActionError, SchemaMismatchError,
-    UnsupportedFeatureError.
+    ``protocol``, ``metadata``: those of the table after the commit. ``table``: the URL of the table root.
+    ``allowed_paths``: the locations outside the table that paths in the log may point to, as given when the table was
+    opened. Raises InvalidActionError, SchemaMismatchError, UnsupportedFeatureError.
     """
     schema = metadata.schema
     features.check_writable(protocol, table)
@@ -65,8 +65,8 @@ def check_prepared(
 
 
 def adds_as_read_back(adds: Sequence[AddFile]) -> tuple[bytes | None, Sequence[AddFile]]:
-    """Like ``as_read_back``, for many adds: their lines of the commit file (None if an add had to be changed), and the
-    adds."""
+    """Like ``as_read_back``, for many adds. Returns the adds' lines for the commit file (None if an add had to be
+    changed), and the adds."""
     lines = sound_lines(adds)
     return lines, adds if lines is not None else [as_read_back(add, AddFile) for add in adds]
 
@@ -74,10 +74,10 @@ def adds_as_read_back(adds: Sequence[AddFile]) -> tuple[bytes | None, Sequence[A
 def check_adds(
     adds: Sequence[AddFile], metadata: Metadata, schema: StructType, table: str, allowed_paths: Sequence[str] = ()
 ) -> None:
-    """Check that adds have paths inside the table or an allowed location, a valid value for each partition column, and
-    no other partition values.
+    """Check that each add has a path inside the table or an allowed location, a valid value for each partition column,
+    and no other partition values.
 
-    Raises InvalidActionError, and CorruptTableError for a value that is not of its column's type.
+    Raises InvalidActionError, and CorruptTableError for a value that does not match the type of its column.
     """
     if not are_ordinary([add.path for add in adds]):
         places = [place_of(each) for each in (table, *allowed_paths)]
@@ -120,7 +120,7 @@ def _check_removes(removes: Iterable[RemoveFile], metadata: Metadata, table: str
 
 
 def _check_unique(prepared: Prepared, table: str) -> None:
-    added = [add.path for add in prepared.adds]  # a path is live once, whatever its deletion vectors
+    added = [add.path for add in prepared.adds]  # a path can be live only once, with one deletion vector or none
     removed = {remove.path for remove in prepared.removes}
     replaced = [add for add in prepared.adds if add.path in removed] if removed else []
     files: tuple[AddFile | RemoveFile, ...] = (*prepared.removes, *replaced)

@@ -1,7 +1,8 @@
 """TableBuilder writes tables action by action, with the times, names and damage that a case needs.
 
 Tables consist of plain JSON and Parquet with fixed names and times, so they are the same in every run and independent
-of the engine under test. Only checkpoints and log compaction files are written by deltalog, with a fixed clock.
+of the engine under test. Of the files in a table, deltalog writes only checkpoints and log compaction files, with a
+fixed clock.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class TableBuilder:
         self._schema_string: str | None = None
         self.waiting = root.with_name("later")
 
-    # --------------------------------------------------------------------------------------------- actions
+    # ---------------------------------------------------------------------------- methods that add actions
 
     def protocol(
         self,
@@ -84,7 +85,8 @@ class TableBuilder:
         configuration: Mapping[str, str] | None = None,
         **more: Any,
     ) -> Action:
-        """A metaData action. Arguments change the table's metadata from now on. ``schema`` may be a schema string."""
+        """A metaData action. The arguments also apply to all later metaData actions of the table. ``schema`` may be a
+        schema string."""
         if isinstance(schema, str):
             self._schema_string = schema
         elif schema is not None:
@@ -252,7 +254,7 @@ class TableBuilder:
         self.opened().checkpoint(**options)
 
     def split_checkpoint(self, version: int, parts: int, without: Collection[int] = ()) -> None:
-        """Replace a classic checkpoint by a multi-part one that lacks the parts ``without``, and delete
+        """Replace a classic checkpoint with a multi-part one that lacks the parts ``without``, and delete
         _last_checkpoint."""
         whole = self.log / f"{version:020d}.checkpoint.parquet"
         rows = pq.read_table(whole)

@@ -29,7 +29,7 @@ SKIPPED = "skipped"
 
 @dataclass(frozen=True)
 class Step:
-    """One call of the engine with its expected outcome, or one check of the resulting log."""
+    """A call of the engine with its expected outcome, or a check of the resulting log."""
 
     @property
     def kind(self) -> str:
@@ -37,7 +37,7 @@ class Step:
         return "".join(f"-{each.lower()}" if each.isupper() else each for each in name).lstrip("-")
 
     def arguments(self) -> Iterator[tuple[str, Any]]:
-        """The fields that differ from their defaults."""
+        """The fields of the step whose values differ from their defaults."""
         for each in fields(self):
             value = getattr(self, each.name)
             if value is not None and value != {} and value is not False:
@@ -75,7 +75,8 @@ class History(Step):
 
 @dataclass(frozen=True)
 class Changes(Step):
-    """Read the change data feed of an inclusive range, with ``_commit_timestamp`` only if ``timestamps``."""
+    """Read the change data feed of an inclusive range, with the column ``_commit_timestamp`` only if ``timestamps`` is
+    true."""
 
     expect: Sequence[Row]
     from_version: int | None = None
@@ -87,7 +88,8 @@ class Changes(Step):
 
 @dataclass(frozen=True)
 class Write(Step):
-    """Call a write method of the engine. ``begun``: in the transaction of the last ``Begin`` instead of a new one."""
+    """Call a write method of the engine. ``begun``: call the method in the transaction of the last ``Begin`` step
+    instead of in a new transaction."""
 
     call: str
     rows: Sequence[Row] | None = None
@@ -99,7 +101,7 @@ class Write(Step):
 
 @dataclass(frozen=True)
 class Create(Step):
-    """Create a table in the empty directory. ``columns``: names of Arrow types by column."""
+    """Create a table in the empty directory. ``columns``: the name of the Arrow type of each column."""
 
     columns: Mapping[str, str]
     partition_by: Sequence[str] = ()
@@ -113,21 +115,21 @@ class Begin(Step):
 
 @dataclass(frozen=True)
 class Put(Step):
-    """Let another writer commit: copy a commit prepared by the builder into the log."""
+    """Let another writer commit: copy a commit that the builder has prepared into the log."""
 
     name: str
 
 
 @dataclass(frozen=True)
 class Refused(Step):
-    """The step must raise one of the engine's refusals."""
+    """The step must raise one of the exceptions with which the engine refuses an operation."""
 
     step: Step
 
 
 @dataclass(frozen=True)
 class MayRefuse(Step):
-    """The step must have its outcome or be refused."""
+    """The step must have its expected outcome or be refused."""
 
     step: Step
 
@@ -162,7 +164,7 @@ class Case:
 
     @property
     def writes(self) -> bool:
-        """Whether the engine changes the table, so that every run needs a copy of it."""
+        """Whether the case changes the table; every run then needs its own copy."""
         return any(isinstance(_inner(step), (Write, Create, Begin, Put)) for step in self.steps)
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 
 class NotSupported(Exception):
-    """The engine lacks an operation. The message is the reason of the skipped case."""
+    """The engine lacks an operation. The message becomes the reason why the case is skipped."""
 
 
 class Engine:
@@ -22,7 +22,8 @@ class Engine:
     have changed.
 
     ``refusals``: the exceptions with which the engine refuses an operation; any other exception fails the case.
-    ``lacks``: a regular expression for messages that say that the engine lacks a table feature; they skip the case.
+    ``lacks``: a regular expression for messages that say that the engine lacks a table feature; an exception with such
+    a message skips the case.
     """
 
     name: str = "engine"

@@ -55,7 +55,7 @@ def _export(place: Path, case: Case) -> dict[str, Any]:
 
 
 def _step(place: Path, number: int, step: Step, schema: pa.Schema) -> dict[str, Any]:
-    """The step as JSON, with its rows in JSON and Parquet files."""
+    """The step as JSON; its rows are written to JSON and Parquet files, to which the JSON refers."""
     found = step_to_json(step)
     inner = step.step if isinstance(step, (Refused, MayRefuse)) else step
     body = found["of"] if inner is not step else found
@@ -78,7 +78,7 @@ def _rows(place: Path, name: str, rows: Iterable[Any], schema: pa.Schema) -> str
 
 
 def _column(found: list[Any], name: str, schema: pa.Schema) -> pa.Array:
-    """The values with the type of the column in the table, or with an inferred type if the table lacks it."""
+    """The values in the column's type in the table, or in an inferred type if the table lacks the column."""
     kinds = [schema.field(name).type] if name in schema.names else []
     for kind in kinds:
         with contextlib.suppress(pa.ArrowInvalid, pa.ArrowTypeError):

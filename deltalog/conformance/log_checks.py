@@ -1,4 +1,5 @@
-"""Named checks of the log that an engine wrote. They read the JSON directly and return a message on failure.
+"""Named checks of the log that an engine wrote. The checks read the log's JSON directly and return a message on
+failure.
 
 ``Log("commit-info-first")`` in a case runs ``CHECKS["commit-info-first"]``. docs/conformance.md lists the checks.
 """
@@ -22,13 +23,14 @@ from deltalog.table import DeltaTable
 
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(r"(\d{20})\.checkpoint.*")
-# Tolerance between the clocks of the test machine and its file system.
+# The tolerated difference between the clock of the test machine and that of its file system.
 _SLACK_MS = 5_000
 
 
 @dataclass(frozen=True)
 class LogView:
-    """The log of a table as files. ``began_ms``, ``ended_ms``: the time when the steps of the case began, and now."""
+    """The log of a table as files. ``began_ms``: the time at which the steps of the case began; ``ended_ms``: the
+    current time."""
 
     root: Path
     began_ms: int
@@ -84,7 +86,8 @@ def _check(name: str) -> Callable[[Check], Check]:
 
 
 def run(view: LogView, name: str, version: int | None, value: Any) -> str | None:
-    """Run a check. Returns a message if it fails, otherwise None. ``version``: by default the latest."""
+    """Run a check. Returns a message if the check fails, otherwise None. ``version``: the version to check, by default
+    the latest."""
     return CHECKS[name](view, view.latest() if version is None else version, value)
 
 
@@ -120,7 +123,7 @@ def _one_commit_info(view: LogView, version: int, value: Any) -> str | None:
 
 @_check("actions")
 def _actions(view: LogView, version: int, value: Any) -> str | None:
-    """The commit has the numbers of actions in ``value``, by kind."""
+    """For each kind of action, the commit contains the number of actions given in ``value``."""
     found = {kind: len(view.of_kind(version, kind)) for kind in value}
     return None if found == value else f"version {version} has {found}, not {value}"
 
@@ -171,13 +174,14 @@ def _rows(view: LogView, version: int, value: Any) -> str | None:
 
 @_check("rows-among")
 def _rows_among(view: LogView, version: int, value: Any) -> str | None:
-    """The rows of the version are ``value``, with or without the last row: a write may have been refused."""
+    """The rows of the version are the rows in ``value``, or all of them except the last, in case the write of the last
+    row was refused."""
     return _rows(view, version, value) and _rows(view, version, value[:-1])
 
 
 @_check("rows-one-of")
 def _rows_one_of(view: LogView, version: int, value: Any) -> str | None:
-    """The rows of the version are one of the lists in ``value``."""
+    """The rows of the version equal one of the lists of rows in ``value``."""
     found = [_rows(view, version, each) for each in value]
     return None if None in found else found[-1]
 
@@ -190,7 +194,7 @@ def _no_column_lost(view: LogView, version: int, value: Any) -> str | None:
     return None if value in names or view.latest() < 3 else f"rows were written without the column {value}"
 
 
-# --------------------------------------------------------------------------------------------- metadata, protocol
+# ------------------------------------------------------------------------------------------ metadata and protocol
 
 
 @_check("property")
@@ -265,8 +269,8 @@ def _ict_increases_where_present(view: LogView, version: int, value: Any) -> str
 
 @_check("ict-agrees")
 def _ict_agrees(view: LogView, version: int, value: Any) -> str | None:
-    """The latest commit has an in-commit timestamp if and only if they are on; an enablement pair, if present, is that
-    of a commit."""
+    """The latest commit has an in-commit timestamp if and only if in-commit timestamps are on; the enablement pair, if
+    present, names a commit and its in-commit timestamp."""
     if _ict_active(view, version, True) is not None:
         return _no_ict(view, version, value)
     return _has_ict(view, version, value) or _pair_agrees(view, version, value)
@@ -274,7 +278,7 @@ def _ict_agrees(view: LogView, version: int, value: Any) -> str | None:
 
 @_check("pair-agrees")
 def _pair_agrees(view: LogView, version: int, value: Any) -> str | None:
-    """The enablement pair names a commit and its in-commit timestamp, or is absent if they are off."""
+    """The enablement pair names a commit and its in-commit timestamp. Passes if in-commit timestamps are off."""
     named = view.configuration().get(PAIR_VERSION)
     if _ict_active(view, version, True) is not None:
         return None
@@ -290,7 +294,7 @@ def _ict_is(view: LogView, version: int, value: Any) -> str | None:
 
 @_check("ict-is-the-clock")
 def _ict_is_the_clock(view: LogView, version: int, value: Any) -> str | None:
-    """The in-commit timestamp of the commit lies within the time at which the case ran."""
+    """The in-commit timestamp of the commit lies between the start and the end of the case."""
     found = view.ict(version)
     if isinstance(found, int) and view.began_ms - _SLACK_MS <= found <= view.ended_ms + _SLACK_MS:
         return None
@@ -329,7 +333,7 @@ def _pair(view: LogView, version: int, value: Any) -> str | None:
 
 @_check("pair-is")
 def _pair_is(view: LogView, version: int, value: Any) -> str | None:
-    """The enablement pair is ``value``, two strings."""
+    """The enablement version and timestamp are ``value``, a pair of strings."""
     configuration = view.configuration()
     found = [configuration.get(PAIR_VERSION), configuration.get(PAIR_TIMESTAMP)]
     return None if found == list(value) else f"the enablement pair is {found}, not {value}"
@@ -378,7 +382,8 @@ def _checkpoint_actions(view: LogView, version: int, value: Any) -> str | None:
 
 @_check("checkpoint-has-txn")
 def _checkpoint_txn(view: LogView, version: int, value: Any) -> str | None:
-    """The checkpoint alone yields the transaction identifier ``value``: an application id and its version."""
+    """A reader of the checkpoint alone finds the transaction identifier ``value``: an application id and its
+    version."""
     with _by_checkpoint(view) as snapshot:
         found = snapshot.transaction_version(value[0])
     return None if found == value[1] else f"the version of {value[0]} is {found}, not {value[1]}"
@@ -402,7 +407,7 @@ def _last_checkpoint(view: LogView, version: int, value: Any) -> str | None:
 
 @_check("rows-by-checkpoint")
 def _rows_by_checkpoint(view: LogView, version: int, value: Any) -> str | None:
-    """The rows of the latest version are ``value`` without the commits up to the newest checkpoint."""
+    """Without the commits up to the newest checkpoint, the rows of the latest version are still ``value``."""
     with _by_checkpoint(view) as snapshot:
         found = values.rows_of(snapshot.scan().to_arrow())
     return values.difference(found, values.canonical_rows(value))
@@ -423,7 +428,7 @@ def _by_checkpoint(view: LogView) -> Iterator[Snapshot]:
 
 
 def unchanged(before: dict[str, bytes], root: Path) -> str | None:
-    """Check that existing commits are unchanged. Log clean-up may have deleted some."""
+    """Check that existing commits are unchanged. Commits that log clean-up has deleted are ignored."""
     for name, content in before.items():
         file = root / "_delta_log" / name
         if file.exists() and file.read_bytes() != content:
@@ -432,7 +437,7 @@ def unchanged(before: dict[str, bytes], root: Path) -> str | None:
 
 
 def commits_of(root: Path) -> dict[str, bytes]:
-    """The contents of the commits by file name."""
+    """The contents of the commits, keyed by file name."""
     log = root / "_delta_log"
     files: Iterator[Path] = iter(log.iterdir()) if log.is_dir() else iter(())
     return {file.name: file.read_bytes() for file in files if _COMMIT.fullmatch(file.name)}

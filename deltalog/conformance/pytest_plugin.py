@@ -14,7 +14,7 @@
     def test_conformance(conformance_case, conformance_engine, check_conformance):
         check_conformance(conformance_engine, conformance_case)
 
-``--conformance-area`` and ``--conformance-case`` select cases. A skipped case is a skipped test.
+``--conformance-area`` and ``--conformance-case`` select cases. A skipped case is reported as a skipped test.
 """
 
 from __future__ import annotations

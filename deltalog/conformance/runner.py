@@ -33,8 +33,8 @@ class WrongOutcome(Exception):
 
 
 def run(engine: Engine, cases: Iterable[Case], directory: str | os.PathLike[str] | None = None) -> Iterator[Outcome]:
-    """Run every case in its own directory below ``directory`` (by default a temporary one). Yields outcomes as they
-    arrive."""
+    """Run every case in its own directory below ``directory`` (by default a temporary one). Yields the outcome of each
+    case as soon as it arrives."""
     with _directory(directory) as parent:
         for case in cases:
             place = Path(tempfile.mkdtemp(prefix=f"{case.id}-", dir=parent))
@@ -45,7 +45,7 @@ def run(engine: Engine, cases: Iterable[Case], directory: str | os.PathLike[str]
 
 
 def run_case(engine: Engine, case: Case, place: Path) -> Outcome:
-    """Build the table in ``place``, run the steps and compare."""
+    """Build the table in ``place``, run the steps and compare their outcomes with the expected ones."""
     root = build(case, place)
     try:
         _Run(engine, root).take(case.steps)
@@ -55,7 +55,7 @@ def run_case(engine: Engine, case: Case, place: Path) -> Outcome:
         return Outcome(case.id, case.area, FAILED, _short(str(difference)))
     except (KeyboardInterrupt, SystemExit):
         raise
-    except BaseException as error:  # a Rust panic is a BaseException
+    except BaseException as error:  # BaseException, because a Rust panic is not an Exception
         return Outcome(case.id, case.area, FAILED, _short(f"{type(error).__name__}: {error}"))
     return Outcome(case.id, case.area, PASSED)
 

@@ -1,5 +1,5 @@
-"""Runs cases on an engine in a subprocess. A case that hangs is killed after a time limit, and a case that crashes the
-process fails alone."""
+"""Runs cases on an engine in a subprocess. A case that hangs is killed after a time limit. Cases that hang or crash the
+process do not affect other cases."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any
 from deltalog.conformance.case import FAILED, Case, Outcome
 from deltalog.errors import CallError
 
-# More than a JVM needs to start.
+# Longer than a JVM takes to start.
 _START_SECONDS = 300.0
 
 

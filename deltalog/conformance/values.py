@@ -58,14 +58,16 @@ def rows_of(found: Any, columns: Iterable[str] | None = None) -> list[dict[str, 
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
-    """The type with timestamps in microseconds, the finest unit of Python. The cast fails if it would lose digits."""
+    """The type with all timestamps in microseconds, the finest unit of Python's datetime. The cast fails if it would
+    lose digits."""
     if pa.types.is_timestamp(kind):
         return pa.timestamp("us", kind.tz)
     return kind
 
 
 def difference(found: Sequence[Mapping[str, Any]], expected: Sequence[Mapping[str, Any]]) -> str | None:
-    """A message that says how canonical rows differ; None if they are equal in any order."""
+    """A message that describes how two lists of canonical rows differ; None if they are equal apart from their
+    order."""
     here, there = Counter(map(_text, found)), Counter(map(_text, expected))
     if here == there:
         return None

@@ -1,9 +1,10 @@
 """Clones a version of a table: a shallow clone references the source's files, a deep clone copies them.
 
 A clone keeps columns with their ids and physical names, properties, table features, metadata domains, deletion vectors
-and row ids. It has its own id and history. If the source has in-commit timestamps, the clone has them from version 0,
-without the source's enablement pair, whose version is meaningless here. Row commit versions are 0. App transactions
-(txn) and catalog properties are not copied.
+and row ids. A clone has its own id and history. If the source has in-commit timestamps, the clone has them from version
+0.
+The source's enablement pair is not copied, because its version is meaningless in the clone. Row commit versions are 0.
+App transactions (txn) and catalog properties are not copied.
 
 Spec: PROTOCOL.md#add-file-and-remove-file (absolute paths), #deletion-vector-descriptor-schema, #in-commit-timestamps,
 #row-tracking, #column-mapping.
@@ -121,7 +122,7 @@ def _check_no_files(store: LogStore) -> None:
                 )
 
 
-# ------------------------------------------------------------------------------------------ protocol and metadata
+# ------------------------------------------------------------------------------- protocol and metadata of a clone
 
 
 def _state(source: Snapshot, properties: Mapping[str, str], environment: Environment) -> tuple[Protocol, Metadata]:
@@ -142,7 +143,7 @@ def _state(source: Snapshot, properties: Mapping[str, str], environment: Environ
 
 def _with_row_ids(transaction: Transaction, source: Snapshot, adds: list[AddFile]) -> list[AddFile]:
     """The files with their row ids, or new ids above the source's high-water mark, and default row commit version 0.
-    Without row tracking both are removed."""
+    If row tracking is off, both fields are removed."""
     if row_tracking.FEATURE not in features.writer_features(transaction.protocol):
         return [msgspec.structs.replace(add, base_row_id=None, default_row_commit_version=None) for add in adds]
     placed = [
@@ -154,7 +155,7 @@ def _with_row_ids(transaction: Transaction, source: Snapshot, adds: list[AddFile
     return assigned
 
 
-# --------------------------------------------------------------------------------------------------- shallow
+# -------------------------------------------------------------------------------------------- shallow clones
 
 
 def _absolute(add: AddFile, files: TableFiles) -> AddFile:
@@ -175,7 +176,7 @@ def _absolute(add: AddFile, files: TableFiles) -> AddFile:
 
 @dataclass(frozen=True, slots=True)
 class _Copy:
-    """A file to copy. ``size_bytes``: its exact size (data file) or minimum size (deletion vector file)."""
+    """A file to copy. ``size_bytes``: the exact size of a data file, or the minimum size of a deletion vector file."""
 
     store: LogStore
     path: str
@@ -204,8 +205,8 @@ class _Copies:
         return msgspec.structs.replace(add, path=encode_path(path), deletion_vector=vector, data_change=True)
 
     def _placed_vector(self, vector: DeletionVector) -> DeletionVector:
-        """A vector file keeps a relative name; one with an absolute path gets a new name that a relative descriptor can
-        express."""
+        """A deletion vector file with a relative path keeps its name; one with an absolute path gets a new name that a
+        relative descriptor can express."""
         needed = deletion_vectors.needed_bytes(vector)
         if vector.storage_type == "u":
             self._target(deletion_vectors.relative_path(vector), lambda path: path, needed, False)
@@ -230,8 +231,8 @@ class _Copies:
         return target
 
     def make(self, own: Callable[[Iterable[str]], None]) -> None:
-        """Copy the planned files, in parallel on remote stores. ``own`` is called with the log path of each copy.
-        Raises InvalidDataFileError if a file's size differs from the log, StoreError."""
+        """Copy the planned files, in parallel on remote stores. ``own`` is called with the path of each copy, as
+        spelled in the log. Raises InvalidDataFileError if a file's size differs from the log, StoreError."""
 
         def one(copy: _Copy) -> None:
             _copy(copy, self.target)

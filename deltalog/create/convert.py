@@ -1,7 +1,7 @@
 """Converts a directory of Parquet files to a table in place: version 0 adds the files; no file is moved.
 
 Footers are read twice, first for the union of the columns, then for their statistics, so that memory does not grow with
-the number of files. The row counts of both passes, and the files of two listings, must agree.
+the number of files. The row counts of both passes must agree, and so must two listings of the files.
 
 Spec: PROTOCOL.md#data-files, #add-file-and-remove-file, #partition-value-serialization, #per-file-statistics.
 """

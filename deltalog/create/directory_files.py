@@ -48,7 +48,7 @@ def is_entered(directory: str) -> bool:
 
 
 def _is_ignored(directory_name: str) -> bool:
-    """Whether Spark ignores a directory of this name. It does not ignore a partition directory such as ``_a=1``."""
+    """Whether Spark ignores a directory of this name. Spark does not ignore a partition directory such as ``_a=1``."""
     return directory_name.startswith(".") or (directory_name.startswith("_") and "=" not in directory_name)
 
 
@@ -145,8 +145,8 @@ def partition_values(file: DirectoryFile, columns: StructType) -> dict[str, str 
 def file_schema(footer: Any, path: str) -> StructType:
     """The columns of a Parquet file from its footer (pyarrow.parquet.FileMetaData), all nullable.
 
-    ``path``: the path of the file. Raises SchemaMismatchError for a type that Delta lacks, and for a column without a
-    type.
+    ``path``: the path of the file, for messages. Raises SchemaMismatchError for a type that Delta lacks, and for a
+    column without a type.
     """
     physical = iter([footer.schema.column(number).physical_type for number in range(footer.num_columns)])
     arrow = pa.schema([_with_instants(field, physical) for field in footer.schema.to_arrow_schema()])
@@ -165,7 +165,7 @@ def file_schema(footer: Any, path: str) -> StructType:
 
 def _with_instants(field: pa.Field, physical: Iterator[str]) -> pa.Field:
     """A field with INT96 timestamps as UTC timestamps, as Spark reads them. ``physical``: the physical types of the
-    leaves, in order; the field's leaves are consumed."""
+    leaves, in order; the function takes as many items as the field has leaves."""
     kind = field.type
     if pt.is_struct(kind):
         return field.with_type(pa.struct([_with_instants(kind.field(i), physical) for i in range(kind.num_fields)]))

@@ -26,9 +26,10 @@ def check(
 
     A defect becomes a finding in the report, never an exception, even if DeltaTable.open refuses the table. Without
     ``deep``, the check covers the existence and size of all live data files and the footers of at most 10,000 of them;
-    on a remote store it covers only those 10,000 files. With ``deep``, it reads all footers and compares all rows with
-    statistics, constraints and generated columns. ``allowed_paths`` and ``storage_options``: as for DeltaTable.open.
-    ``progress`` is called with the name of the current step, the number of items done, and their total.
+    on a remote store it covers only those 10,000 files. With ``deep``, the check reads all footers and compares all
+    rows with statistics, constraints and generated columns. ``allowed_paths`` and ``storage_options``: as for
+    DeltaTable.open. ``progress`` is called with the name of the current step, the number of items done, and their
+    total.
 
     Raises CallError if the location is malformed. Cost: 3 LISTs, 1 GET per file in the log, 1 HEAD per data file
     (including files removed within the retention period), and at least 1 GET per footer. Memory: at most about 1.5 KB

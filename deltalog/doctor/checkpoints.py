@@ -44,8 +44,8 @@ _KEY = pa.schema([TOMBSTONES.field("path"), TOMBSTONES.field("deletion_vector")]
 @dataclass(slots=True)
 class CheckpointExamination:
     """The check of one checkpoint. ``run`` sets ``is_usable``, ``size``, ``sidecars`` and ``missing`` (the required
-    tombstones that the checkpoint lacks). If the state was unknown, it also sets ``state`` and ``files`` to the
-    checkpoint's."""
+    tombstones that the checkpoint lacks). If the state before the checkpoint was unknown, ``run`` also sets ``state``
+    and ``files`` to those of the checkpoint."""
 
     reader: LogReader
     checkpoint: Checkpoint
@@ -106,7 +106,7 @@ class CheckpointExamination:
         lists: tuple[list[Any], ...] = (small.protocols, small.metadatas, small.transactions, small.domains)
         return sum(map(len, lists))
 
-    # -------------------------------------------------------------------------------------- small actions
+    # --------------------------------------------------------- protocol, metadata and other small actions
 
     def _read_small(self) -> Iterator[tuple[str, str]]:
         if self.checkpoint.is_json:

@@ -191,8 +191,8 @@ def read_hint(data: bytes) -> Mapping[str, Any] | None:
 
 
 def examine_hint(data: bytes | None, checkpoints: Mapping[int, list[CheckpointSize]]) -> Iterator[Finding]:
-    """Check ``_last_checkpoint``. ``data``: its bytes, or None if the file is missing. ``checkpoints``: the complete
-    checkpoints by version."""
+    """Check ``_last_checkpoint``. ``data``: the bytes of the file, or None if the file is missing. ``checkpoints``: the
+    complete checkpoints by version."""
     path = log_path(LAST_CHECKPOINT)
     newest = max(checkpoints, default=None)
     if data is None:

@@ -19,7 +19,7 @@ from deltalog.protocol.timestamps import LARGEST_MS, Enablement, describe, read_
 _PAIR = (ENABLEMENT_VERSION_KEY, ENABLEMENT_TIMESTAMP_KEY)
 # Smaller clock skew is normal.
 FUTURE_MS, DRIFT_MS = 300_000, 3_600_000
-# Operations that are not expected to turn in-commit timestamps off.
+# Prefixes of operations that are not expected to turn in-commit timestamps off.
 _NOT_OF_PROPERTIES = (
     "RESTORE", "CREATE", "REPLACE", "CLONE", "WRITE", "MERGE", "DELETE", "UPDATE", "STREAMING", "OPTIMIZE", "CONVERT",
 )  # fmt: skip
@@ -29,14 +29,16 @@ _NOT_OF_PROPERTIES = (
 class CommitTimes:
     """Checks in-commit timestamps; commits are passed to ``take`` in ascending order.
 
-    ``now_ms``: the current time. ``kept``: findings about single commits, whose severity is known only at the end.
+    ``now_ms``: the current time. ``kept``: findings about single commits that are held back, because their severity is
+    known only after the last commit.
     """
 
     now_ms: int
-    era_start: int | None = None  # the version that enabled them; None if it is not in the log, or they are off
+    # The version that enabled in-commit timestamps; None if they are off or that version is not in the log.
+    era_start: int | None = None
     era_ms: int | None = None  # its in-commit timestamp
     era_floor_ms: int | None = None  # the file modification time of the commit before that version
-    first_active: int | None = None  # the first version in the log since they were enabled
+    first_active: int | None = None  # the first version in the log at which in-commit timestamps are on
     kept: list[Finding] = field(default_factory=list)
     _is_active: bool | None = None
     _previous_ms: int | None = None
@@ -48,8 +50,9 @@ class CommitTimes:
     _unordered: bool = False
 
     def take(self, version: int, actions: Actions, is_active: bool | None, file_ms: int | None, is_read: bool) -> None:
-        """Check one commit. ``is_active``: whether in-commit timestamps are on after it, or None if unknown.
-        ``file_ms``: the modification time of the commit file. ``is_read``: whether its lines could be read."""
+        """Check one commit. ``is_active``: whether in-commit timestamps are on after the commit, or None if unknown.
+        ``file_ms``: the modification time of the commit file. ``is_read``: whether the lines of the commit could be
+        read."""
         if is_active:
             self._take_active(version, actions, file_ms, is_read)
         else:
@@ -59,7 +62,7 @@ class CommitTimes:
         self._previous_version = version
 
     def skip(self) -> None:
-        """Note that commits are missing before the next one."""
+        """Record that commits are missing before the next one."""
         self._file_ms = None
 
     def _take_active(self, version: int, actions: Actions, file_ms: int | None, is_read: bool) -> None:
@@ -132,12 +135,12 @@ class CommitTimes:
         if sum(finding.rule == rule for finding in self.kept[-2 * MOST_OF_A_RULE :]) < MOST_OF_A_RULE:
             self.kept.append(found(rule, message, version, path))
 
-    # ------------------------------------------------------------------------------------------ at the end
+    # ---------------------------------------------------------------------------------------- final checks
 
     def finish(self, configuration: Mapping[str, str], latest: int) -> Iterator[Finding]:
         """Yield the findings about commits and about the enablement pair, the two properties of the latest version.
 
-        Once in-commit timestamps were turned off, defects from before harm no reader and are at most warnings.
+        After in-commit timestamps are turned off, earlier defects no longer affect readers and are at most warnings.
         """
         for finding in self.kept:
             ended = not self._is_active or (

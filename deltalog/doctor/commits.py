@@ -24,7 +24,7 @@ def examine_commit(
     actions: Actions, version: int, rules: Rules | None, before: PartialState, is_known: bool
 ) -> Iterator[Finding]:
     """Check one commit. ``rules``: based on protocol and metadata after the commit, None if unknown. ``before``: the
-    state before the commit. ``is_known``: whether that state is complete."""
+    state before the commit. ``is_known``: whether the state before the commit is completely known."""
     path = commit_path(version)
     yield from _removes(actions, version, rules)
     for file in actions.cdc:

@@ -33,7 +33,7 @@ class Window:
     transactions: dict[str, int] = field(default_factory=dict)
     domains: dict[str, str | None] = field(default_factory=dict)
     adds: dict[_Key, int] = field(default_factory=dict)
-    # The value says whether the file was live before the first commit; only then do readers need the remove.
+    # The value is true if the file was live before the first commit; only in this case do readers need the remove.
     removes: dict[_Key, bool] = field(default_factory=dict)
     versions: int = 0
     is_known: bool = True

@@ -13,7 +13,6 @@ from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.doctor.file_entries import Rules, statistics, vector_rule
 from deltalog.doctor.file_values import below, contradictions, fits, is_count, is_same_kind, of_column, stored_type
@@ -23,6 +22,7 @@ from deltalog.doctor.identity import bounds_of, examine_values
 from deltalog.doctor.table_metadata import mapping_of, schema_of
 from deltalog.errors import DeltaLogError, InvalidDataFileError, ObjectNotFoundError, StoreError, UnsafePathError
 from deltalog.expressions.compile import CompiledExpression, compile_expression
+from deltalog.lazy_arrow import pc
 from deltalog.parquet.file_reader import DataFile, FileLayout, read_file, read_vector
 from deltalog.parquet.footers import open_parquet, read_footer
 from deltalog.parquet.stats import chunks_by_path, null_count_of, value_bounds
@@ -64,7 +64,7 @@ class DataExamination:
     counts: Counts = field(default_factory=Counts)
 
     def examine(self, add: AddFile, footer: bool, rows: bool) -> Iterator[Finding]:
-        """Check one live file. ``footer``, ``rows``: whether to read its footer and its rows."""
+        """Check one live file. ``footer``, ``rows``: whether to read the file's footer and its rows."""
         try:
             store, path = self.files.find(add.path)
         except UnsafePathError:
@@ -117,7 +117,7 @@ class DataExamination:
         if records is not None and len(positions) and positions.max() >= records:
             yield "vector-outside-file", f"The vector deletes row {positions.max()}; the file has {records} rows."
 
-    # ----------------------------------------------------------------------------------------- footers
+    # ------------------------------------------------------------------------------- checks of footers
 
     @cached_property
     def _schema(self) -> StructType | None:
@@ -170,7 +170,7 @@ class DataExamination:
                 f"The vector deletes {vector.cardinality} rows; the file has {footer.num_rows}.",
             )
         if vector is not None or not known.body:
-            return  # bounds may cover only the remaining rows
+            return  # after deletions, the bounds may describe only the remaining rows
         chunks = chunks_by_path(footer)
         is_tight = known.body.get("tightBounds") is not False
         if chunks is None or self.rules.schema is None:
@@ -206,12 +206,12 @@ class DataExamination:
 
     @cached_property
     def _identities(self) -> list[tuple[Identity, str]]:
-        """The identity columns with their names in statistics."""
+        """The identity columns, each with its name in statistics."""
         found = [(identity_of(column), name) for column, name in self._named()]
         return [(identity, name) for identity, name in found if identity is not None]
 
     def _named(self) -> list[tuple[StructField, str]]:
-        """The columns with their names in statistics."""
+        """The columns, each with its name in statistics."""
         mode, named = mapping_of(self.rules.metadata), []
         for column in self._columns:
             with contextlib.suppress(DeltaLogError):

@@ -1,7 +1,7 @@
 """Walks a log from the first version to the last in bounded memory and collects the findings of all checks.
 
-It also handles tables that DeltaTable.open refuses: anything unreadable becomes a finding. Memory: the live files, the
-reconciled actions of the range of a log compaction file, and a few commits at a time.
+The walk also handles tables that DeltaTable.open refuses: anything unreadable becomes a finding. Memory: the live
+files, the reconciled actions of the range of a log compaction file, and a few commits at a time.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ from deltalog.protocol.row_tracking import DOMAIN, high_water_mark
 from deltalog.storage.base import FileMeta
 from deltalog.storage.remote import PARALLEL_GETS
 
-# Without deep, a check reads this many footers. On a remote store it looks for no other files either.
+# Unless ``deep`` is set, a check reads this many footers. On a remote store, it also does not check whether the
+# remaining data files exist.
 FOOTERS = 10_000
 _AT_ONCE, _AT_ONCE_BYTES = 64, 64 << 20
 
@@ -66,7 +67,7 @@ Progress = Callable[[str, int, int], None]
 
 
 def silent(what: str, done: int, of: int) -> None:
-    """The default ``progress``: report nothing."""
+    """The default ``progress``, which reports nothing."""
 
 
 @dataclass
@@ -126,7 +127,7 @@ class Examination:
             self.collector.one("log-unreadable", f"{directory} cannot be listed: {error}", None, directory)
             return []
 
-    # ------------------------------------------------------------------------------------------ the walk
+    # --------------------------------------------------------------------------- walking through the log
 
     def _walk(self, files: LogFiles) -> None:
         listing = files.listing
@@ -189,7 +190,7 @@ class Examination:
                 yield str(error)
 
     def _lose(self) -> None:
-        """Discard the state: commits are missing before the next version."""
+        """Discard the state of the table, because commits before the next version are missing."""
         self.live = None
         self._tombstones.forget()
         self._removed.forget()
@@ -285,7 +286,8 @@ class Examination:
         self._examine_state(version, path)
 
     def _examine_state(self, version: int, path: str) -> None:
-        """Check protocol and metadata from this version on. Defects that a later version corrects become warnings."""
+        """Check the protocol and metadata as of this version. Defects that a later version corrects become
+        warnings."""
         now = list(_of_state(self.state.protocol, self.state.metadata, version, path))
         rules = {finding.rule for finding in now}
         for finding in self._current:
@@ -517,7 +519,7 @@ def _of_state(protocol: Protocol | None, metadata: Metadata | None, version: int
         finding.rule == "feature-unknown" for finding in examine_protocol(protocol, version, path)
     )
     for finding in examine_metadata(protocol, metadata, version, path):
-        # A feature unknown to deltalog may define the type.
+        # A table feature unknown to deltalog may define the unknown type.
         is_open = has_unknown and finding.rule in ("schema-type-unknown", "metadata-schema-invalid")
         yield replace(finding, severity="warning") if is_open else finding
     if protocol is not None:

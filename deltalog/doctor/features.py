@@ -104,7 +104,7 @@ def examine_properties(protocol: Protocol, metadata: Metadata, version: int, pat
             try:
                 KNOWN[key].read(configuration)
             except InvalidPropertyError as error:
-                # Other engines have more isolation levels than deltalog.
+                # Other engines support isolation levels that deltalog does not, so these values are valid.
                 if key != "delta.isolationLevel":
                     yield found("property-invalid", str(error), version, path)
         elif key.startswith("delta.") and not key.startswith(("delta.constraints.", "delta.feature.")):
@@ -149,7 +149,7 @@ def examine_needs(
 
 
 def has(protocol: Protocol, name: str) -> bool:
-    """Whether writerFeatures lists a feature, by its name or its preview name."""
+    """Whether the protocol's ``writerFeatures`` contain the feature under its name or its preview name."""
     return any(base(each) == name for each in writer_features(protocol))
 
 

@@ -38,7 +38,7 @@ _UNENCODED = re.compile(r"[\x00-\x20\"<>\\^`{|}\x7f]|%(?![0-9A-Fa-f]{2})")
 _ABSOLUTE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:/")
 _BITS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 _SPECIAL = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf, "+Infinity": math.inf, "INF": math.inf}
-# Defects of a single add action. They affect readers of the latest version only while the file is live.
+# Defects of a single add action. These defects affect readers of the latest version only while the file is live.
 ENTRY_RULES = frozenset(
     ["path-invalid", "partition-values-missing", "partition-value-invalid", "partition-value-null", "stats-invalid",
      "stats-value-invalid", "stats-min-above-max", "stats-count-invalid", "stats-null-in-required-column",
@@ -50,8 +50,8 @@ _GROUPS = ("minValues", "maxValues", "nullCount")
 
 @dataclass(frozen=True)
 class Rules:
-    """What add actions are checked against: the protocol and metadata of their version, and the location of the
-    table."""
+    """The rules that add actions are checked against: the protocol and metadata of their version, and the location of
+    the table."""
 
     protocol: Protocol
     metadata: Metadata
@@ -59,7 +59,7 @@ class Rules:
 
     @cached_property
     def schema(self) -> StructType | None:
-        """The columns by the names used in statistics; None if the schema is invalid."""
+        """The columns, keyed by the names used in statistics; None if the schema is invalid."""
         schema = schema_of(self.metadata)
         try:
             return None if schema is None else physical_schema(schema, mapping_of(self.metadata))
@@ -75,7 +75,7 @@ class Rules:
 
     @cached_property
     def fields(self) -> Mapping[str, StructField]:
-        """The columns by lower-case physical name."""
+        """The columns, keyed by physical name in lower case."""
         return {column.name.lower(): column for column in (self.schema.fields if self.schema else ())}
 
     @cached_property
@@ -96,7 +96,7 @@ class Rules:
 
     @cached_property
     def needs_records(self) -> str | None:
-        """The rule that requires numRecords for new files, if any."""
+        """The id of the rule that requires numRecords for new files; None if no rule does."""
         return next((iceberg.rule(number) for number in iceberg.active(self.protocol, self.metadata)), None)
 
 
@@ -425,7 +425,8 @@ def _vector(add: AddFile, vector: DeletionVector, rules: Rules) -> Iterator[tupl
 
 
 def examine_inline(vector: DeletionVector, records: int | None) -> Iterator[tuple[str, str]]:
-    """Check the bitmap of an inline vector. ``records``: the number of rows in its file, None if unknown."""
+    """Check the bitmap of an inline vector. ``records``: the number of rows in the data file of the vector, None if
+    unknown."""
     try:
         positions = deletion_vectors.from_inline(vector)
     except InvalidDataFileError as error:

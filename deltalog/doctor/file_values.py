@@ -41,7 +41,7 @@ def below(body: Mapping[str, Any], path: Sequence[str]) -> Mapping[str, Any]:
 
 
 def stored_type(stored: Mapping[str, pa.DataType], path: Sequence[str]) -> pa.DataType | None:
-    """The type in a file of a column, possibly nested in structs."""
+    """The type of a column, possibly nested in structs, in a data file."""
     kind = stored.get(path[0].lower())
     for name in path[1:]:
         if kind is None or not pa.types.is_struct(kind):
@@ -57,9 +57,9 @@ def is_count(value: Any) -> bool:
 def contradictions(
     body: Mapping[str, Any], name: str, kind: DataType, actual: tuple[Any, Any], is_tight: bool
 ) -> Iterator[tuple[bool, str]]:
-    """Compare bounds in statistics with ``actual``, the minimum and maximum of a file. Yields each contradiction with a
-    flag, true for a timestamp that is off by less than a second because of rounding. ``is_tight``: whether the bounds
-    must be exact, as far as the type allows."""
+    """Compare bounds in statistics with ``actual``, the minimum and maximum of a file. Yields each contradiction
+    together with a flag, which is true if a timestamp is off by less than a second because of rounding. ``is_tight``:
+    whether the bounds must be exact, as far as the type allows."""
     own_low, own_high = of_column(body, "minValues", name), of_column(body, "maxValues", name)
     try:
         low = None if own_low is None else _plain(as_value(own_low, kind), kind)
@@ -93,7 +93,7 @@ def contradictions(
 
 
 def is_same_kind(stored: pa.DataType | None, wanted: DataType) -> bool:
-    """Whether values in a footer can be compared with the column's values, that is, widening did not change the kind of
+    """Whether values in a footer can be compared with the column's values: not if type widening changed the kind of
     type."""
     if stored is None:
         return False
@@ -103,7 +103,7 @@ def is_same_kind(stored: pa.DataType | None, wanted: DataType) -> bool:
 
 
 def _rounded(own: Any, actual: Any, kind: DataType) -> tuple[Any, Any]:
-    """Both values; ``actual`` twice if they differ only by rounding."""
+    """Both values, or ``actual`` twice if they differ only by rounding."""
     if own is None or actual is None:
         return own, actual
     largest = 1e-15 if isinstance(kind, DecimalType) else 1.2e-7

@@ -9,7 +9,7 @@ from typing import Any
 
 from deltalog.doctor.rules import RULES, SEVERITIES, Severity
 
-# The report keeps at most this many findings per rule, which bounds its memory.
+# The report contains at most this many findings per rule, which limits its memory use.
 MOST_OF_A_RULE = 100
 
 
@@ -17,9 +17,9 @@ MOST_OF_A_RULE = 100
 class Finding:
     """One violation of a rule.
 
-    ``rule``: its id in deltalog.doctor.rules.RULES. ``version``: the table version, None if the finding concerns no
-    single version. ``path``: the file, relative to the table's root or as spelled in the log. ``message``: the details.
-    ``remedy``: what to do.
+    ``rule``: the id of the violated rule in deltalog.doctor.rules.RULES. ``version``: the table version, None if the
+    finding concerns no single version. ``path``: the path of the file, relative to the table's root or as spelled in
+    the log. ``message``: the details. ``remedy``: what to do.
     """
 
     rule: str
@@ -48,7 +48,8 @@ def found(rule: str, message: str, version: int | None = None, path: str | None 
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """Numbers of items checked. ``live_files``: of the latest version; ``footers``, ``rows``: of data files."""
+    """Numbers of items checked. ``live_files``: the live files of the latest version; ``footers``, ``rows``: the
+    footers and rows of data files."""
 
     commits: int = 0
     checkpoints: int = 0
@@ -138,7 +139,7 @@ class Collector:
 
     def lower(self, rules: Collection[str], live: Collection[str], vectors: Collection[str]) -> None:
         """Downgrade errors of ``rules`` to warnings if they concern files that are no longer ``live`` or deletion
-        vectors that are not among the live ``vectors``. Both are sets of paths of data files."""
+        vectors that are not among the live ``vectors``. ``live`` and ``vectors`` contain paths of data files."""
 
         def is_gone(each: Finding) -> bool:
             place = vectors if each.rule.startswith("vector-") else live

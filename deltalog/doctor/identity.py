@@ -14,7 +14,7 @@ from deltalog.protocol.schema import StructField, StructType
 
 
 def examine_identities(schema: StructType) -> Iterator[tuple[str, str]]:
-    """Check the properties in a schema."""
+    """Check the properties of identity columns in a schema."""
     for column in schema.fields:
         name, metadata = column.name, column.metadata
         if metadata.get(STEP_KEY) == 0:
@@ -41,8 +41,8 @@ def changed_identity(before: StructField, after: StructField, name: str) -> Iter
 
 
 def examine_values(identity: Identity, low: Any, high: Any, where: str) -> Iterator[tuple[str, str]]:
-    """Check ``low`` and ``high``, the smallest and largest value of a file. ``where``: their source, for messages. If
-    users may insert explicit values, these need not belong to the sequence."""
+    """Check ``low`` and ``high``, the smallest and largest value of a file. ``where``: the source of the two values,
+    for messages. If users may insert explicit values, these need not belong to the sequence."""
     if identity.is_explicit:
         return
     last = high if identity.step > 0 else low
@@ -55,7 +55,7 @@ def examine_values(identity: Identity, low: Any, high: Any, where: str) -> Itera
 
 
 def bounds_of(body: Mapping[str, Any], name: str) -> tuple[Any, Any]:
-    """The bounds of a column in statistics."""
+    """The minimum and maximum of a column in decoded statistics; None if missing."""
     sides = (body.get("minValues"), body.get("maxValues"))
     low, high = (side.get(name) if isinstance(side, dict) else None for side in sides)
     return low, high

@@ -25,8 +25,8 @@ _KEEP_ROW_VERSIONS = (None, "RESTORE", "CLONE")
 
 
 class Entry(NamedTuple):
-    """The facts kept about a live file; -1 for absent values. ``version``: the version since which the file is live, as
-    far as the log shows. ``digest``: ``digest_of`` its add action."""
+    """The properties of a live file that are kept in memory; -1 for absent values. ``version``: the first version in
+    which the file is live, as far as the log shows. ``digest``: ``digest_of`` its add action."""
 
     version: int
     size: int
@@ -52,12 +52,12 @@ def vector_id(vector: DeletionVector | None) -> str | None:
 
 @dataclass(slots=True)
 class LiveFiles:
-    """The live files by path, as spelled in the log."""
+    """The live files, keyed by path as spelled in the log."""
 
     place: Place
     packed: dict[str, bytes] = field(default_factory=dict)
     vectors: dict[str, str] = field(default_factory=dict)
-    # Paths that differ from their normalized form, by that form.
+    # For each normalized path, its occurrences that differ from it.
     odd: dict[str, set[str]] = field(default_factory=dict)
     size_bytes: int = 0
     deleted: int = 0
@@ -74,7 +74,7 @@ class LiveFiles:
         return None if data is None else Entry(*_PACKED.unpack(data))
 
     def put(self, add: AddFile, version: int) -> None:
-        """Add a file that is live since ``version``, replacing an entry with the same path."""
+        """Add a file that has been live since ``version``, replacing an entry with the same path."""
         if add.path in self.packed:
             self.drop(add.path)
         vector = add.deletion_vector

@@ -267,7 +267,7 @@ ROWS: tuple[tuple[str, tuple[Row, ...]], ...] = (
         ("compaction-range-invalid", "error", "The version range of a log compaction file is invalid", _DELETE_DERIVED),
         ("compaction-unreadable", "error", "A log compaction file is damaged", _DELETE_DERIVED),
         ("compaction-contradicts-commits", "error",
-         "A log compaction file contradicts its commits: readers that use it get other results",
+         "A log compaction file contradicts its commits: readers that use it get different results",
          _DELETE_DERIVED),
         ("compaction-action-twice", "error", "The actions of a log compaction file are not reconciled",
          _DELETE_DERIVED),

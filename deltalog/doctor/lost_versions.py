@@ -21,8 +21,8 @@ _RANGES = 20
 
 
 class Span(NamedTuple):
-    """The versions ``first`` to ``last``, in which the file ``path`` was live. ``vector``: the file of its deletion
-    vector, if any."""
+    """A range of versions, ``first`` to ``last``, in which the file ``path`` was live. ``vector``: the file of the data
+    file's deletion vector, if any."""
 
     path: str
     vector: str | None
@@ -32,8 +32,8 @@ class Span(NamedTuple):
 
 @dataclass(slots=True)
 class RemovedFiles:
-    """The files that commits removed, with their deletion times in ms. ``is_whole``: False once there were more than
-    ``MOST``."""
+    """The files that commits removed, with their deletion times in ms. ``is_whole``: False once more than ``MOST``
+    removed files were found."""
 
     now_ms: int
     spans: dict[Key, list[tuple[Span, int]]] = field(default_factory=dict)
@@ -41,8 +41,8 @@ class RemovedFiles:
     is_whole: bool = True
 
     def take(self, version: int, actions: Actions, live: LiveFiles, configuration: Mapping[str, str]) -> None:
-        """Add the files that a commit removes. ``live``: the live files before the commit. ``configuration``: table
-        properties, whose retention decides which tombstones have expired; these are ignored."""
+        """Record the files that a commit removes. ``live``: the live files before the commit. ``configuration``: the
+        table properties; tombstones that have expired according to the retention in these properties are ignored."""
         for remove in actions.removes:
             entry, time_ms = live.get(remove.path), remove.deletion_timestamp
             vector = vector_id(remove.deletion_vector)
@@ -86,7 +86,7 @@ def _vector_file(vector: DeletionVector | None) -> str | None:
 
 
 def names_of(spans: Iterable[Span]) -> list[str]:
-    """The distinct files of spans, as spelled in the log."""
+    """The distinct names of the data files and deletion vector files in ``spans``, as spelled in the log."""
     return list(dict.fromkeys(name for span in spans for name in (span.path, span.vector) if name is not None))
 
 

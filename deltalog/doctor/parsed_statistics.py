@@ -10,17 +10,17 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.doctor.file_entries import Rules
 from deltalog.doctor.findings import Finding, found
+from deltalog.lazy_arrow import pc
 from deltalog.log.checkpoint.reader import LEAN
 from deltalog.log.file_statistics import Leaf, column_name, leaves_of, statistics_of_files
 from deltalog.parquet.footers import open_parquet
 from deltalog.storage.base import LogStore
 
 _PATH, _TEXT, _PARSED = "add.path", "add.stats", "add.stats_parsed"
-# stats has milliseconds; stats_parsed may have microseconds.
+# stats contains times in milliseconds; stats_parsed may contain microseconds.
 _CLOSE_MICROS = 1000
 
 

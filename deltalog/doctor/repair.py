@@ -1,4 +1,4 @@
-"""Repairs defects through derived files and new commits. Existing commits are never changed.
+"""Repairs defects by writing or deleting derived files and by new commits. Existing commits are never changed.
 
 Damaged derived files are deleted, and a new checkpoint is written. Wrong in-commit timestamps and enablement properties
 are corrected by two commits that turn in-commit timestamps off and on.
@@ -15,16 +15,16 @@ from deltalog.alter.properties import switch_in_commit_timestamps
 from deltalog.doctor.findings import CheckReport, Finding
 from deltalog.environment import Environment
 from deltalog.errors import DeltaLogError
-from deltalog.log.checkpoint.writer import SIDECAR_ROWS
 from deltalog.log.reader import LogReader
 from deltalog.maintenance.log_files import checkpoint
 from deltalog.protocol.paths import log_path
+from deltalog.protocol.properties import SIDECAR_ROWS
 from deltalog.write.table_handle import TableHandle
 
 Kind = Literal["delete", "checkpoint", "renew timestamps", "remove pair"]
 
 _KEPT_CRC = ("crc-missing", "crc-without-commit")
-# With these findings, the commits alone may not determine the state, so checkpoints are kept.
+# After these findings, the commits alone may not determine the state, so checkpoints are kept.
 _INCOMPLETE = (
     "version-gap", "version-gap-below-checkpoint", "log-start-missing", "log-begins-later", "log-missing",
     "cleanup-without-checkpoint", "checkpoint-after-latest", "protocol-missing", "metadata-missing", "log-unreadable",
@@ -39,7 +39,7 @@ _RENEW = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """One repair step. ``rules``: the rules whose findings it repairs. ``path``: the file to delete, if any."""
+    """One repair step. ``rules``: the rules whose findings this step repairs. ``path``: the file to delete, if any."""
 
     kind: Kind
     rules: tuple[str, ...]
@@ -62,7 +62,7 @@ def plan(report: CheckReport) -> list[Repair]:
     """The steps that repair the findings of a report, in order; empty if nothing can be repaired."""
     findings = report.findings
     if any(finding.rule == "catalog-not-consulted" for finding in findings):
-        return []  # only the catalog may change the table
+        return []  # only commits through the catalog may change the table
     steps = _deletions(findings)
     hint = sorted({each.rule for each in findings if each.rule.startswith("last-checkpoint-")})
     replaced = sorted({rule for step in steps for rule in step.rules if rule.startswith(("checkpoint-", "sidecar-"))})
@@ -85,7 +85,8 @@ def plan(report: CheckReport) -> list[Repair]:
 
 
 def _open(finding: Finding) -> bool:
-    """Whether a finding still matters. Findings from a period that has ended are warnings."""
+    """Whether a finding still matters. A finding about a period that has ended has severity "warning" and no longer
+    matters."""
     return finding.severity == "error" or finding.rule == "ict-in-future"
 
 
@@ -136,7 +137,7 @@ def carry_out(steps: Sequence[Repair], reader: LogReader, environment: Environme
 
 
 def _switch_twice(handle: TableHandle, first: bool) -> None:
-    """Set in-commit timestamps to ``first`` in one commit and to the opposite in the next."""
+    """Enable (``first``) or disable in-commit timestamps in one commit, and do the opposite in the next commit."""
     for on in (first, not first):
         with handle.transaction(None, (), None) as transaction:
             switch_in_commit_timestamps(transaction, on)

@@ -19,9 +19,9 @@ SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 class Rule:
     """A rule of the protocol.
 
-    ``id``: its stable name. ``section``: the anchor of a heading in PROTOCOL.md. ``severity``: ``error`` if the
-    protocol forbids it or readers fail or disagree; ``warning`` if the protocol advises against it or it may cause harm
-    later; ``info`` for everything else worth knowing. ``title``: the defect. ``remedy``: what to do.
+    ``id``: its stable name. ``section``: the anchor of a heading in PROTOCOL.md. ``severity``: ``error``: the protocol
+    forbids the defect, or readers fail or disagree; ``warning``: the protocol advises against it, or it may cause harm
+    later; ``info``: anything else worth knowing. ``title``: the defect. ``remedy``: what to do.
     """
 
     id: str

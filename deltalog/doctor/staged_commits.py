@@ -19,8 +19,8 @@ from deltalog.storage.base import LogStore, get_or_none
 
 @runtime_checkable
 class _Managed(Protocol):
-    """The store of a catalog-managed table. A protocol class, because programs without a catalog do not import that
-    module."""
+    """The store of a catalog-managed table. The type is a ``typing.Protocol`` because programs without a catalog do not
+    import the module of the real class."""
 
     inner: LogStore
 
@@ -29,12 +29,12 @@ class _Managed(Protocol):
         """The head of the table as last read from the catalog."""
 
 
-# Staged commits are read for at most this many versions, the newest.
+# Staged commits are read only for the newest versions, at most this many.
 MOST = 100
 
 
 def examine_ratified(store: LogStore) -> Iterator[Finding]:
-    """Check the commits that the catalog ratified and does not know to be published. Cost: 2 GETs per commit."""
+    """Check the ratified commits that the catalog has not recorded as published. Cost: 2 GETs per commit."""
     if not isinstance(store, _Managed):
         return
     for commit in store.known.unpublished:
@@ -52,8 +52,8 @@ def examine_ratified(store: LogStore) -> Iterator[Finding]:
 
 def examine_published(store: LogStore, names: Iterable[str]) -> Iterator[Finding]:
     """Check that published commits equal one of the staged commits of their version. ``names``: the names in
-    ``_staged_commits``. A commit whose bytes the catalog stored itself equals none of them. Cost: 1 GET per staged and
-    per published commit of the newest 100 versions with staged commits."""
+    ``_staged_commits``. If the catalog stored the bytes of a commit itself, no staged commit equals it. Cost: 1 GET per
+    staged and per published commit of the newest 100 versions with staged commits."""
     inner = store.inner if isinstance(store, _Managed) else store
     staged: dict[int, list[str]] = {}
     for name in names:

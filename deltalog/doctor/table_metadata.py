@@ -207,7 +207,8 @@ def _expressions(metadata: Metadata, schema: StructType) -> Iterator[tuple[str, 
 
 
 class EarlierMetadata:
-    """The most recent metaData actions with their versions: at most ``MOST``, with schemas of about ``MOST_BYTES``."""
+    """The most recent metaData actions with their versions: at most ``MOST``, with schemas of about ``MOST_BYTES`` in
+    total."""
 
     MOST, MOST_BYTES = 1_000, 64 << 20
 
@@ -222,8 +223,9 @@ class EarlierMetadata:
             self._bytes -= len(self._found.popleft()[1].schema_string or "")
 
     def restored_by(self, info: CommitInfo | None) -> list[Metadata] | None:
-        """The actions that a RESTORE commit may have restored: the action of the version that it names, or else all of
-        these actions, newest first. Empty if that version is older than all of them; None for other commits."""
+        """The actions that a RESTORE commit may have restored: the action from the version that the commit names or, if
+        it names none, every candidate, newest first. Empty if the named version is older than all candidates; None if
+        the commit is not a RESTORE."""
         if info is None or info.operation != "RESTORE":
             return None
         parameters = info.body.get("operationParameters")
@@ -244,8 +246,9 @@ def examine_change(
     restored: Sequence[Metadata] | None = None,
 ) -> Iterator[Finding]:
     """Compare a metaData action with the previous one. ``has_older_files``: whether files written under the previous
-    one are still live. ``restored``: for a restore, the candidates for the restored action. The columns are then
-    compared with these, because the live files after a restore were written under them."""
+    metaData action are still live. ``restored``: for a restore, the metaData actions that it may have restored. The
+    columns are then compared with those of these actions, because the files that are live after a restore were written
+    with those columns."""
     if before.id != after.id:
         yield found("metadata-id-changed", f"It was {before.id} and is now {after.id}.", version, path)
     old, new = mapping_of(before), mapping_of(after)
@@ -271,7 +274,7 @@ def examine_change(
 
 
 def _changed_marks(before: Metadata, after: Metadata) -> Iterator[tuple[str, str]]:
-    """Report high-water marks of identity columns that decrease; a restore must not lower them either."""
+    """Report identity columns whose high-water mark decreases; even a restore must not lower it."""
     old, new = schema_of(before), schema_of(after)
     for column in new.fields if old is not None and new is not None else ():
         known = old.find(column.name) if old is not None else None
@@ -281,7 +284,7 @@ def _changed_marks(before: Metadata, after: Metadata) -> Iterator[tuple[str, str
 
 
 def _changed_columns(before: Metadata, after: Metadata) -> Iterator[tuple[str, str]]:
-    """Report column changes that affect reading files written under ``before``."""
+    """Report column changes that affect reading files that were written with the schema ``before``."""
     old_schema, new_schema = schema_of(before), schema_of(after)
     if old_schema is None or new_schema is None:
         return
@@ -299,7 +302,8 @@ def _changed_columns(before: Metadata, after: Metadata) -> Iterator[tuple[str, s
 
 
 def physical_names(metadata: Metadata, schema: StructType) -> list[str]:
-    """The keys of partition values: the physical names, or the names themselves if not in the schema."""
+    """The keys in ``partitionValues``: the physical names of the partition columns, or the names themselves for columns
+    that the schema lacks."""
     mode = mapping_of(metadata)
     names = []
     for name in metadata.partition_columns:
@@ -347,7 +351,7 @@ def _physical_paths(schema: StructType, mode: Mode) -> Iterator[tuple[tuple[str,
 
 def _changed_names(old: StructType, new: StructType, before: Mode, after: Mode) -> Iterator[tuple[str, str]]:
     """Report columns that keep their path and type but change id or physical name. If column mapping is turned on or
-    off, only the physical names are compared; without mapping they are the logical names."""
+    off, only the physical names are compared; without mapping the physical names are the logical names."""
     if before == after == "none":
         return
     earlier = {path: (physical, column) for path, physical, column in _physical_paths(old, before)}

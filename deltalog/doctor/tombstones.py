@@ -40,7 +40,7 @@ class Tombstones:
             self.times.clear()
 
     def forget(self) -> None:
-        """Discard all tombstones: because of missing actions, some of the files may have been added again."""
+        """Discard all tombstones: because actions are missing, some of the removed files may have been added again."""
         self.times.clear()
 
     def required(self, configuration: Mapping[str, str], written_ms: int) -> set[Key]:
@@ -56,6 +56,7 @@ class Tombstones:
         return set(self.times)
 
     def drop(self, keys: Iterable[Key]) -> None:
-        """Drop tombstones that a checkpoint lacks. Later checkpoints build on it and would repeat the finding."""
+        """Drop tombstones that a checkpoint lacks. Later checkpoints are built on that checkpoint, so they would repeat
+        the finding."""
         for key in keys:
             self.times.pop(key, None)

@@ -84,7 +84,7 @@ def assignments(
 
 
 def check_once(found: Sequence[Assignment]) -> None:
-    """Raise CallError for a column that is assigned twice, or together with one of its fields."""
+    """Raise CallError if a column is assigned twice, or if both a column and one of its fields are assigned."""
     paths = sorted(each.path for each in found)
     for path, after in itertools.pairwise(paths):
         if after[: len(path)] == path:
@@ -113,7 +113,7 @@ def _with_field(values: Any, path: Sequence[str], new: Any) -> Any:
 
 
 def find_assigned(name: str, schema: StructType) -> tuple[tuple[str, ...], StructField]:
-    """The column that a key of updates names, with its path. Raises CallError."""
+    """The column that a key of ``updates`` refers to, and the path of that column. Raises CallError."""
     if not isinstance(name, str):
         raise CallError(f"The keys of updates must be column names; got {name!r}.")
     fields = find_fields(parse_path(name), schema)

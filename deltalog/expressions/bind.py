@@ -1,8 +1,8 @@
 """Binds expressions to a schema: resolves columns, checks types, and selects the kernel for each operator. Pure.
 
-A literal next to a column is read as a value of the column's type if that loses nothing; the result is then the same as
-that of Spark's wider comparison. Otherwise both sides are cast to a common type as in Spark. An expression that is not
-known to mean the same as in Spark is refused, and the error names it.
+A literal next to a column is read as a value of the column's type if that loses no information; the result is then the
+same as that of Spark's wider comparison. If this is not possible, both sides are cast to a common type as in Spark. An
+expression that is not known to mean the same as in Spark is refused, and the error names it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import datetime
 import decimal
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -31,18 +31,7 @@ from deltalog.expressions.bound import (
     negated,
 )
 from deltalog.expressions.comparison import ValueSet
-from deltalog.expressions.functions import (
-    arithmetic,
-    casts,
-    comparisons,
-    conditional,
-    logic,
-    nested,
-    nodes,
-    patterns,
-    registry,
-    text,
-)
+from deltalog.expressions.functions import comparisons, logic, nodes
 from deltalog.expressions.functions.nodes import Node
 from deltalog.expressions.functions.types import (
     BINARY,
@@ -91,15 +80,31 @@ from deltalog.expressions.tree import (
     replaced,
     walked,
 )
+from deltalog.lazy_names import lazy_modules
 from deltalog.protocol import limits
 from deltalog.protocol.char_varchar import SIZED_KEY, char_length, has_char_inside
 from deltalog.protocol.column_paths import path_text
 from deltalog.protocol.schema import DataType, DecimalType, PrimitiveType, StructField, StructType
-from deltalog.protocol.timestamps import parse_iso
+
+if TYPE_CHECKING:
+    from deltalog.expressions.functions import arithmetic, casts, conditional, nested, patterns, registry, text
+    from deltalog.protocol import timestamps
+else:
+    lazy_modules(
+        __name__,
+        "deltalog.expressions.functions.arithmetic",
+        "deltalog.expressions.functions.casts",
+        "deltalog.expressions.functions.conditional",
+        "deltalog.expressions.functions.nested",
+        "deltalog.expressions.functions.patterns",
+        "deltalog.expressions.functions.registry",
+        "deltalog.expressions.functions.text",
+        "deltalog.protocol.timestamps",
+    )
 
 _COLLATIONS = "__COLLATIONS"
 _SHOWN_NAMES = 1000
-_EXACT_IN_DOUBLE = 2**53  # below this, no two integers round to the same double
+_EXACT_IN_DOUBLE = 2**53  # no two integers with absolute values below this round to the same double
 _DIGITS_IN_DOUBLE = 15  # decimals with up to this many digits stay distinct as doubles
 
 
@@ -187,14 +192,15 @@ class Binder:
     """Binds expressions to one schema and records the columns that they read.
 
     ``now``: the value of CURRENT_TIMESTAMP and CURRENT_DATE; without it they are refused. ``naive_is_utc``: timestamps
-    without a zone are UTC, as in a table's own expressions; without it such literals are refused.
+    without a zone are UTC, as in a table's own expressions; if false, literals without a zone are refused.
     """
 
     schema: StructType
     now: datetime.datetime | None = None
     naive_is_utc: bool = False
     columns: dict[tuple[str, ...], BoundColumn] = field(default_factory=dict)
-    is_inside: bool = False  # whether the condition is nested in another expression, which uses only its node
+    # Whether the condition is nested in another expression, which uses only the ``node`` of the bound condition.
+    is_inside: bool = False
 
     # ------------------------------------------------------------------------------------------ conditions
 
@@ -267,7 +273,8 @@ class Binder:
         return comparisons.compare(operator, left, right)
 
     def _check_zones(self, what: str, left: Node, right: Node) -> None:
-        """Refuse to compare a literal with a value if only one of them names an instant, unless the other is UTC."""
+        """Refuse to compare a literal with a value if only one of the two denotes an instant, unless the other one is
+        in UTC."""
         for node, other in ((left, right), (right, left)):
             if self.naive_is_utc or node.data_type != TIMESTAMP or not (node.is_literal or other.is_literal):
                 continue
@@ -339,7 +346,7 @@ class Binder:
     # ---------------------------------------------------------------------------------------------- values
 
     def node(self, tree: Expression) -> Node:
-        """Bind an expression that has a value for each row."""
+        """Bind an expression that yields a value for each row."""
         if isinstance(tree, Name):
             return self._moment(tree) or self._column_node(self._column(tree))
         if isinstance(tree, Literal):
@@ -386,7 +393,8 @@ class Binder:
         raise CallError(f"{tree!r} is not an expression.")
 
     def _folded(self, tree: Expression) -> Expression:
-        """The expression as a literal if it consists of literals only, so that it can skip files; else unchanged."""
+        """Replace an expression that consists only of literals with its value as a literal, so that data skipping can
+        use it; return any other expression unchanged."""
         if self.is_inside:
             return tree
         if isinstance(tree, (Literal, Name)) and (not isinstance(tree, Name) or self._moment(tree) is None):
@@ -411,7 +419,7 @@ class Binder:
             self._check_quoted((literal.value,))
 
     def _check_quoted(self, texts: Sequence[str]) -> None:
-        """Raise CallError for a double-quoted string that users of other engines would mean as a column."""
+        """Raise CallError for a double-quoted string that users of other engines would intend as a column."""
         for each in texts:
             check_no_column(each, self.schema)
 
@@ -448,7 +456,8 @@ class Binder:
         raise refuse(f"The literal {value!r}")
 
     def _in_zone(self, literal: Literal) -> Literal:
-        """A timestamp literal whose text has no zone, as UTC, or as a literal without a zone to be compared."""
+        """Convert a timestamp literal whose text has no zone: to UTC, or to a literal without a zone that can be
+        compared."""
         value = literal.value
         if literal.data_type != TIMESTAMP or not isinstance(value, datetime.datetime) or value.tzinfo is not None:
             return literal
@@ -483,7 +492,8 @@ class Binder:
 
 
 _MOST_FOLDED_STEPS = 100  # enough for thresholds
-# Types to keep on folded literals; other literals take the type of the column that they are compared with.
+# The types that a literal keeps after constant folding; a literal of another type takes the type of the column with
+# which it is compared.
 _NEEDED: dict[DataType, DataType] = {kind: kind for kind in (BYTE, SHORT, LONG, FLOAT, DOUBLE, *INTERVALS)}
 # bool comes before int; datetime is handled before date.
 _NATURAL: dict[type, DataType] = {
@@ -497,7 +507,7 @@ _NATURAL: dict[type, DataType] = {
 
 
 def _compared_with(operator: Operator, column: BoundColumn, value: Any) -> Bound:
-    """A column compared with a value of its type, or with null."""
+    """Bind the comparison of a column with a value of its type or with null."""
     if operator == "<=>" and value is None:
         return BoundIsNull(column)
     if operator == "<=>":
@@ -506,7 +516,7 @@ def _compared_with(operator: Operator, column: BoundColumn, value: Any) -> Bound
 
 
 def _at_midnight(literal: Literal, data_type: DataType) -> Literal:
-    """A date compared with a timestamp column means its first instant, in UTC."""
+    """A date that is compared with a timestamp column stands for its first instant, in UTC."""
     value = literal.value
     if type(value) is not datetime.date or data_type not in (TIMESTAMP, TIMESTAMP_NTZ):
         return literal
@@ -524,7 +534,8 @@ def _is_exact(literal: Literal, data_type: DataType) -> bool:
 def _is_exact_value(value: float, data_type: DataType, declared: DataType | None = None) -> bool:
     if data_type in INTEGRAL:
         return abs(value) < _EXACT_IN_DOUBLE
-    # A Python float counts as the decimal that it is written as; a double in SQL turns the column into doubles.
+    # A Python float counts as the decimal that it is written as; a double in SQL causes the column to be cast to
+    # double.
     return not isinstance(data_type, DecimalType) or declared is None or data_type.precision <= _DIGITS_IN_DOUBLE
 
 
@@ -537,6 +548,6 @@ def _is_naive(value: Any) -> bool:
     if value is None:
         return False
     try:
-        return parse_iso(value).tzinfo is None
+        return timestamps.parse_iso(value).tzinfo is None
     except InvalidTimestampError:
         return False

@@ -1,9 +1,9 @@
 """Expressions bound to a schema: columns with their types, literals in the columns' types. Pure.
 
-``bind`` returns a tree of AND and OR over leaves. Negations are pushed into the leaves, so that each leaf can be judged
-separately. A comparison of one column with literals is a ``ColumnCondition``, which data skipping understands; any
-other condition is a ``BoundValue``. Both have a node that evaluates them, so all conditions are evaluated in the same
-way. Conditions are equal if they say the same about the same columns.
+``bind`` returns a tree of AND and OR over leaves. Negations are pushed into the leaves, so that data skipping can
+evaluate each leaf separately. A comparison of one column with literals is a ``ColumnCondition``, which data skipping
+understands; any other condition is a ``BoundValue``. Both classes provide a node that evaluates the condition, so all
+conditions are evaluated in the same way. Conditions are equal if they test the same columns in the same way.
 """
 
 from __future__ import annotations
@@ -11,8 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
-
-import pyarrow.compute as pc
 
 from deltalog.expressions.comparison import ValueSet, compare
 from deltalog.expressions.functions import logic, nodes
@@ -34,6 +32,7 @@ from deltalog.expressions.tree import (
     StartsWith,
     walked,
 )
+from deltalog.lazy_arrow import pc
 from deltalog.protocol.char_varchar import padded
 from deltalog.protocol.column_paths import path_text
 from deltalog.protocol.schema import DataType
@@ -159,7 +158,8 @@ class BoundComparison(Bound):
 
 @dataclass(frozen=True, slots=True)
 class BoundIn(Bound):
-    """A column tested against values of its type. ``value_set``: the same values, prepared for look-up."""
+    """The expression ``column IN (values)``, with values of the column's type. ``value_set``: the same values, prepared
+    for look-up."""
 
     column: BoundColumn
     values: tuple[Any, ...]
@@ -213,7 +213,8 @@ class BoundStartsWith(Bound):
 
 @dataclass(frozen=True, slots=True)
 class BoundValue(Bound):
-    """Any other condition. ``tree``: as written, with columns as spelled in the schema."""
+    """Any other condition. ``tree``: the expression as written, except that column names are spelled as in the
+    schema."""
 
     tree: Expression
     columns: tuple[BoundColumn, ...]
@@ -228,7 +229,7 @@ class BoundValue(Bound):
         return self.tree
 
 
-# The conditions that data skipping understands: one column against literals.
+# The conditions that data skipping can evaluate, each of which compares one column with literals.
 ColumnCondition = BoundComparison | BoundIn | BoundIsNull | BoundStartsWith
 
 

@@ -20,7 +20,7 @@ from deltalog.protocol.column_paths import parse_path, path_text
 
 
 class Column:
-    """A column, by its path of names. Comparing it with values and other columns builds predicates."""
+    """A column, by its path of names. Comparing a column with values and other columns builds predicates."""
 
     __slots__ = ("path",)
 
@@ -85,7 +85,7 @@ class Column:
 
 @checked
 def col(name: str) -> Column:
-    """A column; ``a.b`` is the field b of the struct a. A name that contains dots is put in backticks: `` `a.b` ``.
+    """A column; ``a.b`` is the field b of the struct a. Put a name that contains dots in backticks: `` `a.b` ``.
 
     Raises CallError.
     """

@@ -13,10 +13,10 @@ from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import array_of, combined, scalar
 from deltalog.expressions.literals import comparable_type
+from deltalog.lazy_arrow import pc
 from deltalog.protocol.schema import DataType
 
 
@@ -96,7 +96,8 @@ class ValueSet:
         return pa.types.is_floating(self.array.type) and bool(pc.any(pc.is_nan(self.array)).as_py())
 
     def contains(self, values: Any) -> Any:
-        """Whether each value is in the set. Null for a null, and instead of false if the set contains null."""
+        """Whether each value is in the set. The result is null for a null value, and null instead of false if the set
+        contains null."""
         values = _hashable(_widened(values, self.array.type))
         found = pc.is_in(values, value_set=self._between_ends(values))
         if self.has_null:
@@ -123,7 +124,8 @@ class ValueSet:
 
     @cached_property
     def _numbers(self) -> list[Any]:
-        """The values as sorted Python values, without NaN; times as integers, because Python's range of years ends."""
+        """The values as sorted Python values, without NaN; times as integers, because Python supports only the years 1
+        to 9999."""
         values = self.array
         if pa.types.is_floating(values.type):
             values = values.filter(pc.invert(pc.is_nan(values)))

@@ -4,8 +4,8 @@ columns. Pure.
     expression = compile_expression("CAST(ts AS DATE)", schema)
     expression.evaluate(table)
 
-They are written in the language of ``where``, defined by ``bind``. Their text comes from other writers, so its length
-is limited, and timestamps without a zone are UTC.
+The expressions are written in the language of ``where``, which ``bind`` defines. The text of these expressions comes
+from other writers, so its length is limited, and timestamps without a zone are UTC.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import if_else, scalar
 from deltalog.errors import CallError
@@ -25,6 +24,7 @@ from deltalog.expressions.functions import casts, comparisons, nodes
 from deltalog.expressions.functions.nodes import Node
 from deltalog.expressions.sql import parse, short
 from deltalog.expressions.tree import Expression
+from deltalog.lazy_arrow import pc
 from deltalog.protocol import limits
 from deltalog.protocol.char_varchar import char_length
 from deltalog.protocol.schema import DataType, StructField, StructType
@@ -40,7 +40,8 @@ class CompiledExpression:
     _node: Node
 
     def evaluate(self, table: pa.Table) -> Any:
-        """Evaluate for each row of a table with these columns, as an Arrow array. Raises pyarrow.ArrowInvalid."""
+        """Evaluate the expression for each row of a table with these columns, and return an Arrow array. Raises
+        pyarrow.ArrowInvalid."""
         return evaluate(self._node, rows_of(self.columns, table))
 
 
@@ -78,8 +79,8 @@ def compile_tree(tree: Expression, text: str, binder: Binder, wanted: DataType |
 
 
 def equal_to_column(expression: CompiledExpression, column: StructField) -> CompiledExpression:
-    """A condition: the column equals the expression, null being equal to null. Raises CallError for types that cannot
-    be compared."""
+    """Returns the condition that ``column`` equals ``expression``; null is treated as equal to null. Raises CallError
+    for types that cannot be compared."""
     path, char = (column.name,), char_length([column])
     # A value generated for a char(n) column is padded when it is stored.
     generated = expression._node if char is None else comparisons.as_char(expression._node, char)
@@ -95,6 +96,6 @@ def null_if_empty(expression: CompiledExpression) -> CompiledExpression:
 
 
 def without_empty(values: Any) -> Any:
-    """Arrow strings or binaries with empty ones replaced by null."""
+    """Arrow strings or binaries with empty values replaced by null."""
     is_empty = pc.equal(pc.binary_length(values), 0)
     return if_else(is_empty, scalar(None, values.type), values) if pc.any(is_empty).as_py() else values

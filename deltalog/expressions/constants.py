@@ -37,8 +37,8 @@ _SUFFIXES: Mapping[str, DataType] = {"y": BYTE, "s": SHORT, "l": LONG, "f": FLOA
 
 
 def number(text: str, sign: str = "") -> Literal:
-    """Parse a number: an integer, or with a point a decimal, or with an exponent a double; or the type of its suffix.
-    Raises CallError."""
+    """Parse a number: an integer, a decimal if it has a point, a double if it has an exponent, or the type that its
+    suffix specifies. Raises CallError."""
     match = _NUMBER.fullmatch(text)
     if match is None or not text.isascii():
         raise refuse(f"The number {text[:50]}")
@@ -88,7 +88,7 @@ def typed(name: str, value: Literal) -> Literal:
 
 
 def read_as(literal: Literal, wanted: DataType) -> Expression | None:
-    """The literal that CAST reads from a string literal; None if the cast must be computed. Raises CallError."""
+    """The literal that results from CAST of a string literal; None if the cast must be evaluated. Raises CallError."""
     if not isinstance(literal.value, str):
         return None
     if wanted in (DATE, TIMESTAMP, TIMESTAMP_NTZ):
@@ -141,7 +141,8 @@ def _unit(word: str) -> str:
 
 
 def interval(parts: Sequence[tuple[str, str]]) -> Literal:
-    """The sum of numbers with units. Raises CallError for an unknown unit, and for months combined with days."""
+    """The interval that is the sum of numbers with units. Raises CallError for an unknown unit, and for months combined
+    with days."""
     micros, months, units = 0, 0, {_unit(unit) for _, unit in parts}
     if not all(map(is_unit, units)):
         raise refuse(f"INTERVAL with {', '.join(sorted(each for each in units if not is_unit(each)))[:100]}")

@@ -1,4 +1,5 @@
-"""Python values as literals: converted to plain values, and to the type of the column they are compared with. Pure."""
+"""Converts Python values in expressions to plain Python values, and to the type of the column that they are compared
+with. Pure."""
 
 from __future__ import annotations
 
@@ -15,14 +16,14 @@ from deltalog.errors import CallError, InvalidTimestampError
 from deltalog.protocol.schema import DataType, type_to_arrow
 from deltalog.protocol.timestamps import parse_iso
 
-_MOST_DIGITS = 400  # the largest double has 309
+_MOST_DIGITS = 400  # the largest double has 309 digits
 _PLAIN_MODULES = ("builtins", "datetime", "decimal")
-# The Python type whose values need no conversion to the column type.
+# For each column type, the Python type whose values need no conversion.
 _OWN_KINDS = {"byte": int, "short": int, "integer": int, "long": int, "string": str, "boolean": bool}
 
 
 def plain(value: Any) -> Any:
-    """An Arrow, NumPy or pandas scalar as a Python value; other values unchanged.
+    """Convert an Arrow, NumPy or pandas scalar to a Python value; other values are returned unchanged.
 
     Raises CallError for a time with a fraction of a microsecond, and for an Arrow scalar that Python cannot represent.
     """
@@ -45,7 +46,7 @@ def plain(value: Any) -> Any:
 
 def _from_numpy(value: Any) -> Any:
     if value.dtype.kind == "m":
-        return value  # a timedelta: it matches no column type
+        return value  # a timedelta, which matches no column type
     if value.dtype.kind != "M":
         return value.item()
     if value != value:
@@ -66,7 +67,7 @@ def _from_arrow(value: pa.Scalar) -> Any:
 
 
 def plain_values(values: Any) -> tuple[Any, ...]:
-    """A list of values, an Arrow or NumPy array, or a series, as Python values. Raises CallError."""
+    """Convert a list of values, an Arrow or NumPy array, or a pandas Series to Python values. Raises CallError."""
     if isinstance(values, (str, bytes, bytearray)) or not isinstance(values, Iterable):
         raise CallError(f"isin takes a list of values, not {values!r}. For one value, write isin([value]) or use ==.")
     if isinstance(values, (pa.Array, pa.ChunkedArray)) and pa.types.is_timestamp(values.type):
@@ -86,7 +87,7 @@ def plain_values(values: Any) -> tuple[Any, ...]:
 
 
 def coerced(value: Any, data_type: DataType, column: str) -> Any:
-    """A literal converted without loss to a Python value of a column's type. Raises CallError."""
+    """Convert a literal without loss to a Python value of a column's type. Raises CallError."""
     if value is None:
         return None
     try:
@@ -129,7 +130,7 @@ def _shown(value: Any) -> str:
 def _coerced(value: Any, name: str) -> Any:
     number = isinstance(value, (int, float, decimal.Decimal)) and not isinstance(value, bool)
     if isinstance(value, decimal.Decimal) and value.adjusted() > _MOST_DIGITS:
-        return None  # as an int it could use up all memory
+        return None  # converting it to an int could use up all memory
     if name in ("byte", "short", "integer", "long"):
         return int(value) if number and int(value) == value else None
     if name in ("float", "double"):
@@ -148,12 +149,12 @@ def _coerced(value: Any, name: str) -> Any:
             return moment.date() if isinstance(value, str) else None
         return moment if isinstance(moment, datetime.date) else None
     if not isinstance(moment, datetime.datetime) or (moment.tzinfo is None) != (name == "timestamp_ntz"):
-        return None  # a naive value names no instant, and an aware value is not a wall-clock time
+        return None  # timestamp requires a time zone, and timestamp_ntz requires that there is none
     return moment
 
 
 def _one_nan(value: float) -> float:
-    """Replace any NaN by one object, so that trees that contain it are equal."""
+    """Replace every NaN with the same object, so that trees that contain NaN compare equal."""
     return math.nan if value != value else value
 
 

@@ -1,7 +1,7 @@
-"""sqlglot parsers with a bounded number of steps. Pure.
+"""Makes sqlglot parsers that perform a bounded number of steps. Pure.
 
-sqlglot tries some constructs in several ways, one after the other: nested struct(…) takes twice as long with each
-level.
+sqlglot tries several ways to parse some constructs, one after the other, so that each level of nested struct(…) doubles
+the time.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ _AT_LEAST = 50  # tokens
 
 
 def with_counted_steps(parser: Any) -> Any:
-    """A subclass of sqlglot's class ``parser`` that raises CallError after MAX_PARSER_STEPS steps per token, so that
-    parsing takes time proportional to the length of the text."""
+    """A subclass of the sqlglot parser class ``parser`` that raises CallError after MAX_PARSER_STEPS steps per token,
+    so that parsing time is proportional to the length of the text."""
 
     class Counted(parser):  # type: ignore[misc]
         _steps_left = 0

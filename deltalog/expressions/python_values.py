@@ -1,6 +1,7 @@
-"""Python values for columns, checked at every depth: values that Arrow would round, cut off or drop are refused. Pure.
+"""Checks Python values for columns at every depth, and refuses values that Arrow would round, truncate or drop. Pure.
 
-Both records and the new values of an update are checked here. Checks raise a ValueError that says what is wrong.
+The checks apply to records to be written and to the new values of an update. Each check raises a ValueError that names
+the problem.
 """
 
 from __future__ import annotations
@@ -21,17 +22,17 @@ from deltalog.errors import CallError
 from deltalog.expressions.literals import coerced, plain
 from deltalog.protocol.schema import ArrayType, DataType, MapType, StructType, type_to_arrow
 
-_MAX_FLOAT32 = 3.4028235677973362e38  # larger values round to infinity
+_MAX_FLOAT32 = 3.4028235677973362e38  # larger values are rounded to infinity
 _NO_TIME = datetime.time()
 _NO_LISTS = (str, bytes, bytearray, Mapping, set, frozenset)
 
 
 def as_scalar(value: Any, data_type: DataType) -> pa.Scalar:
-    """A value as an Arrow scalar of a column's type.
+    """Convert a value to an Arrow scalar of a column's type.
 
-    At every depth, numbers can have any Python or NumPy type that holds the same number, and dates and times can be ISO
-    8601 text. Structs are mappings with exactly the struct's fields. Raises ValueError, TypeError and
-    pyarrow.ArrowInvalid for a value that does not fit.
+    At every depth, a number can have any Python or NumPy type if its value can be converted without loss, and dates and
+    times can be ISO 8601 strings. Structs are mappings with exactly the struct's fields. Raises ValueError, TypeError
+    and pyarrow.ArrowInvalid for a value that does not fit.
     """
     kind = type_to_arrow(data_type)
     converted = _converted(plain(value), data_type, "")
@@ -104,8 +105,9 @@ def _check_fields(value: Any, names: Iterable[str], where: str = "") -> None:
 
 
 class Check(NamedTuple):
-    """How to check values of a type before Arrow converts them. ``lossless``: Python types that Arrow converts without
-    loss or refuses. ``check``: raises ValueError for a value of another type that Arrow would truncate."""
+    """The check for values of a type before Arrow converts them. ``lossless``: the Python types whose values Arrow
+    either converts without loss or refuses. ``check``: raises ValueError for a value of another type that Arrow would
+    truncate."""
 
     lossless: frozenset[type]
     check: Callable[[Any], None]
@@ -169,18 +171,18 @@ def _map(wanted: pa.MapType) -> Check:
 def _list(element: Check | None) -> Check | None:
     def check_value(value: Any) -> None:
         kind = getattr(value, "__array_interface__", _NO_ARRAY)["typestr"][1:]
-        if kind.startswith("M8") and kind != "M8[us]":  # Arrow would take the numbers as microseconds
+        if kind.startswith("M8") and kind != "M8[us]":  # Arrow would interpret the numbers as microseconds
             raise ValueError(f"{value.dtype} is an array of times in a unit other than microseconds")
-        # Converted to Python numbers, the values of an array are checked much faster.
+        # Checking an array is much faster after its values are converted to Python numbers.
         check_values(value.tolist() if hasattr(value, "tolist") else value, element)
 
     return None if element is None else Check(_ABSENT, check_value)
 
 
 def _check_whole(value: Any) -> None:
-    # Arrow calls __int__ if it exists: on numbers of other libraries, and on their zero-dimensional arrays.
+    # Arrow calls __int__ if it exists, which it does on the numbers and zero-dimensional arrays of other libraries.
     if isinstance(value, Number) or hasattr(value, "__int__"):
-        with contextlib.suppress(TypeError):  # the value is not a number
+        with contextlib.suppress(TypeError):  # raised if the value is not a number
             if value % 1:
                 raise ValueError(f"{value} has a fraction")
 

@@ -1,4 +1,4 @@
-"""Reads from a sequence of tokens: multi-token literals, field names and types. Pure."""
+"""Reads literals, field names and types, which can have several tokens, from a sequence of tokens. Pure."""
 
 from __future__ import annotations
 
@@ -15,29 +15,30 @@ from deltalog.protocol.schema import DataType, DecimalType
 _DECIMALS = frozenset({"decimal", "dec", "numeric"})
 _UNKNOWN_OPERATORS = frozenset({"&", "|", "^", "~", "<<", ">>", "->", "=>", ":", "?", "@", "{", "|>"})
 PREDICATES = frozenset({"between", "in", "like", "ilike", "rlike", "regexp"})
-# Not column names unless quoted.
+# Words that are not column names unless quoted.
 RESERVED = frozenset({"and", "or", "in", "is", "div", "when", "then", "else", "as", *PREDICATES})
-# Not units after INTERVAL '90 days', which contains its units, and not type names before a string.
+# Words that are not a unit if they follow INTERVAL '90 days' (whose string contains the unit), and not a type name if
+# they precede a string.
 _WORDS = RESERVED | {"not", "case", "end"}
 
 
 class Unparsable(CallError):
-    """The text is not an expression in any dialect."""
+    """The text is not an expression in any SQL dialect."""
 
 
 class TokenReader:
-    """The tokens of an expression, in order. Each method reads the construct that begins with the next token, and
-    raises CallError if it is of another kind: Unparsable if the text ends."""
+    """Reads the tokens of an expression in order. Each method reads the construct that begins with the next token, and
+    raises CallError if that token begins another construct: the subclass Unparsable if there is no next token."""
 
     def __init__(self, tokens: Sequence[Token]) -> None:
         self._tokens = [*tokens, tokens[-1], tokens[-1]]
         self._at = 0
         self.next = tokens[0]
-        self.before = tokens[-1]  # a placeholder until the first token is taken
+        self.before = tokens[-1]  # a placeholder until the first call of take
 
     @property
     def after(self) -> Token:
-        """The token after the next one."""
+        """The token after the next token."""
         return self._tokens[self._at + 1]
 
     def take(self) -> Token:
@@ -54,14 +55,14 @@ class TokenReader:
             raise Unparsable(f"it cannot be parsed: it ends {why}")
         if token.word in _UNKNOWN_OPERATORS:
             raise refuse(f"{token.text}{self.after.text[:50]} at character {token.start + 1}")
-        if before.kind == "name" and token.kind not in ("mark", "end"):  # as in SELECT 1, and in BETWEEN SYMMETRIC 1
+        if before.kind == "name" and token.kind not in ("mark", "end"):  # for example SELECT 1, or BETWEEN SYMMETRIC 1
             words = f"{before.text[:50]} before {token.text[:50]} at character {token.start + 1}"
             raise refuse(f"it cannot be parsed: {words}")
         behind = f" after {before.text[:50]!r}" if self._at else ""
         raise CallError(f"it cannot be parsed: {token.text[:50]!r} is at character {token.start + 1}{behind}, {why}")
 
     def field(self) -> Token:
-        """Read the name after a dot."""
+        """Read the field name after a dot."""
         self.take()
         token = self.next
         if token.kind == "text" and token.text.startswith('"'):
@@ -108,11 +109,12 @@ class TokenReader:
             return after.kind in ("number", "text") or after.word in ("-", "+")
         if token.kind == "name":
             return after.kind == "text" and token.word not in _WORDS
-        # Spark reads the sign as part of the number: the least value of a type has no positive counterpart.
+        # Spark reads the sign as part of the number, because the minimum of an integer type has no positive
+        # counterpart.
         return token.word in ("-", "+") and after.kind == "number"
 
     def literals(self) -> list[Expression]:
-        """Read literals separated by commas, each a whole element of a list."""
+        """Read comma-separated literals; stops before a list element that is not just a literal."""
         found, end = [self.literal()], self._at
         while self.next.word == ",":
             self.take()
@@ -140,7 +142,7 @@ class TokenReader:
         return constants.number(self.take().text, "-" if token.word == "-" else "")
 
     def _text(self) -> Literal:
-        """Read adjacent strings, which are concatenated."""
+        """Read adjacent string literals and concatenate them."""
         token = self.take()
         if self.next.kind != "text":
             return constants.text(token.text)
@@ -150,7 +152,7 @@ class TokenReader:
         return Literal("".join(values))
 
     def _interval(self) -> Literal:
-        """Read INTERVAL with numbers or strings and their units."""
+        """Read INTERVAL followed by numbers or strings with their units."""
         self.take()
         parts: list[tuple[str, str]] = []
         while True:
@@ -174,7 +176,7 @@ class TokenReader:
                 return constants.interval(parts)
 
     def _is_signed_part(self) -> bool:
-        """Whether a sign, a number and a unit follow that belong to the interval before them."""
+        """Whether the next tokens are a sign, a number and a unit, which continue the interval."""
         return (
             self.next.word in ("-", "+")
             and self.after.kind in ("number", "text")

@@ -1,7 +1,7 @@
-"""Resolves names in expressions over two relations, the target and the source of a merge. Pure.
+"""Resolves column names in expressions that use two relations, the target and the source of a merge. Pure.
 
-Each column gets a flat name, alias and name joined by a dot, so that a merge's expressions are bound and evaluated as
-if over one table.
+Each column gets a flat name, the alias and the name joined by a dot, so that a merge's expressions can be bound and
+evaluated as if there were only one table.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ class Relation:
         return f"{self.alias}.{column}"
 
     def flat_table(self, rows: pa.Table) -> pa.Table:
-        """The rows with their columns under flat names."""
+        """The rows with their columns renamed to the flat names."""
         return rows.rename_columns([self.flat(name) for name in rows.schema.names])
 
     def flat_fields(self) -> Iterator[StructField]:
-        """The columns under flat names."""
+        """The columns with flat names."""
         return (StructField(self.flat(f.name), f.data_type, f.nullable, f.metadata) for f in self.schema.fields)
 
 
 @dataclass(frozen=True)
 class Relations:
-    """The relations that an expression may name. ``hidden``: relations of the merge that it may not name; ``why``: the
-    reason, for messages.
+    """The relations that an expression may name. ``hidden``: relations of the merge that the expression may not name;
+    ``why``: the reason, for messages.
 
     A name is ``alias.column``, or just the column if only one relation has it.
     """
@@ -56,8 +56,8 @@ class Relations:
         object.__setattr__(self, "schema", StructType(tuple(fields)))
 
     def resolved(self, tree: Expression) -> Expression:
-        """The tree with flat names. Raises CallError for a name that no relation or several relations have, and for a
-        double-quoted string that is a column name."""
+        """The tree with flat column names. Raises CallError for a name that no relation or several relations have, and
+        for a double-quoted string that is a column name."""
         for each in walked(tree):
             texts = each.doubtful if isinstance(each, In) else ()
             if isinstance(each, Literal) and each.in_double_quotes:
@@ -95,8 +95,8 @@ class Relations:
 
 
 def _holders(path: Sequence[str], relations: Iterable[Relation]) -> Iterator[tuple[Relation, tuple[str, ...]]]:
-    """The relations that have a column, with its path there. An alias takes precedence over a column of the same
-    name."""
+    """The relations that contain the column, each with the column's path in it. An alias takes precedence over a column
+    of the same name."""
     relations = list(relations)
     for relation in relations:
         if len(path) > 1 and path[0].lower() == relation.alias.lower() and relation.schema.find(path[1]) is not None:
@@ -108,12 +108,12 @@ def _holders(path: Sequence[str], relations: Iterable[Relation]) -> Iterator[tup
 
 
 def flat_columns(tree: Expression) -> set[str]:
-    """The flat column names in a resolved tree."""
+    """The flat names of the columns in a resolved tree."""
     return {each.path[0] for each in walked(tree) if isinstance(each, Name)}
 
 
 def restored(tree: Expression, relation: Relation) -> Expression:
-    """A resolved tree that names only one relation, rewritten for the rows of that relation alone."""
+    """Rewrite a resolved tree that names only one relation so that it applies to that relation's own rows."""
     columns = {relation.flat(name): name for name in relation.schema.names}
 
     def alone(name: Name) -> Name:
@@ -124,7 +124,7 @@ def restored(tree: Expression, relation: Relation) -> Expression:
 
 
 def conjuncts(tree: Expression) -> Iterator[Expression]:
-    """The parts of ``a AND b``, in order."""
+    """The operands of a chain of ANDs, in order."""
     todo = [tree]
     while todo:
         each = todo.pop()
@@ -135,7 +135,7 @@ def conjuncts(tree: Expression) -> Iterator[Expression]:
 
 
 def joined(parts: Sequence[Expression]) -> Expression | None:
-    """The parts joined by AND; None if there are none."""
+    """Join the parts by AND; returns None if there are no parts."""
     found: Expression | None = None
     for part in parts:
         found = part if found is None else And(found, part)
@@ -143,7 +143,7 @@ def joined(parts: Sequence[Expression]) -> Expression | None:
 
 
 def any_of(parts: Sequence[Expression]) -> Expression | None:
-    """The parts joined by OR; None if there are none."""
+    """Join the parts by OR; returns None if there are no parts."""
     found: Expression | None = None
     for part in parts:
         found = part if found is None else Or(found, part)

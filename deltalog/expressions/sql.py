@@ -1,7 +1,8 @@
 """Parses SQL expressions in Spark's dialect. Pure.
 
-Text is never evaluated as code: sqlglot parses it, each node type of its tree is looked up by name and converted to a
-tree of ``tree``, and unknown nodes are refused. The number of parser steps is bounded by the length of the text.
+Text is never evaluated as code. sqlglot parses it; each node of sqlglot's tree is converted by the converter for its
+type to a node of the module ``tree``, and unknown types are refused. The number of parser steps is limited in
+proportion to the length of the text.
 """
 
 from __future__ import annotations
@@ -56,8 +57,9 @@ _SHOWN_CHARS = 1000
 
 
 def parse(text: str, what: str | None = None, most_chars: int | None = None) -> Expression:
-    """Parse one SQL expression, which messages call ``what``. ``most_chars``: its maximum length, by default
-    MAX_CONDITION_CHARS. Raises CallError. Cost: time proportional to the length."""
+    """Parse one SQL expression. ``what``: the description of the expression in error messages. ``most_chars``: the
+    maximum length of ``text``, by default MAX_CONDITION_CHARS. Raises CallError. Cost: time proportional to the
+    length."""
     what = f"The predicate {short(text)}" if what is None else what
     try:
         return _tree(tokens_of(text, most_chars), text)
@@ -68,8 +70,8 @@ def parse(text: str, what: str | None = None, most_chars: int | None = None) -> 
 
 
 def as_predicate(where: Predicate | str | None, now: datetime.datetime | None = None) -> Predicate | None:
-    """A condition from SQL text, or one that is a tree already, or None. ``now``: the value of CURRENT_TIMESTAMP and
-    the like in every use of the condition; without it, the binder supplies it. Raises CallError."""
+    """Parse a condition from SQL text; a tree or None is returned unchanged. ``now``: the value of CURRENT_TIMESTAMP
+    and similar functions in every use of the condition; by default, the binder supplies the value. Raises CallError."""
     if where is None or isinstance(where, Predicate):
         return where
     if isinstance(where, str):
@@ -87,16 +89,17 @@ _MENTIONS_MOMENT = re.compile(rf"\b(?:{'|'.join(MOMENTS)})\b", re.IGNORECASE)
 
 
 def at_one_instant(where: Predicate | str | None, now: datetime.datetime) -> Predicate | str | None:
-    """The condition with CURRENT_TIMESTAMP and the like fixed to one instant for all its uses; unchanged if it has
-    none. Raises CallError."""
+    """The condition with CURRENT_TIMESTAMP and similar functions replaced with the same time for all uses of the
+    condition; unchanged if it has no such functions. Raises CallError."""
     if not isinstance(where, str) or _MENTIONS_MOMENT.search(where) is None:
         return where
     return as_predicate(where, now)
 
 
 def names_in(text: str) -> frozenset[str] | None:
-    """The names in a table's expression, in lower case: columns, their qualifiers, and fields. None if the text cannot
-    be parsed and may use any column. If ``parse`` refuses an expression of Spark, all its words count."""
+    """The names of columns, qualifiers and fields in an expression of a table, in lower case. None if the text cannot
+    be parsed and may use any column. If ``parse`` refuses the expression although Spark may accept it, returns all
+    words in it."""
     try:
         tokens = tokens_of(text, limits.MAX_EXPRESSION_CHARS)
     except CallError:
@@ -116,7 +119,7 @@ def names_in(text: str) -> frozenset[str] | None:
 
 
 def short(text: str) -> str:
-    """A text shortened for messages."""
+    """The text in quotes, truncated for messages."""
     return repr(text) if len(text) <= _SHOWN_CHARS else f"{text[:_SHOWN_CHARS]!r}…"
 
 
@@ -146,8 +149,9 @@ def _tree(tokens: Sequence[Token], text: str) -> Expression:
 
 @functools.cache
 def _dialect() -> Any:
-    """Spark's dialect with the operators of ``syntax``, without function tables (sqlglot rewrites calls; we need them
-    as written), and without queries, windows, lambdas and aliases, which our expressions do not allow."""
+    """Spark's dialect with the operators of ``syntax``, without sqlglot's function tables (sqlglot would rewrite calls,
+    but we need them as written), and without queries, windows, lambdas and aliases, which our expressions do not
+    allow."""
     from sqlglot import TokenType, exp
     from sqlglot.dialects.spark import Spark
 
@@ -163,22 +167,22 @@ def _dialect() -> Any:
         TERM: ClassVar[Any] = {TokenType.DASH: exp.Sub, TokenType.PLUS: exp.Add, TokenType.DPIPE: exp.DPipe}
         FACTOR: ClassVar[Any] = {
             TokenType.DIV: exp.IntDiv,
-            TokenType.MOD: exp.Mod,  # some versions give it the precedence of a sum
+            TokenType.MOD: exp.Mod,  # some versions of sqlglot give MOD the precedence of + and -
             TokenType.SLASH: exp.Div,
             TokenType.STAR: exp.Mul,
         }
 
         def _parse_types(self, *args: Any, **options: Any) -> Any:
-            """A type: a single token."""
+            """Parse a type, which is a single token."""
             return exp.Var(this=self._prev.text) if self._match(TokenType.INT) else None
 
         def _parse_type(self, *args: Any, **options: Any) -> Any:
-            """An operand (a value, brackets, a call or CASE) and the accessors after it."""
+            """Parse an operand (a value, brackets, a call or CASE) and the accessors after it."""
             operand = self._parse_primary() or self._parse_function()
             return None if operand is None else self._parse_column_ops(operand)
 
         def _parse_assignment(self, *args: Any, **options: Any) -> Any:
-            """The content of brackets, and elements between commas."""
+            """Parse the content of brackets, or an element of a comma-separated list."""
             return self._parse_disjunction()
 
         _parse_expression = _parse_lambda = _parse_bracket_key_value = _parse_select_or_expression = _parse_assignment
@@ -206,7 +210,7 @@ class _TreeBuilder:
         self._values: list[Any] = source.values
 
     def expression(self, tree: Any) -> Expression:
-        links = []  # a chain of operators, last first; iterative because it can be a thousand long
+        links = []  # a chain of operators, from the last; iterative because it can have a thousand operators
         while type(tree).__name__ in _BINARY:
             links.append(tree)
             tree = tree.this
@@ -223,7 +227,7 @@ class _TreeBuilder:
         parts, read = known
         _check_parts(tree, parts)
         found = read(self, tree)
-        # Some versions of sqlglot express NOT LIKE as an argument of LIKE.
+        # Some versions of sqlglot represent NOT LIKE as LIKE with the argument ``negate``.
         return Not(found) if tree.args.get("negate") else found
 
     def field(self, tree: Any) -> Expression:
@@ -324,14 +328,14 @@ def _like(word: str, value: Expression, pattern: Expression) -> Expression:
 
 
 def _check_parts(tree: Any, parts: Sequence[str]) -> None:
-    """Refuse unknown parts: they would change the meaning."""
+    """Refuse a tree with parts other than ``parts``, because ignoring them would change the meaning."""
     strange = [key for key, value in tree.args.items() if value and key not in parts]
     if strange:
         raise refuse(f"{_words(tree)} (with {', '.join(strange)})")
 
 
 def _words(tree: Any) -> str:
-    """The name of a part of an expression, for messages."""
+    """A description of a part of an expression, for messages."""
     return f"{type(tree).__name__} in SQL"
 
 
@@ -367,7 +371,7 @@ _BINARY: Mapping[str, Callable[[Expression, Expression], Expression]] = {
     "DPipe": _arithmetic("||"),
 }
 _TWO = ("this", "expression", "negate")
-# For each node type of sqlglot's tree: the arguments that it may have, and the function that converts it.
+# For each node type of sqlglot: the arguments that a node may have, and the function that converts the node.
 _KINDS: Mapping[str, tuple[Sequence[str], Callable[[_TreeBuilder, Any], Expression]]] = {
     "Paren": (("this",), lambda builder, tree: builder.expression(tree.this)),
     "Not": (("this",), lambda builder, tree: Not(builder.expression(tree.this))),

@@ -1,7 +1,7 @@
-"""Writes trees as SQL text in Spark's dialect: for the log, for messages, and for other processes. Pure.
+"""Writes trees as SQL text in Spark's dialect, for the log, for messages, and for other processes. Pure.
 
-``sql.parse`` reads the text. A literal is written even if its text would be read as another value: callers that rely on
-the text parse it, bind it, and compare.
+``sql.parse`` reads the text. A literal is written even if its text would be parsed as another value. A caller that
+relies on the text must parse and bind it, and compare the result with the original.
 """
 
 from __future__ import annotations
@@ -53,6 +53,12 @@ from deltalog.protocol.schema import DataType
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SHOWN_CHARS, _SHOWN_VALUES = 1000, 1000
 _MOST_DIGITS = 76
+# A column with such a name is read back as something else, since only names with other characters are quoted.
+_OPERATOR_WORDS = {
+    *("and", "as", "between", "case", "div", "else", "end", "false", "ilike", "in", "is", "like", "not", "null", "or"),
+    *("regexp", "rlike", "then", "true", "when"),
+}
+_PLAIN_TEXT, _MOST_PLAIN, _PLAIN_DEPTH = re.compile(r"[A-Za-z0-9 _.,:/-]*"), 2**63 - 1, 20
 _SUFFIXES: dict[DataType, str] = {BYTE: "Y", SHORT: "S", LONG: "L", FLOAT: "F", DOUBLE: "D"}
 _TYPE_NAMES: dict[DataType, str] = {BYTE: "TINYINT", SHORT: "SMALLINT", INTEGER: "INT", LONG: "BIGINT"}
 
@@ -64,7 +70,8 @@ def shown(where: Expression | str) -> str:
 
 
 def to_sql(tree: Expression, most: int | None = None) -> str:
-    """An expression as text; at most ``most`` values of a list are written, followed by dots."""
+    """An expression as text; if a list has more than ``most`` values, only the first ``most`` are written, followed by
+    dots."""
 
     def text(part: Expression) -> str:
         return to_sql(part, most)
@@ -73,7 +80,7 @@ def to_sql(tree: Expression, most: int | None = None) -> str:
         return _name(tree)
     if isinstance(tree, Literal):
         return _literal(tree)
-    if isinstance(tree, (And, Or)):  # not through ``text``, which would double the depth of a long chain
+    if isinstance(tree, (And, Or)):  # does not call ``text``, which would double the recursion depth for a long chain
         return f"({to_sql(tree.left, most)} {'AND' if isinstance(tree, And) else 'OR'} {to_sql(tree.right, most)})"
     if isinstance(tree, Not):
         return f"(NOT {text(tree.operand)})"
@@ -111,6 +118,41 @@ def to_sql(tree: Expression, most: int | None = None) -> str:
     if isinstance(tree, Case):
         return _case(tree, most)
     raise CallError(f"{tree!r} is not an expression.")
+
+
+def is_plain(tree: Expression, depth: int = _PLAIN_DEPTH) -> bool:
+    """Whether ``sql.parse`` is known to read the text of a condition as an equal condition, so that no caller has to
+    parse it: AND, OR, NOT, IN, IS NULL and comparisons of columns with integers, dates, booleans and plain strings."""
+    if depth == 0:
+        return False
+    if isinstance(tree, (And, Or)):
+        return is_plain(tree.left, depth - 1) and is_plain(tree.right, depth - 1)
+    if isinstance(tree, Not):
+        return is_plain(tree.operand, depth - 1)
+    if isinstance(tree, IsNull):
+        return _is_plain_name(tree.operand)
+    if isinstance(tree, In):
+        return _is_plain_name(tree.operand) and not tree.others and all(map(_is_plain_value, tree.values))
+    if isinstance(tree, Comparison):
+        if isinstance(tree.right, Literal):
+            is_right = tree.right.data_type is None and _is_plain_value(tree.right.value)
+        else:
+            is_right = _is_plain_name(tree.right)
+        return is_right and _is_plain_name(tree.left)
+    return False
+
+
+def _is_plain_name(tree: Expression) -> bool:
+    if not (isinstance(tree, Name) and len(tree.path) == 1):
+        return False
+    name = tree.path[0]
+    return _PLAIN_NAME.fullmatch(name) is not None and name.lower() not in _OPERATOR_WORDS
+
+
+def _is_plain_value(value: object) -> bool:
+    if type(value) is int:
+        return abs(value) <= _MOST_PLAIN
+    return type(value) in (bool, datetime.date) or (type(value) is str and _PLAIN_TEXT.fullmatch(value) is not None)
 
 
 def _in(tree: In, most: int | None) -> str:
@@ -172,5 +214,5 @@ def _value(value: Any) -> str:
     if isinstance(value, float) and not math.isfinite(value):
         return f"DOUBLE('{value}')"
     if isinstance(value, decimal.Decimal) and value.is_finite() and abs(value.adjusted()) <= _MOST_DIGITS:
-        return f"{value:f}"  # with an exponent it would be a double
+        return f"{value:f}"  # with an exponent, Spark would parse it as a double
     return str(value)

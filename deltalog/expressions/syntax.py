@@ -1,8 +1,9 @@
 """Prepares the tokens of an expression for sqlglot's parser. Pure.
 
-The parser receives each literal, name and type as one token, so it never interprets them itself. What it would accept
-and Spark does not is refused here: values without an operator between them, comparisons of comparisons, and NOT after
-an operator, which sqlglot groups differently. All other syntax errors are left to the parser.
+The parser receives each literal, name and type as a single token, so that it does not interpret their content. This
+module refuses what sqlglot would accept but Spark does not: values without an operator between them and comparisons of
+comparisons. This module also refuses NOT after an operator, because sqlglot groups it differently. All other syntax
+errors are left to the parser.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from deltalog.protocol.schema import DataType
 
 
 class ParserInput(NamedTuple):
-    """``tokens``: sqlglot's. The text of a NUMBER token is an index into ``values``: a literal, a name, a part parsed
-    earlier, or consecutive literals of an IN list. The same holds for an INT token, which stands for the type of a
-    cast."""
+    """``tokens``: sqlglot tokens. The text of a NUMBER token is an index into ``values``: a literal, a name, a part
+    parsed earlier, or consecutive literals of an IN list. The text of an INT token, which represents the type of a
+    cast, is also such an index."""
 
     tokens: list[Any]
     values: list[Expression | list[Expression] | DataType]
@@ -38,29 +39,30 @@ _NOT = frozenset({"not", "!"})
 _BEFORE_NOT = frozenset({"and", "or", *_NOT})
 _PARTING = frozenset({"when", "then", "else", "as"})
 _VALUES: Mapping[str, Literal] = {"null": Literal(None), "true": Literal(True), "false": Literal(False)}
-_UNKNOWN_CALLS = frozenset({"exists", "try_cast"})  # their arguments need not be expressions
+_UNKNOWN_CALLS = frozenset({"exists", "try_cast"})  # the arguments of these functions are not only expressions
 _CLOSED = {")": frozenset({"(", "call", "cast", "in"}), "]": frozenset({"["}), "end": frozenset({"case"})}
 _LEVELS_OF_A_PART = 8
-MAX_HEIGHT = 1200  # of a tree: allows a chain of AND of that length
+MAX_HEIGHT = 1200  # the maximum height of a tree; allows a chain of that many ANDs
 TOO_DEEP = "is nested too deeply. For many values of a column, use IN or isin"
 
 
 @dataclass
 class _Level:
-    """An open bracket or CASE, or the whole expression."""
+    """A nesting level: an open bracket, an open CASE, or the whole expression."""
 
     opener: str
-    start: int = 0  # the index of its first token among the emitted tokens
-    compared: str = ""  # the comparison since the last AND or OR; there can be only one
-    links: int = 0  # number of AND and OR
-    operators: int = 0  # number of operators since the last of these, each an operand of the next
+    start: int = 0  # the index of the level's first token in the emitted tokens
+    compared: str = ""  # the comparison operator since the last AND or OR; there can be only one
+    links: int = 0  # number of ANDs and ORs
+    # Number of operators other than AND and OR since the last AND or OR, each of which is an operand of the next.
+    operators: int = 0
 
 
 def parser_input(tokens: Sequence[Token], parse: Callable[[ParserInput], Expression]) -> ParserInput:
-    """Build the parser's input from the tokens of an expression. ``parse`` runs the parser on an input. It is also
-    called here for parts: because the parser recurses deeply, every few levels the content of brackets is parsed
-    separately and continues as a literal. Raises CallError: Unparsable if it is not an expression. Cost: time
-    proportional to the number of tokens."""
+    """Build the parser's input from the tokens of an expression. ``parse``: a function that runs the parser on an
+    input. ``parse`` is also called for parts of the expression: because the parser recurses deeply, every few levels
+    the content of brackets is parsed separately and then passed to the outer parser as a literal. Raises CallError:
+    Raises Unparsable if the text is not an expression. Cost: time proportional to the number of tokens."""
     return _ParserInputBuilder(tokens, parse).build()
 
 
@@ -99,7 +101,7 @@ class _ParserInputBuilder(TokenReader):
         self._emitted.append(self._token_class(self._kinds[kind], text, start=token.start, end=token.end - 1))
 
     def _emit_next(self, kind: str | None = None) -> None:
-        """Emit the next token, after which a value is expected."""
+        """Emit the next token, which must be followed by a value."""
         token = self.take()
         self._emit(kind or token.word, token.text, token)
         self._has_value = False
@@ -112,7 +114,7 @@ class _ParserInputBuilder(TokenReader):
     # --------------------------------------------------------------------------------------------- grammar
 
     def _value(self, token: Token, level: _Level) -> None:
-        """Handle the next token where a value is expected."""
+        """Handle the next token when a value is expected."""
         word, is_first = token.word, len(self._emitted) == level.start
         if word in _NOT:
             is_condition = is_first or self.before.word in _BEFORE_NOT
@@ -154,11 +156,11 @@ class _ParserInputBuilder(TokenReader):
             self._emit_value(Name(tuple(path), token.kind == "quoted"), token)
 
     def _after_value(self, token: Token, level: _Level) -> None:
-        """Handle the next token where an operator or the end of the expression is expected."""
+        """Handle the next token when an operator or the end of the expression is expected."""
         word = token.word
         if word in _LENGTHENING:
             level.operators += 1
-            # Refuse early: sqlglot would spend long on a tree that is refused later.
+            # Refuse the expression now: sqlglot would spend a long time on a tree that would be refused later.
             if level.operators + level.links > MAX_HEIGHT:
                 raise CallError(TOO_DEEP)
         if word in _ARITHMETIC:
@@ -200,7 +202,7 @@ class _ParserInputBuilder(TokenReader):
             self.unexpected("where an operator is expected")
 
     def _compare(self, level: _Level) -> None:
-        """Handle a comparison, with all its words."""
+        """Handle a comparison operator with all its words, such as IS NOT NULL."""
         if level.compared:
             raise refuse(f"{self.next.text.upper()} after a comparison without parentheses")
         if self.next.word in _NOT:
@@ -233,7 +235,7 @@ class _ParserInputBuilder(TokenReader):
     def _close(self, level: _Level) -> None:
         self._parse_alone(level)
         self._levels.pop()
-        # sqlglot is slow on brackets; most contain one value and are dropped here.
+        # sqlglot is slow on brackets. Most brackets enclose a single value, so these are dropped here.
         emitted, is_one_value = self._emitted, len(self._emitted) == level.start + 1
         if level.opener == "(" and is_one_value:
             del emitted[-2]

@@ -1,7 +1,7 @@
 """Splits SQL text into tokens, and decodes quoted strings. Pure.
 
-Every text that becomes an expression passes through here first. It is split in time proportional to its length, and its
-length and nesting are bounded before it is parsed.
+All SQL text is tokenized by this module before it is parsed. Tokenizing takes time proportional to the length of the
+text; text that is too long or too deeply nested is refused.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ Kind = Literal["name", "quoted", "text", "number", "mark", "end"]
 
 
 class Token(NamedTuple):
-    """``text``: as written, but without backticks for a ``quoted`` name. ``start``, ``end``: its position. ``word``: an
-    unquoted name in lower case, or a mark; empty for other kinds."""
+    """``text``: as written, but without backticks for a ``quoted`` name. ``start``, ``end``: the position of the token.
+    ``word``: an unquoted name in lower case, or the text of an operator or punctuation mark; empty for other kinds."""
 
     kind: Kind
     text: str
@@ -45,7 +45,8 @@ _BEFORE_OPERAND = frozenset({"not", "!", "-", "+", "~", "case", "interval"})
 
 def tokens_of(text: str, most_chars: int | None = None) -> list[Token]:
     """Split text into tokens, without comments and white space; the last token has the kind ``end``. Raises CallError,
-    also for a text that is too long or nested too deeply. ``most_chars``: None for the cap on callers' conditions."""
+    also for a text that is too long or nested too deeply. ``most_chars``: None: the maximum length of the conditions
+    that callers pass is MAX_CONDITION_CHARS."""
     cap = limits.MAX_CONDITION_CHARS if most_chars is None else most_chars
     if len(text) > cap:
         name = "MAX_CONDITION_CHARS" if most_chars is None else "MAX_EXPRESSION_CHARS"
@@ -80,7 +81,7 @@ def _tokens(text: str) -> Iterator[Token]:
 
 
 def _check_comment(comment: str, start: int) -> None:
-    """Raise CallError for a comment whose end Spark would place elsewhere."""
+    """Raise CallError for a comment that Spark would end at a different position."""
     if comment.startswith("--"):
         if comment.endswith("\\"):
             raise CallError("it cannot be parsed: a comment ends with a backslash, after which Spark continues it")
@@ -119,11 +120,12 @@ _ESCAPED = {"0": "\0", "b": "\b", "n": "\n", "r": "\r", "t": "\t", "Z": "\x1a", 
 
 
 def text_value(token: str) -> str:
-    """The value of a quoted string in Spark 4: doubled quotes are one, and backslash escapes. Raises CallError."""
+    """The value of a quoted string in Spark 4: a doubled quote is one quote, and a backslash is an escape character.
+    Raises CallError."""
     quote = token[0]
     if "\\" not in token:
         return token[1:-1].replace(quote * 2, quote)
-    # A quote after a backslash is not half of a doubled quote.
+    # A quote after a backslash is not part of a doubled quote.
     parts = re.findall(rf"\\.|{quote}{quote}|[^\\{quote}]+", token[1:-1], re.DOTALL)
     joined = "".join(quote if part == quote * 2 else part for part in parts)
     try:

@@ -1,8 +1,8 @@
-"""Expressions as trees, before they are bound to a schema. Pure.
+"""Expression trees, before they are bound to a schema. Pure.
 
-One kind of tree serves for conditions (``where``, CHECK) and for values (generated and default columns). It is built in
-Python with ``col``, and from text by ``sql.parse``. Two trees are equal if they are written alike: 1, 1.0 and true are
-three different literals.
+The same kind of tree is used for conditions (``where``, CHECK) and for values (generated and default columns). Python
+code builds a tree with ``col``; ``sql.parse`` builds one from SQL text. Two trees are equal if they are written in the
+same way: 1, 1.0 and true are three different literals.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from deltalog.protocol.schema import DataType
 
 Operator = OneOf["=", "!=", "<", "<=", ">", ">=", "<=>"]
 ArithmeticOperator = OneOf["+", "-", "*", "/", "%", "DIV", "||"]
-MOMENTS = ("current_timestamp", "now", "current_date", "curdate")  # functions whose parentheses are optional
+MOMENTS = ("current_timestamp", "now", "current_date", "curdate")  # the functions whose parentheses are optional
 MIRRORED: dict[Operator, Operator] = {"<": ">", ">": "<", "<=": ">=", ">=": "<="}
 NEGATED: dict[Operator, Operator] = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
 
@@ -29,7 +29,7 @@ class Expression(msgspec.Struct, frozen=True):
 
 
 class Predicate(Expression, frozen=True):
-    """A condition on a row. Combine with ``&``, ``|`` and ``~``."""
+    """A condition on a row. Predicates can be combined with ``&``, ``|`` and ``~``."""
 
     def __and__(self, other: Expression) -> Predicate:
         return And(self, other)
@@ -48,7 +48,8 @@ class Predicate(Expression, frozen=True):
 
 
 class Name(Expression, frozen=True):
-    """A column by its path of names, ignoring case; ``is_quoted``: in backticks, so that it cannot be a function."""
+    """A reference to a column, given as a path of names, ignoring case. ``is_quoted``: whether the name is in
+    backticks, so that it cannot be a function."""
 
     path: tuple[str, ...]
     is_quoted: bool = False
@@ -61,12 +62,12 @@ class Name(Expression, frozen=True):
 
 
 class Literal(Expression, frozen=True):
-    """A literal. ``data_type``: set if the text names it, as 5L and TIMESTAMP '…' do; otherwise it follows from the
-    value, or from the column that the value is compared with."""
+    """A literal. ``data_type``: set if the SQL text specifies the type, as in 5L and TIMESTAMP '…'; otherwise the type
+    follows from the value, or from the column that the value is compared with."""
 
     value: Any
     data_type: DataType | None = None
-    in_double_quotes: bool = False  # in other engines this is a column name
+    in_double_quotes: bool = False  # in other engines a string in double quotes is a column name
 
     def __eq__(self, other: object) -> bool:
         return (
@@ -117,22 +118,22 @@ class Field(Expression, frozen=True):
 
 
 class Element(Expression, frozen=True):
-    """An array element by position from 0, a map value by key, or a struct field by name."""
+    """An array element by its position from 0, a map value by its key, or a struct field by its name."""
 
     operand: Expression
     key: Expression
 
 
 class Moment(Expression, frozen=True):
-    """CURRENT_TIMESTAMP and the like in a statement. ``written``: the name or call as written, which is a column if the
-    table has one of that name; ``literal``: otherwise, the instant of the statement."""
+    """CURRENT_TIMESTAMP or a similar function. ``written``: the name or call as written, which means a column if the
+    table has a column of that name; otherwise the value is ``literal``, the time of the statement."""
 
     written: Name | Call
     literal: Literal
 
 
 class Case(Expression, frozen=True):
-    """``branches``: conditions (or values to compare with ``subject``), each with its result."""
+    """``branches``: pairs of a condition (or a value that is compared with ``subject``) and a result."""
 
     subject: Expression | None
     branches: tuple[tuple[Expression, Expression], ...]
@@ -153,14 +154,14 @@ class IsNull(Predicate, frozen=True):
 
 
 class IsBoolean(Predicate, frozen=True):
-    """IS TRUE, IS FALSE: never unknown."""
+    """IS TRUE and IS FALSE, which never evaluate to unknown."""
 
     operand: Expression
     wanted: bool
 
 
 class In(Predicate, frozen=True):
-    """``values``: any number of literals without a type of their own; ``others``: other expressions. ``doubtful``: the
+    """``values``: any number of literals without an explicit type; ``others``: other expressions. ``doubtful``: the
     strings among the values that were written in double quotes."""
 
     operand: Expression
@@ -221,14 +222,14 @@ class Not(Predicate, frozen=True):
 
 
 def renamed(expression: Expression, rename: Callable[[Name], Name]) -> Expression:
-    """The same tree with columns renamed."""
+    """A copy of the tree with columns renamed."""
     return replaced(expression, lambda each: rename(each) if isinstance(each, Name) else None)
 
 
 def replaced(expression: Expression, replacement: Callable[[Expression], Expression | None]) -> Expression:
-    """The same tree with parts replaced. ``replacement`` returns the replacement of a part, or None to look inside
-    it."""
-    links = []  # a chain of AND and OR, last first; iterative because it can be a thousand long
+    """A copy of the tree in which some nodes are replaced. ``replacement``: a function that returns the replacement for
+    a node of the tree, or None to descend into the node."""
+    links = []  # a chain of ANDs and ORs, outermost first; collected in a loop because it can have a thousand operators
     while isinstance(expression, (And, Or)):
         links.append(expression)
         expression = expression.left
@@ -253,7 +254,7 @@ def _replaced(expression: Expression, replacement: Callable[[Expression], Expres
 
 
 def at_instant(expression: Expression, now: datetime.datetime) -> Expression:
-    """The same tree with CURRENT_TIMESTAMP and the like fixed to one instant, in UTC."""
+    """A copy of the tree with CURRENT_TIMESTAMP and similar functions replaced with the same time, in UTC."""
 
     def moment(each: Expression) -> Expression | None:
         if isinstance(each, Name):
@@ -270,7 +271,7 @@ def at_instant(expression: Expression, now: datetime.datetime) -> Expression:
 
 
 def walked(expression: Expression) -> Iterator[Expression]:
-    """A tree and all its subtrees."""
+    """Yields a tree and all its subtrees."""
     todo: list[Any] = [expression]
     while todo:
         each = todo.pop()
@@ -296,7 +297,7 @@ def height(expression: Expression) -> int:
 
 
 def _parts(expression: Any) -> Iterator[tuple[str, Any]]:
-    """The operands of an expression, by field name."""
+    """The (field name, operand) pairs of an expression."""
     names = expression.__struct_fields__
     return ((name, getattr(expression, name)) for name in names if name not in _NO_OPERANDS)
 

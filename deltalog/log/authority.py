@@ -1,4 +1,4 @@
-"""Authority: who decides which commits a table has. Pure.
+"""Authority: what determines the commits of a table: the log or a catalog. Pure.
 
 Spec: PROTOCOL.md#catalog-managed-tables.
 """
@@ -10,11 +10,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Authority:
-    """By default, only the files in ``_delta_log`` decide.
+    """Defines which commits of a table are valid. By default, the authority is the set of commit files in
+    ``_delta_log``.
 
-    ``catalog``: the URL of the catalog that decides instead; None for a table without one. ``branch``: the id of the
-    transaction over several tables whose uncommitted changes are read too; None outside such a transaction.
-    ``base_version``: the version below these changes.
+    ``catalog``: the URL of the catalog that decides which commits belong to the table; None if the table is not
+    catalog-managed. ``branch``: the id of the multi-table transaction whose uncommitted changes are read too; None
+    outside such a transaction. ``base_version``: the version on which these changes are based.
     """
 
     catalog: str | None = None
@@ -23,7 +24,7 @@ class Authority:
 
     @property
     def is_log(self) -> bool:
-        """Whether the commits are exactly the files in the log."""
+        """Whether the table's commits are exactly the commit files in the log."""
         return self.catalog is None and self.branch is None
 
 

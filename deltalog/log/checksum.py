@@ -2,8 +2,8 @@
 Pure.
 
 Spec: PROTOCOL.md#version-checksum-file, #version-checksum-file-schema, #reader-requirements. A checksum is used only
-if its txnId or in-commit timestamp matches the commit file of its version, so a stale checksum, or one of another
-table, has no effect.
+if its txnId or in-commit timestamp matches the commit file of its version, so a stale checksum, or the checksum of
+another table, has no effect.
 """
 
 from __future__ import annotations
@@ -39,8 +39,9 @@ __all__ = ["Totals", "VersionChecksum", "check_against", "decode_checksum", "dif
 class VersionChecksum:
     """A parsed ``.crc``.
 
-    ``txn_id`` and ``in_commit_timestamp_ms`` (milliseconds since 1970) identify its commit. ``transactions`` and
-    ``domains`` are None if the file omits them. ``all_files``: ``allFiles`` as JSON, not decoded.
+    ``txn_id`` and ``in_commit_timestamp_ms`` (milliseconds since 1970) identify the version's commit. ``transactions``
+    and ``domains`` are None if the file omits them. ``all_files``: the field ``allFiles`` as JSON, not decoded.
+
     Spec: PROTOCOL.md#version-checksum-file-schema.
     """
 
@@ -54,7 +55,7 @@ class VersionChecksum:
     all_files: bytes | None = None
 
     def matches(self, info: CommitInfo | None) -> bool:
-        """Whether this checksum belongs to the commit with the commitInfo ``info``."""
+        """Whether this checksum belongs to the commit whose commitInfo is ``info``."""
         if info is None:
             return False
         if self.txn_id is not None and info.txn_id is not None:
@@ -105,7 +106,8 @@ def _are_counts(values: Any) -> bool:
 
 
 def _sizes_in(body: dict[str, Any]) -> FileSizes | None:
-    """The histogram of file sizes, if its bins are SIZE_BINS. Its name differs between versions of delta-spark."""
+    """The histogram of file sizes, if it has the bins SIZE_BINS. The name of the field differs between versions of
+    delta-spark."""
     histogram = body.get("fileSizeHistogram") or body.get("histogramOpt")
     if not isinstance(histogram, dict) or histogram.get("sortedBinBoundaries") != list(SIZE_BINS):
         return None
@@ -135,8 +137,8 @@ def _deletions_in(body: dict[str, Any]) -> Deletions | None:
 def check_against(state: State, commits: Sequence[CommitActions], table: str, version: int) -> None:
     """Compare protocol and metadata of ``state``, which may come from a ``.crc``, with those in ``commits``.
 
-    ``commits``: ascending, up to ``version``; an action that they do not contain is not compared. Raises
-    CorruptTableError.
+    ``commits``: ascending, up to ``version``. If the commits contain no protocol action, the protocol is not compared;
+    likewise for the metaData action. Raises CorruptTableError.
     """
     different = differences(state, advance(PartialState(), commits))
     if different:
@@ -147,9 +149,10 @@ def check_against(state: State, commits: Sequence[CommitActions], table: str, ve
 
 
 def differences(one: State | PartialState, other: State | PartialState) -> list[str]:
-    """Which of protocol and metaData differ between two states; an action that one state lacks is ignored.
+    """Which of protocol and metaData differ between two states; an action missing in one of them is ignored.
 
-    Compares only the parts that define rows, and schemas by content, because writers differ in white space.
+    Compares only the parts that affect how rows are read, and compares schemas by content, because writers differ in
+    white space.
     """
     first, second = _comparable(one), _comparable(other)
     return [
@@ -160,7 +163,7 @@ def differences(one: State | PartialState, other: State | PartialState) -> list[
 
 
 def _same_metadata(one: State | PartialState, other: State | PartialState, name: str) -> bool:
-    """Whether two metaData actions differ only in the form of the schema text."""
+    """Whether two metaData actions differ only in the formatting of the schema JSON."""
     if name != "metaData" or one.metadata is None or other.metadata is None:
         return False
     try:
@@ -172,8 +175,8 @@ def _same_metadata(one: State | PartialState, other: State | PartialState, name:
 
 
 def _comparable(state: State | PartialState) -> dict[str, object]:
-    """The parts of protocol and metaData that define rows, by action name, without parts whose form differs between
-    writers; None for a missing action."""
+    """The parts of protocol and metaData that affect how rows are read, by action name, without parts that writers
+    format differently; None for a missing action."""
     protocol, metadata = state.protocol, state.metadata
     return {
         "protocol": None if protocol is None else (
@@ -191,12 +194,13 @@ def encode_checksum(
 ) -> bytes:
     """The ``.crc`` of a version, with only the fields that are known and apply to the table.
 
-    Omits transactions above MAX_TRANSACTIONS or if the table sets a retention for them, domains above MAX_DOMAINS, and
-    ``files`` if ``FileList.encoded`` or a table property excludes them.
+    Omits transactions if there are more than MAX_TRANSACTIONS or the table sets a retention for them, domains if there
+    are more than MAX_DOMAINS, and ``files`` if ``FileList.encoded`` returns None or a table property excludes them.
     Spec: PROTOCOL.md#version-checksum-file-schema.
     """
     configuration = state.metadata.configuration
-    # With a retention, the time of reading decides which transactions are live.
+    # With a retention, it depends on the time at which the table is read which transaction identifiers have not
+    # expired.
     few = len(state.transactions) <= MAX_TRANSACTIONS and SET_TRANSACTION_RETENTION_MS.key not in configuration
     body: dict[str, Any] = {
         "txnId": txn_id,
@@ -231,9 +235,9 @@ def _files_body(files: FileList | None, totals: Totals) -> msgspec.Raw | None:
 
 
 def _lists_files(configuration: Mapping[str, str]) -> bool:
-    """Whether the checksum of a table with these properties lists its files. It does not if checkpoints drop the text
-    of statistics, because a replay would then differ from the list. As in delta-spark, it also does not if more columns
-    than the default have statistics."""
+    """Whether the checksum of a table with these properties lists its files. It does not list them if checkpoints omit
+    the JSON text of statistics, because the list would then differ from a replay. As in delta-spark, the checksum also
+    does not list the files if statistics are collected for more columns than by default."""
     try:
         keeps_text = CHECKPOINT_STATS_AS_JSON.read(configuration)
         columns = DATA_SKIPPING_NUM_INDEXED_COLS.read(configuration)

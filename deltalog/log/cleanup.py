@@ -1,7 +1,7 @@
-"""Log clean-up: finds the log files that no version within the retention needs, and deletes them.
+"""Log clean-up: finds and deletes the log files that no version within the retention period needs.
 
-Spec: PROTOCOL.md#metadata-cleanup. Commit times are defined as for time travel: the in-commit timestamp, or the
-monotonised file time before the enablement.
+Spec: PROTOCOL.md#metadata-cleanup. Commit times are the same as in time travel: the in-commit timestamp, or for commits
+before its enablement, the monotonised file time.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from deltalog.storage.base import FileMeta
 
 _NOT_A_LOG_FILE = "not a file that log clean-up deletes"
 _WORK = "log clean-up"
-# Over a network, this many consecutive deletions take about a second.
+# On a remote store, this many consecutive deletions take about a second.
 _DELETED_AT_ONCE = 16
 
 
@@ -53,9 +53,10 @@ class CleanupDecision:
 class CleanupReport:
     """The result of a clean-up, or with ``dry_run`` the plan for one.
 
-    ``cutoff_ms``: commits before this time have expired. ``first_version``: the first readable version afterwards; None
-    if nothing is deleted. ``reason``: the reason for the decision. ``unreachable``: the first and the last of the
-    versions that become unreadable. ``files``: all files of the log, first the deleted ones in order of deletion.
+    ``cutoff_ms``: commits before this time have expired. ``first_version``: the first version that is readable after
+    the clean-up; None if nothing is deleted. ``reason``: why these files are or are not deleted. ``unreachable``: the
+    first and the last version that become unreadable. ``files``: all files of the log, beginning with the deleted files
+    in order of deletion.
     """
 
     table: str
@@ -73,7 +74,7 @@ class CleanupReport:
 
     @safe_repr
     def __repr__(self) -> str:
-        """The fields, with counts instead of files."""
+        """The report's fields, with a number of files in place of each list of files."""
         return (
             f"CleanupReport(table={self.table!r}, dry_run={self.dry_run}, cutoff_ms={self.cutoff_ms}, "
             f"first_version={self.first_version}, reason={self.reason!r}, unreachable={self.unreachable}, "
@@ -93,7 +94,7 @@ class CleanupReport:
         }
 
     def facts(self) -> list[tuple[str, str]]:
-        """The report as pairs of label and text."""
+        """The report as pairs of a label and a text."""
         verb = "would be deleted" if self.dry_run else "deleted"
         facts = [
             ("Table", self.table),
@@ -112,7 +113,8 @@ class CleanupReport:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """``first_version``: the log is kept from this version on (None: all of it). ``reason``: the reason for it."""
+    """``first_version``: the log is kept from this version on (None: the whole log is kept). ``reason``: why these
+    files are or are not deleted."""
 
     first_version: int | None
     reason: str
@@ -124,12 +126,12 @@ def clean_up(
     """Delete the expired files of the log; with ``dry_run``, only report them.
 
     Clean-up keeps the newest checkpoint at or before the cut-off and all files after it, so that every version within
-    the retention stays readable, by number and by time. The cut-off is the last midnight UTC before
+    the retention period can still be read, by number and by time. The cut-off is the last midnight UTC before
     ``clock_ms - retention_ms`` (default: delta.logRetentionDuration), in milliseconds since 1970. The oldest files are
-    deleted first, so that an interruption leaves a readable log. Temporary files that killed writers left on local
-    disks are deleted after a day. If another clean-up deletes files during the call, this one starts again once. A
-    table that replaced this one would have files of the same names, so clean-up checks before each batch of deletions
-    that the latest version is still in the log.
+    deleted first, so that an interruption leaves a readable log. Temporary files of killed writers on local disks are
+    deleted after a day. If another clean-up deletes files during the call, this clean-up starts again once. If another
+    table replaces this one, the log of the new table contains files with the same names. Clean-up therefore checks,
+    before each batch of deletions, that the latest version is still in the log.
 
     Raises MissingInCommitTimestampError, UnsupportedFeatureError, StoreError; TableReplacedError, TableNotFoundError.
     Cost: 3 LISTs, the latest version's ``.crc``, at most ceil(log2 n) + 2 GETs of 4 KiB for n commits (1 LIST more
@@ -180,8 +182,8 @@ def _clean_up(history: LogHistory, clock_ms: int, retention_ms: int | None, dry_
 
 
 def _decide(history: LogHistory, cutoff_ms: int) -> Decision:
-    """Where the kept log begins: at the newest readable checkpoint at or before the cut-off after which all commits
-    keep their times."""
+    """The version at which the log will begin: that of the newest readable checkpoint at or before the cut-off,
+    provided that the times of all later commits do not change."""
     listing = history.listing
     log = timeline(listing.commits, history.latest.in_commit_timestamps_enabled, history.enablement)
     if not listing.commits:
@@ -216,10 +218,10 @@ def _decide(history: LogHistory, cutoff_ms: int) -> Decision:
 
 
 def _time_preserving_starts(history: LogHistory, file_versions: Sequence[int]) -> Callable[[int], bool]:
-    """A predicate on versions: whether a log that begins at a version keeps the commit times it has now.
+    """A predicate on versions: whether all commit times stay the same if the log begins at that version.
 
-    File times are monotonised from the first commit on: a commit whose time was raised above its file time, because of
-    the commits before it, cannot become the first.
+    File times are monotonised from the first commit on. So a commit whose time was raised above its own file time,
+    because of earlier commits, cannot become the first commit of the log.
     """
     if not file_versions:
         return lambda version: True
@@ -230,7 +232,7 @@ def _time_preserving_starts(history: LogHistory, file_versions: Sequence[int]) -
 
 
 def _is_followed(listing: Listing, version: int) -> bool:
-    """Whether the log has the commit of a checkpoint's version, which holds its time, and every later commit."""
+    """Whether the log has the commit of a checkpoint's version, which defines its time, and all later commits."""
     after = [v for v in listing.commits if v >= version]
     return bool(after) and after == list(range(version, listing.commits[-1] + 1))
 
@@ -257,9 +259,8 @@ def _protected_before(history: LogHistory) -> int:
 
 def decide_files(names: Iterable[str], first_version: int | None) -> list[CleanupDecision]:
     """The decision on each file of ``_delta_log``: first the files to delete, oldest first, then the rest. Pure.
-
-    ``names``: in ``_delta_log``. ``first_version``: as in ``Decision``. The commit of a version is deleted before its
-    checkpoints, so that every remaining commit is readable.
+    ``names``: the file names in ``_delta_log``. ``first_version``: as in ``Decision``. The commit of a version is
+    deleted before its checkpoints, so that every remaining commit is readable.
     """
     deleted: list[tuple[int, int, str, str]] = []
     kept: list[CleanupDecision] = []
@@ -296,8 +297,8 @@ _ORDER = {
 def _decide_sidecars(
     reader: LogReader, deleted: Collection[str], listing: Listing, clock_ms: int
 ) -> list[CleanupDecision]:
-    """The decision on each sidecar: deleted if no kept checkpoint names it and it is older than a day, so that it
-    cannot belong to a checkpoint that is being written. ``deleted``: the paths of files to delete."""
+    """The decision on each sidecar. A sidecar is deleted if no kept checkpoint names it and it is older than a day; a
+    younger one may belong to a checkpoint that is being written. ``deleted``: the paths of files to delete."""
     metas = reader.store.list_from(SIDECARS_DIRECTORY)
     if not metas:
         return []

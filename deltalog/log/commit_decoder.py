@@ -1,9 +1,9 @@
 """Decodes commits. In long runs of commits, adds and removes are decoded as Arrow columns, and the other actions of
-many commits in one call; this takes a fraction of the time of decoding commit by commit.
+many commits in one call. Decoding many commits together is several times faster than decoding each one separately.
 
-Columns are used only if they must give the same result as actions: every add or remove is on a line of its own, with
-known fields only, none repeated and no required field missing. A run that contains anything else is halved repeatedly;
-the short run that remains is decoded commit by commit, which refuses invalid commits.
+Columnar decoding is used only if its result is certain to be the same: every add or remove is on a line of its own and
+has only known fields, no repeated field and all required fields. A run that contains anything else is halved
+repeatedly; the short run that remains is decoded one commit at a time, and an invalid commit is refused there.
 
 Spec: PROTOCOL.md#add-file-and-remove-file.
 """
@@ -19,17 +19,17 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.json as pj
 
 from deltalog.arrow_arrays import STRINGS_MAP, combined, empty, int64s, nulls, strings, strings_map
 from deltalog.errors import InvalidCommitError
+from deltalog.lazy_arrow import pc, pj
 from deltalog.log.file_tables import DELETION_VECTOR, FILES, TOMBSTONES, camel
 from deltalog.log.replay import Commits, FileActions
 from deltalog.parallel import in_order
 from deltalog.protocol.codec import decode_commit, decode_small_actions, partition_names
 
-# Shorter runs gain little; the block size bounds the memory for longer ones.
+# For commits with fewer bytes than this, columnar decoding saves little. The block size bounds the memory for longer
+# runs.
 _MIN_BYTES, _BLOCK_BYTES = 1 << 20, 8 << 20
 _ADD, _REMOVE = b'{"add":{"path":"', b'{"remove":{"path":"'
 _FILES, _NEXT_ADD = (_ADD, _REMOVE), b"\n" + _ADD
@@ -45,7 +45,7 @@ _VECTOR = pa.struct(
 )
 _STORAGE_TYPES = strings(["u", "i", "p"])
 _LARGEST_INT = int64s([2**31 - 1])[0]
-# The columns that Arrow parses, besides partition values, and the fields that each action must have.
+# The columns that Arrow parses in addition to partition values, and the required fields of each action.
 _ADDS = {
     "path": pa.string(),
     "size": pa.int64(),
@@ -75,8 +75,9 @@ _REQUIRED_OF_REMOVES = ("path", "dataChange")
 
 @contextlib.contextmanager
 def garbage_collection_paused() -> Iterator[None]:
-    """Disable the garbage collector while very many acyclic objects are created: traversing them takes longer than
-    creating them. Threads may nest it; a collector that the caller disabled stays disabled."""
+    """Disable the garbage collector while very many objects without reference cycles are created, because it would
+    spend more time traversing them than it takes to create them. Nested and concurrent use is safe; if the caller has
+    disabled the collector, it stays disabled."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -112,7 +113,7 @@ def _blocks(files: Sequence[tuple[int, bytes]]) -> Iterator[list[tuple[int, byte
 
 
 def _decode_block(block: Sequence[tuple[int, bytes]]) -> Iterator[Commits]:
-    """The commits of a block; halving isolates commits that cannot be decoded as columns."""
+    """The commits of a block, which is halved to isolate commits that cannot be decoded as columns."""
     size = sum(len(data) for _, data in block)
     if not _MIN_BYTES <= size <= _BLOCK_BYTES:
         yield Commits([decode_commit(data, version) for version, data in block])
@@ -160,7 +161,8 @@ def _as_columns(block: Sequence[tuple[int, bytes]]) -> Commits:
 
 
 def _split(data: bytes) -> tuple[list[bytes], list[bytes], list[bytes]]:
-    """The lines of a commit: small actions, removes, adds. An element can hold several consecutive lines."""
+    """The lines of a commit: small actions, removes, adds. An element of these lists can contain several consecutive
+    lines."""
     first, rest = data.find(b"\n"), data[:0]
     if data.startswith(_ADD, first + 1) and not data.startswith(_FILES):
         rest = data[first + 1 : -1] if data.endswith(b"\n") else data[first + 1 :]
@@ -185,7 +187,8 @@ def _file_actions(
     Raises pyarrow.ArrowException or ValueError for lines that must be decoded as actions.
     """
     values = pa.struct([pa.field(name, pa.string()) for name in partition_columns])
-    kinds = (("add", _ADDS), ("remove", _REMOVES))[: 2 if has_removes else 1]  # each column costs time on every line
+    # Each column costs parsing time on every line.
+    kinds = (("add", _ADDS), ("remove", _REMOVES))[: 2 if has_removes else 1]
     schema = pa.schema({key: pa.struct({**fields, "partitionValues": values}) for key, fields in kinds})
     options = pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error")
     read = pj.ReadOptions(block_size=len(lines) + 1, use_threads=False)
@@ -202,7 +205,7 @@ def _file_actions(
 
 
 def _table(actions: pa.StructArray, schema: pa.Schema, required: Sequence[str], names: Sequence[str]) -> pa.Table:
-    """The non-null actions as rows of ``schema``. Raises ValueError, pyarrow.ArrowInvalid."""
+    """The non-null actions as a table with the ``schema``. Raises ValueError, pyarrow.ArrowInvalid."""
     if actions.null_count:
         actions = actions.drop_null()
     column = {field.name: actions.field(index) for index, field in enumerate(actions.type.fields)}
@@ -220,7 +223,7 @@ def _table(actions: pa.StructArray, schema: pa.Schema, required: Sequence[str], 
 
 
 def _is_within(values: Any, largest: pa.Scalar | None) -> bool:
-    """Whether all non-null values are at least 0, and at most ``largest``."""
+    """Whether all non-null values are between 0 and ``largest``."""
     extremes = pc.min_max(values)
     if not extremes["min"].is_valid:
         return True
@@ -228,7 +231,7 @@ def _is_within(values: Any, largest: pa.Scalar | None) -> bool:
 
 
 def _vectors(vectors: pa.StructArray) -> Any:
-    """Descriptors of deletion vectors. Raises ValueError for one that is not valid in an action."""
+    """Deletion vector descriptors. Raises ValueError for a descriptor that is not valid in an action."""
     if vectors.null_count == len(vectors):
         return nulls(len(vectors), DELETION_VECTOR)
     present = vectors.drop_null()

@@ -1,6 +1,7 @@
-"""The summary of a commit: the files, row counts, times and author's metadata that it added. Pure.
+"""The summary of a commit: the files that it added, their row counts and time bounds, and the author's metadata. Pure.
 
-Spec: PROTOCOL.md#commit-provenance-information, which allows custom keys; deltalog uses the key ``deltalog``.
+Spec: PROTOCOL.md#commit-provenance-information, which allows custom keys in commitInfo; deltalog uses the key
+``deltalog``.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ CHECKSUM_TAG = "deltalog.sha256"
 class AddedFileSummary:
     """A file that a version added.
 
-    ``path``: relative to the table root, as in the log. ``sha256``: None if the writer recorded none. ``row_count`` and
-    ``statistics`` (parsed, see PROTOCOL.md#per-file-statistics): None without statistics.
+    ``path``: relative to the table root, as in the log. ``sha256``: None if the writer of the file did not record the
+    hash. ``row_count`` and ``statistics`` (parsed, see PROTOCOL.md#per-file-statistics): None without statistics.
     """
 
     path: str
@@ -38,14 +39,14 @@ class AddedFileSummary:
 
 @dataclass(frozen=True, slots=True)
 class CommitSummary:
-    """What a version added to its predecessor, ``parent`` (None for version 0).
+    """The changes of a version relative to ``parent``, the version before it (None for version 0).
 
-    ``created_ms``: the in-commit timestamp, else the time by the writer's clock, in milliseconds since 1970.
-    ``metadata``: the mapping that the author passed to the write; None if the commit has none, like the commits of
-    other writers. ``row_count``: the rows in ``files``; None if the row count of a file is unknown.
-    ``min_timestamp_us`` and ``max_timestamp_us``: the bounds of ``timestamp_column``, in microseconds since 1970; None
-    if no column was declared or it has only nulls. ``blob``: the blob to which a stream of bytes was written; ``files``
-    then holds the row that names it.
+    ``created_ms``: the in-commit timestamp if the commit has one, else the timestamp from the writer's clock, in
+    milliseconds since 1970. ``metadata``: the mapping that the author passed to the write; None if the commit has none,
+    as with commits of other writers. ``row_count``: the number of rows in ``files``; None if the row count of any file
+    is unknown. ``min_timestamp_us`` and ``max_timestamp_us``: the bounds of ``timestamp_column``, in microseconds since
+    1970; None if no column was declared or the column has only nulls. ``blob``: the blob, if the commit was written
+    from a stream of bytes; the row that names the blob is then in ``files``.
     """
 
     version: int

@@ -30,21 +30,22 @@ def reconciled(commits: Iterable[Sequence[AnyAction | CommitInfo]]) -> list[AnyA
     """The reconciled actions of ``commits`` (ascending): the last action on each file, application id and domain, and
     the last protocol and metaData. Pure.
 
-    Removes and removed domains are kept, because they apply to versions before the first commit. Actions without effect
-    on the state are dropped: commitInfo, cdc and unknown actions.
+    Removes and removed domains are kept, because they affect files and domains of versions before the first commit.
+    Actions that do not affect the state are dropped: commitInfo, cdc and unknown actions.
     """
     latest: dict[tuple[str, str], AnyAction] = {}
     for actions in commits:
         for action in actions:
             key = _key(action)
             if key is not None:
-                latest.pop(key, None)  # moves the key to the end: keys are ordered by their last action
+                latest.pop(key, None)  # moves the key to the end, so that keys are ordered by their last action
                 latest[key] = action  # type: ignore[assignment]
     return list(latest.values())
 
 
 def _key(action: AnyAction | CommitInfo) -> tuple[str, str] | None:
-    """The key by which a later action replaces an earlier one; None for actions that are dropped."""
+    """The reconciliation key: a later action replaces an earlier one with the same key. None for actions that are
+    dropped."""
     if isinstance(action, (AddFile, RemoveFile)):
         return "file", file_key(action.path, action.deletion_vector)
     if isinstance(action, SetTransaction):
@@ -55,19 +56,19 @@ def _key(action: AnyAction | CommitInfo) -> tuple[str, str] | None:
 
 
 def write_compaction(latest: LogSnapshot, start: int, end: int) -> Compaction:
-    """Write the compaction of the commits from ``start`` to ``end``, both included; an existing one is kept.
+    """Write the log compaction of the commits from ``start`` to ``end``, inclusive; an existing file is kept.
     ``latest``: version ``end`` or a later one, read from the same log.
 
     Raises CallError for fewer than two commits, MissingVersionError, InvalidCommitError, StoreError; TableReplacedError
-    if the log lost ``latest`` meanwhile, after deleting the file. Cost: 1 GET for each commit, 1 PUT, 1 HEAD. Memory:
-    the commits.
+    if ``latest`` is no longer in the log afterwards; the file is then deleted. Cost: 1 GET for each commit, 1 PUT, 1
+    HEAD. Memory: the commits.
     """
     if not 0 <= start < end:
         raise CallError(f"A log compaction covers at least two versions; got {start} to {end}.")
     reader, versions = latest.reader, range(start, end + 1)
     files = reader.commit_files(versions)
     for version, data in zip(versions, files, strict=True):
-        decode_commit(data, version)  # raises for a commit that readers would refuse
+        decode_commit(data, version)  # raises an error for a commit that readers would refuse
     lines = [encode_action(action) for action in reconciled(decode_actions(data) for data in files)]
     compaction = Compaction(start, end)
     outcome = reader.store.put_if_absent(log_path(compaction.name), b"".join(line + b"\n" for line in lines))

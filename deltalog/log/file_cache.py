@@ -1,4 +1,5 @@
-"""The file actions of a version, live files and tombstones: read from the log on first use, then cached."""
+"""The file actions of a version, that is, its live files and tombstones. These actions are read from the log on first
+use, and then cached."""
 
 from __future__ import annotations
 
@@ -6,30 +7,42 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import empty, strings
 from deltalog.errors import CallError, InvalidCheckpointError, MissingVersionError
-from deltalog.log.checkpoint.reader import FAST, LEAN, ReadParallelism
-from deltalog.log.checkpoint.rows import Wanted
-from deltalog.log.checksum import VersionChecksum, check_against
-from deltalog.log.file_list import MAX_FILES, FileList
-from deltalog.log.file_statistics import Leaf
+from deltalog.lazy_arrow import pc
+from deltalog.lazy_names import lazy_modules
 from deltalog.log.file_tables import FILES, TOMBSTONES, add_actions
 from deltalog.log.reader import LogReader
 from deltalog.log.replay import Commits, State, Tail, live_files, tail
 from deltalog.log.segment import Checkpoint, Segment
-from deltalog.log.table_totals import Totals, maybe_again, totals_after, totals_of
 from deltalog.log.tip import Tip
 from deltalog.parallel import Lazy, in_order, meanwhile
 from deltalog.protocol.codec import CommitActions
 from deltalog.protocol.paths import checksum_path
 from deltalog.protocol.retention import unexpired_tombstones
 
-# Maximum number of file actions that a writing handle keeps in memory, so that its next checkpoint needs no reads.
+if TYPE_CHECKING:
+    from deltalog.log import checksum as checksums
+    from deltalog.log import file_list as file_lists
+    from deltalog.log import file_statistics, table_totals
+    from deltalog.log.checkpoint import reader as checkpoint_reader
+    from deltalog.log.checkpoint import rows as checkpoint_rows
+else:
+    lazy_modules(
+        __name__,
+        "deltalog.log.file_statistics",
+        "deltalog.log.table_totals",
+        checkpoint_reader="deltalog.log.checkpoint.reader",
+        checkpoint_rows="deltalog.log.checkpoint.rows",
+        checksums="deltalog.log.checksum",
+        file_lists="deltalog.log.file_list",
+    )
+
+# The maximum number of file actions that a writing handle keeps in memory, so that its next checkpoint needs no reads.
 FEW_FILES = 16_384
 _MAX_PENDING = 64
 _SLICE_ROWS = 131_072
@@ -38,17 +51,19 @@ Piece = TypeVar("Piece")
 
 @dataclass(frozen=True, slots=True)
 class NewCheckpoint:
-    """A checkpoint that was just written. ``totals``: of its live files; None if they were not counted.
-    ``tombstones``: schema TOMBSTONES; None for more than FEW_FILES."""
+    """A checkpoint that was just written. ``totals``: the totals of the live files in the checkpoint; None if they were
+    not counted. ``tombstones``: the tombstones in the checkpoint (schema TOMBSTONES); None if there are more than
+    FEW_FILES."""
 
     checkpoint: Checkpoint
-    totals: Totals | None
+    totals: table_totals.Totals | None
     tombstones: pa.Table | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedFiles:
-    """Live files in memory: ``files`` (schema FILES) of an earlier version, and the commits since then."""
+    """Live files in memory: the ``files`` (schema FILES) of an earlier version, and the commits ``since`` that
+    version."""
 
     files: pa.Table
     since: tuple[CommitActions, ...] = ()
@@ -57,19 +72,19 @@ class LoadedFiles:
 class FileCache:
     """Reads the file actions of the version that ``segment`` rebuilds, and caches them.
 
-    A table handle holds the cache of its latest version. ``after``, ``on_checkpoint`` and ``through`` pass its contents
-    on to the next snapshot, so that the next version reads only new files. Filling a cache changes no result: an older
-    snapshot keeps its own. Threads may share it.
+    A table handle keeps the cache of its latest version. ``after``, ``on_checkpoint`` and ``through`` create the cache
+    of the next snapshot with its contents, so that only new log files are read for the next version. Filling a cache
+    does not change the results of any snapshot. Threads may share it.
 
     ``tip``: identifies the commit of the version. ``state``: the version's state, which the commits must not
-    contradict. ``totals``: of the live files, if known. ``commits``: the commits of the segment, if read. ``loaded``:
-    the live files, if in memory. ``tombstones``: the tombstones in the checkpoint, if in memory. ``unusable``:
-    unreadable checkpoints. ``checksum``: the version's ``.crc``, if read. ``listed``: the live files for the ``.crc``
-    of a version that was just committed.
+    contradict. ``totals``: the totals of the live files, if known. ``commits``: the commits of the segment, if read.
+    ``loaded``: the live files, if in memory. ``tombstones``: the tombstones in the checkpoint, if they are in memory.
+    ``unusable``: unreadable checkpoints. ``checksum``: the version's ``.crc``, if read. ``listed``: the live files to
+    list in the ``.crc`` of a version that was just committed.
     """
 
-    # Reads replace attributes by equivalent ones, and another thread may do so at any moment: a method reads each
-    # attribute only once.
+    # When a cache is read, its attributes may be replaced with equivalent values, at any moment and by any thread.
+    # Therefore each method reads each attribute of the shared state only once.
 
     def __init__(
         self,
@@ -78,13 +93,13 @@ class FileCache:
         state: State,
         tip: Tip,
         *,
-        totals: Totals | None = None,
+        totals: table_totals.Totals | None = None,
         commits: Commits | None = None,
         loaded: LoadedFiles | None = None,
         tombstones: pa.Table | None = None,
         unusable: tuple[Checkpoint, ...] = (),
-        checksum: VersionChecksum | None = None,
-        listed: FileList | None = None,
+        checksum: checksums.VersionChecksum | None = None,
+        listed: file_lists.FileList | None = None,
     ) -> None:
         self._reader = reader
         self.segment = segment
@@ -97,7 +112,7 @@ class FileCache:
         self._unusable = unusable
         self._checksum = checksum
         self._listed = listed
-        #: Whether reading found a commit of the segment gone: the log was cleaned up after it was listed.
+        #: Whether a commit of the segment was missing when it was read, because log clean-up ran after the listing.
         self.is_outdated = False
 
     # ------------------------------------------------------------------------------------------- live files
@@ -106,7 +121,7 @@ class FileCache:
         """One row per live file, with the columns of deltalog.log.file_tables.FILES, or only ``columns`` of them.
 
         Raises CallError for an unknown column. Cost: the columns in the checkpoint and 1 GET for each commit after it.
-        A call without ``columns`` caches its result; a call with ``columns`` reads anew.
+        The result is cached only without ``columns``.
         """
         if columns is None:
             return self._all_files()
@@ -122,7 +137,7 @@ class FileCache:
         if loaded is None:
             files = pa.concat_tables([empty(FILES), *self.file_pieces(lambda piece: piece)])
             if self._listed is not None and not self._listed.names_paths_of(files):
-                self._listed = None  # it came from a .crc, and the log takes precedence
+                self._listed = None  # the list came from a .crc, and the log takes precedence
         elif loaded.since:
             files = live_files(loaded.files, loaded.since)
         else:
@@ -134,14 +149,14 @@ class FileCache:
         self,
         convert: Callable[[pa.Table], Piece],
         columns: Sequence[str] = tuple(FILES.names),
-        leaves: Sequence[Leaf] | None = None,
+        leaves: Sequence[file_statistics.Leaf] | None = None,
     ) -> list[Piece]:
-        """``convert`` applied to the live files, in pieces of at most _SLICE_ROWS rows, so that a large table is never
-        whole in memory.
+        """``convert`` applied to the live files, in pieces of at most _SLICE_ROWS rows, so that the file list of a
+        large table is never in memory as a whole.
 
-        ``convert`` receives ``columns``, always path and deletion_vector, and with ``leaves`` the column from which
-        ``statistics_of_files`` reads their statistics; a requested ``stats`` column may then be missing, and
-        ``with_text`` adds it. ``convert`` runs in several threads. Cost: as ``files``.
+        ``convert`` receives ``columns``, in any case path and deletion_vector, and if ``leaves`` is passed, also the
+        column from which ``statistics_of_files`` reads their statistics. In that case, a requested ``stats`` column may
+        be missing, and ``with_text`` adds it. ``convert`` runs in several threads. Cost: as ``files``.
         """
         try:
             return list(self.stream_files(convert, columns, leaves))
@@ -152,20 +167,20 @@ class FileCache:
         self,
         convert: Callable[[pa.Table], Piece],
         columns: Sequence[str] = tuple(FILES.names),
-        leaves: Sequence[Leaf] | None = None,
-        parallelism: ReadParallelism = FAST,
+        leaves: Sequence[file_statistics.Leaf] | None = None,
+        parallelism: checkpoint_reader.ReadParallelism | None = None,
     ) -> Iterator[Piece]:
         """Like ``file_pieces``, but as an iterator.
 
-        Raises InvalidCheckpointError, possibly after all pieces: also if the checkpoint lacks files according to its
-        own count or to the ``.crc``. Then read through the cache that ``without_checkpoint`` returns, which uses an
-        older checkpoint or the commits.
+        Raises InvalidCheckpointError, possibly after the last piece, also if the checkpoint lacks files according to
+        its own count or to the ``.crc``. If the error is raised, read again from the cache that ``without_checkpoint``
+        returns, which uses an older checkpoint or the commits.
         """
         if self._loaded is not None:
             yield from in_order(_slices(self.files(), convert))
             return
         names = {"path", "deletion_vector", *columns}
-        wanted = Wanted("add", pa.schema([field for field in FILES if field.name in names]), leaves)
+        wanted = checkpoint_rows.Wanted("add", pa.schema([field for field in FILES if field.name in names]), leaves)
         checkpoint = self.segment.checkpoint
         counts: list[tuple[int, int]] = []
         with self._tail() as after:
@@ -176,7 +191,9 @@ class FileCache:
                     counts.append((piece.num_rows, files.num_rows))
                     return convert(files)
 
-                yield from self._reader.checkpoint(checkpoint).file_pieces(wanted, live, parallelism)
+                yield from self._reader.checkpoint(checkpoint).file_pieces(
+                    wanted, live, parallelism or checkpoint_reader.FAST
+                )
                 read, left = (sum(each) for each in zip((0, 0), *counts, strict=True))
                 self._check_number(checkpoint, read, left + after().files.num_rows)
                 self.tip.check_after_read(self._reader)
@@ -184,9 +201,10 @@ class FileCache:
                 yield from in_order(_slices(after().files, convert))
 
     def _check_number(self, checkpoint: Checkpoint, read: int, found: int) -> None:
-        """Raise InvalidCheckpointError if the ``.crc`` states more files than each of two counts: the live files
-        (``found``), and the sum of the files in the checkpoint (``read``) and in the commits, which is how writers
-        count. The two counts differ if a commit removes a file that is not live or adds one that is."""
+        """Raise InvalidCheckpointError if the number of files in the ``.crc`` exceeds both of two counts: the live
+        files (``found``), and the files in the checkpoint (``read``) plus the net number of files added by the commits,
+        which is how writers count. The two counts differ if a commit removes a file that is not live or adds a file
+        that already is live."""
         stated = 0 if self._checksum is None else self._checksum.totals.num_files
         if found < stated and read + self.commits().num_files_added < stated:
             version = self.segment.version
@@ -198,30 +216,31 @@ class FileCache:
             )
 
     @property
-    def totals(self) -> Totals:
+    def totals(self) -> table_totals.Totals:
         """The totals of the live files. Cost: none if ``known_totals`` has them, else as ``files``."""
         return self.known_totals or self._counted
 
     @Lazy
-    def _counted(self) -> Totals:
-        """The totals counted from the files; they take precedence over a ``.crc``."""
-        return totals_of(self.files())
+    def _counted(self) -> table_totals.Totals:
+        """The totals computed from the files; they take precedence over a ``.crc``."""
+        return table_totals.totals_of(self.files())
 
     @property
-    def known_totals(self) -> Totals | None:
+    def known_totals(self) -> table_totals.Totals | None:
         """The totals of the live files, if known without reading the files. Cost: none."""
         loaded = self._loaded
         return self._totals if loaded is None or loaded.since else self._counted
 
     @property
-    def listed(self) -> FileList | None:
-        """The live files for the version's ``.crc``, if known without reading. Cost: none."""
+    def listed(self) -> file_lists.FileList | None:
+        """The live files to list in the version's ``.crc``, if known without reading the log. Cost: none."""
         return self._listed
 
     # ------------------------------------------------------------------------------------------- tombstones
 
     def tombstones(self, cutoff_ms: int) -> pa.Table:
-        """The tombstones not expired at ``cutoff_ms``, with the columns of deltalog.log.file_tables.TOMBSTONES.
+        """The tombstones that have not expired at ``cutoff_ms``, with the columns of
+        deltalog.log.file_tables.TOMBSTONES.
 
         Cost: the remove columns of the checkpoint, and 1 GET for each commit after it that is not in memory.
         """
@@ -234,7 +253,7 @@ class FileCache:
         self,
         cutoff_ms: int,
         columns: Sequence[str] = tuple(TOMBSTONES.names),
-        parallelism: ReadParallelism = LEAN,
+        parallelism: checkpoint_reader.ReadParallelism | None = None,
     ) -> Iterator[pa.Table]:
         """Like ``tombstones``, but as an iterator over pieces with ``columns``, which must include path,
         deletion_timestamp and deletion_vector. Raises InvalidCheckpointError, as ``stream_files``."""
@@ -245,14 +264,14 @@ class FileCache:
                 yield after().on(unexpired_tombstones(self._tombstones.select(schema.names), cutoff_ms))
             elif checkpoint is not None:
                 yield from self._reader.checkpoint(checkpoint).file_pieces(
-                    Wanted("remove", schema),
+                    checkpoint_rows.Wanted("remove", schema),
                     lambda piece: after().on(unexpired_tombstones(piece, cutoff_ms)),
-                    parallelism,
+                    parallelism or checkpoint_reader.LEAN,
                 )
             yield after().tombstones(cutoff_ms).select(schema.names)
 
     def _tail(self) -> AbstractContextManager[Callable[[], Tail]]:
-        """The changes of the commits after the checkpoint; a remote store reads them concurrently with the
+        """The changes made by the commits after the checkpoint; on a remote store they are read concurrently with the
         checkpoint."""
         is_apart = self._reader.store.is_remote and self.segment.checkpoint is not None and self._commits is None
         return meanwhile(lambda: tail(self.commits()), is_apart)
@@ -272,22 +291,22 @@ class FileCache:
                 raise
             if self.segment.commits:
                 self.tip.check_after_read(self._reader, commits.actions)
-            check_against(self._state, commits.actions, self._reader.store.url, self.segment.version)
+            checksums.check_against(self._state, commits.actions, self._reader.store.url, self.segment.version)
             self._commits = commits
         return commits
 
     @property
     def known_commits(self) -> Sequence[CommitActions]:
-        """The commits after the checkpoint, if in memory; else empty. Cost: none."""
+        """The commits after the checkpoint, if they are in memory; otherwise an empty sequence. Cost: none."""
         commits = self._commits
         return () if commits is None else commits.actions
 
     # ------------------------------------------------------------------------------------------- succession
 
     def after(self, commit: CommitActions, segment: Segment, state: State, new: Collection[str] = ()) -> FileCache:
-        """The cache of the next version, created by ``commit``. ``new``: paths that it adds and that no commit added
-        before. Cost: none."""
-        totals = totals_after(self.known_totals, commit, new or self._known_new(commit))
+        """The cache of the next version, created by ``commit``. ``new``: the paths that this commit is the first to
+        add. Cost: none."""
+        totals = table_totals.totals_after(self.known_totals, commit, new or self._known_new(commit))
         return FileCache(
             self._reader,
             segment,
@@ -301,31 +320,33 @@ class FileCache:
             listed=self._listed_after(commit, totals),
         )
 
-    def _listed_after(self, commit: CommitActions, totals: Totals | None) -> FileList | None:
-        """The list for the next version: from the commit alone if it adds all files, else from the previous list."""
-        if totals is None or totals.num_files > MAX_FILES:
+    def _listed_after(self, commit: CommitActions, totals: table_totals.Totals | None) -> file_lists.FileList | None:
+        """The file list of the next version: from the commit alone if it adds all live files, else from the previous
+        list."""
+        if totals is None or totals.num_files > file_lists.MAX_FILES:
             return None
         if totals.num_files == len(commit.adds):
-            return FileList.from_adds(commit.adds)
+            return file_lists.FileList.from_adds(commit.adds)
         before = self._known_list()
         return None if before is None else before.after(commit)
 
-    def _known_list(self) -> FileList | None:
-        """The list from the previous commit, else from the files in memory, else from the version's ``.crc``."""
+    def _known_list(self) -> file_lists.FileList | None:
+        """The file list of this version, from the first source that is available: the last commit, the files in memory,
+        the version's ``.crc``."""
         listed, loaded, checksum, totals = self._listed, self._loaded, self._checksum, self.known_totals
-        if listed is None and totals is not None and totals.num_files <= MAX_FILES:
+        if listed is None and totals is not None and totals.num_files <= file_lists.MAX_FILES:
             if loaded is not None:
-                listed = FileList.from_adds(add_actions(self.files()))
+                listed = file_lists.FileList.from_adds(add_actions(self.files()))
             elif checksum is not None and checksum.all_files is not None:
-                listed = FileList.decoded(checksum.all_files)
+                listed = file_lists.FileList.decoded(checksum.all_files)
             self._listed = listed
         return listed
 
     def _known_new(self, commit: CommitActions) -> Collection[str]:
-        """The paths from ``maybe_again`` that are not live, as far as the files in memory show; empty if no files are
-        in memory."""
+        """The paths from ``maybe_again`` that are not live according to the files in memory; empty if no files are in
+        memory."""
         loaded = self._loaded
-        wanted = [] if loaded is None else maybe_again(commit)
+        wanted = [] if loaded is None else table_totals.maybe_again(commit)
         if loaded is None or not wanted:
             return ()
         paths = loaded.files["path"]
@@ -336,8 +357,8 @@ class FileCache:
         return set(wanted) - live
 
     def _commits_with(self, commit: CommitActions) -> Commits | None:
-        """The commits after the checkpoint, including ``commit``. Up to FEW_FILES file actions stay in memory, so that
-        the next checkpoint need not read them again."""
+        """The commits after the checkpoint, including ``commit``. Up to FEW_FILES file actions are kept in memory, so
+        that the next checkpoint need not read them again."""
         known = self._commits
         if known is None or known.runs:
             return None
@@ -383,8 +404,8 @@ class FileCache:
         )
 
     def without_checkpoint(self, error: InvalidCheckpointError) -> FileCache:
-        """The cache of the same version without the segment's checkpoint, which ``error`` reports as unreadable: based
-        on an older checkpoint or on the commits alone. Raises ``error`` if these are missing. Cost: 1 LIST."""
+        """The cache of the same version without the segment's checkpoint, which ``error`` reports as unreadable. The
+        new cache uses an older checkpoint or the commits alone. Raises ``error`` if these are missing. Cost: 1 LIST."""
         checkpoint = self.segment.checkpoint
         unusable = self._unusable if checkpoint is None else (*self._unusable, checkpoint)
         segment = self._reader.segment(self._reader.list_from(), self.segment.version, unusable, error)

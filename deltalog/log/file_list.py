@@ -1,7 +1,7 @@
-"""The live files of a small table, as ``allFiles`` in its ``.crc``. Pure.
+"""The list of a small table's live files, written as ``allFiles`` in its ``.crc``. Pure.
 
-Like the totals, a commit derives the list from that of the previous version. deltalog writes these lists but never
-reads a table from them, because no writer compares them with the checkpoint and the commits.
+Like the totals, the list is derived from that of the previous version at each commit. deltalog writes these lists but
+never reads a table from them, because no writer verifies them against the checkpoint and the commits.
 
 Spec: PROTOCOL.md#version-checksum-file-schema, #action-reconciliation.
 """
@@ -22,14 +22,16 @@ from deltalog.protocol.actions import AddFile
 from deltalog.protocol.codec import CommitActions, decode_adds, encode_listed
 from deltalog.protocol.paths import are_ordinary, base_name, is_plain
 
-# As in delta-spark: a version with more files has no list.
+# As in delta-spark, a version with more live files than this has no list.
 MAX_FILES = 50
-# Longer lists are neither written nor continued: every commit writes its list, and every open reads the latest.
+# Longer lists are neither written nor kept up to date, because every commit writes a list, and every open reads the
+# latest one.
 MAX_BYTES = 64 << 10
 
 
 class ListedFile(NamedTuple):
-    """A file in the list. ``body``: its add action as JSON; None if it cannot be listed."""
+    """A file in the list. ``body``: the file's add action as JSON; None if the action cannot be included in a
+    ``.crc``."""
 
     path: str
     size_bytes: int
@@ -44,17 +46,18 @@ class FileList:
 
     @classmethod
     def from_adds(cls, adds: Sequence[AddFile]) -> FileList | None:
-        """The list of ``adds``, which are all live files; None above MAX_FILES."""
+        """The list of the files in ``adds``, which must be all live files; None if there are more than MAX_FILES."""
         return cls({}).with_adds(adds)
 
     @classmethod
     def decoded(cls, data: bytes) -> FileList | None:
-        """The list in the ``allFiles`` of a ``.crc`` (untrusted); None if it cannot be read or is too long."""
+        """The file list in the field ``allFiles`` of a ``.crc``, which is untrusted; None if the list cannot be decoded
+        or is too long."""
         try:
             adds = decode_adds(data) if len(data) <= MAX_BYTES else None
         except InvalidCommitError:
             return None
-        # delta-spark reads missing tags in a list as empty tags, and writes them so in its next list.
+        # delta-spark reads missing tags in a list as empty tags, and writes empty tags to the next list.
         return (
             None
             if adds is None
@@ -62,7 +65,7 @@ class FileList:
         )
 
     def after(self, commit: CommitActions) -> FileList | None:
-        """The list after a commit; None above MAX_FILES."""
+        """The list after a commit; None if it exceeds MAX_FILES."""
         left = dict(self.files)
         for remove in commit.removes:
             left.pop(file_key(remove.path, remove.deletion_vector), None)
@@ -83,7 +86,7 @@ class FileList:
 
     def encoded(self, totals: Totals) -> bytes | None:
         """The list as JSON; None if its number of files or bytes differs from ``totals``, if a file cannot be listed,
-        or above MAX_BYTES."""
+        or if the list is larger than MAX_BYTES."""
         files = self.files.values()
         bodies = [file.body for file in files if file.body is not None]
         found = len(bodies), sum(file.size_bytes for file in files)
@@ -94,8 +97,9 @@ class FileList:
 
 
 def _listed(add: AddFile) -> ListedFile:
-    """The list entry of an add, as a replay returns it. The body is None if it alone exceeds the bound, or if the path
-    is absolute or not plain: delta-spark compares such paths in a form that differs from the log's."""
+    """The list entry for an add action; it equals the entry that a log replay would give. The body of the entry is None
+    if the statistics alone exceed MAX_BYTES, or if the path is absolute or not plain, because delta-spark normalises
+    such paths before it compares them."""
     is_short = len(add.stats or "") <= MAX_BYTES
     is_simple = are_ordinary([add.path]) or (is_plain(add.path) and base_name(add.path) is None)
     return ListedFile(add.path, add.size, encode_listed(add) if is_short and is_simple else None)

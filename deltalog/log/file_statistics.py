@@ -1,5 +1,5 @@
-"""Per-file statistics as Arrow columns, from the JSON text of an action or a checkpoint's structs; and typed partition
-values. Pure.
+"""Converts per-file statistics, which are JSON text in actions and JSON text or structs in checkpoints, to Arrow
+columns. Also converts partition values to typed columns. Pure.
 
 Spec: PROTOCOL.md#per-file-statistics, #checkpoint-schema (stats_parsed). A statistic that cannot be read becomes null,
 and data skipping ignores it.
@@ -19,11 +19,10 @@ from typing import Any, Literal
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.json as pj
 
 from deltalog.arrow_arrays import ZERO, array_of, combined, float64s, nulls, strings
 from deltalog.errors import CallError, DeltaLogError
+from deltalog.lazy_arrow import pc, pj
 from deltalog.protocol import column_mapping, partitions
 from deltalog.protocol.actions import Metadata
 from deltalog.protocol.arrow_types import as_micros
@@ -44,8 +43,8 @@ _TEMPORAL = frozenset({"date", "timestamp", "timestamp_ntz"})
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
-    """A column that can have statistics. ``path``: its names in the table, from the top level down. ``physical``: its
-    names in the statistics."""
+    """A leaf column for which files can have statistics. ``path``: the logical field names from the top level down to
+    the column. ``physical``: the same path with physical names, which the statistics use."""
 
     path: tuple[str, ...]
     physical: tuple[str, ...]
@@ -59,18 +58,20 @@ class Leaf:
 
     @property
     def groups(self) -> tuple[Group, ...]:
-        """The groups of statistics that the column can have. Lists, maps, booleans and binaries have no bounds."""
+        """The groups of statistics (such as minValues and nullCount) that can exist for the column. Lists, maps,
+        booleans and binary columns have no bounds."""
         return GROUPS if has_bounds(self.data_type) else ("nullCount",)
 
     def kind(self, group: Group) -> pa.DataType:
-        """The Arrow type of the column's statistic in a group."""
+        """The Arrow type of the column's statistics in a group."""
         return pa.int64() if group == "nullCount" else type_to_arrow(self.data_type)
 
 
 def leaves_of(schema: StructType, mapping: Mode, above: tuple[StructField, ...] = ()) -> list[Leaf]:
     """The leaves of a schema, depth first.
 
-    ``schema``: without partition columns, which have no statistics. ``above``: the structs that contain it.
+    ``schema``: a schema without partition columns, which have no statistics. ``above``: the structs that contain
+    ``schema``, outermost first.
     """
     leaves: list[Leaf] = []
     for column in schema.fields:
@@ -107,14 +108,15 @@ def _lower(path: Sequence[str]) -> tuple[str, ...]:
 
 
 def column_name(group: Group, leaf: Leaf) -> str:
-    """The name of a leaf's column in the tables that ``statistics_of_files`` returns; unique per leaf and group."""
+    """The name of the column for a leaf and a statistics group in the tables that ``statistics_of_files`` returns. The
+    names are unique."""
     return "\0".join((group, *leaf.physical))
 
 
 def statistics_of_files(files: pa.Table, leaves: Sequence[Leaf]) -> pa.Table:
     """The statistics, one row per file: ``numRecords``, ``tightBounds`` and a typed column for each leaf and group.
 
-    ``files``: with the struct column ``stats_parsed`` or the JSON column ``stats``.
+    ``files``: a table with the struct column ``stats_parsed`` or the JSON column ``stats``.
     """
     if "stats_parsed" in files.schema.names:
         return _from_structs(files.column("stats_parsed"), leaves)
@@ -123,7 +125,7 @@ def statistics_of_files(files: pa.Table, leaves: Sequence[Leaf]) -> pa.Table:
 
 def bounds_of_files(files: pa.Table, leaves: Sequence[Leaf]) -> pa.Table | None:
     """Like ``statistics_of_files``, but several times faster and with bounds only: all other columns are null. None if
-    the statistics are not JSON text, or if one of them is not as expected; use ``statistics_of_files`` then."""
+    the statistics are not JSON text or contain anything unexpected; in that case, use ``statistics_of_files``."""
     if "stats_parsed" in files.schema.names or any(
         isinstance(leaf.data_type, DecimalType) or not has_bounds(leaf.data_type) for leaf in leaves
     ):
@@ -135,8 +137,8 @@ def bounds_of_files(files: pa.Table, leaves: Sequence[Leaf]) -> pa.Table | None:
     columns: dict[str, Any] = {}
     try:
         decoder, paths = _bounds_decoder(tuple(leaves))
-        # No object can continue in the next string, because inside an object a brace and a line feed are never followed
-        # by a brace.
+        # No JSON object can span two strings, because inside an object, a closing brace and a line feed are never
+        # followed by an opening brace.
         rows = decoder.decode_lines(memoryview(_as_lines(texts)))
         if len(rows) != len(texts):
             return None
@@ -153,8 +155,8 @@ def bounds_of_files(files: pa.Table, leaves: Sequence[Leaf]) -> pa.Table | None:
 
 @lru_cache(maxsize=64)
 def _bounds_decoder(leaves: tuple[Leaf, ...]) -> tuple[msgspec.json.Decoder[Any], list[str]]:
-    """A decoder for the bounds of ``leaves`` that skips everything else, and for each leaf the attribute path within a
-    group. Raises ValueError for names that need escapes."""
+    """Returns a decoder that reads only the bounds of ``leaves``, and for each leaf its attribute path within a group.
+    Raises ValueError for names that need escapes."""
     tree: dict[str, Any] = {}
     for leaf in leaves:
         kind = _stored_type(leaf.data_type)
@@ -181,7 +183,7 @@ def _struct_class(tree: dict[str, Any]) -> type[msgspec.Struct]:
 
 
 def _attributes(tree: dict[str, Any], path: tuple[str, ...]) -> str:
-    """The dotted attribute names along a path."""
+    """Converts a path of field names to the dotted path of the corresponding struct attributes."""
     names = []
     for name in path:
         names.append(f"c{list(tree).index(name)}")
@@ -191,7 +193,8 @@ def _attributes(tree: dict[str, Any], path: tuple[str, ...]) -> str:
 
 def live_rows_of_each(files: pa.Table) -> pa.Array:
     """The number of live rows of each file: the rows in its statistics, minus the rows that its deletion vector
-    deletes; null without statistics. ``files``: as for ``statistics_of_files``, with ``deletion_vector``."""
+    deletes; null without statistics. ``files``: as for ``statistics_of_files``, with the column ``deletion_vector``
+    too."""
     cardinality = pc.struct_field(combined(files["deletion_vector"]), "cardinality")
     return pc.subtract(
         combined(statistics_of_files(files, ())["numRecords"]), pc.fill_null(cardinality.cast(pa.int64()), ZERO)
@@ -213,9 +216,9 @@ def partition_values(files: pa.Table, column: StructField, mapping: Mode) -> Any
 
 
 def _looked_up(maps: Any, key: pa.Scalar) -> Any:
-    """The first value at a key of each map. Arrow's lookup walks the maps one by one. If each map has the key exactly
-    once, as in a table whose partition columns never changed, the positions of the key among all keys lead to the same
-    values."""
+    """The first value of a key in each map. Arrow's ``map_lookup`` processes one map at a time. If each map contains
+    the key exactly once, as in a table whose partition columns never changed, finding the key in the concatenated keys
+    gives the same values faster."""
     offsets = maps.offsets
     begin, end = offsets[0].as_py(), offsets[-1].as_py()
     places = pc.indices_nonzero(pc.equal(maps.keys.slice(begin, end - begin), key)).cast(pa.int64())
@@ -228,7 +231,8 @@ def _looked_up(maps: Any, key: pa.Scalar) -> Any:
 
 
 def nested(flat: pa.Table, leaves: Sequence[Leaf], names: Callable[[Leaf], tuple[str, ...]]) -> dict[str, Any]:
-    """The groups of ``statistics_of_files`` as struct arrays. ``names`` returns the path of a leaf in them."""
+    """The columns of ``statistics_of_files`` as one struct array per group. For each leaf, ``names`` returns its path
+    within these structs."""
     groups: dict[str, Any] = {}
     for group in GROUPS:
         tree: dict[str, Any] = {}
@@ -252,7 +256,7 @@ def _struct_array(tree: dict[str, Any]) -> pa.StructArray:
 
 
 def _table(rows: int, columns: dict[str, Any], leaves: Sequence[Leaf]) -> pa.Table:
-    """A table of ``rows`` rows for ``leaves``; columns missing in ``columns`` are null."""
+    """A statistics table of ``rows`` rows for ``leaves``; columns missing in ``columns`` are null."""
     wanted = [("numRecords", pa.int64()), ("tightBounds", pa.bool_())]
     for leaf in leaves:
         for group in leaf.groups:
@@ -280,7 +284,7 @@ def _from_structs(values: Any, leaves: Sequence[Leaf]) -> pa.Table:
 
 
 def has_field(kind: pa.DataType, path: Sequence[str]) -> bool:
-    """Whether a struct type has a field at a path of names."""
+    """Whether a struct type has a field with this path of names."""
     for name in path:
         index = kind.get_field_index(name) if pa.types.is_struct(kind) else -1
         if index < 0:
@@ -290,15 +294,15 @@ def has_field(kind: pa.DataType, path: Sequence[str]) -> bool:
 
 
 class _Tree:
-    """A struct array that is flattened once, on the first access to one of its fields."""
+    """A struct array that is flattened only once, on the first access to one of its fields."""
 
     def __init__(self, values: Any) -> None:
         self._values = values
         self._fields: dict[str, _Tree] | None = None
 
     def at(self, path: tuple[str, ...]) -> Any:
-        """The values at a path of names, null where a struct along it is null; None if there is no such field, or more
-        than one."""
+        """The values of the field with this path of names; null where a struct on the path is null. Returns None if no
+        field or more than one has this path."""
         tree = self
         for name in path:
             child = tree._children().get(name)
@@ -323,7 +327,7 @@ def _fit(values: Any, kind: pa.DataType) -> Any:
         return values
     try:
         if pa.types.is_timestamp(values.type) and pa.types.is_timestamp(kind):
-            # In Delta, a timestamp without a zone in a file is UTC; fractions of a microsecond are cut off.
+            # In Delta, a timestamp stored without a time zone is in UTC. Fractions of a microsecond are truncated.
             return as_micros(values, exact=False).cast(kind)
         return values.cast(kind, safe=not pa.types.is_floating(kind))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
@@ -331,7 +335,7 @@ def _fit(values: Any, kind: pa.DataType) -> Any:
 
 
 def as_json(values: Any) -> pa.StringArray:
-    """A checkpoint's struct statistics as the JSON text of an action."""
+    """A checkpoint's struct statistics as JSON text, as in an action."""
     return strings([None if row is None else _encoder.encode(_encodable(row)).decode() for row in values.to_pylist()])
 
 
@@ -346,7 +350,7 @@ _encoder = msgspec.json.Encoder(decimal_format="number")
 
 
 def _encodable(value: Any) -> Any:
-    """The value without nulls, binaries and NaN, which JSON statistics cannot express."""
+    """The value without nulls, binary values and NaN, which JSON statistics cannot express."""
     if not isinstance(value, dict):
         return value
     return {k: _encodable(v) for k, v in value.items() if not (v is None or isinstance(v, bytes) or v != v)}
@@ -376,11 +380,11 @@ def _from_json(texts: Any, leaves: Sequence[Leaf]) -> pa.Table:
 
 
 def _one_line_each(texts: Any) -> Any:
-    """The strings that hold one object on one line; every other string is replaced by an empty object, without
-    statistics.
+    """The strings that contain a single JSON object on one line. Every other string is replaced by an empty JSON
+    object, which contains no statistics.
 
-    A null instead of an object crashes Arrow's reader. Line feeds are searched for only if some string does not begin
-    with a brace; otherwise ``_parse_lines`` detects them by the number of rows.
+    A null among the objects crashes Arrow's reader. Line feeds are searched for only if some string does not begin with
+    a brace; otherwise ``_parse_lines`` detects them, because the number of rows differs.
     """
     if pc.all(pc.starts_with(texts, "{"), skip_nulls=False, min_count=0).as_py():
         return texts
@@ -390,7 +394,7 @@ def _one_line_each(texts: Any) -> Any:
 
 
 def _json_schema(leaves: Sequence[Leaf]) -> pa.Schema:
-    """The schema for the statistics of ``leaves``; the parser ignores all other fields."""
+    """The Arrow schema of JSON statistics with ``leaves``; the parser ignores all other fields."""
     trees: dict[Group, dict[str, Any]] = {group: {} for group in GROUPS}
     for leaf in leaves:
         for group in leaf.groups:
@@ -406,7 +410,7 @@ def _struct_type(tree: Any) -> pa.DataType:
 
 
 def _stored_type(data_type: DataType) -> pa.DataType:
-    """The Arrow type for parsing a bound from JSON: numbers as numbers, dates and timestamps as text."""
+    """The Arrow type with which to parse a bound from JSON: numbers as numbers, dates and timestamps as strings."""
     name = str(data_type)
     if name in _WHOLE:
         return pa.int64()
@@ -418,7 +422,7 @@ def _stored_type(data_type: DataType) -> pa.DataType:
 def _parse_lines(texts: Any, schema: pa.Schema) -> pa.Table:
     lines = _as_lines(texts)
     options = pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
-    # The pieces of a checkpoint are already parsed in parallel, hence no threads here.
+    # Uses no threads, because pieces of a checkpoint are already parsed in parallel.
     read = pj.ReadOptions(block_size=max(len(lines), 1) + 1, use_threads=False)
     parsed = pj.read_json(pa.BufferReader(lines), read, options)
     if parsed.num_rows != len(texts):
@@ -428,7 +432,8 @@ def _parse_lines(texts: Any, schema: pa.Schema) -> pa.Table:
 
 def _as_lines(texts: Any) -> pa.Buffer:
     """The strings, each followed by a line feed."""
-    lines = pc.binary_join_element_wise(texts, _EMPTY, _LINE_FEED)  # their bytes are contiguous in memory
+    # The bytes of the joined strings are contiguous in memory.
+    lines = pc.binary_join_element_wise(texts, _EMPTY, _LINE_FEED)
     return lines.buffers()[2].slice(0, pc.sum(pc.binary_length(lines)).as_py() or 0)
 
 
@@ -446,8 +451,8 @@ def _typed(values: Any, leaf: Leaf, group: Group) -> Any:
 
 
 def _from_each(texts: Sequence[str], leaves: Sequence[Leaf]) -> pa.Table:
-    """Like ``_from_json``, but one string at a time, for strings that do not have the expected schema: a value of
-    another type becomes null."""
+    """Like ``_from_json``, but decodes one string at a time, for strings that do not match the expected schema. A value
+    whose type does not match the schema becomes null."""
     bodies = [decoded(text) for text in texts]
     rows = [_count(body.get("numRecords")) for body in bodies]
     tight = [body.get("tightBounds") if isinstance(body.get("tightBounds"), bool) else None for body in bodies]
@@ -464,7 +469,7 @@ def _from_each(texts: Sequence[str], leaves: Sequence[Leaf]) -> pa.Table:
 
 
 def decoded(text: str) -> dict[str, Any]:
-    """The JSON text of statistics, decoded, with fractions as decimals; empty if it is not a JSON object."""
+    """The decoded JSON of statistics, with fractions as decimals; empty if the text is not a JSON object."""
     try:
         body = json.loads(text, parse_float=decimal.Decimal, parse_constant=lambda _: None)
     except (ValueError, RecursionError, decimal.DecimalException):
@@ -503,7 +508,7 @@ def _value(value: Any, data_type: DataType, group: Group) -> Any:
 
 
 def _decimal(value: Any, data_type: DecimalType, group: Group) -> decimal.Decimal | None:
-    """A decimal with the column's scale; a bound with more digits is rounded outwards."""
+    """A decimal with the column's scale; a lower bound with more digits is rounded down, an upper bound up."""
     rounding = decimal.ROUND_FLOOR if group == "minValues" else decimal.ROUND_CEILING
     context = decimal.Context(prec=data_type.precision, rounding=rounding)
     try:

@@ -1,4 +1,4 @@
-"""File actions as rows of Arrow tables, and back. Pure."""
+"""Converts file actions to rows of Arrow tables, and back. Pure."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ DELETION_VECTOR = pa.struct(
         pa.field("max_row_index", pa.int64()),
     ]
 )
-# The schema of live files, one per row: the fields of the add action in snake case. Sizes are in bytes, times in
-# milliseconds since 1970.
+# The schema of live files, one file per row. The columns are the fields of the add action in snake case. Sizes are in
+# bytes, times in milliseconds since 1970.
 FILES = pa.schema(
     [
         pa.field("path", pa.string()),
@@ -36,7 +36,8 @@ FILES = pa.schema(
         pa.field("clustering_provider", pa.string()),
     ]
 )
-# The schema of tombstones, one per row: the fields of the remove action that checkpoints store.
+# The schema of tombstones, one tombstone per row. The columns are the fields of the remove action that checkpoints
+# store.
 TOMBSTONES = pa.schema(
     [
         pa.field("path", pa.string()),
@@ -133,7 +134,8 @@ def _vector(row: Mapping[str, Any] | None) -> DeletionVector | None:
 
 
 def remove_actions(files: pa.Table, deletion_timestamp_ms: int, data_change: bool = True) -> list[RemoveFile]:
-    """Remove actions for live files (schema FILES). ``data_change``: False if the rows stay in the table."""
+    """Remove actions for live files (schema FILES). ``data_change``: False if other files of the table contain the same
+    rows."""
     return [
         RemoveFile(
             path=a.path,

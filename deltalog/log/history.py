@@ -1,10 +1,10 @@
-"""Time travel and history: the version that was current at an instant, and the commits with their times.
+"""Time travel and history: finds the version that was current at an instant, and lists the commits with their times.
 
-Commit files are named by version, so a version is found without listing the log: reading a few commits proves the
-answer. The log is listed only if they do not prove it, or if file times decide.
+Commit files are named by version, so reading a few of them is usually enough to find a version. The log is listed only
+if the commits that were read do not prove the result, or if file times apply.
 
 Spec: PROTOCOL.md#in-commit-timestamps, #recommendations-for-readers-of-tables-with-in-commit-timestamps. The rules are
-in deltalog.protocol.timestamps; this module reads the timestamps that they need.
+in deltalog.protocol.timestamps; this module reads the timestamps to which they apply.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from __future__ import annotations
 import bisect
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from deltalog.errors import (
     CallError,
@@ -21,7 +22,7 @@ from deltalog.errors import (
     TimestampOutOfRangeError,
     VersionNotFoundError,
 )
-from deltalog.log.commit_decoder import garbage_collection_paused
+from deltalog.lazy_names import lazy_modules
 from deltalog.log.history_entries import CommitEntry, TimestampExplanation
 from deltalog.log.loader import load
 from deltalog.log.reader import LogReader
@@ -45,20 +46,25 @@ from deltalog.protocol.timestamps import (
 )
 from deltalog.storage.base import FileMeta
 
+if TYPE_CHECKING:
+    from deltalog.log import commit_decoder
+else:
+    lazy_modules(__name__, "deltalog.log.commit_decoder")
+
 BEFORE = ("error", "earliest")
 AFTER = ("error", "latest")
-# Sizes and times of at most this many commit files are requested one by one from a remote store; otherwise it is
-# listed.
+# On a remote store, the sizes and times of up to this many commit files are requested one by one; if there are more,
+# the log is listed instead.
 _FEW_HEADS = 8
-# How often a log that seems to have a gap is listed.
+# The maximum number of times to list a log that seems to have a gap.
 _LISTINGS = 4
 
 
 class LogHistory:
-    """The commits of a log up to the latest version, whose properties decide between in-commit timestamps and file
-    times.
+    """The commits of a log up to the latest version. The table properties of that version decide whether in-commit
+    timestamps or file times apply.
 
-    ``latest``: the latest version, if known; otherwise the log is listed and that version loaded first. Cost of
+    ``latest``: the latest version, if known; otherwise the log is listed and the latest version loaded. Cost of
     creation: none with ``latest``; else 1 LIST and the cost of loading (2 GETs with a usable ``.crc``; on a local disk
     1 HEAD).
     """
@@ -67,14 +73,14 @@ class LogHistory:
         self.reader = reader
         self._listed: Listing | None = None
         if latest is None:
-            self._listed = reader.list_from(stat=reader.store.is_remote)  # a remote listing has sizes and times anyway
+            self._listed = reader.list_from(stat=reader.store.is_remote)  # adds sizes and times at no extra cost
             latest = load(reader, self._listed, identifies=True)
         self.latest: LogSnapshot = latest
         # Timestamps read while loading the latest version are not read again.
         self._icts: dict[int, int] = dict(self.latest.known_in_commit_timestamps)
-        # Sizes and times of commit files, by version.
+        # The sizes and times of commit files, keyed by version.
         self._metas: dict[int, FileMeta] = {}
-        # Parts of the log, each starting at a checkpoint or at version 0.
+        # Listings of sections of the log, each of which starts at a checkpoint or at version 0.
         self._parts: tuple[Listing, ...] = ()
 
     @Lazy
@@ -82,13 +88,15 @@ class LogHistory:
         """The whole log up to ``latest``. Raises VersionNotFoundError if log clean-up deletes commits meanwhile,
         TableReplacedError if the log ends before ``latest``. Cost: none if the log was listed to load that version;
         else as ``LogReader.list_range``, twice if the log has a gap."""
-        # Exclude later commits: they may have changed the properties that decide.
+        # Commits after ``latest`` are excluded, because they may have changed the properties that determine which kind
+        # of timestamp applies.
         last = self.latest.version
         listing = self._listed.through(last) if self._listed is not None else self._list()
         for _ in range(_LISTINGS):
             if not listing.has_gap or self._listed is not None:
                 break
-            # Commits that clean-up deletes during a listing are in earlier pages of it and missing in later ones.
+            # If clean-up deletes commits during a listing, earlier pages still contain deleted commits and later pages
+            # do not, which looks like a gap.
             again = self._list()
             if again.commits == listing.commits:
                 break
@@ -114,17 +122,19 @@ class LogHistory:
 
     @Lazy
     def enablement(self) -> Enablement | None:
-        """The enablement pair of the latest version. Raises InvalidEnablementError."""
+        """The enablement version and timestamp of in-commit timestamps, from the properties of the latest version.
+        Raises InvalidEnablementError."""
         return self.latest.enablement
 
     @Lazy
     def candidates(self) -> Sequence[int]:
-        """The versions that a timestamp can name, ascending: see ``versions_by_time``."""
+        """The versions to which a timestamp can resolve, in ascending order; see ``versions_by_time``."""
         return versions_by_time(self.listing)
 
     @Lazy
     def timeline(self) -> Timeline:
-        """The commits that a timestamp can name, and their clocks. Raises VersionNotFoundError if there are none."""
+        """The commits to which a timestamp can resolve, and the clock of each. Raises VersionNotFoundError if there are
+        none."""
         versions = self.candidates
         if not versions:
             raise VersionNotFoundError(
@@ -139,12 +149,12 @@ class LogHistory:
     def version_at(self, timestamp_ms: int, before: str = "error", after: str = "error") -> CommitAt:
         """The last commit at or before an instant, in milliseconds since 1970.
 
-        ``before``, ``after``: what to do for an instant before the first or after the last commit: "error", or return
-        that commit ("earliest", "latest"). Raises CallError, TimestampOutOfRangeError, MissingInCommitTimestampError,
-        InvalidEnablementError, VersionNotFoundError. Cost: 8 GETs of 4 KiB per round, usually 3 to 6 rounds, and 1 LIST
-        if the beginning of the log was cleaned up. If the instant is before the enablement, or the log has gaps: as
-        ``listing``, at most ceil(log2 n) + 2 such GETs for n commits, and if the listing lacks file times, 1 LIST, or 1
-        HEAD for each of at most 8 commits.
+        ``before``, ``after``: what to do if the instant is before the first or after the last commit: raise an error
+        ("error"), or return that commit ("earliest", "latest"). Raises CallError, TimestampOutOfRangeError,
+        MissingInCommitTimestampError, InvalidEnablementError, VersionNotFoundError. Cost: 8 GETs of 4 KiB per round,
+        usually 3 to 6 rounds, and 1 LIST if the beginning of the log was cleaned up. If the instant is before the
+        enablement, or the log has gaps: as ``listing``, at most ceil(log2 n) + 2 such GETs for n commits, and if the
+        listing lacks file times, 1 LIST, or 1 HEAD for each of at most 8 commits.
         """
         if before not in BEFORE or after not in AFTER:
             raise CallError(f"before must be one of {BEFORE} and after one of {AFTER}; got {before!r} and {after!r}.")
@@ -158,9 +168,9 @@ class LogHistory:
         return found
 
     def _searched(self, timestamp_ms: int) -> CommitAt | None:
-        """The last commit at or before an instant, found without listing the log; None if this cannot prove the answer.
-        The proof: the commit exists, the next commit exists and is after the instant, and the log is readable from an
-        earlier version on."""
+        """The last commit at or before an instant, found without listing the log; None if the result cannot be proved
+        that way. A proof needs three facts: the commit exists, the next commit exists and is later than the instant,
+        and the log is readable from the found version or an earlier one."""
         latest, pair = self.latest, self.enablement
         if not latest.in_commit_timestamps_enabled or (pair is not None and timestamp_ms < pair.timestamp_ms):
             return None
@@ -182,15 +192,15 @@ class LogHistory:
         return self._in_commit(found)
 
     def _is_readable_from_before(self, version: int) -> bool:
-        """Whether the first readable version is at or before a version. Cost: none if known, else 1 HEAD, and as
+        """Whether a version is the first readable version or a later one. Cost: none if known, else 1 HEAD, and as
         ``_part`` if the beginning of the log was cleaned up."""
         if self.latest.segment.checkpoint_version <= version or 0 in self._icts:
             return True
         return self._has_first_commit or self._part(version) is not None
 
     def _part(self, version: int) -> Listing | None:
-        """A part of the log that rebuilds a version; None if none was found. Cost: none if a known part does, else as
-        ``LogReader.list_before``."""
+        """A part of the log from which a version can be rebuilt; None if none was found. Cost: none if a known part is
+        enough, else as ``LogReader.list_before``."""
         for part in self._parts:
             if part.covers(version):
                 return part
@@ -217,11 +227,11 @@ class LogHistory:
             return at.version
         later = self._next(at.version)
         if later is None:
-            self.version_at(timestamp_ms)  # raises with the bounds
+            self.version_at(timestamp_ms)  # raises an error with the bounds
         return at.version + 1 if later is None else later
 
     def _next(self, version: int) -> int | None:
-        """The next version that a timestamp can name."""
+        """The first version after ``version`` to which a timestamp can resolve."""
         if version == self.latest.version:
             return None
         if version + 1 in self._icts:
@@ -244,12 +254,12 @@ class LogHistory:
             )
 
     def bounds(self) -> tuple[CommitAt, CommitAt]:
-        """The first and the last commit that a timestamp can name.
+        """The first and the last commit to which a timestamp can resolve.
 
-        In a copied table, all commit files from before the enablement can be younger than the enablement. Then no
-        timestamp names these commits, and the first one is the enabling commit. Cost: as ``listing``, and two calls of
-        ``commit_at``; if in-commit timestamps decide for all commits, 1 HEAD, at most 1 LIST of the first names and 2
-        GETs of 4 KiB.
+        In a copied table, all commit files from before the enablement of in-commit timestamps can have modification
+        times after the enablement. No timestamp then resolves to those commits, and the first commit is the enabling
+        one. Cost: as ``listing``, and two calls of ``commit_at``; if in-commit timestamps apply to all commits, 1 HEAD,
+        at most 1 LIST of the first names and 2 GETs of 4 KiB.
         """
         earliest = self._first_in_commit()
         if earliest is not None:
@@ -261,8 +271,8 @@ class LogHistory:
         return first, self.commit_at(log.versions[-1])
 
     def _first_in_commit(self) -> int | None:
-        """The first version that a timestamp can name, if in-commit timestamps decide for all commits and it can be
-        found without listing the whole log; else None."""
+        """The first version to which a timestamp can resolve, if in-commit timestamps apply to all commits and it can
+        be found without listing the whole log; else None."""
         if self._listed is not None or not self.latest.in_commit_timestamps_enabled or self.enablement is not None:
             return None
         if 0 in self._icts or self._has_first_commit:
@@ -276,14 +286,14 @@ class LogHistory:
         return self.reader.store.head(commit_path(0)) is not None
 
     def commit_at(self, version: int) -> CommitAt:
-        """A commit with its in-commit timestamp, or its monotonised file time before the enablement. Cost: at most 1
-        GET of 4 KiB, or as ``listing``."""
+        """A commit with its in-commit timestamp, or, if the commit precedes the enablement of in-commit timestamps,
+        with its monotonised file time. Cost: at most 1 GET of 4 KiB, or as ``listing``."""
         if self._is_in_ict_era(version):
             return self._in_commit(version)
         return CommitAt(version, self._monotonised_file_times[version], "file-modification")
 
     def _is_in_ict_era(self, version: int) -> bool:
-        """Whether a version's in-commit timestamp decides, not its file time."""
+        """Whether the time of a version is its in-commit timestamp rather than its file time."""
         enabled, pair = self.latest.in_commit_timestamps_enabled, self.enablement
         return enabled and (pair is None or version >= pair.version)
 
@@ -332,10 +342,10 @@ class LogHistory:
     # ------------------------------------------------------------------------------------------ history
 
     def entries(self, limit: int | None = None) -> list[CommitEntry]:
-        """The commits that have a file, newest first; with ``limit``, at most that many. Raises CallError,
+        """The commits that have a commit file, newest first; with ``limit``, at most that many. Raises CallError,
         InvalidEnablementError, VersionNotFoundError. Cost: 1 GET of 4 KiB each, and 1 HEAD each for sizes and times;
-        instead of HEADs, on a remote store with more than 8 commits, 1 LIST per 450. Also as ``listing``, unless
-        ``limit`` is set and in-commit timestamps decide for these commits."""
+        instead of HEADs, on a remote store with more than 8 commits, 1 LIST per 450. In addition, the cost of
+        ``listing``, unless ``limit`` is set and in-commit timestamps apply to these commits."""
         if limit is not None and limit < 1:
             raise CallError(f"limit must be a positive number or None; got {limit}.")
         entries = None if limit is None else self.recent_entries(limit)
@@ -353,7 +363,7 @@ class LogHistory:
         return self._entries(chosen, self._infos_and_metas(chosen), file_times)
 
     def _infos_and_metas(self, versions: Sequence[int]) -> list[CommitInfo | None]:
-        """The commitInfo of commits; also records their sizes and times."""
+        """The commitInfo of commits; also records the sizes and times of the commit files."""
         if self.reader.store.is_remote:
             self._stat_all(versions)
             return self.reader.commit_infos(versions)
@@ -373,18 +383,18 @@ class LogHistory:
                 partial(self._stat_all, versions),
                 self.reader.store.is_remote,
             )
-        except MissingVersionError:  # the log begins later, or has a gap
+        except MissingVersionError:  # the log begins at a later version, or has a gap
             return None
         return self._entries(versions, infos, {}) if all(map(self._metas.get, versions)) else None
 
     def _entries(
         self, versions: Sequence[int], infos: Sequence[CommitInfo | None], file_times: Mapping[int, int]
     ) -> list[CommitEntry]:
-        """Entries, newest first. ``versions``: ascending. ``file_times``: monotonised file times of the versions that
-        are resolved by them."""
+        """The history entries, newest first. ``versions``: ascending. ``file_times``: the monotonised file times of the
+        versions to which file times apply."""
         ict_from = next((at for at, version in enumerate(versions) if self._is_in_ict_era(version)), len(versions))
         entries = []
-        with garbage_collection_paused():
+        with commit_decoder.garbage_collection_paused():
             for at in range(len(versions) - 1, -1, -1):
                 version, info = versions[at], infos[at]
                 size_bytes, file_time_ms = self._file_meta(version)

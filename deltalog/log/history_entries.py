@@ -1,4 +1,4 @@
-"""Entries of a table's history, and the explanation of a timestamp: commits with their times. Pure.
+"""The entries of a table's history, and the explanation of how a timestamp is resolved. Pure.
 
 Spec: PROTOCOL.md#in-commit-timestamps.
 """
@@ -19,10 +19,10 @@ from deltalog.protocol.timestamps import Clock, CommitAt, Enablement, describe, 
 
 class CommitEntry(msgspec.Struct, frozen=True, gc=False):
     """A row of the history. Times are in milliseconds since 1970. ``timestamp_ms``: None if the commit lacks a required
-    in-commit timestamp; no other time replaces it.
+    in-commit timestamp, because no other time may replace it.
 
-    Also a mapping of the names and values of ``to_json``: ``entry["operation"]`` and ``dict(entry)`` work, and
-    ``pandas.DataFrame(table.history())`` and ``pyarrow.Table.from_pylist`` make one column per name.
+    An entry is also a mapping with the names and values of ``to_json``. So ``entry["operation"]`` and ``dict(entry)``
+    work, and ``pandas.DataFrame(table.history())`` and ``pyarrow.Table.from_pylist`` create one column per name.
     """
 
     version: int
@@ -34,7 +34,8 @@ class CommitEntry(msgspec.Struct, frozen=True, gc=False):
 
     @safe_repr
     def __repr__(self) -> str:
-        """The fields; of the long commitInfo, only operation, metrics and user metadata."""
+        """The entry's fields. Of the commitInfo, which is long, they contain only the operation, its metrics and the
+        user metadata."""
         names = ("version", "timestamp_ms", "clock", "operation", "operation_metrics", "user_metadata")
         shown = (f"{name}={getattr(self, name)!r}" for name in (*names, *self.__struct_fields__[3:-1]))
         return f"CommitEntry({', '.join(shown)})"
@@ -52,7 +53,7 @@ class CommitEntry(msgspec.Struct, frozen=True, gc=False):
         return self.to_json().items()
 
     def get(self, name: str, default: Any = None) -> Any:
-        """The value of a name, or ``default`` if there is no such name."""
+        """The value with this name, or ``default`` if there is none."""
         return self.to_json().get(name, default)
 
     def __getitem__(self, name: str) -> Any:
@@ -69,12 +70,12 @@ class CommitEntry(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def in_commit_timestamp_ms(self) -> int | None:
-        """The in-commit timestamp in the commit, even if the table does not use it."""
+        """The in-commit timestamp in the commit, even if the table does not use in-commit timestamps."""
         return CommitInfo(self.commit_info).in_commit_timestamp_ms
 
     @property
     def commit_info_timestamp_ms(self) -> int | None:
-        """The time by the writer's clock; informative only."""
+        """The time from the writer's clock; for information only."""
         return whole_or_none(self.commit_info.get("timestamp"))
 
     @property
@@ -137,18 +138,18 @@ class CommitEntry(msgspec.Struct, frozen=True, gc=False):
         }
 
 
-# Registered, not inherited: the metaclasses conflict. Makes pandas treat entries as rows.
+# Registered rather than inherited, because the metaclasses conflict. Makes pandas treat each entry as a row.
 Mapping.register(CommitEntry)
 
 
 @dataclass(frozen=True, slots=True)
 class TimestampExplanation:
-    """How an instant is resolved to a version: ``str()`` is a report, ``to_json()`` has all fields.
+    """How an instant is resolved to a version: ``str()`` returns a report, and ``to_json()`` returns all fields.
 
-    Times are in milliseconds since 1970. ``clock``: the kind of time that the instant is compared with. ``candidates``:
-    the first and the last version with that kind of time. ``answer``: the version that was current; None if
-    ``refusal``, the error message, is set. ``next_commit``: the commit after the answer. ``earliest``, ``latest``: the
-    first and the last commit that a timestamp can name.
+    Times are in milliseconds since 1970. ``clock``: the kind of commit time with which the instant is compared.
+    ``candidates``: the first and the last version whose commit time is of that kind. ``answer``: the version that was
+    current at the requested time; None if ``refusal``, the error message, is set. ``next_commit``: the commit after
+    ``answer``. ``earliest``, ``latest``: the first and the last commit to which a timestamp can resolve.
     """
 
     table: str
@@ -164,7 +165,7 @@ class TimestampExplanation:
     refusal: str | None
 
     def facts(self) -> list[tuple[str, str]]:
-        """The report as pairs of label and text."""
+        """The report as pairs of a label and a text."""
         facts = [
             ("Table", self.table),
             ("Requested", describe(self.requested_ms)),

@@ -20,9 +20,10 @@ from deltalog.protocol.paths import commit_path
 from deltalog.protocol.properties import checkpoint_interval
 from deltalog.storage.base import FileMeta, etag_of
 
-# Limits of ``load_after``: new commits to read, their total bytes, and commits after the checkpoint.
+# Limits of ``load_after``: the number of new commits, their total size in bytes, and the number of commits after the
+# checkpoint.
 MAX_NEW_COMMITS, MAX_NEW_BYTES, MAX_TAIL = 100, 8 << 20, 1_000
-# How many times to try to read a table that is replaced while it is read.
+# How many times to read a table that is replaced during each attempt.
 _READS = 3
 
 
@@ -31,8 +32,9 @@ def load_latest(reader: LogReader) -> LogSnapshot:
 
     Raises TableNotFoundError, CorruptTableError, UnsupportedFeatureError; TableReplacedError if the table is replaced
     during every attempt. Cost: 1 GET, 1 LIST, then 2 GETs with a usable ``.crc``, else the small columns of the
-    checkpoint and 1 GET for each commit after it. 1 HEAD more on a local disk, for what a remote listing includes, and
-    1 after reading commits on a remote store whose ETags do not depend on content alone.
+    checkpoint and 1 GET for each commit after it. On a local disk, 1 additional HEAD for metadata that a remote listing
+    includes; on a remote store whose ETags do not depend on content alone, 1 additional HEAD after the commits are
+    read.
     """
     for number in range(_READS):
         try:
@@ -44,9 +46,8 @@ def load_latest(reader: LogReader) -> LogSnapshot:
 
 
 def load_after(reader: LogReader, snapshot: LogSnapshot) -> LogSnapshot | None:
-    """Load the latest version from an earlier one and the commits since; files in memory stay there. None if that would
-    read more than loading the latest version, or is not possible: there are many or large commits since, or one cannot
-    be read.
+    """Load the latest version from an earlier one and the commits since; file lists in memory are reused. None if this
+    would read more than a load of the latest version (many or large commits since), or if a commit cannot be read.
 
     Raises CorruptTableError, UnsupportedFeatureError. Cost: 1 LIST (on a local disk, 1 or 2 HEADs for each commit
     instead), and 1 GET for each commit; 1 HEAD on a remote store whose ETags do not depend on content alone.
@@ -82,9 +83,9 @@ def load_after(reader: LogReader, snapshot: LogSnapshot) -> LogSnapshot | None:
 
 
 def _follow(known: LogSnapshot, listing: Listing, files: Mapping[int, bytes]) -> bool:
-    """Whether commits that were listed and read after a known version really follow it, which fails if another table
-    replaced this one in between. ``files``: the commits' bytes by version. Cost: none, or 1 HEAD if the ETags of the
-    listing do not tell."""
+    """Whether the commits that were listed and read after a known version really follow it; they do not if another
+    table replaced this one in between. ``files``: the bytes of the commits, keyed by version. Cost: none, or 1 HEAD if
+    the ETags of the listing do not prove it."""
     reader, tip = known.reader, known.tip
     listed = listing.metas.get(known.version)
     if listed is None or not tip.is_file(reader, listed):
@@ -96,7 +97,8 @@ def _follow(known: LogSnapshot, listing: Listing, files: Mapping[int, bytes]) ->
 
 
 def _are_listed(listing: Listing, files: Mapping[int, bytes]) -> bool:
-    """Whether the ETags prove that these commits (bytes by version) are the ones listed."""
+    """Whether the ETags prove that the commits that were read (``files``: version -> bytes) are the commits that were
+    listed."""
     return all(
         version in listing.metas and listing.metas[version].etag == etag_of(data) for version, data in files.items()
     )
@@ -110,11 +112,12 @@ def load(
     identifies: bool = False,
     asks: bool = False,
 ) -> LogSnapshot:
-    """Load a version of a listing (None: the latest), from an older checkpoint if one cannot be read.
+    """Load a version of a listing (None: the latest). If a checkpoint cannot be read, an older one is used.
 
-    ``latest``: the protocol of the latest version, if known; if no catalog manages that version, all versions are read
-    by path. ``identifies``: record the commit file in ``tip``, so that a handle recognises its version later.
-    ``asks``: use a HEAD for that even if a listing shows the file, because a HEAD may show it differently.
+    ``latest``: the protocol of the latest version, if known; if that version is not catalog-managed, all versions can
+    be read by path. ``identifies``: record the commit file's metadata in ``tip``, so that a handle can recognise its
+    version later. ``asks``: send a HEAD for this metadata even if a listing has the file's metadata, because a HEAD may
+    return different metadata.
 
     Raises VersionNotFoundError, MissingVersionError, InvalidCheckpointError and as ``load_latest``; with
     ``identifies``, TableReplacedError if the commits read may belong to different tables. Cost: as ``load_latest``
@@ -135,7 +138,7 @@ def load(
 
 
 def _meta_of_tip(reader: LogReader, listing: Listing, segment: Segment, asks: bool) -> FileMeta | None:
-    """The commit file of the latest version, if that costs no network request, or with ``asks``."""
+    """The metadata of the latest version's commit file, if that costs no network request or if ``asks`` is true."""
     store = reader.store
     if _is_managed(reader) or (store.is_remote and not asks):
         return listing.metas.get(segment.version)
@@ -162,7 +165,7 @@ def _load_segment(
             listed.append(_are_listed(listing, dict(zip(versions, files, strict=True))))
 
         state, commits = reader.replay(segment, on_commits if meta is not None and reader.store.is_remote else None)
-        # A checkpoint alone is usually one file.
+        # A segment without commits is usually a single checkpoint file.
         is_as_listed = reader.store.is_remote and all(listed) and not segment.compactions
         if meta is not None and not is_as_listed and not _is_managed(reader):
             _check_is_same(reader, segment, meta)
@@ -178,8 +181,8 @@ def _load_segment(
 
 
 def _check_is_same(reader: LogReader, segment: Segment, before: FileMeta) -> None:
-    """Raise TableReplacedError if the version's commit file changed while the version was read: the files read may
-    belong to another table that replaced this one. Cost: 1 HEAD; none if only one file was read."""
+    """Raise TableReplacedError if the version's commit file changed while the version was read, because the files read
+    may belong to another table that replaced this one. Cost: 1 HEAD; none if only one file was read."""
     if segment.checkpoint is None and len(segment.commits) == 1:
         return
     found = reader.store.head(commit_path(segment.version))
@@ -192,12 +195,14 @@ def _check_is_same(reader: LogReader, segment: Segment, before: FileMeta) -> Non
 
 
 def _is_managed(reader: LogReader) -> bool:
-    """Whether a catalog decides which commits the table has; a catalog identifies its tables by id."""
+    """Whether a catalog decides which commits the table has. For such a table, the catalog identifies the table by
+    id."""
     return not reader.authority.is_log
 
 
 class UnreadSnapshot:
-    """A version that is known to be in the log but was not read; ``load`` reads it. ``tip``: identifies its commit."""
+    """A version that is known to be in the log but has not been read; ``load`` reads it. ``tip``: identifies the
+    version's commit."""
 
     def __init__(self, reader: LogReader, version: int, txn_id: str | None = None) -> None:
         self.reader = reader

@@ -1,10 +1,11 @@
-"""Reads log files from a store: listings, commits, the first bytes of commits, and checksums; opens checkpoints."""
+"""Reads log files from a store: lists the log, reads commits (whole or their first bytes) and checksums, and opens
+checkpoints."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from deltalog.environment import Environment
 from deltalog.errors import (
@@ -15,11 +16,9 @@ from deltalog.errors import (
     ObjectNotFoundError,
     VersionNotFoundError,
 )
+from deltalog.lazy_names import lazy_modules
 from deltalog.log.authority import LOG, Authority
 from deltalog.log.checkpoint.last_checkpoint import read_hint
-from deltalog.log.checkpoint.reader import CheckpointReader
-from deltalog.log.checksum import VersionChecksum, decode_checksum
-from deltalog.log.commit_decoder import decode_commits
 from deltalog.log.replay import Commits, PartialState, State, advance
 from deltalog.log.segment import Checkpoint, Compaction, Listing, Segment, choose_segment, parse_listing, parse_names
 from deltalog.parallel import both, mapped
@@ -43,28 +42,42 @@ from deltalog.storage.base import FileMeta, LogStore, get_or_none
 from deltalog.storage.remote import LIST_PAGE, PARALLEL_GETS, parallel_gets
 from deltalog.storage.table_files import TableFiles
 
+if TYPE_CHECKING:
+    from deltalog.log import checksum as checksums
+    from deltalog.log import commit_decoder
+    from deltalog.log.checkpoint import reader as checkpoint_reader
+else:
+    lazy_modules(
+        __name__,
+        "deltalog.log.commit_decoder",
+        checkpoint_reader="deltalog.log.checkpoint.reader",
+        checksums="deltalog.log.checksum",
+    )
+
 HEAD_BYTES = 4096
-# The number of versions that surely fit into one page of a listing, with commits, checksums and some checkpoints.
+# A number of versions that certainly fit into one page of a listing, with their commits, checksums and some
+# checkpoints.
 _VERSIONS_IN_PAGE = 450
-# With fewer versions, listing the directory is faster than probing single names.
+# In a log with fewer versions, listing the directory is faster than probing single names.
 _SHORT = 1_000
 # How far back to look for a checkpoint before listing the whole log.
 _FAR = 24 * _VERSIONS_IN_PAGE
 _HEADS_AT_ONCE = 1000
-# How many commits to hold as bytes at a time.
+# The maximum number of commits whose bytes are in memory at the same time.
 _COMMITS_AT_ONCE = 8192
 
-# Called with versions and the bytes of their commits.
+# A callback that receives versions and the bytes of their commit files.
 OnCommits = Callable[[Sequence[int], Sequence[bytes]], None]
 
 
 class LogReader:
-    """Reads the log of one table. A handle has one, and its snapshots and transactions share it.
+    """Reads the log of one table. A table handle has one reader, which its snapshots and transactions share.
 
-    ``files``: access to the files that the log names. ``allowed_paths``: locations outside the table in which the log
-    may name files; see TableFiles. ``clock_ms``: the clock for CURRENT_TIMESTAMP in conditions on the table's rows.
-    ``authority``: who decides which commits there are; ``store`` shows exactly these. ``last_cleanup_ms``: the midnight
-    before the last log clean-up after a commit through this reader, in milliseconds since 1970; None before the first.
+    ``files``: gives access to the files that the log names. ``allowed_paths``: locations outside the table in which the
+    log may name files; see TableFiles. ``clock_ms``: the clock for CURRENT_TIMESTAMP in conditions on the table's rows.
+    ``authority``: decides which commits the table has; ``store`` returns exactly these commits. ``last_cleanup_ms``:
+    the midnight before the last log clean-up that a commit through this reader started, in milliseconds since 1970;
+    None before the first clean-up.
     """
 
     def __init__(
@@ -84,7 +97,7 @@ class LogReader:
         return LogReader, (self.store, self.files.allowed_paths, None, self.authority)
 
     def list_from(self, version: int = 0, *, stat: bool = False) -> Listing:
-        """List the log from a version on. ``stat``: include sizes and times of commit files. Cost: 1 LIST per 1,000
+        """List the log from a version on. ``stat``: include the sizes and times of commit files. Cost: 1 LIST per 1,000
         names; a store that lists in pages runs them concurrently after the first ones, with up to half as many more."""
         if self.store.lists_in_pages:
             return _listing(self._list_parts(version, None, stat), stat)
@@ -94,16 +107,18 @@ class LogReader:
         return parse_listing(self.store.list_from(LOG_DIRECTORY, start))
 
     def list_range(self, first: int, last: int, *, stat: bool = False) -> Listing:
-        """List the log from ``first`` to at least ``last``, which exists. ``stat``: as for ``list_from``. Cost: on a
-        store that lists in pages, 1 LIST of the first names, then 1 per 450 versions, in rounds of 32; else 1 LIST."""
+        """List the log from ``first`` to at least ``last``, a version that exists. ``stat``: as for ``list_from``.
+        Cost: on a store that lists in pages, 1 LIST of the first names, then 1 per 450 versions, in rounds of 32; else
+        1 LIST."""
         if self.store.lists_in_pages:
             return _listing(self._list_parts(first, last, stat), stat)
         return self.list_from(first, stat=stat)
 
     def list_after(self, version: int, limit: int, interval: int) -> Listing:
-        """List the log after a version, with sizes and times of commits; on a remote store including that version.
-        ``interval``: the usual number of versions between checkpoints. Cost: 1 LIST; on a local disk 1 HEAD for each of
-        the next commits, for one more, and for each expected checkpoint, up to ``limit`` commits."""
+        """List the log after a version, with sizes and times of commits. On a remote store, the listing also includes
+        ``version`` itself. ``interval``: the usual number of versions between checkpoints. Cost: 1 LIST; on a local
+        disk 1 HEAD for each of the next commits, for one more, and for each expected checkpoint, up to ``limit``
+        commits."""
         if self.store.is_remote:
             return self.list_from(version, stat=True)
         metas: dict[int, FileMeta] = {}
@@ -116,12 +131,12 @@ class LogReader:
         return Listing(tuple(metas), tuple(checkpoints), frozenset(), metas=metas)
 
     def list_before(self, version: int, interval: int) -> Listing | None:
-        """The part of the log that ends at a version and begins at a checkpoint or at version 0; None if none is found
+        """The part of the log from the last checkpoint (or version 0) to a version; None if no checkpoint is found
         nearby. ``interval``: the usual number of versions between checkpoints.
 
         Cost: on a store that lists in pages, 1 LIST per 450 versions, in one round, or two if the last checkpoint is
-        not where it is expected. On a local disk no LIST but 1 HEAD for each file, because a directory cannot be read
-        in part. Other stores: none, the result is None.
+        not where it is expected. On a local disk, no LIST but 1 HEAD for each file, because a directory cannot be
+        listed in part. On other stores there is no request, and the result is None.
         """
         since = version % interval
         if not self.store.lists_in_pages:
@@ -134,7 +149,7 @@ class LogReader:
         return listing if listing.checkpoints or listing.commits[:1] == (0,) else None
 
     def list_first(self) -> Listing:
-        """The first names of the log. Cost: 1 LIST."""
+        """The first page of the log's listing. Cost: 1 LIST."""
         names = self.store.list_names(LOG_DIRECTORY, version_prefix(0), limit=LIST_PAGE)
         return parse_names(names)
 
@@ -144,13 +159,13 @@ class LogReader:
         return _listing(meta for found, _ in parts for meta in found if meta.name < end)
 
     def _list_parts(self, first: int, last: int | None, stat: bool) -> list[FileMeta]:
-        """The log files of the versions ``first`` to ``last`` (None: all later ones), listed in concurrent parts. If
-        ``last`` is unknown, each round has half as many parts as all rounds before it."""
+        """The log files of the versions ``first`` to ``last`` (None: all later versions), listed in concurrent parts.
+        If ``last`` is unknown, each round lists half as many parts as all earlier rounds together."""
         metas = self.store.list_from(LOG_DIRECTORY, version_prefix(first), stat=stat, limit=LIST_PAGE)
         if len(metas) < LIST_PAGE:
             return metas
         start = _listing(metas).last
-        if start is None:  # the page has other files only
+        if start is None:  # the page contains only other files
             return self.store.list_from(LOG_DIRECTORY, version_prefix(first), stat=stat)
         metas = [meta for meta in metas if meta.name < version_prefix(start)]
         done = 1
@@ -164,8 +179,8 @@ class LogReader:
         return metas
 
     def _list_part(self, stat: bool, start: int) -> tuple[list[FileMeta], int | None]:
-        """The log files of _VERSIONS_IN_PAGE versions, and the version at which the next ones begin, beyond any gap;
-        None if there are none."""
+        """The log files of _VERSIONS_IN_PAGE versions, and the first later version in the log, even after a gap; None
+        if there is no later version."""
         end = version_prefix(start + _VERSIONS_IN_PAGE)
         found: list[FileMeta] = []
         name = version_prefix(start)
@@ -180,9 +195,9 @@ class LogReader:
             name = page[-1].name + "\0"  # the next possible name
 
     def _probe_before(self, version: int, starts: Sequence[int]) -> Listing | None:
-        """Like ``list_before``, by probing single names. ``starts``: possible versions of a checkpoint, descending.
-        None if there is no checkpoint at any of them: the table's checkpoint interval then differs from the expected
-        one, and listing the directory takes less time than probing all commits since version 0."""
+        """Like ``list_before``, but by probing single names. ``starts``: possible versions of a checkpoint, descending.
+        Returns None if none of these versions has a checkpoint: the table's checkpoint interval then differs from the
+        expected one, and listing the directory is faster than probing all commits since version 0."""
 
         def exists(path: str) -> bool:
             return self.store.head(path) is not None
@@ -197,9 +212,10 @@ class LogReader:
         return None
 
     def list_latest(self) -> Listing:
-        """List the log from the checkpoint in the hint on, or whole if the hint is missing or wrong; on a remote store
-        with sizes and times of commits. Cost: 1 GET of the hint and 1 LIST (2 if the hint is wrong)."""
-        stat = self.store.is_remote  # a remote listing includes them at no extra cost
+        """List the log from the checkpoint in the hint on, or the whole log if the hint is missing or wrong. On a
+        remote store, the listing includes the sizes and times of commits. Cost: 1 GET of the hint and 1 LIST (2 if the
+        hint is wrong)."""
+        stat = self.store.is_remote  # a remote listing includes sizes and times at no extra cost
         try:
             hint = read_hint(self.store.get(log_path(LAST_CHECKPOINT)))
         except ObjectNotFoundError:
@@ -217,8 +233,8 @@ class LogReader:
         unusable: Collection[Checkpoint] = (),
         failure: InvalidCheckpointError | None = None,
     ) -> Segment:
-        """The segment of a version (None: the latest) without the ``unusable`` checkpoints. Lists the whole log if
-        ``listing`` does not reach back far enough.
+        """The log segment of a version (None: the latest), ignoring the ``unusable`` checkpoints. Lists the whole log
+        if ``listing`` does not reach back far enough.
 
         ``failure``: the error that made a checkpoint unusable; raised if the version cannot be rebuilt without it.
         Raises TableNotFoundError, VersionNotFoundError, MissingVersionError. Cost: at most 1 LIST.
@@ -263,9 +279,9 @@ class LogReader:
             raise self._missing_commit(error.path.rsplit("/", 1)[-1]) from error
 
     def segment_commits(self, segment: Segment, on_commits: OnCommits | None = None) -> Commits:
-        """The commits of a segment. A compaction replaces its commits, as one commit of its last version; if it cannot
-        be read, its commits are read. ``on_commits``: called with versions and the bytes of their commits as they are
-        read. Raises InvalidCommitError, MissingVersionError. Cost: 1 GET for each file."""
+        """The commits of a segment. A compaction is read as one commit of its last version, instead of the commits that
+        it covers; if it cannot be read, those commits are read. ``on_commits``: called with the versions and bytes of
+        commits when they are read. Raises InvalidCommitError, MissingVersionError. Cost: 1 GET for each file."""
         commits = Commits()
         rest = list(segment.commits)
         for compaction in segment.compactions:
@@ -282,7 +298,7 @@ class LogReader:
             files = self.commit_files(some)
             if on_commits is not None:
                 on_commits(some, files)
-            commits += decode_commits(some, files)
+            commits += commit_decoder.decode_commits(some, files)
         return commits
 
     def _compacted(self, compaction: Compaction) -> Commits | None:
@@ -292,8 +308,8 @@ class LogReader:
             return None
 
     def commit_info(self, version: int) -> CommitInfo | None:
-        """The commitInfo of a commit; None if it has none. The first bytes suffice if commitInfo is the first action,
-        which in-commit timestamps require.
+        """The commitInfo of a commit; None if it has none. The first bytes of the file are enough if commitInfo is the
+        first action, as in-commit timestamps require.
 
         Raises InvalidCommitError, MissingVersionError. Cost: 1 GET of 4 KiB; 1 more of the whole file if commitInfo is
         longer or not first.
@@ -309,8 +325,8 @@ class LogReader:
         return infos
 
     def commit_infos_with_meta(self, versions: Sequence[int]) -> tuple[list[CommitInfo | None], list[FileMeta]]:
-        """Like ``commit_infos``, with sizes and times of the commit files. Cost: 1 GET of 4 KiB and 1 HEAD each, one
-        after the other."""
+        """Like ``commit_infos``, but also returns the sizes and modification times of the commit files. Cost: 1 GET of
+        4 KiB and 1 HEAD each, one after the other."""
         infos: list[CommitInfo | None] = []
         metas: list[FileMeta] = []
         for some in _in_parts(versions):
@@ -374,15 +390,15 @@ class LogReader:
 
         return dict(zip(versions, mapped(versions, read, parallel_gets(self.store), 0), strict=True))
 
-    def checksum(self, version: int) -> VersionChecksum | None:
+    def checksum(self, version: int) -> checksums.VersionChecksum | None:
         """The ``.crc`` of a version; None if it is missing or cannot be decoded. Cost: 1 GET."""
         data = get_or_none(self.store, checksum_path(version))
-        return None if data is None else decode_checksum(data)
+        return None if data is None else checksums.decode_checksum(data)
 
-    def checksum_state(self, version: int) -> tuple[State, VersionChecksum, int | None] | None:
+    def checksum_state(self, version: int) -> tuple[State, checksums.VersionChecksum, int | None] | None:
         """The state of a version from its ``.crc``, with the checksum and its commit's in-commit timestamp
-        (milliseconds). None if the file cannot be read, lacks part of the state, or belongs to another commit. Raises
-        InvalidCommitError, MissingVersionError. Cost: 2 GETs in one round, of the ``.crc`` and of 4 KiB of the
+        (milliseconds). None if the checksum cannot be read, lacks part of the state, or belongs to another commit.
+        Raises InvalidCommitError, MissingVersionError. Cost: 2 GETs in one round, of the ``.crc`` and of 4 KiB of the
         commit."""
         commit = partial(get_or_none, self.store, commit_path(version), HEAD_BYTES)
         checksum, head = both(partial(self.checksum, version), commit, self.store.is_remote)
@@ -396,9 +412,9 @@ class LogReader:
             return None
         return state, checksum, info.in_commit_timestamp_ms
 
-    def checkpoint(self, checkpoint: Checkpoint, checks_number: bool = True) -> CheckpointReader:
+    def checkpoint(self, checkpoint: Checkpoint, checks_number: bool = True) -> checkpoint_reader.CheckpointReader:
         """A reader for one of the log's checkpoints. ``checks_number``: see CheckpointReader. Cost: none."""
-        return CheckpointReader(self.store, self.files, checkpoint, checks_number)
+        return checkpoint_reader.CheckpointReader(self.store, self.files, checkpoint, checks_number)
 
     def _missing_commit(self, name: str) -> MissingVersionError:
         return MissingVersionError(

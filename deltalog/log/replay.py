@@ -1,7 +1,9 @@
-"""Action reconciliation: compute a state from the actions of a checkpoint and the commits after it. Pure.
+"""Action reconciliation: computes the state of a version from the actions of a checkpoint and the commits after it.
+Pure.
 
 Spec: PROTOCOL.md#action-reconciliation, #note-for-non-change-data-readers, #derived-fields,
-#reader-requirements-for-domain-metadata. File actions are rows of Arrow tables; the few other actions are objects.
+#reader-requirements-for-domain-metadata. File actions are rows of Arrow tables; all other actions, of which there are
+few, are objects.
 """
 
 from __future__ import annotations
@@ -13,10 +15,10 @@ from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import booleans, empty, strings
 from deltalog.errors import CorruptTableError
+from deltalog.lazy_arrow import pc
 from deltalog.log.file_tables import FILES, TOMBSTONES, files_table, tombstones_table
 from deltalog.protocol import column_mapping
 from deltalog.protocol.actions import (
@@ -31,14 +33,14 @@ from deltalog.protocol.actions import (
 from deltalog.protocol.codec import CommitActions
 from deltalog.protocol.retention import unexpired_tombstones
 
-# pyarrow hashes all keys of a tail for each piece of files. Unless the piece has this many times more rows, looking the
-# keys up one by one in a Python set takes less time and much less memory.
+# For each piece of files, pyarrow hashes all keys of a tail. Unless the piece has at least this many rows per key,
+# looking up its rows one by one in a Python set takes less time and much less memory.
 _MORE_KEYS = 4
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """The state of a version, without its files. ``transactions``: by application id; ``domains``: by name."""
+    """The state of a version, without its files. ``transactions`` are keyed by application id, ``domains`` by name."""
 
     protocol: Protocol
     metadata: Metadata
@@ -53,7 +55,7 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class PartialState:
-    """A State that may lack protocol or metadata, as for part of a log."""
+    """A State that may lack protocol or metadata, because it was computed from part of a log."""
 
     protocol: Protocol | None = None
     metadata: Metadata | None = None
@@ -72,7 +74,7 @@ class PartialState:
 
 
 class StateActions(typing.Protocol):
-    """The actions of a commit, or of another part of a log, that change a version's state other than its files."""
+    """The actions of a commit, or of another part of a log, that change the state of a version apart from its files."""
 
     @property
     def protocol(self) -> Protocol | None: ...
@@ -113,8 +115,8 @@ class FileActions:
     """The adds and removes of the consecutive commits ``first`` to ``last``, as columns.
 
     ``files``: the adds (schema FILES). ``tombstones``: the removes (schema TOMBSTONES). Both in log order. ``is_add``:
-    for each action in log order, whether it is the next row of ``files`` or of ``tombstones``. Within a commit, removes
-    come first.
+    for each action in log order, True if it is the next row of ``files``, False if it is the next row of
+    ``tombstones``. Within a commit, removes come first.
     """
 
     first: int
@@ -126,8 +128,8 @@ class FileActions:
 
 @dataclass(frozen=True, slots=True)
 class Commits:
-    """Commits, ascending. ``runs``: the adds and removes that were decoded as columns; the corresponding elements of
-    ``actions`` then have no adds and removes."""
+    """Commits, ascending. ``runs``: the adds and removes that were decoded as columns; they are not repeated in
+    ``actions``."""
 
     actions: Sequence[CommitActions] = ()
     runs: Sequence[FileActions] = ()
@@ -145,10 +147,11 @@ class Commits:
 
 @dataclass(frozen=True)
 class Tail:
-    """The effect of commits on the files of the version before them.
+    """The effect of commits on the files of the version that precedes them.
 
-    ``files``: the live files that they add, schema FILES. ``keys``: the ``file_key`` of every file that they add or
-    remove. ``removed``: the last remove of each file that they remove and do not add again, schema TOMBSTONES.
+    ``files``: the files that the commits add and that are still live afterwards (schema FILES). ``keys``: the
+    ``file_key`` of every file that the commits add or remove. ``removed``: the last remove action of each file that the
+    commits remove and do not add again (schema TOMBSTONES).
     """
 
     files: pa.Table
@@ -171,12 +174,12 @@ class Tail:
         return files.filter(pc.invert(is_replaced)) if pc.any(is_replaced).as_py() else files
 
     def tombstones(self, cutoff_ms: int) -> pa.Table:
-        """The removes not expired at a cut-off (schema TOMBSTONES)."""
+        """The remove actions that have not expired at a cut-off time (schema TOMBSTONES)."""
         return unexpired_tombstones(self.removed, cutoff_ms)
 
 
 def tail(commits: Commits) -> Tail:
-    """The effect of commits on files: the last action on each file wins."""
+    """The effect of commits on files; the last action on each file applies."""
     keys: set[str] = set()
     removes: list[RemoveFile] = []
     adds: list[AddFile] = []
@@ -201,7 +204,7 @@ def tail(commits: Commits) -> Tail:
 
 
 def _tables(adds: Sequence[AddFile], removes: Sequence[RemoveFile]) -> tuple[pa.Table, pa.Table]:
-    """Adds and removes, given newest first, as rows of FILES and TOMBSTONES in log order."""
+    """The adds and removes, which are passed newest first, as rows of FILES and TOMBSTONES in the order of the log."""
     return (
         files_table(adds[::-1]) if adds else empty(FILES),
         tombstones_table(removes[::-1]) if removes else empty(TOMBSTONES),
@@ -209,7 +212,7 @@ def _tables(adds: Sequence[AddFile], removes: Sequence[RemoveFile]) -> tuple[pa.
 
 
 def _without_keys(run: FileActions, keys: set[str]) -> tuple[pa.Table, pa.Table]:
-    """The last action on each file whose key is not in ``keys``; adds the keys of these files to it."""
+    """The last action on each file whose key is not in ``keys``. Adds the keys of these files to ``keys``."""
     tables = run.files, run.tombstones
     texts = [_keys(table).to_pylist() for table in tables]
     is_kept = [[False] * len(each) for each in texts]
@@ -228,7 +231,8 @@ def _without_keys(run: FileActions, keys: set[str]) -> tuple[pa.Table, pa.Table]
 
 
 def live_files(base: pa.Table | None, commits: Sequence[CommitActions]) -> pa.Table:
-    """The live files (schema FILES) after ``commits`` (ascending). ``base``: the live files before, None for none."""
+    """The live files (schema FILES) after ``commits`` (ascending). ``base``: the live files before these commits; None
+    if there were none."""
     after = tail(Commits(commits))
     if base is None:
         return after.files
@@ -237,7 +241,8 @@ def live_files(base: pa.Table | None, commits: Sequence[CommitActions]) -> pa.Ta
 
 
 def files_without(files: pa.Table, *others: pa.Table) -> pa.Table:
-    """The rows of ``files`` (columns of FILES, including path and deletion_vector) that are in none of ``others``."""
+    """The rows of ``files`` (columns of FILES, including path and deletion_vector) that are not in any of
+    ``others``."""
     for other in others:
         if files.num_rows and other.num_rows:
             files = files.filter(pc.invert(pc.is_in(_keys(files), value_set=pc.unique(_keys(other)))))

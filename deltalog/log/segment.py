@@ -1,4 +1,5 @@
-"""Log segments: the files of a listing that rebuild a version, that is, a checkpoint and the commits after it. Pure.
+"""Log segments: the files in a listing from which a version is rebuilt, that is, a checkpoint and the commits after it.
+Pure.
 
 Spec: PROTOCOL.md#action-reconciliation, #checkpoints, #multi-part-checkpoint, #problems-with-multi-part-checkpoints,
 #checkpoint-naming-scheme.
@@ -23,7 +24,8 @@ _CHECKPOINTS = (
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A complete checkpoint. ``names``: its file in ``_delta_log``, or all its parts in order."""
+    """A complete checkpoint. ``names``: the name of the checkpoint's file in ``_delta_log``, or of all its parts in
+    order."""
 
     version: int
     kind: LogFileKind
@@ -49,11 +51,11 @@ class Compaction:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The commits and derived files of ``_delta_log``, all or from some version on.
+    """The commits and derived files of ``_delta_log``, either all of them or those from some version on.
 
-    ``commits``: ascending versions. ``checkpoints``: complete ones, ascending by version. ``checksums``: versions.
-    ``compactions``: ascending. ``metas``: sizes and times of commit files, by version; empty if only names were
-    listed.
+    ``commits``: versions, ascending. ``checkpoints``: the complete checkpoints, ascending by version. ``checksums``:
+    the versions that have a ``.crc``. ``compactions``: ascending. ``metas``: sizes and times of commit files, by
+    version; empty if only names were listed.
     """
 
     commits: tuple[int, ...]
@@ -68,12 +70,12 @@ class Listing:
         return max([*self.commits[-1:], *(c.version for c in self.checkpoints[-1:])], default=None)
 
     def covers(self, version: int) -> bool:
-        """Whether the listing contains all log files that rebuild an existing version."""
+        """Whether the listing contains all log files from which a version, if it exists, is rebuilt."""
         first, last = first_readable(self), self.last
         return first is not None and last is not None and first <= version <= last
 
     def through(self, version: int) -> Listing:
-        """The listing without the files of later versions."""
+        """The listing without the files of versions after ``version``."""
         if self.last is None or self.last <= version:
             return self
         commits = self.commits[: bisect.bisect_right(self.commits, version)]
@@ -91,14 +93,14 @@ class Listing:
 
     @property
     def has_gap(self) -> bool:
-        """Whether a commit between two others is missing."""
+        """Whether the listing lacks a commit between two others."""
         return bool(self.commits) and len(self.commits) != self.commits[-1] - self.commits[0] + 1
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """The files that rebuild ``version``: the checkpoint, if any, then ``commits`` (ascending versions), in which each
-    of ``compactions`` replaces a run."""
+    """The files from which ``version`` is rebuilt: the checkpoint, if any, and ``commits`` (ascending versions). Each
+    log compaction file in ``compactions`` replaces a run of consecutive commits of the segment."""
 
     version: int
     checkpoint: Checkpoint | None
@@ -108,12 +110,12 @@ class Segment:
 
     @property
     def checkpoint_version(self) -> int:
-        """The checkpoint's version, or -1."""
+        """The checkpoint's version, or -1 if there is no checkpoint."""
         return -1 if self.checkpoint is None else self.checkpoint.version
 
 
 def parse_listing(files: Iterable[FileMeta]) -> Listing:
-    """A listing from file names, with sizes and times; files of other kinds are ignored."""
+    """A listing from the metadata of files; files that are not log files are ignored."""
     metas = {meta.name: meta for meta in files}
     listing = parse_names(metas)
     listing.metas.update((version, metas[commit_name(version)]) for version in listing.commits)
@@ -121,10 +123,10 @@ def parse_listing(files: Iterable[FileMeta]) -> Listing:
 
 
 def parse_names(names: Collection[str]) -> Listing:
-    """Like ``parse_listing``, from names alone, in any order.
+    """Like ``parse_listing``, but from file names alone, in any order.
 
-    Commits and checksums are recognised by length and extension, without parsing each name: a log of 100,000 commits
-    has 200,000 of them.
+    Commits and checksums are recognised by the length and the extension of their names. The names are not parsed one by
+    one, because a log of 100,000 commits has 200,000 of them.
     """
     commits = _versions([name[:20] for name in names if len(name) == 25 and name.endswith(".json")])
     checksums = _versions([name[:20] for name in names if len(name) == 24 and name.endswith(".crc")])
@@ -142,7 +144,7 @@ def parse_names(names: Collection[str]) -> Listing:
         for (version, kind, expected, _), found in parts.items()
         if len({f.part for f in found}) == expected
     ]
-    # If a version has several checkpoints, the one of the newest kind comes last and is used.
+    # If a version has several checkpoints, the last in this order is used.
     checkpoints.sort(key=lambda c: (c.version, _CHECKPOINTS.index(c.kind), c.names))
     return Listing(_ascending(commits), tuple(checkpoints), frozenset(checksums), tuple(sorted(compactions)))
 
@@ -156,7 +158,7 @@ def _versions(texts: list[str]) -> list[int]:
 
 
 def _ascending(versions: list[int]) -> tuple[int, ...]:
-    """The versions, sorted. If there are no gaps, they are returned as a range, without sorting."""
+    """The versions, sorted. If the versions are consecutive, they are not sorted but counted up."""
     if versions and max(versions) - min(versions) + 1 == len(versions):
         return tuple(range(min(versions), max(versions) + 1))
     return tuple(sorted(versions))
@@ -165,7 +167,7 @@ def _ascending(versions: list[int]) -> tuple[int, ...]:
 def choose_segment(
     listing: Listing, table: str, version: int | None = None, unusable: Collection[Checkpoint] = ()
 ) -> Segment:
-    """The segment of ``version`` (None: the latest), without the ``unusable`` checkpoints.
+    """The log segment of ``version`` (None: the latest), ignoring the ``unusable`` checkpoints.
 
     Raises TableNotFoundError, VersionNotFoundError, MissingVersionError.
     """
@@ -200,7 +202,8 @@ def choose_segment(
             "while later versions exist. Restore it from a copy.",
             version=missing,
         )
-    # A checksum is compared with its commit; at a checkpoint's version, that commit is not among ``commits``.
+    # A checksum is verified against the commit of its version; at a checkpoint's version, that commit is not in
+    # ``commits``.
     position = bisect.bisect_left(listing.commits, wanted)
     has_commit = listing.commits[position : position + 1] == (wanted,)
     has_checksum = has_commit and wanted in listing.checksums
@@ -208,7 +211,8 @@ def choose_segment(
 
 
 def _covering(compactions: Sequence[Compaction], start: int, end: int) -> tuple[Compaction, ...]:
-    """The compactions within a range of versions, without overlaps; among those with the same start, the longest."""
+    """Non-overlapping compactions within a range of versions; of several compactions with the same start, the longest
+    is used."""
     chosen: list[Compaction] = []
     for each in sorted(compactions, key=lambda c: (c.start, -c.end)):
         if start <= each.start and each.end <= end:
@@ -218,17 +222,18 @@ def _covering(compactions: Sequence[Compaction], start: int, end: int) -> tuple[
 
 
 def versions_by_time(listing: Listing) -> Sequence[int]:
-    """The ascending versions that time travel by timestamp considers: all with a commit file, from the first readable
-    version on.
+    """The versions to which time travel by timestamp can resolve, ascending: all versions with a commit file, from the
+    first readable version on.
 
-    Includes a version after a gap: it was current at its time, even if it cannot be rebuilt.
+    Includes versions after a gap, which were current at their time even if they can no longer be rebuilt.
     """
     first = first_readable(listing)
     return () if first is None else listing.commits[bisect.bisect_left(listing.commits, first) :]
 
 
 def first_readable(listing: Listing) -> int | None:
-    """The first version that can be read by number: the first checkpoint's, or 0 if its commit exists."""
+    """The first version that can be read by number: that of the first checkpoint, or 0 if the commit of version 0
+    exists."""
     starts = [checkpoint.version for checkpoint in listing.checkpoints[:1]]
     return min([*starts, *(version for version in listing.commits[:1] if version == 0)], default=None)
 

@@ -23,13 +23,13 @@ from deltalog.protocol.schema import StructType
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LogSnapshot:
-    """One version: the log files that rebuild it, and its state. Immutable; threads may share it.
+    """One version of a table: the log files from which it is rebuilt, and its state. Immutable; threads may share it.
 
-    ``reader``: the log. ``segment``: the log files. ``state``: protocol, metadata, application transactions and
-    domains. ``cache``: the live files and tombstones, as far as they are in memory. ``recorded_ict_ms``: the version's
-    in-commit timestamp, in milliseconds since 1970, if loading read it. ``rebuilt``: the same version on a checkpoint
-    that the hooks of its commit have written since; None until then. Users get a
-    deltalog.read.snapshot.Snapshot, which wraps it.
+    ``reader``: reads the log. ``segment``: the log files. ``state``: protocol, metadata, application transactions and
+    domains. ``cache``: reads the live files and tombstones, and caches them. ``recorded_ict_ms``: the version's
+    in-commit timestamp, in milliseconds since 1970, if it was read during loading. ``rebuilt``: the same version based
+    on a newer checkpoint that hooks have written; None before that. Users get a deltalog.read.snapshot.Snapshot, which
+    wraps a LogSnapshot.
     """
 
     reader: LogReader
@@ -41,7 +41,7 @@ class LogSnapshot:
 
     @classmethod
     def created(cls, reader: LogReader, commit: CommitActions, ict_ms: int | None) -> LogSnapshot:
-        """Version 0, from the commit that was just written. Cost: none."""
+        """The snapshot of version 0, from the commit that was just written. Cost: none."""
         state = advance(PartialState(), [commit]).complete(reader.store.url, 0)
         segment = Segment(0, None, (0,), False)
         totals = totals_after(NO_FILES, commit)
@@ -53,13 +53,14 @@ class LogSnapshot:
         return cls(reader, segment, state, cache, ict_ms)
 
     def is_in_log(self) -> bool:
-        """Whether the log still has this commit, so that files derived from it may stay: readers of another table that
-        replaced this one would take them for theirs. Also True for a commit that log clean-up may have deleted, which
-        happens only if later commits exist. Cost: 1 HEAD, 2 more if the commit does not exist."""
+        """Whether the log still contains the commit of this version. If it does not, files derived from the commit must
+        be deleted, because readers of another table that replaced this one would use them. Also True if log clean-up
+        may have deleted the commit, which happens only if later commits exist. Cost: 1 HEAD, 2 more if the commit does
+        not exist."""
         store, path = self.reader.store, commit_path(self.version)
         found = store.head(path)
         if found is None and self.version not in self.segment.commits:
-            return True  # log clean-up deleted it before
+            return True  # log clean-up deleted it earlier
         if found is None and store.head(commit_path(self.version + 1)) is not None:
             found = store.head(path)
             if found is None:
@@ -73,8 +74,8 @@ class LogSnapshot:
 
     @property
     def tip(self) -> Tip:
-        """Identifies the commit of this version. Shared by the same version on another checkpoint or through another
-        reader."""
+        """Identifies the commit of this version. Snapshots of the same version share this object even if they use
+        different checkpoints or readers."""
         return self.cache.tip
 
     @Lazy
@@ -91,9 +92,9 @@ class LogSnapshot:
 
     @Lazy
     def schema(self) -> StructType:
-        """The table's columns, partition columns included."""
+        """The table's columns, including partition columns."""
         text = self.metadata.schema_string
-        return StructType.from_json(text) if text else StructType()  # not the cached instance, which others share
+        return StructType.from_json(text) if text else StructType()  # not the cached instance, which is shared
 
     @Lazy
     def in_commit_timestamps_enabled(self) -> bool:
@@ -102,7 +103,7 @@ class LogSnapshot:
 
     @Lazy
     def in_commit_timestamp_ms(self) -> int | None:
-        """The version's in-commit timestamp, in milliseconds since 1970; None if in-commit timestamps are off.
+        """The version's in-commit timestamp, in milliseconds since 1970; None if in-commit timestamps are disabled.
 
         Raises MissingInCommitTimestampError if the commit lacks it. Cost: at most 1 GET of 4 KiB.
         """
@@ -112,7 +113,8 @@ class LogSnapshot:
 
     @property
     def enablement(self) -> timestamps.Enablement | None:
-        """The enablement pair; None if in-commit timestamps are off or enabled since version 0.
+        """The version and the timestamp at which in-commit timestamps were enabled; None if they are disabled, or
+        enabled since version 0.
 
         Raises InvalidEnablementError.
         """
@@ -122,14 +124,14 @@ class LogSnapshot:
 
     @property
     def known_in_commit_timestamps(self) -> Mapping[int, int]:
-        """The in-commit timestamps in memory, by version. Cost: none."""
+        """The in-commit timestamps that are in memory, keyed by version. Cost: none."""
         if not self.in_commit_timestamps_enabled:
             return {}
         try:
-            # Commits before the enablement may have timestamps that do not apply.
+            # Commits before the enablement may have in-commit timestamps that do not apply.
             first = 0 if self.enablement is None else self.enablement.version
         except InvalidEnablementError:
-            return {}  # it is unknown which apply; versions can still be read by number
+            return {}  # which timestamps apply is unknown; versions can still be read by number
         infos = ((commit.version, commit.commit_info) for commit in self.cache.known_commits)
         known = {version: info.in_commit_timestamp_ms for version, info in infos if info is not None}
         known[self.version] = self.recorded_ict_ms if self.recorded_ict_ms is not None else known.get(self.version)
@@ -138,8 +140,8 @@ class LogSnapshot:
     # ------------------------------------------------------------------------------------------ succession
 
     def after(self, commit: CommitActions, ict_ms: int | None, new: Collection[str] = ()) -> LogSnapshot:
-        """The next version, from this one and the commit that was just written. ``new``: as in ``FileCache.after``.
-        Raises ValueError for any other version. Cost: none."""
+        """The snapshot of the next version, from this one and the commit that was just written. ``new``: as for
+        ``FileCache.after``. Raises ValueError for any other version. Cost: none."""
         if commit.version != self.version + 1:
             raise ValueError(f"version {commit.version} does not follow {self.version}")
         state = advance(self.state, [commit]).complete(self.url, commit.version)
@@ -149,21 +151,22 @@ class LogSnapshot:
         return LogSnapshot(self.reader, segment, state, cache, ict_ms)
 
     def on_checkpoint(self, written: NewCheckpoint) -> LogSnapshot:
-        """The same version, with a checkpoint of it that was just written as its segment. Files in memory stay there;
-        no others are read. Cost: none."""
+        """A snapshot of the same version whose segment is a checkpoint that was just written. File lists in memory are
+        kept; nothing is read. Cost: none."""
         segment = Segment(self.version, written.checkpoint, (), self.segment.has_checksum)
         return replace(self, segment=segment, cache=self.cache.on_checkpoint(written, segment))
 
     def note_rebuilt(self, rebuilt: LogSnapshot) -> None:
-        """Keep the same version on a new checkpoint, for the hooks of later commits. Cost: none."""
-        object.__setattr__(self, "rebuilt", rebuilt)  # the only attribute of a snapshot that changes
+        """Keep a snapshot of the same version that is based on a new checkpoint, for the hooks of later commits. Cost:
+        none."""
+        object.__setattr__(self, "rebuilt", rebuilt)  # the only mutable attribute of a snapshot
 
     def through(self, reader: LogReader) -> LogSnapshot:
-        """The same version with another reader of the same table. Cost: none."""
+        """A snapshot of the same version with another reader of the same table. Cost: none."""
         return replace(self, reader=reader, cache=self.cache.through(reader))
 
     def without_checkpoint(self, error: InvalidCheckpointError) -> LogSnapshot:
-        """The same version without its checkpoint, which ``error`` reports as unreadable. Raises ``error`` if neither
-        an older checkpoint nor the commits can rebuild it. Cost: 1 LIST."""
+        """A snapshot of the same version without its checkpoint, which ``error`` reports as unreadable. Raises
+        ``error`` if neither an older checkpoint nor the commits can rebuild it. Cost: 1 LIST."""
         cache = self.cache.without_checkpoint(error)
         return replace(self, segment=cache.segment, cache=cache)

@@ -1,4 +1,4 @@
-"""Totals of a version's live files (number, bytes, histograms), and how a commit changes them. Pure.
+"""Totals of a version's live files (number, size in bytes, histograms), and how to compute them after a commit. Pure.
 
 Spec: PROTOCOL.md#version-checksum-file-schema (with the histograms below it), #file-size-histogram-schema,
 #deleted-record-counts-histogram-schema.
@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import ZERO, combined, int64s
+from deltalog.lazy_arrow import pc
 from deltalog.protocol.codec import CommitActions
 
 _KIB, _MIB, _GIB = 1 << 10, 1 << 20, 1 << 30
@@ -24,22 +24,23 @@ def _steps(first: int, last: int, step: int, unit: int) -> list[int]:
     return [size * unit for size in range(first, last + 1, step)]
 
 
-# Lower bounds, in bytes, of the file size bins. Same as in delta-spark and the Delta kernels, which compare bin by bin.
+# Lower bounds, in bytes, of the file size bins. These bounds are the same as in delta-spark and the Delta kernels,
+# which compare histograms bin by bin.
 SIZE_BINS: tuple[int, ...] = (
     0, *(8 * _KIB << n for n in range(10)),
     *_steps(8, 40, 4, _MIB), *_steps(48, 120, 8, _MIB), *_steps(124, 144, 4, _MIB), *_steps(160, 576, 16, _MIB),
     *_steps(640, 1408, 64, _MIB), *_steps(1536, 2048, 128, _MIB), *_steps(2304, 4096, 256, _MIB),
     *(8 * _GIB << n for n in range(6)),
 )  # fmt: skip
-# From this many files on, Arrow counts them bin by bin.
+# If there are at least this many files, Arrow counts them, one bin at a time.
 _MANY = 1000
-# Lower bounds of the bins of deleted rows per file.
+# Lower bounds of the bins for the number of deleted rows per file.
 DELETED_BINS: tuple[int, ...] = (0, *(10**n for n in range(8)), 2**31 - 1)
 
 
 @dataclass(frozen=True, slots=True)
 class FileSizes:
-    """The number of files (``counts``) and their bytes (``sizes``) in each bin of SIZE_BINS."""
+    """The number of files (``counts``) and their total size in bytes (``sizes``) for each bin of SIZE_BINS."""
 
     counts: tuple[int, ...] = (0,) * len(SIZE_BINS)
     sizes: tuple[int, ...] = (0,) * len(SIZE_BINS)
@@ -66,13 +67,13 @@ class FileSizes:
 
     @property
     def is_sound(self) -> bool:
-        """Whether every bin is at least 0. The remove of a file that was not live can make a bin negative."""
+        """Whether no bin is negative; the remove of a file that was not live can make a bin negative."""
         return min(*self.counts, *self.sizes) >= 0
 
 
 @dataclass(frozen=True, slots=True)
 class Deletions:
-    """The numbers of deleted rows and of deletion vectors, and the number of files in each bin of DELETED_BINS
+    """The number of deleted rows, the number of deletion vectors, and the number of files in each bin of DELETED_BINS
     (``counts``)."""
 
     num_records: int = 0
@@ -80,8 +81,8 @@ class Deletions:
     counts: tuple[int, ...] = (0,) * len(DELETED_BINS)
 
     def changed(self, cardinalities: Sequence[int | None], sign: int) -> Deletions:
-        """The totals with files added (``sign`` 1) or removed (-1). ``cardinalities``: of their deletion vectors, None
-        for a file without one."""
+        """The totals with files added (``sign`` 1) or removed (-1). ``cardinalities``: the cardinalities of the files'
+        deletion vectors, None for a file without a deletion vector."""
         records, vectors, counts = self.num_records, self.num_vectors, list(self.counts)
         known = [cardinality for cardinality in cardinalities if cardinality is not None]
         counts[0] += sign * (len(cardinalities) - len(known))
@@ -105,7 +106,7 @@ def _sums(some: Sequence[int], others: Sequence[int]) -> tuple[int, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Number and bytes of the live files; ``sizes`` and ``deletions`` are None if unknown."""
+    """The number of live files and their total size in bytes. ``sizes`` and ``deletions`` are None if unknown."""
 
     num_files: int
     size_bytes: int
@@ -125,7 +126,7 @@ NO_FILES = Totals(0, 0, FileSizes(), Deletions())
 
 
 def totals_of(files: pa.Table) -> Totals:
-    """The totals of live files: columns ``size`` and ``deletion_vector`` of FILES."""
+    """The totals of live files (with the columns ``size`` and ``deletion_vector`` of FILES)."""
     sizes = pc.fill_null(combined(files["size"]), ZERO)
     vectors = combined(files["deletion_vector"])
     cardinalities = pc.fill_null(pc.if_else(vectors.is_valid(), vectors.field("cardinality"), ZERO), ZERO)
@@ -139,10 +140,10 @@ def totals_of(files: pa.Table) -> Totals:
 
 
 def _binned(values: Any, begins: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The number of ``values`` in each bin, and their sum. ``begins``: the lower bounds of the bins."""
+    """For each bin, the number of ``values`` in it and their sum. ``begins``: the lower bounds of the bins."""
     counts, sums, limits = [0] * len(begins), [0] * len(begins), int64s(begins)
     low, high = pc.min_max(values).as_py().values()
-    if low is not None:  # a table's files fall into few bins: count only those between the extremes
+    if low is not None:  # only the bins between the extremes are counted
         for at in range(bisect.bisect_right(begins, low) - 1, bisect.bisect_right(begins, high)):
             inside = pc.greater_equal(values, limits[at])
             if at + 1 < len(begins):
@@ -153,16 +154,16 @@ def _binned(values: Any, begins: Sequence[int]) -> tuple[tuple[int, ...], tuple[
 
 
 def maybe_again(commit: CommitActions) -> list[str]:
-    """The paths that a commit adds without new rows and does not remove: it may re-add a live file, for example with
-    new statistics, which must count once."""
+    """The paths that a commit adds without new rows and does not also remove. Such a file may already be live and be
+    added again, for example with new statistics; the file must be counted only once."""
     moved = [add.path for add in commit.adds if not add.data_change]
     removed = {remove.path for remove in commit.removes} if moved else ()
     return [path for path in moved if path not in removed]
 
 
 def totals_after(totals: Totals | None, commit: CommitActions, new: Collection[str] = ()) -> Totals | None:
-    """The totals after a commit, without reading files; None if its actions do not determine them. ``new``: paths of
-    files known not to have been live before."""
+    """The totals after a commit, without reading files; None if they cannot be derived from its actions. ``new``: paths
+    of files known not to have been live before."""
     if totals is None or any(remove.size is None for remove in commit.removes):
         return None
     if any(path not in new for path in maybe_again(commit)):

@@ -1,5 +1,5 @@
-"""Tip: identifies the commit of a version. A version number alone does not: a table can be deleted and created again,
-or replaced by an older copy of itself, and other writers then commit the same versions.
+"""Tip: identifies the commit of a version. The version number alone does not identify the commit, because a table can
+be deleted and created again, or replaced by an older copy of itself, and other writers then commit the same versions.
 Spec: PROTOCOL.md#delta-log-entries, #commit-provenance-information.
 """
 
@@ -14,16 +14,17 @@ from deltalog.protocol.codec import CommitActions
 from deltalog.protocol.paths import commit_path
 from deltalog.storage.base import FileMeta, etag_of, get_or_none
 
-# The ETag of larger commits is not computed: it takes longer than reading their beginning.
+# The ETag of larger commits is not computed, because that takes longer than reading their beginning.
 _LARGE_BYTES = 4 << 20
 
 
 class Tip:
-    """The commit of one version, as far as it is known. Threads may share it.
+    """What identifies the commit of one version, as far as it has been read or written. Threads may share it.
 
-    ``txn_id``: from its commitInfo; None if that was not read or has none. ``meta``: the commit file as the store
-    showed it; None until then. ``is_misplaced``: the tip turned out to be in the log of another table than the one it
-    was created for. What is known of the version is then wrong, and no file matches it.
+    ``txn_id``: the txnId in its commitInfo; None if the commitInfo was not read or has no txnId. ``meta``: the commit
+    file's metadata from the store; None until the store has returned it. ``is_misplaced``: whether the commit was
+    written to the log of another table, which had replaced the expected table. In that case snapshots of this version
+    are wrong, and no file in the log matches the tip.
     """
 
     def __init__(self, version: int, txn_id: str | None = None, meta: FileMeta | None = None) -> None:
@@ -31,11 +32,11 @@ class Tip:
         self.txn_id = txn_id
         self.meta = meta
         self.is_misplaced = False
-        self._written: FileMeta | None = None  # size and ETag of the commit, computed from the bytes this process wrote
+        self._written: FileMeta | None = None  # size and ETag of the commit that this process wrote
 
     @classmethod
     def from_commit(cls, commit: CommitActions) -> Tip:
-        """The tip of a commit that was read or written, identified by its txnId."""
+        """The tip of a commit that was read or written; the commit's txnId identifies it."""
         return cls(commit.version, None if commit.commit_info is None else commit.commit_info.txn_id)
 
     @safe_repr
@@ -44,26 +45,27 @@ class Tip:
 
     @property
     def is_identified(self) -> bool:
-        """Whether anything but the version is known."""
+        """Whether anything that identifies the commit is known, apart from the version."""
         return not (self.txn_id is None and self.meta is None and self._written is None)
 
     def note_written(self, data: bytes, meta: FileMeta | None) -> None:
-        """Record the bytes of the commit. ``meta``: its file, if the store has shown it since."""
+        """Record the size and ETag of the commit, given its bytes. ``meta``: the metadata of the commit's file, if the
+        store has returned it since the commit."""
         self.meta = meta
         if len(data) <= _LARGE_BYTES:
             self._written = FileMeta("", len(data), None, etag_of(data))
 
     def check_after_read(self, reader: LogReader, commits: Iterable[CommitActions] = ()) -> None:
         """Raise TableReplacedError if the log files just read may belong to another table that replaced this one. A
-        deleted table does not come back: if this commit still exists, everything read before belongs to its table.
-        ``commits``: the commits read. Cost: 1 HEAD; none over a network, where only the txnId of this commit decides,
-        if it was read."""
+        deleted table is never restored in place, so if this commit still exists, everything that was read before
+        belongs to the same table. ``commits``: the commits that were read. Cost: 1 HEAD; none on a remote store, where
+        only the txnId of this commit is compared, if it was read."""
         infos = (each.commit_info for each in commits if each.version == self.version)
         read = next((info.txn_id for info in infos if info is not None), None)
         is_same = None in (read, self.txn_id) or read == self.txn_id
         if is_same and self.is_identified and not reader.store.is_remote:
             found = reader.store.head(commit_path(self.version))
-            is_same = found is None or self.is_file(reader, found)  # log clean-up may have deleted it
+            is_same = found is None or self.is_file(reader, found)  # None if log clean-up has deleted the commit file
         if not is_same:
             raise TableReplacedError(
                 f"{reader.store.url}: the table was replaced while version {self.version} was read: the log now has "
@@ -73,8 +75,8 @@ class Tip:
 
     def is_file(self, reader: LogReader, found: FileMeta) -> bool:
         """Whether ``found``, the result of a HEAD of the version, is this commit. If sizes, times and ETags do not
-        decide it, the txnId in the file does, or if it has none, all its bytes. Raises StoreError. Cost: usually none;
-        at most 1 GET, of 4 KiB if there is a txnId, once for each file that the store shows."""
+        decide whether it is, the txnId in the file is compared, or if it has none, the whole file. Raises StoreError.
+        Cost: usually none; at most 1 GET (of 4 KiB if there is a txnId) for each new file."""
         if self.is_misplaced:
             return False
         written = self._written
@@ -87,9 +89,9 @@ class Tip:
         return False
 
     def check_is_there(self, reader: LogReader, work: str) -> None:
-        """Check the commit before ``work`` deletes files that it chose by this version. Raises TableReplacedError if
-        the log has another commit of this version, MissingVersionError if it has none. Cost: 1 HEAD, and as
-        ``is_file``."""
+        """Check that the log still contains this commit, before the operation ``work`` deletes files that it selected
+        in this version. Raises TableReplacedError if the log has another commit of this version, MissingVersionError if
+        it has none. Cost: 1 HEAD, and as ``is_file``."""
         url = reader.store.url
         found = reader.store.head(commit_path(self.version))
         if found is None:
@@ -101,7 +103,8 @@ class Tip:
             raise other_table(url, self.version, work)
 
     def _is_managed(self, reader: LogReader) -> bool:
-        # A catalog decides which commits a table has, and shows a commit differently before it is published.
+        # A catalog decides which commits a table has, and the file metadata of a commit changes when the commit is
+        # published.
         return self.meta is None and not reader.authority.is_log
 
     def _has_txn_id(self, reader: LogReader) -> bool:
@@ -122,7 +125,7 @@ class Tip:
 
 
 def other_table(url: str, version: int, work: str) -> TableReplacedError:
-    """The error for a table that was replaced while ``work`` was deleting its files."""
+    """The error for a table that was replaced while the operation ``work`` was deleting files of the table."""
     return TableReplacedError(
         f"{url}: the table was replaced after version {version} was read, during {work}, which deletes no more files. "
         "Call it again if it is meant for the new table.",

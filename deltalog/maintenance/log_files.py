@@ -1,4 +1,4 @@
-"""Log maintenance on request: a checkpoint, a log compaction file, log clean-up.
+"""Log maintenance on request: writes a checkpoint or a log compaction file, or cleans up the log.
 
 Spec: PROTOCOL.md#checkpoints-1, #log-compaction-files, #metadata-cleanup.
 """
@@ -8,10 +8,11 @@ from __future__ import annotations
 import datetime
 
 from deltalog.errors import CallError
-from deltalog.log.checkpoint.writer import SIDECAR_ROWS, TopLevel, write_checkpoint
+from deltalog.log.checkpoint.writer import TopLevel, write_checkpoint
 from deltalog.log.cleanup import CleanupReport, clean_up
 from deltalog.log.compaction import write_compaction
 from deltalog.protocol import features
+from deltalog.protocol.properties import SIDECAR_ROWS
 from deltalog.read.snapshot import Snapshot
 from deltalog.write.table_handle import TableHandle
 
@@ -20,7 +21,7 @@ _NO_TIME = datetime.timedelta(0)
 
 def checkpoint(handle: TableHandle, top_level: TopLevel, sidecar_rows: int) -> None:
     """Write a checkpoint of the latest version. Waits for checkpoints that this process's commits are still writing,
-    since the last one written sets the hint."""
+    because the checkpoint written last sets the hint."""
     handle.flush()
     checkpoint_of(handle, handle.writable(for_change=False), top_level, sidecar_rows)
 
@@ -43,7 +44,8 @@ def checkpoint_of(
 
 
 def compact(handle: TableHandle, from_version: int | None, to_version: int | None) -> tuple[int, int] | None:
-    """Write a log compaction file. Returns its first and last version; None if there are fewer than two commits."""
+    """Write a log compaction file. Returns the first and last version of the file; None if there are fewer than two
+    commits."""
     snapshot = handle.writable(for_change=False)
     start = snapshot.log.segment.checkpoint_version + 1 if from_version is None else from_version
     end = snapshot.version if to_version is None else to_version
@@ -59,6 +61,6 @@ def delete_expired(handle: TableHandle, dry_run: bool, retention: datetime.timed
     """Delete log files that no version within the retention needs."""
     if retention is not None and not (isinstance(retention, datetime.timedelta) and retention >= _NO_TIME):
         raise CallError(f"retention must be a datetime.timedelta >= 0, such as timedelta(days=7); got {retention!r}.")
-    handle.flush()  # include log files still being written
+    handle.flush()  # waits for log files that are still being written, so that the clean-up considers them too
     retention_ms = None if retention is None else retention // datetime.timedelta(milliseconds=1)
     return clean_up(handle.reader, handle.environment.clock_ms(), retention_ms=retention_ms, dry_run=dry_run)

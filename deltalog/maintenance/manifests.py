@@ -2,7 +2,7 @@
 (SymlinkTextInputFormat): a text file for each partition, below ``_symlink_format_manifest``, with the locations of its
 live files.
 
-Each manifest is replaced atomically, but not all of them together: a reader may see manifests of two versions.
+Each manifest is replaced atomically, but the set of manifests is not: a reader may see manifests of two versions.
 
 Spec: PROTOCOL.md leaves manifests to writers; #add-file-and-remove-file defines the files of a version.
 """
@@ -61,8 +61,8 @@ def _check_readable_without_log(snapshot: Snapshot) -> None:
 
 
 def _manifests(snapshot: Snapshot) -> dict[str, list[str]]:
-    """The locations of the live files, by path of their manifest. An unpartitioned table without files has an empty
-    manifest. Raises UnsafePathError."""
+    """The locations of the live files, keyed by the path of their manifest. An unpartitioned table without files has an
+    empty manifest. Raises UnsafePathError."""
     columns = snapshot.partition_columns
     found: dict[str, list[str]] = defaultdict(list)
     if not columns:
@@ -77,7 +77,7 @@ def _manifests(snapshot: Snapshot) -> dict[str, list[str]]:
 
 
 def _location(snapshot: Snapshot, named: str) -> str:
-    """A file's location as a Hadoop path: with a scheme, not percent-encoded."""
+    """A file's location as a Hadoop path, with a scheme and without percent-encoding."""
     location = snapshot.reader.files.location(named)
     return f"file:{location}" if location.startswith("/") else location
 

@@ -1,9 +1,9 @@
 """Restores an earlier version of a table, in a new commit after the latest version.
 
 Files that are live only in the earlier version are added again; files that are live only in the latest version are
-removed. Schema, partitioning, properties and metadata domains become what they were in the earlier version. State that
-must not go back is kept: in-commit timestamps, table features, the maximum column id, the row id high-water mark, the
-high-water marks of identity columns, application versions (txn).
+removed. The schema, partitioning, properties and metadata domains of the earlier version are restored. State that
+must not be reset keeps its current value: in-commit timestamps, table features, the maximum column id, the row id
+high-water mark, the high-water marks of identity columns, application versions (txn).
 
 Spec: PROTOCOL.md leaves restore to writers; #row-tracking, #column-mapping, #in-commit-timestamps, #identity-columns
 define what is kept.
@@ -17,10 +17,10 @@ from dataclasses import dataclass, replace
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.commit_result import CommitResult
 from deltalog.errors import InvalidDataFileError
+from deltalog.lazy_arrow import pc
 from deltalog.log.file_statistics import live_rows_of_each
 from deltalog.log.file_tables import add_actions
 from deltalog.log.replay import files_without
@@ -40,7 +40,8 @@ from deltalog.write.commit_info import UserMetadata
 from deltalog.write.transaction import Transaction, skipped
 
 _HEAD_THREADS, _HEADS_AT_ONCE = 16, 32
-# Properties that a restore does not change: the enablement of in-commit timestamps, and the catalog.
+# Properties that a restore does not change: those that enable in-commit timestamps, and the one that marks a table as
+# managed by a catalog.
 _KEPT_PROPERTIES = (
     ENABLE_IN_COMMIT_TIMESTAMPS.key, ENABLEMENT_VERSION_KEY, ENABLEMENT_TIMESTAMP_KEY, CATALOG_ID_KEY,
 )  # fmt: skip
@@ -48,10 +49,10 @@ _KEPT_PROPERTIES = (
 
 @dataclass(frozen=True, slots=True)
 class RestoreResult:
-    """The result of a restore, or with ``dry_run`` its plan. Sizes are of data files, in bytes.
+    """The result of a restore, or with ``dry_run`` its plan. Sizes are those of data files, in bytes.
 
-    ``version``: the restored version. ``missing_files``: files to add that no longer exist in the store, by path as in
-    the log. ``commit``: None for a dry run.
+    ``version``: the restored version. ``missing_files``: the paths, as in the log, of files to add that no longer exist
+    in the store. ``commit``: None for a dry run.
     """
 
     version: int
@@ -81,9 +82,9 @@ def restore(
 ) -> RestoreResult:
     """Stage and commit the restore of ``target``; with ``dry_run`` only return what it would change.
 
-    ``timestamp_ms``: the point in time that resolved to the target, in ms since the Unix epoch; recorded in commitInfo.
-    Raises InvalidDataFileError if files are missing, before anything is staged. Cost: the files of both versions, 1
-    HEAD for each file to add and for its deletion vector, in threads, and a commit.
+    ``timestamp_ms``: the point in time that was resolved to the target, in ms since the Unix epoch; it is recorded in
+    commitInfo. Raises InvalidDataFileError if files are missing, before anything is staged. Cost: the files of both
+    versions, 1 HEAD for each file to add and for its deletion vector, in threads, and a commit.
     """
     current = transaction.snapshot
     assert current is not None
@@ -120,11 +121,11 @@ def restore(
     return replace(result, commit=commit)
 
 
-# ------------------------------------------------------------------------------------------------- files
+# -------------------------------------------------------------------------------------- files to restore
 
 
 def _to_add(current: pa.Table, target: pa.Table) -> pa.Table:
-    """The target's files that are not live, and its live files that have lost their row ids since."""
+    """The target's files that are no longer live, and those that are live but have lost their row ids since."""
     absent = files_without(target, current)
     had_ids = target.filter(target["base_row_id"].is_valid())
     without_ids = current.filter(current["base_row_id"].is_null())
@@ -132,8 +133,8 @@ def _to_add(current: pa.Table, target: pa.Table) -> pa.Table:
 
 
 def missing_among(files: TableFiles, adds: Sequence[AddFile]) -> tuple[str, ...]:
-    """The paths of files that no longer exist in the store, or whose deletion vector file does not. Cost: 1 HEAD for
-    each file and each deletion vector file, in threads."""
+    """The paths of files that no longer exist in the store or whose deletion vector file no longer exists. Cost: 1 HEAD
+    for each file and each deletion vector file, in threads."""
 
     def missing(some: Sequence[AddFile]) -> list[str]:
         return [add.path for add in some if any(_is_absent(files, name) for name in _names(add))]
@@ -166,25 +167,27 @@ def _files_are_gone(target: Snapshot, missing: Sequence[str]) -> InvalidDataFile
 
 
 def _state_after(transaction: Transaction, current: Snapshot, target: Snapshot) -> tuple[Protocol, Metadata]:
-    """Protocol and metadata of the target, with the current values of state that must not go back."""
+    """The protocol and metadata of the version to restore, but with the current values of all state that must not be
+    reset."""
     now, then = current.metadata, target.metadata
     kept = {key: value for key, value in now.configuration.items() if key in _KEPT_PROPERTIES}
     others = {key: value for key, value in then.configuration.items() if key not in _KEPT_PROPERTIES}
     restored = msgspec.structs.replace(then, id=now.id, created_time=now.created_time, configuration={**others, **kept})
     metadata = _with_marks(_mapped_as_now(restored, now, transaction), now)
-    # In-commit timestamps, and so their feature, are not restored.
+    # The setting of in-commit timestamps is not restored, and so neither is the feature.
     returning = [name for name in features.writer_features(target.protocol) if name != timestamps.FEATURE]
     wanted = [*returning, *features.features_for(metadata, metadata.schema)]
     return features.with_features(current.protocol, wanted), metadata
 
 
 def _mapped_as_now(then: Metadata, now: Metadata, transaction: Transaction) -> Metadata:
-    """The metadata with column mapping kept on if it is on now, and with the current maxColumnId."""
+    """The metadata with the current maxColumnId, and with column mapping enabled if it is enabled now."""
     before = column_mapping.with_kept_max_column_id(then, now)
     mode = column_mapping.mode_of(now.configuration)
     if mode == "none" or column_mapping.mode_of(then.configuration) != "none":
         return before
-    # Column mapping was turned on later: the physical names in earlier files are the logical names of that version.
+    # Column mapping was enabled after the restored version, so the files of that version use its logical names, which
+    # are now the physical names.
     after = _with(before, {column_mapping.MODE_KEY: mode})
     return metadata_update.complete(before, after, transaction.protocol, transaction.metadata_changes.new_uuid)[1]
 
@@ -202,7 +205,8 @@ def _with(metadata: Metadata, properties: Mapping[str, str]) -> Metadata:
 
 
 def _domains_after(current: Snapshot, target: Snapshot) -> list[DomainMetadata]:
-    """The domainMetadata actions that restore the target's domains; the row id high-water mark is kept."""
+    """The domainMetadata actions that restore the metadata domains of the target version; the row id high-water mark is
+    kept."""
     now = {each.domain: each for each in current.domain_metadata}
     then = {each.domain: each for each in target.domain_metadata}
     if row_tracking.DOMAIN in now:
@@ -241,8 +245,9 @@ def _bytes(files: pa.Table) -> int:
 
 
 def _rows_metrics(back: pa.Table, to_remove: pa.Table) -> dict[str, int]:
-    """The numbers of added and deleted rows; for a file whose deletion vector changes, only the difference. Empty if a
-    file has no statistics. delta-spark does not count rows in RESTORE, so its names for writes are used."""
+    """The numbers of added and deleted rows; for a file whose deletion vector changes, only the difference is counted.
+    The metrics are empty if a file has no statistics. The metrics have delta-spark's names for writes, because it does
+    not count rows for RESTORE."""
     rows = [dict(zip(t["path"].to_pylist(), live_rows_of_each(t).to_pylist(), strict=True)) for t in (back, to_remove)]
     changes = []
     for path in rows[0].keys() | rows[1].keys():

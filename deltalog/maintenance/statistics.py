@@ -1,5 +1,5 @@
 """Computes missing file statistics from footers, and from rows if a footer is not sufficient. The files are added again
-with the statistics, otherwise unchanged.
+with the statistics and are otherwise unchanged.
 
 Spec: PROTOCOL.md#per-file-statistics, #add-file-and-remove-file (dataChange), #clustered-table.
 """
@@ -14,7 +14,6 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import FALSE, combined
 from deltalog.commit_result import CommitResult
@@ -22,6 +21,7 @@ from deltalog.errors import RowCountError
 from deltalog.expressions.sql import as_predicate
 from deltalog.expressions.sql_text import shown
 from deltalog.expressions.tree import Predicate
+from deltalog.lazy_arrow import pc
 from deltalog.log.file_statistics import Leaf, column_name, decoded, indexed_leaves, statistics_of_files
 from deltalog.log.file_tables import add_actions
 from deltalog.maintenance.optimize.optimize import files_in_partitions
@@ -48,9 +48,10 @@ _GREGORIAN = datetime.date(1900, 1, 1)
 _EPOCH = datetime.date(1970, 1, 1)
 _DAY_US = 86_400_000_000
 
-# Null count, and minimum and maximum in the log's serialization. None: unknown.
+# The null count, and the minimum and maximum as serialized in the log. None: unknown.
 Found = tuple[int | None, tuple[Any, Any] | None]
-# Cached results by path, as files never change: the number of rows, and the statistics of columns.
+# A cache, keyed by path, of the number of rows and the column statistics of each file; entries stay valid, because
+# files never change.
 Known = dict[str, tuple[int, dict[Leaf, Found]]]
 
 
@@ -62,7 +63,7 @@ def compute_statistics(handle: TableHandle, where: Predicate | str | None, user_
     known: Known = {}
 
     def attempt() -> tuple[CommitResult, bool]:
-        """Make one commit. The second item: whether files may be left for another commit."""
+        """Make one commit. Returns its result, and whether files may remain for another commit."""
         with handle.transaction() as transaction:
             snapshot = transaction.snapshot
             assert snapshot is not None
@@ -82,8 +83,8 @@ def compute_statistics(handle: TableHandle, where: Predicate | str | None, user_
 
 
 def _completed(snapshot: Snapshot, files: pa.Table, known: Known) -> tuple[list[AddFile], bool]:
-    """At most FILES_PER_COMMIT add actions with statistics that they lacked; empty if no missing statistics can be
-    computed. The second item: whether these are all."""
+    """At most FILES_PER_COMMIT add actions, with the statistics that they lacked; empty if no missing statistics can be
+    computed. The second item of the result says whether these are all files that lack statistics."""
     computing = _Computing.for_snapshot(snapshot, known)
     lacks = _lacks(files, computing.leaves)
     any_lacks = lacks.column(0)
@@ -104,7 +105,8 @@ def _completed(snapshot: Snapshot, files: pa.Table, known: Known) -> tuple[list[
 
 
 def _lacks(files: pa.Table, leaves: Sequence[Leaf]) -> pa.Table:
-    """A row for each file: whether it lacks numRecords, then for each leaf whether it lacks statistics."""
+    """A table with a row for each file: whether the file lacks numRecords, then for each leaf whether it lacks the
+    leaf's statistics."""
     flat = statistics_of_files(files, leaves)
     rows = combined(flat["numRecords"])
     columns = [pc.is_null(rows)]
@@ -140,7 +142,8 @@ class _Computing:
         return cls(snapshot.url, snapshot.reader.files, snapshot.schema, partitioned, mapping, leaves, known)
 
     def completed(self, adds: Sequence[AddFile], wanted: Sequence[Sequence[Leaf]]) -> list[AddFile]:
-        """The add actions for which some ``wanted`` statistics can be computed, with these added. In threads."""
+        """The add actions for which some of the ``wanted`` statistics can be computed, with these statistics added. In
+        threads."""
         with ThreadPoolExecutor(parallel_gets(self.files.store) or FOOTER_THREADS) as threads:
             found = list(threads.map(self._with_statistics, adds, wanted))
         return [add for add in found if add is not None]
@@ -162,7 +165,7 @@ class _Computing:
         if body == before:
             return None
         if add.deletion_vector is not None:
-            body["tightBounds"] = False  # bounds of all rows, not only of live ones
+            body["tightBounds"] = False  # bounds of all rows, not only of live rows
         return msgspec.structs.replace(add, stats=stats.as_text(body), data_change=False)
 
     def _found(self, add: AddFile, wanted: Sequence[Leaf]) -> tuple[int, dict[Leaf, Found]]:
@@ -179,7 +182,7 @@ class _Computing:
         return footer.num_rows, found
 
     def _of_rows(self, add: AddFile, leaves: Sequence[Leaf], rows: int) -> dict[Leaf, Found]:
-        """Statistics of all rows of a file, deleted ones included."""
+        """The statistics of all rows of a file, including deleted rows."""
         names = list(dict.fromkeys(leaf.path[0] for leaf in leaves))
         layout = FileLayout(
             StructType(tuple(self.schema.field(name) for name in names)), self.partition_columns, self.mapping
@@ -204,10 +207,10 @@ class _Computing:
 
 
 def from_footer(footer: Any, leaves: Iterable[Leaf], mapping: Mode) -> dict[Leaf, Found]:
-    """The statistics of leaves for which a footer (pyarrow.parquet.FileMetaData) is sufficient.
+    """The statistics of those leaf columns for which a footer (pyarrow.parquet.FileMetaData) is sufficient.
 
-    It is not sufficient if columns are mapped by id, since the footer has no names to find them by; if its bounds may
-    ignore NaN; or if values are converted when they are read.
+    A footer is not sufficient if columns are mapped by id, because the columns cannot be found by name in the footer;
+    if its bounds may ignore NaN; or if values are converted when they are read.
     """
     found: dict[Leaf, Found] = {}
     chunks = None if mapping == "id" else stats.chunks_by_path(footer)
@@ -237,7 +240,8 @@ def _is_converted(chunks: Sequence[Any], name: str) -> bool:
 
 
 def _is_old(low: Any) -> bool:
-    """Whether the minimum, if it is a date or may be a timestamp in microseconds, is before _GREGORIAN."""
+    """Whether a minimum is a date before _GREGORIAN, or an integer that would be before it as a timestamp in
+    microseconds."""
     if isinstance(low, datetime.date):
         return low < _GREGORIAN
     return isinstance(low, int) and low < (_GREGORIAN - _EPOCH).days * _DAY_US
@@ -253,7 +257,8 @@ def _values(batch: pa.RecordBatch, path: tuple[str, ...]) -> Any:
 
 @dataclass
 class _Tally:
-    """Accumulates the null count and bounds of a column. Dates are days since 1970, timestamps microseconds."""
+    """Accumulates the null count and bounds of a column. Dates are counted in days since 1970, timestamps in
+    microseconds."""
 
     leaf: Leaf
     nulls: int = 0

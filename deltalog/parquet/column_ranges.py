@@ -1,7 +1,7 @@
-"""The byte ranges of columns and row groups in a Parquet file.
+"""Computes the byte ranges of columns in the row groups of a Parquet file.
 
-pyarrow ends the process if the metadata of a column chunk is damaged. So Arrow itself locates the chunks first, in a
-read whose source refuses the first byte; only chunks that Arrow has located are inspected here.
+pyarrow crashes the process if the metadata of a column chunk is damaged. So Arrow's C++ reader locates the chunks
+first, in a read from a source that refuses to return any byte; this module inspects only chunks that Arrow has located.
 """
 
 from __future__ import annotations
@@ -14,16 +14,17 @@ from typing import Any
 from deltalog.parquet.footers import open_parquet
 from deltalog.storage.ranges import Range, RangeReader
 
-# For a file that is opened ahead, footer and columns are requested before its turn if neither exceeds this many bytes.
+# If a file is opened ahead, its footer and columns are requested at once if neither exceeds this many bytes.
 FETCHED_AHEAD_BYTES = 2 << 20
 
 
 def column_ranges(footer: Any, size: int, groups: Sequence[int], columns: Sequence[str]) -> list[Range]:
     """The byte ranges (start, end) of columns in row groups of a file of ``size`` bytes, from its footer
-    (pyarrow.parquet.FileMetaData). Empty if the footer is damaged; reading the file then reports it.
+    (pyarrow.parquet.FileMetaData). The result is empty if the footer is damaged; the error is raised later, when the
+    file is read.
 
-    ``columns``: names of top-level columns, or dotted paths into structs. The ranges of a column that several names
-    cover are repeated for each of these names. Makes no request.
+    ``columns``: names of top-level columns, or dotted paths into structs. If several names cover a column, its ranges
+    are repeated for each of these names. Makes no request.
     """
     paths = [footer.schema.column(leaf).path for leaf in range(footer.num_columns)]
     named = Counter(columns)
@@ -34,9 +35,9 @@ def column_ranges(footer: Any, size: int, groups: Sequence[int], columns: Sequen
 
 
 def expect_columns(source: Any, footer: Any, groups: Sequence[int], columns: Sequence[str], *, ahead: bool) -> None:
-    """Announce to a file of a remote store which columns of which row groups will be read. A column that is named twice
-    is announced twice. With ``ahead``, request them now if they are few bytes. Does nothing for other files. Raises
-    StoreError."""
+    """If the file is in a remote store, announce to it which columns of which row groups will be read. A column that is
+    named twice is announced twice. With ``ahead``, small columns are requested immediately. Does nothing for other
+    files. Raises StoreError."""
     if not isinstance(source, RangeReader) or source.is_complete:
         return
     count = source.expect(column_ranges(footer, source.size(), groups, columns))
@@ -45,7 +46,7 @@ def expect_columns(source: Any, footer: Any, groups: Sequence[int], columns: Seq
 
 
 def has_small_footer(source: Any) -> bool:
-    """Whether a remote file's footer is small enough to be held before the file's turn. Makes no request."""
+    """Whether a remote file's footer is small enough to be kept in memory until the file is read. Makes no request."""
     if not isinstance(source, RangeReader):
         return False
     source.seek(max(source.size() - 8, 0))
@@ -59,7 +60,8 @@ def another_view(source: Any) -> Any:
 
 
 def _times(path: str, named: Mapping[str, int]) -> int:
-    """How many of the names cover a leaf, by its own path or a prefix of it."""
+    """How many of ``named`` select the leaf at ``path``: a name selects a leaf if it equals the leaf's path or a prefix
+    of that path."""
     times = 0
     while path:
         times += named[path]
@@ -85,7 +87,7 @@ def _are_located(footer: Any, size: int, groups: Sequence[int], columns: list[st
 
 
 class _Refusing(io.RawIOBase):
-    """A file whose reads all fail. ``was_read``: Arrow located all chunks and began to read."""
+    """A file whose reads all fail. ``was_read``: whether Arrow has located all chunks and begun to read."""
 
     def __init__(self, size: int) -> None:
         self._size = size

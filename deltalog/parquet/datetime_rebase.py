@@ -1,8 +1,8 @@
-"""Rebases dates and timestamps of old writers from the Julian to the Gregorian calendar. Pure.
+"""Rebases dates and timestamps written by old writers from the Julian to the Gregorian calendar. Pure.
 
 Spark before version 3, and later versions if so configured, use the Julian calendar for days before 15 October 1582,
-and record this in the footer. Delta uses the proleptic Gregorian calendar. A date keeps its year, month and day; a
-timestamp also keeps its time of day in UTC, because nearly all writers that record a time zone record UTC.
+and record this in the footer. Delta uses the proleptic Gregorian calendar. Rebasing keeps the year, month and day of a
+date, and also the time of day of a timestamp in UTC, because nearly all writers that record a time zone record UTC.
 
 Spec: PROTOCOL.md#primitive-types (dates and timestamps), which does not mention the calendar.
 """
@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
+
+from deltalog.lazy_arrow import pc
 
 _VERSION = b"org.apache.spark.version"
 _LEGACY_DATE_TIME = b"org.apache.spark.legacyDateTime"
@@ -26,8 +27,8 @@ _GREGORIAN_FROM = datetime.date(1582, 10, 15).toordinal() - _EPOCH_ORDINAL
 
 
 def _steps() -> list[int]:
-    """The stored days at which the difference between the calendars grows by a day: 1 March of years that are leap
-    years only in the Julian calendar."""
+    """The stored day numbers at which the difference between the calendars changes by a day: 1 March of years that are
+    leap years only in the Julian calendar."""
     centuries = [year for year in range(100, 1582, 100) if year % 400]
     marches = (datetime.date(year, 3, 1).toordinal() - _EPOCH_ORDINAL for year in centuries)
     return [march - 1 + number for number, march in enumerate(marches)]
@@ -38,7 +39,8 @@ _STEPS = _steps()
 
 @dataclass(frozen=True, slots=True)
 class Calendars:
-    """Which values of a file use the Julian calendar: dates and timestamps, INT96 timestamps."""
+    """Whether a file's dates and timestamps (``julian``) and its INT96 timestamps (``julian_int96``) use the Julian
+    calendar."""
 
     julian: bool = False
     julian_int96: bool = False
@@ -64,7 +66,7 @@ GREGORIAN = Calendars()
 
 
 def file_calendars(metadata: Mapping[bytes, bytes]) -> Calendars:
-    """A file's calendars, from the key-value metadata of its Parquet footer."""
+    """The calendars used in a file, according to the key-value metadata of its Parquet footer."""
     version = metadata.get(_VERSION)
     if version is None:
         return GREGORIAN
@@ -79,7 +81,8 @@ def _any_before(numbers: Any, limit: int) -> bool:
 
 
 def _shift(days: Any) -> Any:
-    """By how many days the same year, month and day is later in the Gregorian calendar."""
+    """The number of days to add to a stored day of the Julian calendar, so that it denotes the same year, month and day
+    in the Gregorian calendar."""
     shift: Any = pa.scalar(2, pa.int32())
     for step in _STEPS:
         shift = pc.subtract(shift, pc.greater_equal(days, step).cast(pa.int32()))

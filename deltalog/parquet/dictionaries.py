@@ -1,8 +1,8 @@
-"""Which columns of a data file get a dictionary. Pure.
+"""Decides which columns of a data file are dictionary-encoded. Pure.
 
-A dictionary makes a column with few distinct values small. It makes a column of mostly distinct values larger, and
-writing it takes several times as long: all values are hashed, and a dictionary holds up to 131,072 eight-byte numbers
-before the writer gives up.
+Dictionary encoding makes a column with few distinct values smaller. A column with mostly distinct values becomes larger
+and takes several times as long to write, because all values are hashed and a dictionary can grow to 131,072 eight-byte
+numbers before the writer falls back to plain encoding.
 
 Spec: PROTOCOL.md leaves the encodings of data files to writers.
 """
@@ -13,17 +13,18 @@ from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import types as pt
 
-# The cost of a dictionary for fewer rows is negligible.
+from deltalog.lazy_arrow import pc
+
+# With fewer rows than this, the cost of a dictionary is negligible.
 _FEW_ROWS = 4096
 _SAMPLE_ROWS = 1 << 13
 _MOST_DIFFERENT = 0.95
 
 
 def dictionary_columns(rows: pa.Table) -> list[str] | bool:
-    """The Parquet paths of the columns that get a dictionary; True for all. ``rows``: the first rows of the file."""
+    """The Parquet paths of the columns to dictionary-encode; True for all. ``rows``: the first rows of the file."""
     if rows.num_rows < _FEW_ROWS:
         return True
     sample = rows.slice(0, _SAMPLE_ROWS)
@@ -50,7 +51,7 @@ def _chosen(field: pa.Field, values: Any) -> Iterator[str]:
 
 
 def _leaves(path: tuple[str, ...], kind: pa.DataType) -> Iterator[tuple[str, ...]]:
-    """The Parquet paths below a list or a map, as Arrow writes them."""
+    """The paths of the Parquet columns below a list or a map, as Arrow writes them."""
     if pt.is_map(kind):
         yield from _leaves((*path, "key_value", kind.key_field.name), kind.key_type)
         yield from _leaves((*path, "key_value", kind.item_field.name), kind.item_type)

@@ -10,17 +10,17 @@ import contextlib
 import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from pyroaring import BitMap64
 
 from deltalog.arrow_arrays import row_numbers, scalar, uint64s
 from deltalog.errors import DeltaLogError, InvalidDataFileError, ObjectNotFoundError
+from deltalog.lazy_arrow import pc, pq
+from deltalog.lazy_names import lazy_modules
 from deltalog.parallel import both, opened_ahead
-from deltalog.parquet import datetime_rebase, variant
+from deltalog.parquet import datetime_rebase
 from deltalog.parquet.column_ranges import expect_columns, has_small_footer
 from deltalog.parquet.datetime_rebase import Calendars
 from deltalog.parquet.footers import READ_ERRORS, open_parquet
@@ -45,24 +45,31 @@ from deltalog.storage.base import LogStore
 from deltalog.storage.remote import parallel_gets
 from deltalog.storage.table_files import TableFiles
 
+if TYPE_CHECKING:
+    from deltalog.parquet import variant
+else:
+    lazy_modules(__name__, "deltalog.parquet.variant")
+
 T = TypeVar("T")
 
 MAX_BATCH_ROWS = 1 << 17
 _BATCH_BYTES = 16 << 20
-# Row groups are fetched together up to this size, so that a file of many small row groups needs few requests.
+# Consecutive row groups of up to this total size are fetched together, so that a file with many small row groups needs
+# few requests.
 _FETCH_BYTES = 32 << 20
-# Row groups up to this decompressed size are announced to a remote store together.
+# Row groups of up to this total decompressed size are announced to a remote store together.
 _EXPECTED_BYTES = 512 << 20
-# For smaller files, threads and reading ahead cost several times as much as decoding.
+# For files up to this size, using threads and reading ahead takes several times as long as decoding the file.
 _SMALL_FILE_BYTES = 64 << 10
 _BY_NAME = column_mapping.lookup("none")
 
-_Run = tuple[int, int, list[int]]  # a run of row groups: its first row, its number of rows, and the row group numbers
+# A run of row groups: its first row, its number of rows, and the indexes of the row groups.
+_Run = tuple[int, int, list[int]]
 
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """What the log says about a file and its rows."""
+    """A file and its rows, as described in the log."""
 
     path: str
     partition_values: Mapping[str, str | None]
@@ -73,7 +80,7 @@ class DataFile:
 
     @classmethod
     def from_add(cls, add: AddFile) -> DataFile:
-        """A live file, all of whose live rows are read."""
+        """A live file of which all live rows are read."""
         vector, base_row_id, version = add.deletion_vector, add.base_row_id, add.default_row_commit_version
         return cls(add.path, add.partition_values, vector, base_row_id, version, add.size)
 
@@ -82,7 +89,7 @@ class DataFile:
 class FileLayout:
     """The columns to read from each file, including partition columns, and the column mapping.
 
-    ``tracking``: row tracking columns, which come last.
+    ``tracking``: the row tracking columns, which follow the other columns.
     """
 
     schema: StructType
@@ -99,10 +106,11 @@ class FileLayout:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How stored values are converted to the table's types: how fields are matched, and the calendars of dates.
+    """How stored values are converted to the table's types: ``lookup`` matches fields, and ``calendars`` rebases dates
+    and timestamps.
 
-    ``exact``, for new rows: fractions of a microsecond, text that is not UTF-8, and struct fields that the type lacks
-    or that occur twice are errors.
+    ``exact``, for new rows: raise an error for fractions of a microsecond, for text that is not UTF-8, and for struct
+    fields that the type lacks or that occur twice.
     """
 
     lookup: Lookup = _BY_NAME
@@ -119,16 +127,17 @@ def read_file(
     """Read the columns of ``layout`` from a file that the log names, without deleted rows.
 
     Partition values come from the log; columns that the file lacks are null. ``only``: positions of the rows to read.
-    Batches have at most MAX_BATCH_ROWS rows and about 16 MiB, and are never empty; row groups without a selected row
-    are not read. Raises InvalidDataFileError, UnsafePathError, StoreError. Cost: 1 GET of the footer and some for the
+    Batches have at most MAX_BATCH_ROWS rows and about 16 MiB, and are never empty. Row groups without selected rows are
+    not read. Raises InvalidDataFileError, UnsafePathError, StoreError. Cost: 1 GET of the footer and some for the
     columns of each row group; 1 more for a deletion vector in a file.
     """
     yield from open_file(files, file, layout, only).batches()
 
 
 def open_file(files: TableFiles, file: DataFile, layout: FileLayout, only: BitMap64 | None = None) -> OpenFile:
-    """The first half of ``read_file``, mostly waiting for the store: reads the footer and the deletion vector. The
-    second half is the result's ``batches``. Threads may open several files ahead. Raises as ``read_file``."""
+    """The first half of ``read_file``, which mostly waits for the store: reads the footer and the deletion vector. The
+    method ``batches`` of the returned object is the second half. Threads may open several files ahead. Raises as
+    ``read_file``."""
     store, path = files.find(file.path)
     vector = file.deletion_vector
 
@@ -148,7 +157,8 @@ def open_file(files: TableFiles, file: DataFile, layout: FileLayout, only: BitMa
 
 
 class OpenFile:
-    """An open data file whose last bytes, including a small footer, are in memory. ``batches`` closes it."""
+    """An open data file. The last bytes of the file, including the footer if it is small, are kept in memory.
+    ``batches`` closes it."""
 
     def __init__(
         self,
@@ -186,7 +196,7 @@ class OpenFile:
 
     @property
     def live_rows(self) -> int:
-        """The number of rows according to the footer, without deleted rows. Raises as ``read_file``."""
+        """The number of rows according to the footer, minus the deleted rows. Raises as ``read_file``."""
         if self._parquet is None:
             self.read_footer()
         rows: int = self._parquet.metadata.num_rows
@@ -194,8 +204,8 @@ class OpenFile:
 
     def batches(self, by_threads: bool = True, most_rows: int = MAX_BATCH_ROWS) -> Iterator[pa.RecordBatch]:
         """See ``read_file``. ``by_threads``: let Arrow's threads decode a large file. If False, the caller's thread
-        does, which needs less memory when several files are read concurrently. ``most_rows``: per batch. No reference
-        to a batch is kept when the caller asks for the next one."""
+        decodes the file, which needs less memory when several files are read concurrently. ``most_rows``: the maximum
+        number of rows per batch. No reference to a batch is kept once the caller asks for the next one."""
         deleted, only = self._deleted, self._only
         if self._parquet is None:
             self.read_footer()
@@ -211,9 +221,9 @@ class OpenFile:
                     del batch
 
     def placed(self, by_threads: bool = True, most_rows: int = MAX_BATCH_ROWS) -> Iterator[tuple[int, pa.RecordBatch]]:
-        """All rows of the row groups that contain a selected row, batch by batch, each with the position of its first
-        row in the file; includes deleted and unselected rows. ``by_threads``, ``most_rows``: as for ``batches``. Raises
-        as ``read_file``."""
+        """All rows of the row groups that contain a selected row, including deleted and unselected rows, batch by
+        batch, each with the position of its first row in the file. ``by_threads``, ``most_rows``: as for ``batches``.
+        Raises as ``read_file``."""
         if self._parquet is None:
             self.read_footer()
         with naming(self._store, self._path), contextlib.closing(self._source), self._parquet:
@@ -224,7 +234,7 @@ class OpenFile:
                 del batch
 
     def _stored(self, by_threads: bool, most_rows: int) -> Iterator[tuple[int, int, pa.RecordBatch | None]]:
-        """First row, number of rows, and stored columns (None if no column is read) of each batch."""
+        """For each batch: its first row, its number of rows, and its stored columns (None if no column is read)."""
         parquet, names = self._parquet, self._assemble.stored_names
         padding_bytes = sum(char_length([column]) or 0 for column in self.layout.schema)
         size = min(most_rows, _batch_rows(parquet.metadata, padding_bytes))
@@ -243,7 +253,8 @@ class OpenFile:
                 start += count
 
     def _expect(self, number: int, ahead: bool) -> int:
-        """Announce the columns of runs from ``number`` on. Returns the first run that is not announced."""
+        """Announce the byte ranges of the columns in the runs from ``number`` on, so that they can be prefetched.
+        Returns the number of the first run that was not announced."""
         if not self._store.is_remote:
             return len(self._runs)
         metadata, end, size_bytes = self._parquet.metadata, number, 0
@@ -261,15 +272,17 @@ def read_files(
     requests: Iterable[tuple[DataFile, FileLayout, BitMap64 | None]],
     read: Callable[[OpenFile], Iterator[T]],
 ) -> Iterator[T]:
-    """Run ``read`` on several files in order. ``requests``: arguments of ``open_file``. Threads run it some files
-    ahead. On a remote store, up to 32 more files are opened meanwhile, holding no more than ``open_file`` reads."""
+    """Run ``read`` on several files in order. ``requests``: the arguments for ``open_file``, one tuple per file.
+    Threads run ``read`` some files ahead of the caller. On a remote store, up to 32 more files are opened meanwhile,
+    with no more in memory than what ``open_file`` reads."""
     return opened_ahead(
         requests, lambda request: open_file(files, *request), lambda _, file: read(file), parallel_gets(files.store)
     )
 
 
 class naming:
-    """Converts errors while reading a file to ones that name it. A class because a generator would be slower."""
+    """Converts errors raised while reading a file to errors that name the file. This context manager is a class because
+    a generator would be slower."""
 
     __slots__ = ("_path", "_store")
 
@@ -301,7 +314,7 @@ def _unreadable(store: LogStore, path: str, error: BaseException) -> InvalidData
 
 
 def _runs(metadata: Any, deleted: BitMap64, only: BitMap64 | None) -> list[_Run]:
-    """The runs of row groups to read together."""
+    """The runs of consecutive row groups that are read together."""
     runs: list[_Run] = []
     position, size = 0, 0
     for number in range(metadata.num_row_groups):
@@ -326,7 +339,7 @@ def _runs(metadata: Any, deleted: BitMap64, only: BitMap64 | None) -> list[_Run]
 
 
 def _batch_rows(metadata: pq.FileMetaData, padding_bytes: int) -> int:
-    """The number of rows in a batch of the usual size, estimated from the first row group and the padding per row."""
+    """The number of rows in a batch of _BATCH_BYTES, estimated from the first row group and the padding per row."""
     if metadata.num_row_groups == 0:
         return MAX_BATCH_ROWS
     group = metadata.row_group(0)
@@ -336,7 +349,7 @@ def _batch_rows(metadata: pq.FileMetaData, padding_bytes: int) -> int:
 
 
 def _positions(start: int, rows: int, deleted: BitMap64, only: BitMap64 | None) -> pa.Array | None:
-    """The positions of selected rows within a batch; None if all are selected."""
+    """The positions, relative to the batch, of the rows to read; None if all rows are read."""
     wanted = BitMap64()
     wanted.add_range(start, start + rows)
     if only is not None:
@@ -348,7 +361,7 @@ def _positions(start: int, rows: int, deleted: BitMap64, only: BitMap64 | None) 
 
 
 class Assembly:
-    """Combines stored columns, partition values and row tracking for one file."""
+    """Combines the stored columns, the partition values and the row tracking columns of one file."""
 
     def __init__(self, parquet: Any, file: DataFile, layout: FileLayout) -> None:
         self._file = file
@@ -360,7 +373,7 @@ class Assembly:
         fields = list(parquet.schema_arrow)
         partitioned = {name.lower() for name in layout.partition_columns}
         self._partitions = {
-            column.name: _partition_value(file, column, layout.mapping)
+            column.name: partition_value(file, column, layout.mapping)
             for column in layout.schema
             if column.name.lower() in partitioned
         }
@@ -380,7 +393,7 @@ class Assembly:
         columns = [self._column(column, rows, held) for column in self._layout.schema]
         tracked = [self._tracking(column, start, rows, held) for column in self._layout.tracking]
         if not columns and not tracked:
-            # Without columns, only a struct array can carry the number of rows.
+            # A batch without columns can only get its number of rows from a struct array.
             return pa.RecordBatch.from_struct_array(pa.repeat(pa.scalar({}, pa.struct([])), rows))
         return pa.RecordBatch.from_arrays([*columns, *tracked], schema=self._schema)
 
@@ -419,7 +432,8 @@ class Assembly:
         return fresh if kept is None else pc.coalesce(kept, fresh)
 
 
-def _partition_value(file: DataFile, column: StructField, mode: Mode) -> Any:
+def partition_value(file: DataFile, column: StructField, mode: Mode) -> Any:
+    """The value of a partition column in a file, from the log. Raises CorruptTableError."""
     name = column_mapping.physical_name(column, mode)
     values = file.partition_values
     folded = {key.lower(): text for key, text in values.items()}
@@ -430,11 +444,12 @@ def _partition_value(file: DataFile, column: StructField, mode: Mode) -> Any:
 def read_vector(files: TableFiles, vector: DeletionVector) -> BitMap64:
     """The positions deleted by a deletion vector. Cost: 1 GET unless it is inline or deletes nothing."""
     if vector.cardinality == 0:
-        return BitMap64()  # delta-spark's empty vectors have no bitmap at all
+        return BitMap64()  # empty vectors from delta-spark have no bitmap
     named = deletion_vectors.file_of(vector)
     if named is None:
         return deletion_vectors.from_inline(vector)
-    # A path made from an encoded UUID is plain; only an absolute path is percent-encoded.
+    # A path that is derived from an encoded UUID contains no percent-encoding; only an absolute path is
+    # percent-encoded.
     store, path = files.find(named)
     try:
         return deletion_vectors.from_file(store.get(path, deletion_vectors.needed_bytes(vector)), vector)
@@ -476,7 +491,7 @@ def conform(values: Any, data_type: DataType, reading: Reading = PLAIN) -> Any:
         return _conform_timestamp(values, wanted, reading)
     values = values if values.type == wanted else values.cast(wanted)
     if reading.exact and types.is_string(wanted):
-        values.validate(full=True)  # Arrow would write bytes that are not UTF-8 unchanged, and readers reject them
+        values.validate(full=True)  # Arrow would write invalid UTF-8 unchanged, and readers reject it
     return values
 
 
@@ -484,7 +499,7 @@ def _conform_timestamp(values: Any, wanted: Any, reading: Reading) -> Any:
     micros = as_micros(values, reading.exact)
     if wanted.tz is None:
         return micros.cast(wanted)
-    # In Delta, a timestamp without a zone in a file is UTC: INT96, or one marked as not adjusted to UTC.
+    # In Delta, a timestamp stored without a time zone (INT96, or marked as not adjusted to UTC) is in UTC.
     return reading.calendars.timestamps(micros.cast(wanted), int96=values.type.tz is None)
 
 
@@ -519,13 +534,14 @@ def _check_fields(stored: pa.StructType, data_type: StructType) -> None:
 
 
 def with_child(values: Any, wanted: pa.DataType, child: Any) -> Any:
-    """A list or map with another child array but the same offsets and nulls; null entries may hide values."""
+    """``values`` (a list or map array) as type ``wanted`` with another child array but the same offsets and nulls. Null
+    entries may have hidden values."""
     validity, offsets = values.buffers()[:2]
     return pa.Array.from_buffers(wanted, len(values), [validity, offsets], offset=values.offset, children=[child])
 
 
 def _conform_variant(values: Any) -> Any:
-    """A variant column in its binary encoding, converted from shredded or plain storage."""
+    """A variant column in the binary encoding, converted from shredded or unshredded storage."""
     wanted = type_to_arrow(VARIANT)
     if isinstance(values, pa.ExtensionArray):
         values = values.storage

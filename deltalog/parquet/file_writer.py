@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any, BinaryIO, Literal
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from deltalog.errors import CallError, SchemaMismatchError
+from deltalog.lazy_arrow import pq
 from deltalog.parquet import stats
 from deltalog.parquet.dictionaries import dictionary_columns, leaf_paths
 from deltalog.parquet.file_options import DEFAULT, FileOptions
@@ -32,8 +32,9 @@ ROW_GROUP_ROWS = 1 << 20
 
 @dataclass(frozen=True)
 class FileColumns:
-    """The columns of data files: the table's ``columns`` under the names of the ``mapping``, then ``extra`` columns
-    that the table does not have. ``indexed``: the leaves with statistics in the log, as paths of file names."""
+    """The columns of data files: the table's ``columns``, named according to the column ``mapping``, then ``extra``
+    columns that the table does not have. ``indexed``: the leaves with statistics in the log, as paths of physical
+    names."""
 
     columns: StructType
     indexed: frozenset[tuple[str, ...]]
@@ -42,7 +43,7 @@ class FileColumns:
 
     @functools.cached_property
     def stored(self) -> StructType:
-        """The table's columns under the names used in files and statistics."""
+        """The table's columns with the names used in files and statistics."""
         return column_mapping.physical_schema(self.columns, self.mapping)
 
     @functools.cached_property
@@ -57,20 +58,20 @@ class FileColumns:
         )
 
     def stored_rows(self, rows: pa.Table) -> pa.Table:
-        """Convert rows (in the columns' order and Arrow types) to the form stored in files."""
+        """Convert rows (with the order and the Arrow types of the columns) to the form stored in files."""
         schema, pairs = self.arrow_schema, zip(rows.columns, self.arrow_schema, strict=True)
         stored = [without_hidden(_retyped(values, field.type)) for values, field in pairs]
         return pa.Table.from_arrays(stored, schema=schema)
 
     @functools.cached_property
     def has_shared_paths(self) -> bool:
-        """Whether two leaves have the same dotted path."""
+        """Whether two leaf columns have the same dotted path."""
         return stats.has_shared_paths(self.arrow_schema)
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenFile:
-    """A data file: its size in bytes, its statistics as in the log, and its SHA-256 if requested."""
+    """A written data file: its size in bytes, its statistics as JSON text for the log, and its SHA-256 if requested."""
 
     size_bytes: int
     statistics: str
@@ -85,7 +86,7 @@ def write_file(
     checksum: Checksum | None = None,
     options: FileOptions = DEFAULT,
 ) -> WrittenFile:
-    """Write rows (in the columns' order and Arrow types) to a new file, which is durable on return.
+    """Write rows (with the order and the Arrow types of the columns) to a new file, which is durable on return.
 
     Raises SchemaMismatchError, StoreError. Cost: 1 PUT.
     """
@@ -102,7 +103,8 @@ def write_file(
 class GrowingFile:
     """A data file that is written to ``file`` piece by piece. Rows must come from ``FileColumns.stored_rows``.
 
-    ``first``: its first rows. ``without_bounds``: dotted paths of columns in which later rows have NaN.
+    ``first``: its first rows. ``options``: how it is encoded. ``without_bounds``: the dotted paths of columns that
+    contain NaN in later rows.
     """
 
     def __init__(
@@ -135,14 +137,15 @@ class GrowingFile:
         return self._sink.tell()
 
     def takes(self, rows: pa.Table) -> bool:
-        """Whether rows can be appended: not if a column whose bounds the file records has NaN in them."""
+        """Whether the rows can be appended. They cannot if they contain NaN in a column for which the file records
+        bounds."""
         wanted, have = stats.statistics_columns(rows), self._with_statistics
         if isinstance(wanted, bool):
             return True
         return not isinstance(have, bool) and set(have) <= set(wanted)
 
     def write(self, rows: pa.Table) -> None:
-        """Append rows as row groups of their own. Raises StoreError."""
+        """Append rows as new row groups. Raises StoreError."""
         self._writer.write_table(rows, row_group_size=self._group_rows)
 
     def close(self) -> None:
@@ -151,7 +154,7 @@ class GrowingFile:
         self._size_bytes = self._sink.tell()
 
     def written(self) -> WrittenFile:
-        """The result, once the file is closed."""
+        """The result, available once the file is closed."""
         columns, sink = self._columns, self._sink
         _, text = stats.from_footer(self._writer.writer.metadata, columns.stored, columns.indexed)
         return WrittenFile(self._size_bytes, text, sink.hexdigest() if isinstance(sink, HashedFile) else None)
@@ -180,7 +183,7 @@ class HashedFile:
         self._file.flush()
 
     def hexdigest(self) -> str:
-        """The hash of everything written so far."""
+        """The SHA-256 of everything written so far, in hexadecimal."""
         return self._digest.hexdigest()
 
 
@@ -191,8 +194,8 @@ def check_checksum(wanted: object) -> None:
 
 
 def _stored_field(column: StructField, held: pa.Field, mode: Mode) -> pa.Field:
-    """The file field for a table column, with its physical name and id. Always optional, as in Spark's files, because
-    only the log records nullability."""
+    """The field in the file for a table column, with its physical name and id. The field is always nullable, as in
+    files written by Spark, because only the log records whether a column allows null."""
     name = column_mapping.physical_name(column, mode)
     field_id = column_mapping.parquet_id(column, mode)
     return pa.field(name, _stored_type(column.data_type, held.type, mode), True, field_id)
@@ -209,20 +212,21 @@ def _stored_type(data_type: DataType, held: pa.DataType, mode: Mode) -> pa.DataT
         return pa.map_(key, pa.field("value", _stored_type(data_type.value_type, held.item_type, mode), True))
     if isinstance(data_type, ArrayType):
         return pa.list_(pa.field("element", _stored_type(data_type.element_type, held.value_type, mode), True))
-    if data_type == VARIANT:  # not shredded; both parts are required, as in Spark's files
+    # An unshredded variant; its fields metadata and value are both required, as in files that Spark writes.
+    if data_type == VARIANT:
         return pa.struct([pa.field(f.name, f.type, False) for f in held.fields])
     return held
 
 
 def _retyped(values: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
-    """The same values under a type that differs only in the names and nullability of nested fields."""
+    """The same values with a type that differs only in the names and nullability of nested fields."""
     if values.type.equals(wanted, check_metadata=True):
         return values
     return pa.chunked_array([_viewed(chunk, wanted) for chunk in values.chunks], wanted)
 
 
 def _part(values: pa.Array, wanted: pa.Field) -> pa.Array:
-    """A child of a struct. The parts of a variant are not nullable, so absent variants get an empty value."""
+    """A child of a struct. The parts of a variant are not nullable, so an absent variant is stored with empty parts."""
     return values if wanted.nullable or not values.null_count else values.fill_null(b"")
 
 

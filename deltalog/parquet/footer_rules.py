@@ -1,9 +1,9 @@
 """Checks a Parquet footer before pyarrow reads it: its Thrift encoding, its column tree, and the metadata of its column
 chunks. Pure.
 
-On inconsistent footers, pyarrow ends the process or uses disproportionate memory and time. ``checked`` decodes a footer
-as specified in parquet.thrift, in time and memory proportional to its length, and re-encodes only what was checked.
-Whatever deltalog does not use is left out.
+On inconsistent footers, pyarrow crashes the process or uses disproportionate memory and time. ``checked`` decodes a
+footer as specified in parquet.thrift, in time and memory proportional to its length, and re-encodes only the fields
+that it checked. Fields that deltalog does not use are left out.
 """
 
 from __future__ import annotations
@@ -13,20 +13,21 @@ from typing import Any
 
 from deltalog.protocol import limits
 
-# Types of the compact protocol.
+# Types of the Thrift compact protocol.
 _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _STRUCT = 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 12
 _INTEGERS = frozenset((_I32, _I64))
 _BITS = {_BYTE: 8, _I16: 16, _I32: 32, _I64: 64}
-_MOST_STRUCTS = 32  # nesting of Thrift structs
-_MOST_LEVELS = 1_000  # nesting of groups in the column tree
-_MOST_PATH_BYTES = 64 << 20  # total length of all column paths
+_MOST_STRUCTS = 32  # maximum nesting of Thrift structs
+_MOST_LEVELS = 1_000  # maximum depth of the column tree
+_MOST_PATH_BYTES = 64 << 20  # maximum total length of all column paths
 
-# Physical types, with the lengths of their bounds in bytes.
+# Physical types, and the lengths of their bounds in bytes.
 _FIXED = 7
 _WIDTHS = {0: 1, 1: 4, 2: 8, 3: 12, 4: 4, 5: 8}
 _TYPES = ("BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
 
-_Value = tuple[int, Any]  # (type, value); for a list, the value is (item type, items); for a struct, its fields
+# (type, value). The value of a list is (item type, items), and the value of a struct is its fields.
+_Value = tuple[int, Any]
 _Struct = dict[int, _Value]
 
 # The fields of SchemaElement and KeyValue that are kept, with their types.
@@ -34,15 +35,15 @@ _SCHEMA_FIELDS = {
     1: _I32, 2: _I32, 3: _I32, 4: _BINARY, 5: _I32, 6: _I32, 7: _I32, 8: _I32, 9: _I32, 10: _STRUCT,
 }  # fmt: skip
 _KEY_VALUE_FIELDS = {1: _BINARY, 2: _BINARY}
-# The fields of ColumnChunk that are read: from its metadata, the type, the number of values, statistics and histograms
-# of levels; and whether it is encrypted.
+# The fields of ColumnChunk that are read: from its metadata the type, the number of values, the statistics and the
+# histograms of levels, and also whether it is encrypted.
 _NOTHING: Mapping[int, Any] = {}
 _CHUNK_FIELDS: Mapping[int, Any] = {3: {1: None, 5: None, 12: None, 16: {2: None, 3: None}}, 8: _NOTHING, 9: None}
 _ABSENT = (0, None)
 
 
 class Leaf:
-    """A column, as described by the footer: its physical type, the length of its bounds in bytes (None: any), and its
+    """A column as described in the footer: its physical type, the length in bytes of its bounds (None: any), and its
     maximum definition and repetition levels."""
 
     __slots__ = ("definition", "kind", "path", "repetition", "width")
@@ -56,8 +57,8 @@ def checked(footer: bytes) -> bytes:
     """Check a footer (the Thrift struct FileMetaData) and re-encode it: columns, rows, row groups, key-value metadata,
     and for each column chunk its type, number of values and statistics.
 
-    Bounds that are not values of their column's type are left out. Raises ValueError that says what is wrong. Time and
-    memory are proportional to the footer; only one column chunk is held at a time.
+    Bounds that are not valid for their column's type are left out. Raises ValueError with the reason. Time and
+    memory are proportional to the footer; only one column chunk is in memory at a time.
     """
     if len(footer) > limits.MAX_FOOTER_BYTES:
         raise ValueError(f"the length of its footer, {limits.over('MAX_FOOTER_BYTES', len(footer))}")
@@ -65,6 +66,29 @@ def checked(footer: bytes) -> bytes:
         return _file(footer)
     except IndexError:
         raise ValueError("its footer is cut off") from None
+
+
+def columns_and_rows(footer: bytes, likely: bytes = b"") -> tuple[bytes, int]:
+    """The encoded version and columns of a footer, which are equal for files with equal columns, and the file's number
+    of rows. Nothing after the number of rows is looked at. ``likely``: such columns, which are compared instead of
+    decoded. Raises ValueError."""
+    try:
+        at = len(likely) if likely and footer.startswith(likely) else 0
+        number = 2 if at else 0
+        while number < 2:
+            number, kind, at = _field(footer, at, number)
+            if not 0 < number <= 2:
+                raise ValueError("its footer has no columns")
+            at = _skipped(footer, at, kind, 0)
+        number, kind, start = _field(footer, at, number)
+        if number != 3 or kind != _I64:
+            raise ValueError("its footer has no number of rows")
+        rows, _ = _signed(footer, start, kind)
+    except IndexError:
+        raise ValueError("its footer is cut off") from None
+    if not 0 <= rows <= limits.MAX_FILE_ROWS:
+        raise ValueError(f"it has {rows} rows by its footer")
+    return footer[:at], rows
 
 
 def _file(data: bytes) -> bytes:
@@ -116,7 +140,8 @@ def _file(data: bytes) -> bytes:
 
 
 def _group(data: bytes, at: int, out: bytearray, leaves: Sequence[Leaf], position: int) -> tuple[int, int]:
-    """Check a row group and write it with its column chunks. Returns its number of rows and its end."""
+    """Check a row group and write it with its column chunks. Returns the row group's number of rows and its end
+    position."""
     found: _Struct = {}
     count, number = -1, 0
     out += b"\x19"
@@ -164,7 +189,8 @@ def _chunk(data: bytes, at: int, out: bytearray, leaf: Leaf, group: int) -> int:
         raise ValueError(f"{_where(leaf, group)} does not have the number of its values")
     if 16 in facts:
         _check_histograms(facts[16], leaf, group)
-    # The type, no encodings, no path, no compression, the number of values, and no offsets in the file.
+    # Writes the type and the number of values; the encodings, the path, the compression and the file offsets are left
+    # empty.
     out += b"\x26\x00\x1c\x15"
     out.append(physical << 1)
     out += b"\x19\x05\x19\x08\x15\x00\x16"
@@ -183,7 +209,7 @@ def _where(leaf: Leaf, group: int) -> str:
 
 
 def _check_histograms(value: _Value, leaf: Leaf, group: int) -> None:
-    """A histogram of levels in SizeStatistics must have one number per level, or none."""
+    """A histogram of levels in SizeStatistics must have one number per level, or be empty."""
     kind, sizes = value
     if kind != _STRUCT:
         return
@@ -196,7 +222,8 @@ def _check_histograms(value: _Value, leaf: Leaf, group: int) -> None:
 
 
 def _put_statistics(out: bytearray, found: _Struct, leaf: Leaf, values: int) -> None:
-    """Write the plausible statistics: pairs of bounds of the type's length, and a null count within the value count."""
+    """Write the plausible statistics: pairs of bounds that have the type's length, and a null count that does not
+    exceed the value count."""
     kept: _Struct = {}
     width = leaf.width
     for low, high in ((2, 1), (6, 5)):
@@ -220,13 +247,13 @@ def _put_statistics(out: bytearray, found: _Struct, leaf: Leaf, values: int) -> 
 
 
 def _leaves(value: _Value) -> list[Leaf]:
-    """The columns of a file, from the list of SchemaElement, which is the column tree in preorder."""
+    """The columns of a file, from its list of SchemaElement, which contains the column tree in preorder."""
     kind, (item_kind, elements) = value if value[0] == _LIST else (0, (0, ()))
     if kind != _LIST or item_kind != _STRUCT or not elements:
         raise ValueError("its footer has no columns")
     found: list[Leaf] = []
     path_bytes = 0
-    # For each open group: the number of children left, its path, and its levels.
+    # For each enclosing group: how many of its children are still to be read, its path, and its levels.
     above: list[list[Any]] = [[1, "", 0, 0]]
     for position, element in enumerate(elements):
         while above and not above[-1][0]:
@@ -276,7 +303,7 @@ def _name(element: _Struct) -> str:
 
 
 def _number(struct: _Struct, field: int, kind: int, what: str, most: int | None = None) -> int:
-    """A required number from 0 to ``most``."""
+    """The value of a required field, a number from 0 to ``most``."""
     found, value = struct.get(field, (0, None))
     if found != kind:
         raise ValueError(f"its footer does not have the {what}")
@@ -291,7 +318,7 @@ def _kept(struct: _Struct, fields: dict[int, int]) -> _Struct:
 
 
 def _pairs(value: _Value | None) -> _Value | None:
-    """Key-value metadata: the entries with a key."""
+    """The entries of the key-value metadata that contain a key."""
     entries = [] if value is None else [_kept(each, _KEY_VALUE_FIELDS) for each in _items_of(value)]
     kept = [each for each in entries if 1 in each]
     return (_LIST, (_STRUCT, kept)) if kept else None
@@ -306,7 +333,7 @@ def _items_of(value: _Value) -> list[_Struct]:
 
 
 def _text(value: _Value | None) -> _Value | None:
-    """The writer's name, if it is valid text."""
+    """The writer's name, if it is valid UTF-8."""
     if value is None or value[0] != _BINARY:
         return None
     try:
@@ -319,13 +346,13 @@ def _text(value: _Value | None) -> _Value | None:
 # --------------------------------------------------------------------------------------------- the compact protocol
 
 
-# Functions take the bytes and the start of a value, and also return its end. They raise IndexError at the end of the
-# bytes and ValueError for an invalid encoding.
+# Functions take the bytes and the start of a value, and also return its end. The functions raise IndexError at the end
+# of the bytes and ValueError for an invalid encoding.
 
 
 def _field(data: bytes, at: int, last: int) -> tuple[int, int, int]:
-    """The number and type of the field after field ``last`` of a struct, and the start of its value. Type 0 means the
-    struct has no more fields."""
+    """The number and type of the field that follows the field with the number ``last`` in a Thrift struct, and the
+    start of the field's value. Type 0 means that the struct has no more fields."""
     head = data[at]
     at += 1
     if not head:
@@ -337,7 +364,7 @@ def _field(data: bytes, at: int, last: int) -> tuple[int, int, int]:
 
 
 def _items(data: bytes, at: int, wanted: int) -> tuple[int, int]:
-    """The number of items of a list, which must be of type ``wanted``, and the start of the items."""
+    """The number of items of a list, and the position of the first item. The items must be of type ``wanted``."""
     kind, count, at = _head(data, at)
     if kind != wanted:
         raise ValueError(f"its footer has a list of the type {kind} instead of {wanted}")
@@ -345,8 +372,8 @@ def _items(data: bytes, at: int, wanted: int) -> tuple[int, int]:
 
 
 def _struct(data: bytes, at: int, wanted: Mapping[int, Any] | None = None, depth: int = 0) -> tuple[_Struct, int]:
-    """The fields of a struct that are in ``wanted``. ``wanted``: the wanted fields; if a field is itself a struct, with
-    the wanted fields of that struct (None: all)."""
+    """The fields of a struct that are in ``wanted``, a mapping from field numbers to the wanted fields of a nested
+    struct (None: the whole field)."""
     if depth > _MOST_STRUCTS:
         raise ValueError("its footer has structs nested too deeply")
     found: _Struct = {}
@@ -477,7 +504,7 @@ def _signed(data: bytes, at: int, kind: int) -> tuple[int, int]:
 
 
 def _put(out: bytearray, number: int, value: _Value, last: int) -> None:
-    """Write a field that follows field ``last``."""
+    """Write a Thrift field that follows the field number ``last``."""
     kind, held = value
     delta = number - last
     if 0 < delta < 16:

@@ -1,10 +1,10 @@
 """The only way to open a Parquet file that another program may have written: ``open_parquet`` to read rows, and
-``read_footer`` to read what the footer says about columns.
+``read_footer`` to read the metadata of columns in the footer.
 
-pyarrow ends the process if the metadata of a column chunk is wrong, and uses disproportionate memory and time for lists
-and column trees that claim a large size. Rows are read by Arrow's C++ code alone, which raises for a wrong chunk, so
-only the footer's lists need bounds; for a footer of usual size, checking its length suffices. The metadata of column
-chunks is only ever taken from footers that ``footer_rules.checked`` has re-encoded.
+pyarrow crashes the process if the metadata of a column chunk is wrong, and uses disproportionate memory and time for
+lists and column trees with a huge declared size. Rows are read entirely by Arrow's C++ code, which raises an error for
+a wrong chunk. So only the lists in the footer need limits; for a footer of the usual size, it is enough to check the
+length. The metadata of column chunks is taken only from footers that ``footer_rules.checked`` has re-encoded.
 """
 
 from __future__ import annotations
@@ -14,31 +14,33 @@ import struct
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from deltalog.lazy_arrow import pq
 from deltalog.parquet import footer_rules
 from deltalog.protocol import limits
 
-# A footer up to this length, whose lists have up to this many items, bounds what pyarrow uses for it, provided that the
-# product of both is bounded too: each column may be nested in all the names that fit. Other footers are checked first.
+# Up to this length in bytes and this many items per list, pyarrow parses a footer with little memory and time. The
+# product of both is limited too, because each column's path may contain all the names in the footer. Footers beyond
+# these limits are checked before pyarrow reads them.
 _PLAIN_BYTES = 512 << 10
 _PLAIN_ITEMS = 1_000
 _PLAIN_PATH_BYTES = 128 << 20
 _END_BYTES = 8  # the footer's length and the magic bytes
 _TAIL_BYTES = 64 << 10
 _MAGIC = b"PAR1"
-# Nesting of groups, and the total length of the paths of more deeply nested columns, counted once per level.
+# The usual depth of the column tree, and the maximum total length of the paths of more deeply nested columns, counted
+# once per level.
 _USUAL_LEVELS = 16
 _MOST_PREFIX_CHARS = 64 << 20
 
-# Arrow raises many types of errors for damaged footers and pages; for a name that is not UTF-8, ValueError.
+# Arrow raises many types of errors for damaged footers and pages, such as ValueError for a name that is not UTF-8.
 READ_ERRORS = (pa.ArrowException, OSError, ValueError, LookupError, ArithmeticError, TypeError)
 
 
 def open_parquet(source: Any, **options: Any) -> pq.ParquetFile:
-    """Open ``source``, a file that pyarrow can read, as a ParquetFile, within bounds of memory and time. ``options``:
-    as for ParquetFile. Use it only for rows, names, types, and numbers of rows and bytes: reading the metadata of a
-    column chunk ends the process if that is wrong.
+    """Open ``source``, a file that pyarrow can read, as a ParquetFile, with bounded memory and time. ``options``: as
+    for ParquetFile. Use the result only to read rows, names, types, and numbers of rows and bytes, because reading
+    wrong metadata of a column chunk crashes the process.
 
     Raises OSError and ValueError for an invalid file, and whatever ``source`` raises. Cost: the GETs of the footer.
     """
@@ -57,10 +59,12 @@ def open_parquet(source: Any, **options: Any) -> pq.ParquetFile:
 
 
 class _File(pq.ParquetFile):  # type: ignore[misc]  # pyarrow has no types
-    """Avoids pyarrow's work of joining, for every column, the path of each group around it: lengths times levels."""
+    """A ParquetFile that does not build the path of every enclosing group for every column, as pyarrow does in time
+    proportional to path length times depth."""
 
     def _build_nested_paths(self) -> dict[str, list[int]]:
-        """The columns in each group, by dotted path, and each column by its own path. Raises ValueError."""
+        """The indexes of the columns in each group, keyed by dotted path; each column is also listed under its own
+        path. Raises ValueError."""
         found: dict[str, list[int]] = collections.defaultdict(list)
         characters = 0
         for number, (name, *below) in enumerate(self.reader.column_paths):
@@ -87,17 +91,18 @@ def _of_possible_rows(file: pq.ParquetFile) -> pq.ParquetFile:
 
 
 def read_footer(source: Any) -> pq.FileMetaData:
-    """A Parquet file's footer with safely readable content: columns, rows, row groups, key-value metadata, and for each
-    column chunk its type, number of values and statistics. It holds nothing else about chunks.
+    """A Parquet file's footer whose content is safe to read: columns, rows, row groups, key-value metadata, and for
+    each column chunk its type, number of values and statistics. The returned footer contains nothing else about column
+    chunks.
 
-    Raises OSError and ValueError that say what is wrong, and whatever ``source`` raises. Cost: 1 GET, 2 for a footer of
+    Raises OSError and ValueError with the reason, and whatever ``source`` raises. Cost: 1 GET, 2 for a footer of
     more than 64 KiB. Time: about 20 us per column chunk.
     """
     return parse_footer(_footer(source))
 
 
 def parse_footer(footer: bytes) -> pq.FileMetaData:
-    """Like ``read_footer``, from the bytes between a file's columns and its last 8 bytes."""
+    """Like ``read_footer``, but parses ``footer``: the bytes of a file between its column data and its last 8 bytes."""
     made = footer_rules.checked(footer)
     data = b"".join((_MAGIC, made, struct.pack("<I", len(made)), _MAGIC))
     items = limits.MAX_FOOTER_ITEMS
@@ -107,7 +112,8 @@ def parse_footer(footer: bytes) -> pq.FileMetaData:
 
 
 def footer_bytes(source: Any) -> bytes:
-    """A file's footer, for ``parse_footer``. Raises ValueError if there is none. Cost: as ``read_footer``."""
+    """The bytes of a file's footer, for ``parse_footer``. Raises ValueError if there is none. Cost: as
+    ``read_footer``."""
     return _footer(source)
 
 

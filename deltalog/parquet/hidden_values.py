@@ -1,8 +1,8 @@
 """Removes the values of null lists and maps before they are written. Pure.
 
-In Arrow, a null list may have a length; its values belong to no row. Such lists come from callers, from a mask over a
-struct, and from a cast of fixed-size lists. The Parquet writer of Arrow 20 rejects them ("Lists with non-zero length
-null components are not supported").
+In Arrow, a null list may have a nonzero length; its values belong to no row. Callers can pass null lists that contain
+values, and masking a struct or casting fixed-size lists can create them. The Parquet writer of Arrow 20 rejects such
+lists ("Lists with non-zero length null components are not supported").
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ import functools
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import types as pt
 
 from deltalog.arrow_arrays import packed_lists, scalar
+from deltalog.lazy_arrow import pc
 
 
 def without_hidden(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The same values, in which lists and maps that are null, or inside a null, are empty. Returns ``values`` itself if
-    nothing changes. For lists without nulls, this costs only a look at the null count."""
+    """The same values, but lists and maps that are null, or inside a null, are empty. Returns ``values`` itself if
+    nothing changes. For lists without nulls, only the null count is read."""
     if not _has_lists(values.type):
         return values
     chunks = values.chunks
@@ -43,7 +43,7 @@ def _packed(values: Any) -> Any:
 
 
 def _packed_struct(values: Any) -> Any:
-    # flatten() makes the children of a null struct null.
+    # flatten() sets the children of a null struct to null.
     children = values.flatten()
     packed = [_packed(child) for child in children]
     if all(new is old for new, old in zip(packed, children, strict=True)):
@@ -66,7 +66,7 @@ def _packed_lists(values: Any) -> Any:
     packed = _packed(inner)
     if is_packed and packed is inner:
         return values
-    if pt.is_map(kind):  # pyarrow reads the keys of a map without the offset of its entries
+    if pt.is_map(kind):  # when pyarrow reads a map's keys, it ignores the offset of the map's entries
         packed = pa.StructArray.from_arrays(packed.flatten(), fields=list(packed.type.fields))
     if lengths is None:
         return packed_lists(kind, pc.list_value_length(lists), packed)
@@ -77,14 +77,14 @@ def _visible(lists: Any, first: int, last: int) -> Any:
     """The values of the lists that are not null."""
     if pt.is_nested(lists.type.value_type):
         return lists.flatten()
-    # flatten() is ten times slower if few nulls are adjacent.
+    # If few nulls are adjacent, flatten() is ten times slower than the code below.
     offsets = lists.buffers()[1]
     every = pa.Array.from_buffers(lists.type, len(lists), [None, offsets], offset=lists.offset, children=[lists.values])
     return lists.values.slice(first, last - first).filter(lists.is_valid().take(pc.list_parent_indices(every)))
 
 
 def _with_entries(maps: Any) -> Any:
-    """Maps as lists of their entries, in the same memory."""
+    """Maps as lists of their entries, without copying."""
     kind, (validity, offsets) = maps.type, maps.buffers()[:2]
     entries = pa.StructArray.from_arrays([maps.keys, maps.items], fields=[kind.key_field, kind.item_field])
     lists = pa.list_(pa.field("entries", entries.type, False))

@@ -1,6 +1,6 @@
 """Reads small data files together: consecutive files with the same columns become one batch.
 
-Opening a file and converting its columns costs far more than decoding a few thousand rows. Here each file is read
+Opening a file and converting its columns costs far more than decoding a few thousand rows. So each file is read as a
 whole, and the rows of all files with the same columns are converted together.
 
 Spec: as file_reader.
@@ -21,7 +21,7 @@ from deltalog.storage.table_files import TableFiles
 
 #: Files up to this size are read together.
 SMALL_BYTES = 1 << 20
-# Limits for files that are read together: bytes as stored, bytes of decompressed pages, and the number of files.
+# Limits for a group of files that are read together: stored bytes, decompressed bytes, and the number of files.
 _STORED_BYTES = 256 << 10
 _PAGES_BYTES = 2 << 20
 _MOST_FILES = 256
@@ -30,11 +30,12 @@ _MOST_FILES = 256
 def read_small_files(
     files: TableFiles, wanted: Sequence[DataFile], layout: FileLayout, counted: Callable[[int], object]
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of files, in order, as ``read_file`` of each would return them; small files share batches. ``counted``
-    is called with the number of live rows of each file, according to its footer and deletion vector.
+    """The rows of files, in order, as ``read_file`` would return them for each file, except that small files share
+    batches. ``counted`` is called with the number of live rows of each file, according to its footer and deletion
+    vector.
 
-    Memory: about 2 MiB of rows, and the batches of a file that is not small. Raises as ``read_file``. Cost: 1 GET for
-    each small file on a local disk, else as ``read_file``.
+    Memory: about 2 MiB of rows for small files; for other files, their batches. Raises as ``read_file``. Cost: 1 GET
+    for each small file on a local disk, else as ``read_file``.
     """
     for group in _groups(files, wanted, layout):
         tables = _read_group(files, group, layout) if len(group) > 1 else None
@@ -51,8 +52,8 @@ def read_small_files(
 
 
 def _groups(files: TableFiles, wanted: Sequence[DataFile], layout: FileLayout) -> Iterator[list[DataFile]]:
-    """Groups of files to read together; other files are alone in a group. Files with per-file values (partition
-    columns, row ids) or deleted rows must be read separately."""
+    """Groups of files to read together; each file that must be read separately is in a group by itself. Files with
+    per-file values (partition columns, row ids) or deleted rows must be read separately."""
     alone = files.store.is_remote or bool(layout.partition_columns or layout.tracking)
     group: list[DataFile] = []
     size_bytes = 0
@@ -71,14 +72,14 @@ def _groups(files: TableFiles, wanted: Sequence[DataFile], layout: FileLayout) -
 
 
 class _Alike:
-    """Files with the same columns and calendars, taken from the first file."""
+    """Collects files with the same columns and calendars as the first file."""
 
     def __init__(self, parquet: Any, file: DataFile, layout: FileLayout) -> None:
         self._schema = parquet.schema_arrow
         self._calendars = _calendars(parquet)
         self._assemble = Assembly(parquet, file, layout)
         self._names = self._assemble.stored_names
-        # Given no names, Arrow need not look them up in every file.
+        # If all columns are read, pass no names, so that Arrow need not look them up in every file.
         self._columns = None if len(self._names) == len(self._schema) else self._names
         self._tables: list[pa.Table] = []
         self.pages_bytes = 0
@@ -100,7 +101,7 @@ class _Alike:
         self.pages_bytes += pages_bytes
 
     def batches(self) -> list[pa.RecordBatch]:
-        """All rows, in the form of the layout."""
+        """All rows, with the columns and types of the layout."""
         if not self._tables:
             return [self._assemble(0, rows, None) for rows in self.rows if rows]
         stored = pa.concat_tables(self._tables).combine_chunks().to_batches()
@@ -111,15 +112,15 @@ class _Alike:
 def _read_group(
     files: TableFiles, group: Sequence[DataFile], layout: FileLayout
 ) -> list[tuple[list[int], list[pa.RecordBatch]]] | None:
-    """The row counts of files with the same columns, and their common batches. None if a file cannot be read, is larger
-    in memory than its size suggests, or lies in another store: then each file is read separately, and an error names
-    it."""
+    """For each run of consecutive files with the same columns: the row counts of its files, and the batches that
+    contain their rows. None if a file cannot be read, is larger in memory than its size suggests, or is in another
+    store. If None is returned, the caller reads each file separately, so that an error names the file."""
     found: list[_Alike] = []
     try:
         located = [files.find(file.path) for file in group]
         if any(store is not files.store for store, _ in located):
             return None
-        # A file larger than the log says is cut off here, and then read separately.
+        # A file larger than its size in the log is truncated here, so that reading it fails and it is read separately.
         stored = files.store.get_many([path for _, path in located], max(file.size or 0 for file in group) + 1)
         for file, data in zip(group, stored, strict=True):
             parquet = open_parquet(pa.BufferReader(data), coerce_int96_timestamp_unit="us", pre_buffer=False)

@@ -1,8 +1,8 @@
-"""Per-file statistics: the JSON of ``add.stats``, from a Parquet footer. Pure.
+"""Per-file statistics: builds the JSON of ``add.stats`` from a Parquet footer. Pure.
 
-Spec: PROTOCOL.md#per-file-statistics, #statistics-for-variant-columns. Every bound holds for every row in the order
-that readers use, or is left out: columns with NaN have no bounds, -0.0 is below 0.0, strings are cut to a prefix whose
-upper bound is rounded up, and timestamps are widened to whole milliseconds.
+Spec: PROTOCOL.md#per-file-statistics, #statistics-for-variant-columns. Every bound is valid for every row in the sort
+order that readers use, or is left out: columns with NaN have no bounds, -0.0 is below 0.0, strings are truncated (the
+upper bound is rounded up), and timestamps are widened to whole milliseconds.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ _ORDERED = frozenset(["string", "long", "integer", "short", "byte", "float", "do
 
 
 def from_footer(footer: Any, schema: StructType, indexed: Container[tuple[str, ...]]) -> tuple[int, str]:
-    """The number of rows of a file, and its statistics as JSON.
+    """The number of rows in a file, and its statistics as JSON.
 
-    ``footer``: pyarrow.parquet.FileMetaData. ``schema``: the table's columns under their names in files, without the
+    ``footer``: a pyarrow.parquet.FileMetaData. ``schema``: the table's columns with their physical names, without
     partition columns. ``indexed``: the paths of the leaves that get bounds and null counts.
     """
     chunks = chunks_by_path(footer)
@@ -39,7 +39,7 @@ def from_footer(footer: Any, schema: StructType, indexed: Container[tuple[str, .
     for path, leaf in leaves(schema):
         if path not in indexed or isinstance(leaf.data_type, (ArrayType, MapType)):
             continue
-        # A variant is null if its metadata is null; it has no bounds.
+        # A variant is null if its metadata is null. Variants have no bounds.
         stored = (*path, "metadata") if leaf.data_type == VARIANT else path
         found = [] if chunks is None else chunks.get(tuple(name.lower() for name in stored))
         if found is None:
@@ -64,7 +64,7 @@ def as_text(body: Mapping[str, Any]) -> str:
 
 
 def put(tree: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
-    """Set the value of a leaf in statistics, replacing anything on its path that is not a struct."""
+    """Set the value of a leaf in statistics; anything on its path that is not a struct is replaced."""
     for name in path[:-1]:
         if not isinstance(tree.get(name), dict):
             tree[name] = {}
@@ -73,24 +73,26 @@ def put(tree: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
 
 
 def chunks_by_path(footer: Any) -> dict[tuple[str, ...], list[Any]] | None:
-    """The column chunks of all row groups by path of lower-case names, except those below lists and maps.
+    """The column chunks of all row groups, keyed by the path of lower-case names; columns below lists and maps are left
+    out.
 
-    Paths come from the schema tree: the footer's dotted paths are the same for a.b and a column "a.b".
+    Paths come from the schema tree, because the dotted path in the footer is the same for the field b of a struct a and
+    for a column "a.b".
     """
     paths = list(_leaf_paths(footer.schema.to_arrow_schema()))
     if len(paths) != footer.num_columns:
-        return None  # Arrow shows fewer leaves than the file has, so chunks cannot be matched with columns
+        return None  # the Arrow schema has fewer leaves than the file, so chunks cannot be matched
     found: dict[tuple[str, ...], list[Any]] = {}
     for index, path in enumerate(paths):
         if path is not None:
             chunks = [footer.row_group(group).column(index) for group in range(footer.num_row_groups)]
-            # If names differ only in case, readers may pick either, so there are no statistics.
+            # If names differ only in case, readers may pick either column, so neither gets statistics.
             found[path] = [] if path in found else chunks
     return found
 
 
 def _leaf_paths(fields: Iterable[Any], above: tuple[str, ...] | None = ()) -> Iterator[tuple[str, ...] | None]:
-    """The path of each leaf column in file order; None below lists and maps."""
+    """The path of each leaf column, in file order; None for columns below lists and maps."""
     for field in fields:
         path = None if above is None else (*above, field.name.lower())
         kind = field.type
@@ -158,7 +160,8 @@ def _bounds(chunks: list[Any], data_type: DataType) -> tuple[Any, Any] | None:
 
 
 def rendered(low: Any, high: Any, data_type: DataType) -> tuple[Any, Any] | None:
-    """Bounds (timestamps in microseconds since 1970) as JSON values that hold for readers; None if there are none."""
+    """Bounds (timestamps in microseconds since 1970) as JSON values that every reader may use; None if no such values
+    exist."""
     try:
         return _render(low, high, str(data_type))
     except (ValueError, OverflowError, TypeError, decimal.InvalidOperation):
@@ -168,7 +171,7 @@ def rendered(low: Any, high: Any, data_type: DataType) -> tuple[Any, Any] | None
 def _micros(statistics: Any, side: str) -> int | None:
     raw = getattr(statistics, side)
     if not isinstance(raw, int):
-        return None  # INT96: its order in the footer is undefined
+        return None  # INT96, for which the sort order of bounds is undefined
     logical = str(statistics.logical_type)
     if "nanoseconds" in logical:
         return raw // 1000 if side == "min_raw" else -(-raw // 1000)
@@ -198,10 +201,11 @@ def _milliseconds_text(milliseconds: int, zone: str) -> str:
 
 
 def _prefix_above(text: str) -> str | None:
-    """A string of at most PREFIX_LENGTH + 1 characters that is not below ``text``; None if there is none.
+    """A string of at most PREFIX_LENGTH + 1 characters that sorts at or after ``text``; None if there is none.
 
-    Readers compare UTF-8 bytes or UTF-16 units. A suffix above every character in both orders is the highest code point
-    of its plane, so the cut moves left past supplementary characters.
+    Readers compare UTF-8 bytes or UTF-16 code units. The character appended to the prefix must sort after the character
+    that it replaces in both of these sort orders. U+007F and U+FFFF sort after characters below U+D800 in both orders,
+    so the truncation point moves left past all characters from U+D800 on.
     """
     if len(text) <= PREFIX_LENGTH:
         return text
@@ -215,11 +219,10 @@ def _prefix_above(text: str) -> str | None:
 
 
 def statistics_columns(table: Any) -> list[str] | bool:
-    """Which columns of an Arrow table can have footer statistics: all (True), or the dotted paths of the columns
-    without NaN. Parquet writers leave NaN out of the bounds, and readers would skip such rows.
-
-    The writer takes dotted paths only, and a column "a.b" shares its path with the field b of a struct a: NaN in either
-    leaves both without statistics.
+    """The columns of an Arrow table for which footer statistics may be written: True for all, or the dotted paths of
+    the columns without NaN. Parquet writers ignore NaN when they compute bounds, so readers would skip rows with NaN.
+    The writer accepts only dotted paths, and a column "a.b" has the same path as the field b of a struct a; if either
+    contains NaN, both get no statistics.
     """
     with_nan = nan_columns(table)
     return without(table.schema, with_nan) if with_nan else True
@@ -231,16 +234,18 @@ def without(schema: Any, left_out: Collection[str]) -> list[str]:
 
 
 def nan_columns(table: Any) -> set[str]:
-    """The dotted paths of the columns of an Arrow table, including those in structs, that contain NaN."""
+    """The dotted paths of the columns that contain NaN in an Arrow table, including columns in structs."""
     if not any(pt.is_floating(leaf) for _, leaf in _leaves((), table.schema)):
         return set()
     return {".".join(path) for path, values in _leaf_columns((), table) if _has_nan(values)}
 
 
 def has_shared_paths(schema: Any) -> bool:
-    """Whether two leaves of an Arrow schema have the same dotted path, as a column "a.b" and the field b of a struct a.
+    """Whether two leaves of an Arrow schema have the same dotted path, such as a column "a.b" and the field b of a
+    struct a.
 
-    Spark's Parquet reader looks dictionaries up by dotted path, and would skip row groups by the wrong dictionary.
+    Spark's Parquet reader looks up dictionaries by dotted path, and would skip row groups because of the wrong
+    dictionary.
     """
     paths = [path for path, _ in _leaves((), schema)]
     if not any("." in name for path in paths for name in path):

@@ -2,8 +2,9 @@
 
 Spec: PROTOCOL.md#variant-data-type, #variant-shredding, #variant-data-in-parquet,
 #reader-requirements-for-variant-data-type, #shredded-variant-data-in-parquet,
-#reader-requirements-for-variant-shredding. The encoding is the Parquet format's. All functions raise
-InvalidDataFileError for bytes that are not a variant; work and depth are bounded by the size of the value.
+#reader-requirements-for-variant-shredding. The encoding is that of the Parquet format. All functions raise
+InvalidDataFileError for bytes that are not a variant; their time and recursion depth are bounded by the size of the
+value.
 """
 
 from __future__ import annotations
@@ -42,16 +43,17 @@ _UTC = datetime.timezone.utc
 _MALFORMED = (struct.error, IndexError, ValueError, OverflowError, ArithmeticError)
 
 
-# ------------------------------------------------------------------------------------------------- decoding
+# ---------------------------------------------------------------------------------------- decoding variants
 
 
 @checked
 def variant_to_python(variant: Mapping[str, bytes] | None) -> Any:
-    """Convert a variant of a row, ``{"metadata": ..., "value": ...}``, to a Python value; None for no variant.
+    """Convert the variant of a row, ``{"metadata": ..., "value": ...}``, to a Python value; None if the row has no
+    variant.
 
     Returns dict, list, str, int, float, Decimal, date, time, datetime, UUID, bytes, bool or None. Timestamps with a
-    zone are in UTC; nanoseconds, which datetime lacks, are cut off. Raises InvalidDataFileError if the bytes are not a
-    variant. Spec: PROTOCOL.md#variant-data-type. Cost: none.
+    time zone are in UTC; nanoseconds are truncated, because datetime has only microseconds. Raises InvalidDataFileError
+    if the bytes are not a variant. Spec: PROTOCOL.md#variant-data-type. Cost: none.
     """
     if variant is None:
         return None
@@ -62,14 +64,14 @@ def variant_to_python(variant: Mapping[str, bytes] | None) -> Any:
 
 
 def to_json(metadata: bytes, value: bytes) -> str:
-    """A variant as JSON text, formatted as by Spark's ``to_json``.
+    """A variant as JSON text, in the format of Spark's ``to_json``.
 
     Dates, times and timestamps (UTC) are ISO text with a space between date and time, binary is base64, and numbers
-    that JSON lacks are "NaN", "Infinity" or "-Infinity".
+    that JSON cannot express are "NaN", "Infinity" or "-Infinity".
     """
     try:
         return _json(_decode(_TextDecoder, metadata, value))
-    except ValueError as error:  # an integer with more digits than Python prints
+    except ValueError as error:  # an integer with too many digits for Python to print
         raise _malformed(error) from None
 
 
@@ -110,7 +112,8 @@ def _dictionary(metadata: bytes) -> _Dictionary:
 
 
 class _Decoder:
-    """Decodes one value. Elements can be in any order but must not overlap, so their number is bounded by its size."""
+    """Decodes one value. Elements can be stored in any order but must not overlap, so the size of the value bounds
+    their number."""
 
     def __init__(self, dictionary: _Dictionary, data: bytes) -> None:
         self.names = dictionary.names
@@ -177,10 +180,10 @@ class _Decoder:
 
 
 class _TextDecoder(_Decoder):
-    """Keeps the precision for JSON that Python's types would lose."""
+    """For JSON, keeps precision that Python's types would lose."""
 
     def single(self, value: float) -> Any:
-        """The shortest decimal that gives this 32-bit float: 1.1 instead of 1.100000023841858."""
+        """The shortest decimal number that rounds to this 32-bit float, such as 1.1 instead of 1.100000023841858."""
         texts = (f"{value:.{digits}g}" for digits in range(6, 10))
         exact = (float(t) for t in texts if struct.pack("<f", float(t)) == struct.pack("<f", value))
         return next(exact, value)
@@ -191,7 +194,8 @@ class _TextDecoder(_Decoder):
 
 
 def object_fields(data: bytes, at: int = 0) -> list[tuple[int, int]]:
-    """The id and position of each field of the object at ``at``. Raises ValueError, IndexError or struct.error."""
+    """The field id and the position of the value for each field of the object at ``at``. Raises ValueError, IndexError
+    or struct.error."""
     header = data[at] >> 2
     count, ids_at = _count(data, at, header >> 4 & 1)
     width, id_width = (header & 3) + 1, (header >> 2 & 3) + 1
@@ -216,7 +220,7 @@ def _array_elements(data: bytes, at: int) -> list[int]:
 
 
 def _count(data: bytes, at: int, large: int) -> tuple[int, int]:
-    """The number of elements, and the position after that number."""
+    """The number of elements, and the position that follows it."""
     size = 4 if large else 1
     return _uint(data, at + 1, size), at + 1 + size
 
@@ -277,7 +281,7 @@ def _text(value: str) -> str:
 def unshred(column: pa.StructArray) -> list[bytes | None]:
     """The ``value`` of each row of a shredded variant, from its ``metadata``, ``value`` and ``typed_value`` columns.
 
-    None if the row has no variant. A variant whose parts are all absent is the variant null.
+    None if the row has no variant. If both ``value`` and ``typed_value`` of a variant are absent, the variant is null.
     """
     metadata = column.field("metadata").to_pylist()
     present = column.is_valid().to_pylist()
@@ -292,7 +296,7 @@ def unshred(column: pa.StructArray) -> list[bytes | None]:
 
 
 def _rebuild(group: pa.StructArray, dictionaries: Sequence[_Dictionary | None], depth: int) -> list[bytes | None]:
-    """The rows of a group of ``value`` and ``typed_value``; None where both are absent."""
+    """The rows of a group with ``value`` and ``typed_value``; None for rows in which both are absent."""
     if depth > MAX_DEPTH:
         raise ValueError(f"it is shredded deeper than {MAX_DEPTH}")
     children = {field.name: group.field(i) for i, field in enumerate(group.type)}
@@ -323,20 +327,20 @@ def _rebuild_objects(
         if not present or dictionary is None:
             continue
         fields = _residual_fields(values[row], dictionary)
-        # If a writer stored a field twice, the typed column takes precedence.
+        # If a writer stored a field twice, the value in the typed column is used.
         fields.update((name, found[row]) for name, found in zip(names, columns, strict=True) if found[row] is not None)
         rebuilt[row] = _encode_object(fields, dictionary)
     return rebuilt
 
 
 def _residual_fields(value: bytes | None, dictionary: _Dictionary) -> dict[str, Any]:
-    """The fields of a partially shredded object other than the typed ones, each as bytes."""
+    """The fields of a partially shredded object that are not in typed columns, each as bytes."""
     if value is None:
         return {}
     if value[0] & 3 != _OBJECT:
         raise ValueError("the rest of a shredded object is not an object")
     fields = object_fields(value)
-    # Values can be in any order; each ends where the next one begins.
+    # Values can be in any order; each value ends where the next one in the buffer begins.
     starts = sorted({start for _, start in fields})
     ends = dict(zip(starts, [*starts[1:], len(value)], strict=True))
     return {dictionary.names[i]: _take(value, start, ends[start] - start) for i, start in fields}
@@ -404,7 +408,8 @@ def _encode_all(typed: Any) -> list[bytes | None]:
 
 
 def _encoder(typed: Any) -> tuple[Callable[[Any], bytes], Any]:
-    """A function that encodes a value of a typed column, and the column in the form that the function takes."""
+    """A function that encodes a value of a typed column, and the column converted to the type that the function
+    accepts."""
     kind = typed.type
     if pt.is_boolean(kind):
         return lambda value: bytes([(_TRUE if value else _FALSE) << 2]), typed

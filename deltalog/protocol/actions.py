@@ -1,7 +1,7 @@
-"""The actions of a commit, one type for each. Pure.
+"""The types of the actions in a commit. Pure.
 
-Spec: PROTOCOL.md#actions. Fields have the protocol's names in snake case; ``from_json`` and ``to_json`` use the
-protocol's own names. Unknown fields are kept in ``extra`` and written back.
+Spec: PROTOCOL.md#actions. Fields have the protocol's names in snake case; ``from_json`` and ``to_json`` use the names
+in the protocol. Unknown fields are kept in ``extra`` and written back.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ A = TypeVar("A", bound="Action")
 class Action(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw_only=True, gc=False):
     """The base class of all actions. Not a user type.
 
-    Actions hold no reference cycles, and without tracking by the garbage collector (``gc=False``) a long log is read
-    three times as fast.
+    Actions contain no reference cycles, and reading a long log is three times as fast if the garbage collector does not
+    track them (``gc=False``).
     """
 
     KEY: ClassVar[str]
-    # No JSON key has this name, so unknown fields of any name stay apart from ours.
+    # Because of the blank, the name does not collide with any field of the protocol.
     extra: dict[str, Any] = field(default_factory=dict, name=" extra")
 
     @classmethod
@@ -48,7 +48,7 @@ class Action(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw
         return msgspec.structs.replace(action, extra=unknown) if unknown else action
 
     def to_json(self) -> dict[str, Any]:
-        """The body as in the log, without absent optional fields."""
+        """The body as it is written to the log, without absent optional fields."""
         body: dict[str, Any] = msgspec.to_builtins(self)
         body.pop(" extra", None)
         return {**body, **self.extra} if self.extra else body
@@ -57,7 +57,7 @@ class Action(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw
         """The action as a reader of the log would decode it: instances of subclasses of str, int and float become plain
         values.
 
-        Constructors check no types. Raises InvalidCommitError naming the field that readers would reject.
+        Constructors do not check types. Raises InvalidCommitError naming the field that readers would reject.
         """
         try:
             body = msgspec.to_builtins(self, builtin_types=_NOT_IN_JSON, enc_hook=plain)
@@ -67,14 +67,15 @@ class Action(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw
         return type(self).from_json({**body, **extra})
 
 
-# Types that msgspec would write as text, so that a reader could not recognise the original type.
+# Types that msgspec would write as strings, so that a reader could not recognise the original type.
 _NOT_IN_JSON = (
     bytes, bytearray, memoryview, datetime.datetime, datetime.date, datetime.time, datetime.timedelta, decimal.Decimal,
 )  # fmt: skip
 
 
 def plain(value: Any) -> Any:
-    """Convert text or a number of a subclass, or another library's integer, to Python's own type. Raises TypeError."""
+    """Convert an instance of a subclass of str, int or float, or another library's integer, to the built-in type.
+    Raises TypeError."""
     if isinstance(value, str):
         return str.__str__(value)
     if isinstance(value, float):
@@ -101,7 +102,7 @@ _EMPTY: dict[str, Any] = {"format": {}, "partitionColumns": [], "configuration":
 
 
 class FrozenDict(dict[str, str]):
-    """A mapping from text to text that cannot be changed in place. ``dict`` makes a mutable copy."""
+    """A mapping from strings to strings that cannot be changed in place. ``dict(mapping)`` makes a mutable copy."""
 
     def _refuse(self, *arguments: object, **named: object) -> NoReturn:
         raise TypeError("This mapping is part of a snapshot and cannot be changed in place: copy it with dict(...).")
@@ -120,13 +121,13 @@ class Metadata(Action, frozen=True, kw_only=True):
     name: str | None = None
     description: str | None = None
     format: Format
-    schema_string: str = ""  # absent in some early tables, which then have no columns
+    schema_string: str = ""  # absent in some early tables, which have no columns
     partition_columns: tuple[str, ...]
     configuration: dict[str, str]
     created_time: Long | None = None
 
     def __post_init__(self) -> None:
-        # Snapshots share the mapping, and the next property change starts from it.
+        # Snapshots share this mapping; do not modify it, because the next property change is based on it.
         if type(self.configuration) is not FrozenDict:
             msgspec.structs.force_setattr(self, "configuration", FrozenDict(self.configuration))
 
@@ -143,7 +144,7 @@ class Metadata(Action, frozen=True, kw_only=True):
         return parsed(self.schema_string) if self.schema_string else StructType()
 
     def with_configuration(self, configuration: Mapping[str, str]) -> Metadata:
-        """The same metadata with other properties."""
+        """A copy of the metadata with other properties."""
         return msgspec.structs.replace(self, configuration=dict(configuration))
 
 
@@ -159,13 +160,13 @@ class DeletionVector(msgspec.Struct, frozen=True, rename="camel", omit_defaults=
 
     @property
     def unique_id(self) -> str:
-        """Identifies this vector among the vectors of one file."""
+        """A string that distinguishes this vector from other vectors of the same data file."""
         suffix = "" if self.offset is None else f"@{self.offset}"
         return f"{self.storage_type}{self.path_or_inline_dv}{suffix}"
 
 
 class AddFile(Action, frozen=True, kw_only=True):
-    """Spec: PROTOCOL.md#add-file-and-remove-file. ``path`` is percent-encoded; ``stats`` is JSON text."""
+    """Spec: PROTOCOL.md#add-file-and-remove-file. ``path`` is percent-encoded; ``stats`` is a JSON string."""
 
     KEY = "add"
     path: str
@@ -213,7 +214,7 @@ class AddCDCFile(Action, frozen=True, kw_only=True):
 
 
 class Sidecar(Action, frozen=True, kw_only=True):
-    """Spec: PROTOCOL.md#sidecar-file-information. Occurs in V2 checkpoints only."""
+    """Spec: PROTOCOL.md#sidecar-file-information. Occurs only in V2 checkpoints."""
 
     KEY = "sidecar"
     path: str
@@ -244,13 +245,13 @@ class DomainMetadata(Action, frozen=True, kw_only=True):
 
 
 class UnknownAction(msgspec.Struct, frozen=True):
-    """An action that this version of deltalog does not know, kept unchanged."""
+    """An action of a type that this version of deltalog does not know; it is kept unchanged."""
 
     line: dict[str, Any]
 
 
 class CommitInfo(msgspec.Struct, frozen=True):
-    """Provenance: any JSON object; the properties return the fields that deltalog uses.
+    """Provenance information: any JSON object. The properties return the fields that deltalog uses.
 
     Spec: PROTOCOL.md#commit-provenance-information.
     """

@@ -1,4 +1,4 @@
-"""The Arrow types of primitive Delta types, and conversion of Arrow values to them. Pure.
+"""The Arrow types for primitive Delta types, and conversion of Arrow values to these types. Pure.
 
 Timestamps are ``timestamp[us, UTC]``, timestamp_ntz is ``timestamp[us]``, both as in Spark and delta-rs.
 Whole schemas are converted by ``StructType.to_arrow`` and ``StructType.from_arrow``.
@@ -10,10 +10,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import types as pt
 
 from deltalog.arrow_arrays import packed_lists
+from deltalog.lazy_arrow import pc
 
 # By protocol name.
 PRIMITIVES: Mapping[str, pa.DataType] = {
@@ -30,15 +30,15 @@ PRIMITIVES: Mapping[str, pa.DataType] = {
     "timestamp": pa.timestamp("us", "UTC"),
     "timestamp_ntz": pa.timestamp("us"),
     "void": pa.null(),
-    # The variant binary encoding of the Parquet format, as in files.
+    # The Arrow type for the binary encoding of variants in Parquet files.
     "variant": pa.struct([pa.field("metadata", pa.binary(), False), pa.field("value", pa.binary(), True)]),
 }
 
 
 def primitive_of(arrow: pa.DataType) -> str | None:
-    """The primitive Delta type that holds every value of an Arrow type; None if there is none.
+    """The primitive Delta type that can hold every value of an Arrow type; None if no type can.
 
-    Decimals have parameters and do not count as primitive here.
+    Decimals are not included, because they have parameters.
     """
     if pt.is_timestamp(arrow):
         return "timestamp_ntz" if arrow.tz is None else "timestamp"
@@ -61,29 +61,29 @@ def is_encoded(arrow: pa.DataType) -> bool:
 
 
 def is_list(arrow: pa.DataType) -> bool:
-    """Whether the type is a list, in any of Arrow's layouts."""
+    """Whether the type is a list type, in any of Arrow's layouts."""
     return any(is_one(arrow) for is_one in _LISTS)
 
 
 _LISTS = (pt.is_list, pt.is_large_list, pt.is_fixed_size_list, pt.is_list_view, pt.is_large_list_view)
-# The narrowest Delta type that holds every value.
+# The narrowest Delta type that can hold every value.
 _SIGNED = {pa.uint8(): "short", pa.uint16(): "integer", pa.uint32(): "long"}
 _VIEWS = {"string_view": pa.string(), "binary_view": pa.binary()}
 
 
 def plain_layout(values: Any) -> Any:
-    """The same values in the top-level layout of Delta's Arrow types: no dictionary or run-end encoding, and lists with
-    32-bit offsets. Raises pyarrow.ArrowInvalid if the list is too long for these."""
+    """The same values in the layout of Delta's Arrow types, at the top level only: no dictionary or run-end encoding,
+    and lists with 32-bit offsets. Raises pyarrow.ArrowInvalid if the list is too long for these."""
     kind = values.type
     if pt.is_dictionary(kind):
-        if str(kind.value_type) in _VIEWS:  # Arrow has no take for these
+        if str(kind.value_type) in _VIEWS:  # Arrow's take does not support these types
             words = values.dictionary.cast(_VIEWS[str(kind.value_type)])
             values = pa.DictionaryArray.from_arrays(values.indices, words)
         return plain_layout(values.dictionary_decode())
     if pt.is_run_end_encoded(kind):
         return plain_layout(pc.run_end_decode(values))
     if pt.is_list_view(kind) or pt.is_large_list_view(kind):
-        # Arrow's cast makes an invalid list if the views have nulls.
+        # Arrow's cast creates an invalid list array if the list views contain nulls.
         lengths = pc.fill_null(pc.list_value_length(values), 0)
         return packed_lists(pa.list_(kind.value_field), lengths, pc.list_flatten(values), values.is_valid())
     if pt.is_large_list(kind) or pt.is_fixed_size_list(kind):
@@ -92,8 +92,9 @@ def plain_layout(values: Any) -> Any:
 
 
 def as_micros(values: Any, exact: bool) -> Any:
-    """Timestamps of any unit in microseconds. With ``exact``, fractions of a microsecond are an error; otherwise they
-    are rounded down. Raises pyarrow.ArrowInvalid for such fractions and for values that are too large."""
+    """Convert timestamps of any unit to microseconds. With ``exact``, a fraction of a microsecond is an error;
+    otherwise the value is rounded down. Raises pyarrow.ArrowInvalid for such fractions and for values that are too
+    large."""
     wanted = pa.timestamp("us", values.type.tz)
     if exact or values.type.unit != "ns":
         return values.cast(wanted)

@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import pyarrow.compute as pc
-
 from deltalog.errors import CorruptTableError
+from deltalog.lazy_arrow import pc
 from deltalog.protocol import limits
 from deltalog.protocol.schema import StructField
 
@@ -23,8 +22,8 @@ _CHAR_INSIDE = re.compile(r"\bchar\(")
 
 @dataclass(frozen=True, slots=True)
 class Length:
-    """The declared length. char(n): padded with blanks to n characters; varchar(n): at most n. Trailing blanks beyond n
-    are cut off."""
+    """A declared length. char(n): values are padded with blanks to n characters; varchar(n): values have at most n
+    characters. Trailing blanks beyond n are cut off."""
 
     padded: bool
     limit: int
@@ -36,13 +35,14 @@ class Length:
 
 
 def declared(column: StructField) -> str | None:
-    """The declared char or varchar type of a column, in lower case without blanks; None if there is none."""
+    """The declared char or varchar type of a column, in lower case without blanks; None if none is declared."""
     text = column.metadata.get(SIZED_KEY)
     return None if text is None else str(text).replace(" ", "").lower()
 
 
 def length_of(column: StructField) -> Length | None:
-    """The declared length of a text column; None if it declares none, or if the type is nested in another one."""
+    """The declared length of a string column; None if the column declares no length, or if the type is nested in
+    another type."""
     text = declared(column)
     match = None if text is None else _SIZED.fullmatch(text)
     if match is None or str(column.data_type) != "string":
@@ -51,7 +51,7 @@ def length_of(column: StructField) -> Length | None:
 
 
 def char_length(fields: Sequence[StructField]) -> int | None:
-    """n if the column at the end of a path of fields is char(n), else None. Raises CorruptTableError if n is over the
+    """n if the last column of a path of fields is char(n), else None. Raises CorruptTableError if n is over the
     cap."""
     length = length_of(fields[-1]) if SIZED_KEY in fields[-1].metadata else None
     if length is None or not length.padded:
@@ -70,15 +70,20 @@ def has_char_inside(column: StructField) -> bool:
     return text is not None and length_of(column) is None and _CHAR_INSIDE.search(text) is not None
 
 
+def has_char(column: StructField) -> bool:
+    """Whether values of the column, or values inside of it, are padded when they are read."""
+    return char_length([column]) is not None or has_char_inside(column)
+
+
 def padded(values: Any, width: int) -> Any:
-    """Strings padded with blanks to ``width`` characters; longer strings are unchanged."""
+    """Pad strings with blanks to ``width`` characters; longer strings are unchanged."""
     return pc.utf8_rpad(values, width=width, padding=" ")
 
 
 def upper_bound(high: Any, width: int) -> Any:
     """The upper bound of padded strings, given the upper bound of the unpadded strings.
 
-    Padding can make a string sort after a longer string that continues with a character below the blank.
+    A padded string can sort after a longer string that has a character below the blank in place of the padding.
     """
     cut = padded(pc.replace_substring_regex(high, r"(?s)[\x00-\x1f].*", ""), width)
     return pc.if_else(pc.less(high, cut), cut, high)

@@ -1,4 +1,4 @@
-"""Decode the bytes of a commit file into actions, and encode actions. Pure.
+"""Decodes the bytes of a commit file into actions, and encodes actions. Pure.
 
 Spec: PROTOCOL.md#delta-log-entries. One JSON object per line, one action per object; ``commitInfo`` comes first.
 """
@@ -45,12 +45,13 @@ _ABSENT = msgspec.Raw(b"null")
 # The UTF-8 byte order mark, which some editors write; RFC 8259 allows readers to ignore it.
 _BOM = b"\xef\xbb\xbf"
 _UNDECODABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
-# Quotes inside strings are escaped, so counting these byte strings counts keys, at every depth.
+# Quotes inside strings are escaped, so these byte strings occur only as keys (at any depth), and counting them counts
+# keys.
 _PATH, _PARTITIONS, _VECTOR = _FILE_FIELDS = b'"path":', b'"partitionValues":', b'"deletionVector":'
 
 
 class _Line(msgspec.Struct, gc=False):
-    """One line, typed: the fast path for replay, which needs no unknown fields."""
+    """One line as a typed struct: the fast path for replay, which does not need unknown fields."""
 
     add: AddFile | None = None
     remove: RemoveFile | None = None
@@ -65,13 +66,13 @@ class _Line(msgspec.Struct, gc=False):
 
 
 class _InfoLine(msgspec.Struct, forbid_unknown_fields=True, gc=False):
-    """A line that holds only a commitInfo."""
+    """A commit line with a commitInfo action and nothing else."""
 
     commitInfo: dict[str, Any]
 
 
 class CommitActions(msgspec.Struct, frozen=True, gc=False):
-    """The actions of one version, grouped by kind. ``commit_info_first``: commitInfo was on the first line.
+    """The actions of one version, grouped by kind. ``commit_info_first``: whether commitInfo was on the first line.
     ``sidecars`` and ``checkpoint_tags`` (from checkpointMetadata) occur only in V2 checkpoints, ``cdc`` only in
     commits."""
 
@@ -98,7 +99,7 @@ _lines, _infos = msgspec.json.Decoder(_Line), msgspec.json.Decoder(_InfoLine)
 
 
 def decode_commit(data: bytes, version: int) -> CommitActions:
-    """The actions of a commit file for replay and conflict checks; unknown actions are ignored.
+    """Decode the actions of a commit file for replay and conflict checks; unknown actions are ignored.
 
     Raises InvalidCommitError, naming the version and the line, when the file is empty, torn, not JSON or over a cap,
     and when it has two metaData or two protocol actions, or an action with a duplicate field.
@@ -122,8 +123,8 @@ def decode_commit(data: bytes, version: int) -> CommitActions:
 
 
 def decode_small_actions(commits: Sequence[tuple[int, Sequence[bytes]]]) -> list[CommitActions]:
-    """Decode the actions other than file actions of several commits, by version, in one call of the decoder. Every line
-    must begin and end with a brace, so that no object continues on the next line.
+    """Decode all actions except file actions of several commits in one call of the decoder; the result is keyed by
+    version. Every line must begin and end with a brace, which ensures that no object continues on the next line.
 
     Raises InvalidCommitError when a commit must be decoded by itself: it has an invalid object, two objects on one
     line, or the field of a file action.
@@ -156,7 +157,7 @@ def _decoded(lines: Sequence[bytes], decoder: msgspec.json.Decoder[Any]) -> list
 
 
 def partition_names(line: bytes) -> list[str]:
-    """The partition columns named by a line with an add or a remove. Raises InvalidCommitError."""
+    """The partition columns that occur in a log line with an add or remove action. Raises InvalidCommitError."""
     try:
         decoded = _lines.decode(line)
     except _UNDECODABLE as error:
@@ -180,8 +181,9 @@ def _check_size(data: bytes, version: int) -> None:
 
 
 def _check_unambiguous(data: bytes, actions: CommitActions) -> None:
-    """Refuse two actions on one line, and a file action with the same essential field twice: readers would disagree on
-    which one counts. Keys are counted first; only lines with too many of one key are parsed again."""
+    """Refuse two actions on one line, and a file action that has an essential field twice, because readers would
+    disagree on which of the two applies. Keys are counted first; only lines in which a key occurs too often are parsed
+    again."""
     removes, adds = actions.removes, actions.adds
     partitioned = sum(remove.partition_values is not None for remove in removes)
     vectors = sum(file.deletion_vector is not None for files in (adds, removes) for file in files)
@@ -270,14 +272,15 @@ def _group(lines: list[_Line], version: int) -> CommitActions:
 
 
 def _tags(raw: msgspec.Raw) -> dict[str, Any]:
-    """The tags of a checkpointMetadata action; empty if it has no readable tags."""
+    """The tags of a checkpointMetadata action; empty if there are no valid tags."""
     body = msgspec.json.decode(raw)
     tags = body.get("tags") if isinstance(body, dict) else None
     return tags if isinstance(tags, dict) else {}
 
 
 def _body(raw: msgspec.Raw, version: int) -> Any:
-    """The decoded body. metaData and protocol are few and essential, so they are checked strictly."""
+    """The decoded body of a metaData or protocol action. metaData and protocol actions are rare and essential, so they
+    are checked strictly."""
     try:
         return json.loads(bytes(raw), object_pairs_hook=_without_twins, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
@@ -301,7 +304,7 @@ def _no_number(text: str) -> Any:
 
 
 def _commit_info(raw: msgspec.Raw) -> CommitInfo | None:
-    """commitInfo is free-form: anything but an object counts as absent."""
+    """commitInfo is free-form: anything but an object is treated as absent."""
     try:
         body = msgspec.json.decode(raw)
     except _UNDECODABLE:
@@ -329,7 +332,7 @@ def _bad_line(data: bytes, version: int, error: Exception) -> InvalidCommitError
 def first_commit_info(head: bytes, whole: bool) -> CommitInfo | None:
     """The commitInfo on the first line, if ``head`` contains that whole line; else None.
 
-    ``whole``: ``head`` is the whole file, so the last line needs no line feed.
+    ``whole``: whether ``head`` is the whole file, so that the last line needs no line feed.
     """
     line, separator, _ = head.partition(b"\n")
     if not separator and not whole:
@@ -343,7 +346,7 @@ def first_commit_info(head: bytes, whole: bool) -> CommitInfo | None:
 
 def first_commit_infos(heads: Sequence[bytes], length: int) -> list[CommitInfo | None]:
     """``first_commit_info`` for the first ``length`` bytes of several files; one call of the decoder suffices if every
-    first line holds only commitInfo."""
+    first line contains only commitInfo."""
     lines = [head[: head.find(b"\n")] for head in heads]
     if all(line.startswith(_INFO) and line.endswith(b"}") for line in lines):
         with contextlib.suppress(*_UNDECODABLE):
@@ -354,7 +357,7 @@ def first_commit_infos(heads: Sequence[bytes], length: int) -> list[CommitInfo |
 
 
 def decode_actions(data: bytes) -> list[AnyAction | CommitInfo]:
-    """Every line as an action, in file order. Unknown fields and unknown actions are kept."""
+    """Decode each line to an action, in file order. Unknown fields and unknown actions are kept."""
     actions: list[AnyAction | CommitInfo] = []
     for line in data.removeprefix(_BOM).splitlines():
         if not line.strip():
@@ -379,7 +382,7 @@ _encoder = msgspec.json.Encoder()
 
 
 class _AddLine(msgspec.Struct, gc=False):
-    """A line with an add action whose fields are all known."""
+    """A line with an add action that has no unknown fields."""
 
     add: AddFile
 
@@ -389,7 +392,7 @@ _ADD, _EXTRA = operator.attrgetter("add"), operator.attrgetter("extra")
 
 
 def sound_lines(adds: Sequence[AddFile]) -> bytes | None:
-    """Encode add actions as lines of a commit, if decoding them gives equal actions. None if it does not, or if an
+    """Encode add actions as lines of a commit, if decoding the lines returns equal actions. None otherwise, or if an
     action has ``extra`` fields."""
     try:
         if any(map(_EXTRA, adds)):
@@ -423,8 +426,8 @@ def decode_adds(data: bytes) -> list[AddFile]:
 def encode_listed(add: AddFile) -> bytes:
     """The body of an add action as an element of ``allFiles``: dataChange is false, and ``extra`` fields are left out.
 
-    Absent tags are written as null: delta-spark reads missing tags in a ``.crc`` as empty tags, but missing tags in a
-    commit as none, so its file list and its replay would differ. Raises InvalidCommitError.
+    Absent tags are written as null: delta-spark reads missing tags in a ``.crc`` as an empty map, but missing tags in a
+    commit as null, so the file list in the ``.crc`` would differ from its replay. Raises InvalidCommitError.
     """
     if add.data_change or add.extra:
         add = msgspec.structs.replace(add, data_change=False, extra={})
@@ -438,7 +441,7 @@ def encode_commit(commit_info: dict[str, Any], actions: Iterable[AnyAction | byt
     Raises InvalidCommitError when a value cannot be written as JSON.
     """
     parts = [_encode_line("commitInfo", commit_info) + b"\n"]
-    # Adds come in long runs; encoding a run in one call takes half the time.
+    # Add actions often follow each other; encoding a run of them in one call takes half the time.
     for kind, group in itertools.groupby(actions, type):
         run = list(group)
         if kind is AddFile and not any(action.extra for action in cast("list[AddFile]", run)):
@@ -451,7 +454,7 @@ def encode_commit(commit_info: dict[str, Any], actions: Iterable[AnyAction | byt
 
 
 def encode_action(action: AnyAction) -> bytes:
-    """The action as one line, without the line feed."""
+    """The action as a line of JSON, without the line feed."""
     if isinstance(action, UnknownAction):
         return _checked(action.line)
     if action.extra or isinstance(action, (RemoveFile, DomainMetadata)):
@@ -478,14 +481,14 @@ def _checked(line: dict[str, Any]) -> bytes:
 
 
 def canonical_json(value: Any) -> str:
-    """Compact JSON for fields that hold JSON as text, such as ``operationParameters`` values. Raises as
+    """Compact JSON for fields that hold JSON strings, such as ``operationParameters`` values. Raises as
     ``json_text``."""
     return json_text(value, separators=(",", ":"))
 
 
 def json_text(value: Any, **form: Any) -> str:
-    """A caller's value as JSON. Raises CallError for values that JSON cannot hold: NaN, dates, keys that are not
-    text."""
+    """A caller's value as JSON. Raises CallError for values that JSON cannot hold: NaN, dates, or keys that are not
+    strings."""
     try:
         _check_keys(value)
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, **form)
@@ -496,7 +499,7 @@ def json_text(value: Any, **form: Any) -> str:
 
 
 def _check_keys(value: Any) -> None:
-    """Refuse keys that are not text: json.dumps would write a number as text."""
+    """Refuse keys that are not strings: json.dumps would convert a number to a string."""
     if isinstance(value, Mapping):
         wrong = next((key for key in value if not isinstance(key, str)), None)
         if wrong is not None:

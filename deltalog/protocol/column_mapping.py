@@ -1,4 +1,4 @@
-"""Column mapping: the physical names and ids of columns in files, and the ids of new columns. Pure.
+"""Column mapping: the ids and physical names of columns in files, and the assignment of ids to new columns. Pure.
 
 Spec: PROTOCOL.md#column-mapping, #writer-requirements-for-column-mapping, #reader-requirements-for-column-mapping,
 #clustered-table, #writer-requirements-for-clustered-table.
@@ -25,8 +25,8 @@ _PARQUET_FIELD_ID = b"PARQUET:field_id"
 
 Mode = Literal["none", "name", "id"]
 _MODES: Mapping[str, Mode] = {"none": "none", "name": "name", "id": "id"}
-# Find maps a table column to the index of its stored field on one struct level; Lookup builds one from the stored
-# fields.
+# A Find maps a table column to the index of its stored field on one struct level; a Lookup builds a Find from the
+# stored fields.
 Find = Callable[[StructField], "int | None"]
 Lookup = Callable[[Sequence[Any]], Find]
 
@@ -40,7 +40,8 @@ def mode_of(configuration: Mapping[str, str]) -> Mode:
 
 
 def physical_name(column: StructField, mode: Mode) -> str:
-    """The name of a column in partition values, in statistics and (mode name) in files. Raises CorruptTableError."""
+    """The name of a column in partition values, in statistics and, in column mapping mode ``name``, in data files.
+    Raises CorruptTableError."""
     if mode == "none":
         return column.name
     name = column.metadata.get(PHYSICAL_NAME_KEY)
@@ -50,14 +51,14 @@ def physical_name(column: StructField, mode: Mode) -> str:
 
 
 def physical_schema(schema: StructType, mode: Mode) -> StructType:
-    """The schema under the names that files, statistics and partition values use; ids stay in the metadata."""
+    """The schema with the column names that files, statistics and partition values use; the metadata keeps the ids."""
     if mode == "none":
         return schema
     return _each_column(schema, lambda column: replace(column, name=physical_name(column, mode)))
 
 
 def unmapped(schema: StructType) -> StructType:
-    """The schema without column ids and physical names, which belong to one table."""
+    """The schema without column ids and physical names, which are specific to a table."""
     ours = (PHYSICAL_NAME_KEY, ID_KEY)
 
     def bare(column: StructField) -> StructField:
@@ -67,7 +68,7 @@ def unmapped(schema: StructType) -> StructType:
 
 
 def _each_column(schema: StructType, change: Callable[[StructField], StructField]) -> StructType:
-    """The schema with every column changed, parents first, including those inside arrays and maps."""
+    """The schema with a function applied to every column, parents first, including columns inside arrays and maps."""
 
     def inside(data_type: DataType) -> DataType:
         if isinstance(data_type, StructType):
@@ -86,7 +87,7 @@ def _each_column(schema: StructType, change: Callable[[StructField], StructField
 
 
 def check_mode_change(before: Mode, after: Mode, is_new: bool) -> None:
-    """Refuse mode changes that delta-spark refuses, and turning column mapping off, which would require rewriting all
+    """Refuse mode changes that delta-spark refuses, and disabling column mapping, which would require rewriting all
     files. An existing table cannot change to mode id, because its files have no ids. Raises InvalidPropertyError.
     """
     if before == after or is_new or (before, after) == ("none", "name"):
@@ -101,10 +102,11 @@ def check_mode_change(before: Mode, after: Mode, is_new: bool) -> None:
 
 
 def inherited(schema: StructType, before: StructType) -> StructType:
-    """The schema with the ids and physical names of ``before`` for columns that both have; other columns have none.
+    """The schema in which columns that ``before`` also has get their ids and physical names from it; other columns have
+    none.
 
     A column is the same if its id and physical name match at the same level (it may have been renamed); otherwise, if
-    the name matches and the types are alike: equal, except for the fields of structs. Columns match one to one.
+    the name matches and the types are equal apart from the fields of structs. Columns match one to one.
     """
     origins = _origins(schema, before)
     columns = []
@@ -168,17 +170,19 @@ def max_column_id(configuration: Mapping[str, str]) -> int:
 
 
 def with_kept_max_column_id(earlier: Metadata, now: Metadata) -> Metadata:
-    """The metadata of an earlier version with maxColumnId as it is ``now``, because ids of columns dropped since then
-    must never be reassigned. Unchanged if neither has column ids. Raises CorruptTableError."""
+    """The metadata of an earlier version with the current maxColumnId, that of ``now``, because ids of columns that
+    were dropped since then must never be reassigned. The result equals ``earlier`` if neither version uses column ids.
+    Raises CorruptTableError."""
     highest = max(max_column_id(each.configuration) for each in (earlier, now))
     return _with_max_column_id(earlier, highest) if highest else earlier
 
 
 def with_column_ids(metadata: Metadata, max_id: int, new_name: Callable[[StructField], str]) -> Metadata:
-    """The metadata with an id and a physical name for every column that lacks them, and a matching maxColumnId.
+    """The metadata with an id and a physical name added to every column that lacks them, and maxColumnId raised
+    accordingly.
 
-    ``max_id``: maxColumnId so far, or 0; new ids exceed it and every id in the schema. ``new_name`` makes physical
-    names, which must be unique across all versions of the table.
+    ``max_id``: the current maxColumnId, or 0; new ids are greater than it and than every id in the schema. ``new_name``
+    returns a new physical name, which must be unique across all versions of the table.
     """
     used = (column.metadata.get(ID_KEY) for column in all_columns(metadata.schema))
     highest = max([max_id, *(each for each in used if isinstance(each, int))])
@@ -206,10 +210,10 @@ def _with_schema(metadata: Metadata, schema: StructType) -> Metadata:
 
 
 def with_mapping(before: Metadata | None, after: Metadata, new_uuid: Callable[[], str]) -> Metadata:
-    """``after`` with an id and a physical name for every column, if it has column mapping on.
+    """``after`` with an id and a physical name for every column, if column mapping is enabled in it.
 
-    ``before``: the previous metadata, whose columns keep their ids and names; None for a new table. When an existing
-    table turns column mapping on, the column names become the physical names, because its files use them.
+    ``before``: the previous metadata, whose columns keep their ids and names; None for a new table. When column mapping
+    is enabled on an existing table, the column names become the physical names, because the files use them.
 
     Raises InvalidPropertyError for a mode change that is not allowed, and CorruptTableError.
     """
@@ -217,7 +221,7 @@ def with_mapping(before: Metadata | None, after: Metadata, new_uuid: Callable[[]
     old_mode = "none" if before is None else mode_of(before.configuration)
     check_mode_change(old_mode, mode, before is None)
     if mode == "none":
-        # A schema copied from another table can carry that table's ids.
+        # A schema copied from another table can contain that table's ids.
         stripped = unmapped(after.schema) if before is None else after.schema
         return after if stripped == after.schema else _with_schema(after, stripped)
 
@@ -238,7 +242,7 @@ def with_mapping(before: Metadata | None, after: Metadata, new_uuid: Callable[[]
 
 
 def clustering_columns(configuration: str, schema: StructType, mode: Mode) -> tuple[tuple[str, ...], ...]:
-    """The clustering columns as paths of logical names, from the domain metadata, which holds physical names.
+    """The clustering columns as paths of logical names, from the domain metadata, which contains physical names.
 
     Raises CorruptTableError.
     """
@@ -258,7 +262,8 @@ def clustered_by(domain: DomainMetadata | None, metadata: Metadata) -> tuple[tup
 
 
 def clustering_domain(paths: Sequence[Sequence[str]], schema: StructType, mode: Mode) -> DomainMetadata:
-    """The domain metadata of a table clustered by ``paths`` (logical names). Empty ``paths``: clustering has ended."""
+    """The domain metadata of a table clustered by ``paths`` (logical names). Empty ``paths``: the table is no longer
+    clustered."""
     physical = [_physical(path, schema, mode) for path in paths]
     text = json.dumps({"clusteringColumns": physical, "domainName": CLUSTERING_DOMAIN}, separators=(",", ":"))
     return DomainMetadata(domain=CLUSTERING_DOMAIN, configuration=text, removed=False)
@@ -289,7 +294,8 @@ def _logical(path: Sequence[str], schema: StructType, mode: Mode) -> tuple[str, 
 
 
 def parquet_id(column: StructField, mode: Mode) -> dict[bytes, bytes] | None:
-    """The pyarrow field metadata that makes the column id the ``field_id`` of the Parquet column; None without mapping.
+    """The pyarrow field metadata that sets the ``field_id`` of the Parquet column to the column id; None without column
+    mapping.
 
     Raises CorruptTableError if column mapping is on and the column has no id.
     """
@@ -301,7 +307,7 @@ def parquet_id(column: StructField, mode: Mode) -> dict[bytes, bytes] | None:
 
 
 def lookup(mode: Mode) -> Lookup:
-    """How to find a column among the (pyarrow) fields that a file stores."""
+    """A function that finds a column among the (pyarrow) fields that a file stores."""
     if mode == "id":
         return _by_id
     if mode == "name":
@@ -326,7 +332,7 @@ def _by_id(stored: Sequence[Any]) -> Find:
 
     def find(column: StructField) -> int | None:
         if ID_KEY not in column.metadata:
-            return by_name(column)  # a column of the change data feed, not of the table
+            return by_name(column)  # a column of the change data feed, which is not a column of the table
         return ids.get(str(column.metadata[ID_KEY]).encode())
 
     return find

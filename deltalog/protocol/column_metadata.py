@@ -14,9 +14,9 @@ from deltalog.errors import SchemaMismatchError
 INVARIANT_KEY, GENERATION_KEY, DEFAULT_KEY = "delta.invariants", "delta.generationExpression", "CURRENT_DEFAULT"
 IDENTITY_KEY = "delta.identity.start"
 ID_KEY, PHYSICAL_NAME_KEY = "delta.columnMapping.id", "delta.columnMapping.physicalName"
-# Columns with one of these keys can be absent from the data: the writer computes their values.
+# Columns with one of these keys can be absent from the data, because the writer computes their values.
 FILLED_BY = (GENERATION_KEY, DEFAULT_KEY, IDENTITY_KEY)
-# Readers expect these types and fail on others.
+# The JSON types that readers expect for the values of these metadata keys; readers fail on other types.
 _METADATA_TYPES: Mapping[str, type] = {
     "comment": str,
     DEFAULT_KEY: str,
@@ -35,7 +35,7 @@ _NAMES = {str: "text", int: "an integer", bool: "True or False"}
 
 
 def check_metadata(metadata: Any, name: str) -> None:
-    """Refuse metadata of the column ``name`` that JSON cannot represent or readers do not accept.
+    """Refuse metadata of the column ``name`` that JSON cannot represent or that readers do not accept.
 
     Raises SchemaMismatchError.
     """
@@ -54,7 +54,7 @@ def check_metadata(metadata: Any, name: str) -> None:
 
 
 def _not_json(value: Any) -> str | None:
-    """Describe the part of a value that readers of column metadata reject; None if they accept all of it."""
+    """Describe the part of a value that readers of column metadata reject; None if they accept the whole value."""
     if value is None or isinstance(value, bool):
         return None
     if isinstance(value, str):
@@ -81,7 +81,7 @@ def _first(found: Any) -> str | None:
 
 
 def is_text(text: str) -> bool:
-    """Whether UTF-8 can encode the text, that is, it has no lone surrogates."""
+    """Whether UTF-8 can encode the string, that is, whether it has no lone surrogates."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -1,7 +1,7 @@
-"""Columns by path: parse, find, add, change and drop. Pure.
+"""Column paths: parses paths, and finds, adds, changes and drops columns by path. Pure.
 
-A path is the list of names from the top level down to a column; ``element``, ``key`` and ``value`` lead into arrays and
-maps.
+A path is the list of names from the top level down to a column; ``element``, ``key`` and ``value`` stand for the
+contents of arrays and maps.
 
 Spec: PROTOCOL.md#field-path, #schema-serialization-format.
 """
@@ -20,12 +20,12 @@ Path = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The position of a column in its struct: directly after the column ``after``; None means first."""
+    """The position of a column in its struct: directly after the column ``after``, or first if ``after`` is None."""
 
     after: str | None
 
     def __str__(self) -> str:
-        """The position as commitInfo records it."""
+        """The position in the form that commitInfo records."""
         return "FIRST" if self.after is None else f"AFTER {path_text([self.after])}"
 
 
@@ -43,7 +43,7 @@ def parse_path(path: str | Sequence[str]) -> Path:
             raise CallError("The path of a column is an empty list; it needs at least one name.")
         return tuple(path)
     names: list[str] = []
-    at = -1  # where the dot before the next name would be
+    at = -1  # the index of the dot before the next name; -1 before the first name
     while at < len(path) and (at < 0 or path[at] == ".") and (match := _PART.match(path, at + 1)):
         names.append(match[1].replace("``", "`") if match[1] else match[2])
         at = match.end()
@@ -60,7 +60,7 @@ def parse_paths(text: str) -> list[Path]:
 
 
 def path_text(path: Sequence[str]) -> str:
-    """A path as text, in the form that ``parse_path`` reads."""
+    """A path as text, in the form that ``parse_path`` parses."""
     return ".".join(name if re.fullmatch(r"\w+", name) else "`" + name.replace("`", "``") + "`" for name in path)
 
 
@@ -77,7 +77,7 @@ def find(schema: StructType, path: Path) -> StructField:
 
 
 def add(schema: StructType, parent: Path, column: StructField, place: Place | None = None) -> StructType:
-    """The schema with a column added to the struct at ``parent`` (empty: the top level), at its end or at ``place``.
+    """The schema with a column added to the struct at ``parent`` (empty: the top level), at the end or at ``place``.
 
     Raises SchemaMismatchError if the struct does not exist or already has a column with this name, and as ``move``.
     """
@@ -147,7 +147,7 @@ def drop(schema: StructType, path: Path) -> StructType:
 
 
 def _at(data_type: DataType, rest: Path, whole: Path, edit: Callable[[StructType], StructType]) -> DataType:
-    """The type with the struct at the end of ``rest`` edited."""
+    """A copy of the type in which ``edit`` has been applied to the struct at the path ``rest``."""
     if not rest and isinstance(data_type, StructType):
         return edit(data_type)
     if rest and isinstance(data_type, StructType):

@@ -1,4 +1,4 @@
-"""Deletion vectors: decode a descriptor into the set of deleted row positions, and encode one. Pure.
+"""Decodes deletion vectors into sets of deleted row positions, and encodes such sets. Pure.
 
 Spec: PROTOCOL.md#deletion-vector-descriptor-schema, #deletion-vector-format, #derived-fields.
 """
@@ -34,8 +34,8 @@ def relative_path(vector: DeletionVector) -> str:
 
 
 def file_of(vector: DeletionVector | None) -> str | None:
-    """The file that holds a vector, as the log names files: a relative or absolute path, percent-encoded. None for an
-    inline vector and for no vector. Raises InvalidDataFileError."""
+    """The path of the file that holds a vector, as paths are written in the log: relative or absolute, and
+    percent-encoded. None for an inline vector, or if there is no vector. Raises InvalidDataFileError."""
     if vector is None or vector.storage_type == "i":
         return None
     return relative_path(vector) if vector.storage_type == "u" else vector.path_or_inline_dv
@@ -50,7 +50,7 @@ def decode_z85(text: str, vector: DeletionVector) -> bytes:
         value = 0
         for character in text[start : start + 5]:
             value = value * 85 + _Z85_VALUES[character]
-        # Groups of known writers can exceed 32 bits in the padding after the vector's end; they wrap around there.
+        # Some writers pad the last group so that it exceeds 32 bits. The excess bits are padding, so they are cut off.
         out += (value & 0xFFFFFFFF).to_bytes(4, "big")
     return bytes(out)
 
@@ -67,15 +67,16 @@ def from_inline(vector: DeletionVector) -> BitMap64:
 
 
 def needed_bytes(vector: DeletionVector) -> int:
-    """How many bytes of a vector's file, from its start, ``from_file`` needs; 1 if it will refuse the vector."""
+    """The number of bytes that ``from_file`` needs from the start of a vector's file; 1 if ``from_file`` will refuse
+    the vector."""
     if not 0 <= vector.size_in_bytes <= limits.MAX_VECTOR_BYTES:
         return 1
     return max((vector.offset or 0) + 4 + vector.size_in_bytes + 4, 1)
 
 
 def from_file(data: bytes, vector: DeletionVector) -> BitMap64:
-    """Decode the positions of a vector from the content of its file, of which the first ``needed_bytes`` suffice.
-    Raises InvalidDataFileError."""
+    """Decode the positions of a vector from the content of its file, of which at least the first ``needed_bytes`` must
+    be passed. Raises InvalidDataFileError."""
     start = vector.offset or 0
     end = start + 4 + vector.size_in_bytes
     if data[:1] != _FILE_VERSION:
@@ -112,7 +113,7 @@ def _positions(data: bytes, vector: DeletionVector) -> BitMap64:
 
 
 def encode(positions: BitMap64) -> bytes:
-    """Encode positions: the magic number and the portable bitmap, with contiguous rows as runs.
+    """Encode positions as the magic number and the bitmap in the portable format, with contiguous rows as runs.
 
     Raises InvalidActionError for a vector over the cap.
     """
@@ -138,12 +139,12 @@ def encode_z85(data: bytes) -> str:
 
 
 def inline(data: bytes, cardinality: int) -> DeletionVector:
-    """The descriptor (storage type ``i``) of an encoded vector that is stored in the log itself."""
+    """The descriptor (storage type ``i``) of an encoded vector that is stored inline in the log."""
     return DeletionVector("i", encode_z85(data), len(data), cardinality)
 
 
 def encode_file(vectors: Sequence[bytes]) -> tuple[bytes, list[int]]:
-    """The content of a file that holds these encoded vectors, and the offset of each vector."""
+    """The content of a file with these encoded vectors, and the offset of each vector."""
     content, offsets = bytearray(_FILE_VERSION), []
     for data in vectors:
         offsets.append(len(content))
@@ -154,7 +155,7 @@ def encode_file(vectors: Sequence[bytes]) -> tuple[bytes, list[int]]:
 def in_file(unique: str, prefix: str, offset: int, size_bytes: int, cardinality: int) -> DeletionVector:
     """The descriptor (storage type ``u``) of a vector in the file that ``relative_path`` returns.
 
-    ``unique``: the file's UUID as text. ``prefix``: its directory's name, or empty.
+    ``unique``: the file's UUID as a string. ``prefix``: the name of the file's directory, or empty.
     """
     name = prefix + encode_z85(bytes.fromhex(unique.replace("-", "")))
     return DeletionVector("u", name, size_bytes, cardinality, offset)

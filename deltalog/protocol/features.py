@@ -1,4 +1,4 @@
-"""The registry of table features, and whether deltalog can read and write a table that lists them. Pure.
+"""The registry of table features, and checks whether deltalog can read and write tables that list them. Pure.
 
 Spec: PROTOCOL.md#table-features, #valid-feature-names-in-table-features, #supported-features, #active-features,
 #writer-version-requirements, #reader-version-requirements, #requirements-for-readers,
@@ -29,8 +29,8 @@ class Writes(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Feature:
-    """A table feature. ``legacy_reader`` and ``legacy_writer`` are the protocol versions that imply it; ``requires``
-    names the features that must be listed with it."""
+    """A table feature. ``legacy_reader`` and ``legacy_writer`` are the protocol versions that imply the feature;
+    ``requires`` names the features that must be listed with it."""
 
     name: str
     reader: bool
@@ -101,7 +101,7 @@ def reader_features(protocol: Protocol) -> tuple[str, ...]:
 
 
 def check_protocol(protocol: Protocol) -> None:
-    """Refuse a protocol action that contradicts itself, whatever deltalog supports."""
+    """Refuse a protocol action that contradicts itself, regardless of what deltalog supports."""
     if protocol.reader_features is not None and protocol.min_reader_version != MAX_READER_VERSION:
         raise UnsupportedFeatureError(
             f"The protocol has readerFeatures at reader version {protocol.min_reader_version}; "
@@ -129,7 +129,7 @@ def check_readable(protocol: Protocol, table: str) -> None:
 
 
 def is_catalog_managed(protocol: Protocol) -> bool:
-    """Whether a catalog, not the files in the log, decides which commits a table has."""
+    """Whether a catalog, rather than the files in the log, determines which commits a table has."""
     return CATALOG_MANAGED in writer_features(protocol)
 
 
@@ -149,7 +149,8 @@ def check_reached(protocol: Protocol, table: str, catalog: str | None) -> None:
 
 
 def check_stays_managed(before: Metadata, protocol: Protocol, metadata: Metadata, table: str) -> None:
-    """Refuse to remove the feature, in-commit timestamps or the catalog's property from a catalog-managed table.
+    """Refuse to remove the feature catalogManaged, in-commit timestamps or the catalog's property from a
+    catalog-managed table.
 
     ``before``: the metadata of the version that the commit follows. Raises InvalidPropertyError.
     Spec: PROTOCOL.md#writer-requirements-for-catalog-managed-tables.
@@ -191,7 +192,7 @@ def _writable(name: str) -> bool:
 
 
 def is_used(name: str, metadata: Metadata, schema: StructType) -> bool:
-    """Whether the schema or the properties use a feature that the protocol lists."""
+    """Whether the schema or the properties use a feature that the protocol lists, that is, whether it is active."""
     configuration = metadata.configuration
     if name == "invariants":
         return any_field_has(schema, INVARIANT_KEY)
@@ -216,9 +217,11 @@ def any_field_has(schema: StructType, key: str) -> bool:
 
 
 def with_features(protocol: Protocol, wanted: Iterable[str]) -> Protocol:
-    """The protocol raised just far enough to list ``wanted``; features that legacy versions implied become explicit.
+    """The protocol, raised to the lowest versions that can list ``wanted``; features that legacy versions implied
+    become explicit.
 
-    Returns ``protocol`` itself if nothing is missing. Versions and features are never removed.
+    Returns ``protocol`` itself if it already has all of these features. Protocol versions are never lowered, and
+    features are never removed.
     """
     present = {n.removesuffix("-preview") for n in writer_features(protocol)} | set(writer_features(protocol))
     missing = [n for n in _with_required(wanted) if n not in present]
@@ -238,8 +241,9 @@ def with_features(protocol: Protocol, wanted: Iterable[str]) -> Protocol:
 
 
 def upgraded(protocol: Protocol, reader_version: int, writer_version: int) -> Protocol:
-    """The protocol with the features that these versions imply. If the result needs no feature lists, only the versions
-    are raised. Versions and features are never removed. Raises CallError for versions that Delta does not have."""
+    """The protocol with the features that the given versions imply. If the versions need no feature lists, only the
+    versions are raised. Protocol versions are never lowered, and features are never removed. Raises CallError for
+    versions that Delta does not have."""
     if not 1 <= reader_version <= MAX_READER_VERSION or not 1 <= writer_version <= MAX_WRITER_VERSION:
         raise CallError(
             f"Delta has reader versions 1 to {MAX_READER_VERSION} and writer versions 1 to {MAX_WRITER_VERSION}, not "
@@ -268,7 +272,7 @@ def upgraded(protocol: Protocol, reader_version: int, writer_version: int) -> Pr
 
 
 def _with_required(names: Iterable[str]) -> list[str]:
-    """The features and all features that they require, without duplicates."""
+    """The given features and all features that they require, without duplicates."""
     found: list[str] = []
     for name in names:
         if name not in found:
@@ -279,15 +283,15 @@ def _with_required(names: Iterable[str]) -> list[str]:
 
 
 def requiring(protocol: Protocol, name: str) -> list[str]:
-    """The features of a protocol that require the named one."""
+    """The features in the protocol that require the given feature."""
     return [n for n in writer_features(protocol) if n in _BY_NAME and name in _BY_NAME[n].requires]
 
 
 def without_feature(protocol: Protocol, name: str) -> Protocol:
-    """The protocol without a feature, at the lowest versions that support the rest, as in delta-spark.
+    """The protocol without a feature, with the lowest versions that support the remaining features, as in delta-spark.
 
-    A legacy version is used only if all features that it implies remain. The caller checks whether the table can lose
-    the feature.
+    A legacy version is used only if all features that it implies remain. The caller checks whether the feature can be
+    dropped from the table.
     """
     remaining = [n for n in writer_features(protocol) if n != name]
     legacy = _legacy_protocol(remaining)
@@ -304,7 +308,7 @@ def without_feature(protocol: Protocol, name: str) -> Protocol:
 
 
 def _legacy_protocol(names: Iterable[str]) -> Protocol | None:
-    """The legacy versions that imply exactly these features; None if there are none."""
+    """The legacy versions that imply exactly these features; None if no versions do."""
     wanted = set(names)
     for writer in range(1, MAX_WRITER_VERSION):
         for reader in range(1, MAX_READER_VERSION):
@@ -343,7 +347,7 @@ def features_for(metadata: Metadata, schema: StructType) -> list[str]:
 
 
 def split_feature_properties(properties: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
-    """Split off the features in ``delta.feature.<name>=supported``, which go into the protocol, from the other
+    """Separate features given as ``delta.feature.<name>=supported``, which are added to the protocol, from the other
     properties."""
     named = []
     others = {}
@@ -377,10 +381,11 @@ _FEATURE_OF_FIELD = (
     (DEFAULT_KEY, "allowColumnDefaults"),
 )
 
-# The protocol of a table without features, as delta-spark creates it. Its versions imply appendOnly and invariants.
+# The protocol with which delta-spark creates a table that uses no features. The versions of this protocol imply the
+# features appendOnly and invariants.
 BASE_PROTOCOL = Protocol(min_reader_version=1, min_writer_version=2)
 
 
 def is_ict_active(protocol: Protocol, metadata: Metadata) -> bool:
-    """Whether commits under this protocol and metadata carry ``inCommitTimestamp``."""
+    """Whether commits with this protocol and metadata contain ``inCommitTimestamp``."""
     return timestamps.is_active(protocol.min_writer_version, protocol.writer_features or (), metadata.configuration)

@@ -13,7 +13,7 @@ def text_or_none(value: Any) -> str | None:
 
 
 def whole_or_none(value: Any) -> int | None:
-    """The value if it is an integer, else None. Booleans, which are ints in Python, do not count."""
+    """Return the value if it is an integer, else None. Booleans, which are ints in Python, do not count as integers."""
     return value if isinstance(value, int) and not isinstance(value, bool) else None
 
 

@@ -1,4 +1,4 @@
-"""What follows from a change of schema or properties: column ids, physical names, table features. Pure.
+"""Updates column ids, physical names and table features after a change of schema or properties. Pure.
 
 Spec: PROTOCOL.md#writer-requirements-for-column-mapping, #writer-requirements-for-row-tracking, #table-features.
 """
@@ -24,8 +24,9 @@ def complete(
 ) -> tuple[Protocol, Metadata]:
     """The protocol and the metadata to commit when a caller sets the metadata ``after``.
 
-    ``before``: the previous metadata; None for a new table. New columns of a mapped table get ids and physical names,
-    the materialised columns of row tracking get names, and the protocol lists the features that the result needs.
+    ``before``: the previous metadata; None for a new table. With column mapping, new columns get ids and physical
+    names; with row tracking, the materialised columns get names; and the protocol lists the features that the metadata
+    needs.
 
     Raises InvalidPropertyError, CorruptTableError, and SchemaMismatchError for a column whose name the change data feed
     uses.
@@ -41,7 +42,7 @@ def complete(
 
 
 def _check_indexed(named: str, metadata: Metadata) -> None:
-    """Refuse values that delta-spark would refuse at the table's next change. Raises InvalidPropertyError."""
+    """Refuse values for which delta-spark would refuse the next change of the table. Raises InvalidPropertyError."""
     selected: set[tuple[str, ...]] = set()
     try:
         for path in parse_paths(named):
@@ -65,7 +66,7 @@ def _check_indexed(named: str, metadata: Metadata) -> None:
 
 
 def _check_feed_columns(before: Metadata | None, after: Metadata) -> None:
-    """Refuse a new column with the name of a feed column. Tables that already have such a column keep it."""
+    """Refuse a new column with the name of a change data feed column. A column that already has such a name is kept."""
     taken = _taken_feed_columns(after)
     if before is not None:
         taken -= _taken_feed_columns(before)

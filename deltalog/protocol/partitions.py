@@ -1,4 +1,4 @@
-"""Partition values: as Python values, as text in ``partitionValues``, and as directory names. Pure.
+"""Converts partition values between Python values, strings in ``partitionValues``, and directory names. Pure.
 
 Spec: PROTOCOL.md#partition-value-serialization, #compatibility-with-other-delta-features. The empty string and an
 absent value both mean null.
@@ -22,18 +22,18 @@ from deltalog.protocol.timestamps import parse_iso
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 _UTC = datetime.timezone.utc
 _BITS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
-# Python parses more than writers produce: underscores, digits of other scripts, week dates.
+# Python parses more than writers produce, such as underscores, non-ASCII digits and week dates.
 _WHOLE = re.compile(r"[+-]?[0-9]{1,40}")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _NOT_FINITE = re.compile(r"nan|[+-]?inf(?:inity)?", re.IGNORECASE)
 _ISO_DATE = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
 _DATE = re.compile(r"([0-9]{4}-[0-9]{2}-[0-9]{2})(?:[T ].*)?")
-# Characters that Hive escapes in directory names, besides control characters.
+# Characters that Hive escapes in directory names, in addition to control characters.
 _ESCAPED = frozenset("\"#%'*/:=?\\\x7f{}[]^ <>|")
 
 
 def serialize(value: Any, data_type: DataType) -> str | None:
-    """The text for a Python value of a partition column.
+    """The string in ``partitionValues`` for a Python value of a partition column.
 
     Raises SchemaMismatchError for binary values that are not UTF-8. Cost: none.
     """
@@ -59,7 +59,8 @@ def serialize(value: Any, data_type: DataType) -> str | None:
 
 
 def parse(text: str | None, data_type: DataType, column: str) -> Any:
-    """The Python value of a partition column. Raises CorruptTableError if the text is not of the column's type."""
+    """The Python value for a string in ``partitionValues``. Raises CorruptTableError if the text is not of the column's
+    type."""
     if text is None or text == "":
         return None
     name = str(data_type)
@@ -80,7 +81,7 @@ def parse(text: str | None, data_type: DataType, column: str) -> Any:
         if name == "timestamp_ntz":
             return parse_iso(text).replace(tzinfo=None)
         if name == "binary":
-            return text.encode("utf-8")  # as delta-spark and the Delta kernels do; the protocol does not say
+            return text.encode("utf-8")  # like delta-spark and the Delta kernels; the protocol does not specify it
         if isinstance(data_type, DecimalType):
             exponent = decimal.Decimal(1).scaleb(-data_type.scale)
             context = decimal.Context(prec=data_type.precision)
@@ -103,7 +104,7 @@ def _utf8(value: bytes) -> str:
 
 
 def _like(pattern: re.Pattern[str], text: str) -> str:
-    """The text without surrounding spaces. Raises ValueError if it does not match."""
+    """The string without surrounding spaces. Raises ValueError if it does not match."""
     text = text.strip(" ")
     if not pattern.fullmatch(text):
         raise ValueError("it has another format")
@@ -118,8 +119,8 @@ def _whole(text: str, bits: int) -> int:
 
 
 def null_if_empty(schema: StructType, partition_columns: Iterable[str]) -> frozenset[str]:
-    """The partition columns in which empty text or bytes become null, because a log cannot represent them. Excludes
-    char(n): its values are padded and never empty."""
+    """The partition columns in which empty strings or empty binary values become null, because the log cannot represent
+    them. Excludes char(n) columns, whose values are padded and so never empty."""
     columns = [column for name in partition_columns if (column := schema.find(name)) is not None]
     return frozenset(
         column.name
@@ -129,7 +130,7 @@ def null_if_empty(schema: StructType, partition_columns: Iterable[str]) -> froze
 
 
 def check_partition_columns(schema: StructType, partition_by: Sequence[str]) -> tuple[str, ...]:
-    """The partition columns under their names in the schema. Raises SchemaMismatchError."""
+    """The partition columns with their names as in the schema. Raises SchemaMismatchError."""
     found = []
     for name in partition_by:
         column = schema.find(name)
@@ -150,8 +151,8 @@ def check_partition_columns(schema: StructType, partition_by: Sequence[str]) -> 
 
 
 def directory(values: Mapping[str, str | None]) -> str:
-    """The Hive directory ``a=1/b=x`` for partition values; empty for none. Only a convention: values are read from the
-    log, never from a path."""
+    """The Hive directory ``a=1/b=x`` for partition values; empty if there are no partition values. The directories are
+    only a convention: readers take the values from the log, never from a path."""
     return "/".join(f"{_escape(name)}={HIVE_NULL if v is None else _escape(v)}" for name, v in values.items())
 
 
@@ -160,11 +161,11 @@ def _escape(text: str) -> str:
 
 
 def values_in_directories(path: str) -> dict[str, str | None]:
-    """The partition values in the Hive directories ``a=1/b=x`` of a file's path, as text by column name, in order.
-    Empty values and Hive's name for null become null. Returns an empty dict if no directory has this form.
+    """The partition values in the Hive directories ``a=1/b=x`` of a file's path, as a map from column names to strings,
+    in order. Empty values and Hive's name for null become null. Returns an empty dict if no directory has this form.
 
-    Only for directories without a log. Raises ValueError if only some directories have this form, if a name is empty or
-    occurs twice, and if percent-encoded text is not UTF-8.
+    Used only for directories without a log. Raises ValueError if only some directories have this form, if a name is
+    empty or occurs twice, and if percent-encoded text is not UTF-8.
     """
     segments = path.split("/")[:-1]
     if not any("=" in segment for segment in segments):
@@ -182,8 +183,8 @@ def values_in_directories(path: str) -> dict[str, str | None]:
 
 
 def inferred_type(values: Iterable[str | None]) -> PrimitiveType:
-    """Infer the type of a partition column from all its values: integer, long or date if every non-null text is one,
-    else string."""
+    """Infer the type of a partition column from all its values: integer, long or date if every non-null string can be
+    parsed as that type, else string."""
     found = {kind for text in values if (kind := _kind_of(text)) is not None}
     if found == {"integer", "long"}:
         return PrimitiveType("long")

@@ -1,4 +1,4 @@
-"""The names of all files below ``_delta_log``, and the decoding of paths in the log. Pure.
+"""Builds and parses the names of all files below ``_delta_log``, and encodes and decodes paths in the log. Pure.
 
 Spec: PROTOCOL.md#delta-table-specification (file types), #add-file-and-remove-file (path), #file-types, #sidecar-files,
 #checkpoint-naming-scheme, #uuid-named-checkpoint, #classic-checkpoint, #multi-part-checkpoint.
@@ -13,10 +13,9 @@ import urllib.parse
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import pyarrow.compute as pc
-
 from deltalog.arrow_arrays import strings
 from deltalog.errors import UnsafePathError
+from deltalog.lazy_arrow import pc
 
 LOG_DIRECTORY = "_delta_log"
 LAST_CHECKPOINT = "_last_checkpoint"
@@ -140,8 +139,8 @@ def new_sidecar_path(unique: str) -> str:
 
 
 def sidecar_path(path: str, table_url: str) -> str:
-    """The path of a sidecar below the table root. The checkpoint (untrusted) holds either the file name or an absolute
-    path into the table's own ``_sidecars``. Raises UnsafePathError."""
+    """The path of a sidecar below the table root. The checkpoint (untrusted) names a sidecar either by its file name or
+    by an absolute path into the table's own ``_sidecars``. Raises UnsafePathError."""
     absolute = path.startswith("/") or _SCHEME.match(path)
     relative = locate(path, [place_of(table_url)])[1] if absolute else f"{SIDECARS_DIRECTORY}/{_decoded(path) or ''}"
     directory, _, name = relative.rpartition("/")
@@ -154,9 +153,10 @@ def sidecar_path(path: str, table_url: str) -> str:
 
 
 def encode_path(path: str) -> str:
-    """A relative path as ``add.path`` holds it: percent-encoded, except ``/`` and ``=``. Colons are encoded, because
-    readers would treat the text before one as a scheme. Non-ASCII letters are not encoded, as in Java's URI: VACUUM in
-    delta-spark compares paths as text and would delete a live file whose path has them encoded."""
+    """A relative path in the form used in ``add.path``: percent-encoded, except ``/`` and ``=``. Colons are encoded,
+    because readers would treat the text before a colon as a scheme. Non-ASCII letters are not encoded, as in Java's
+    URI: VACUUM in delta-spark compares paths as strings and would delete a live file if these letters were encoded in
+    its path."""
     if path.isascii():
         return urllib.parse.quote(path, safe=_SAFE)
     return "".join(char if _is_other(char) else urllib.parse.quote(char, safe=_SAFE) for char in path)
@@ -166,16 +166,17 @@ _SAFE = "/=@!$&'()*+,;~"
 
 
 def _is_other(char: str) -> bool:
-    """Whether Java's URI puts a character in the category "other": non-ASCII, and neither a control character nor a
+    """Whether a character is in the category "other" of java.net.URI: non-ASCII, and neither a control character nor a
     space."""
     return char > "\x9f" and not unicodedata.category(char).startswith("Z") and not "\ud800" <= char <= "\udfff"
 
 
 def absolute_path(store_url: str, path: str) -> str:
-    """The absolute path, as ``add.path`` holds it, of a file below the root of a store; an empty path means the root.
+    """The absolute path, in the form used in ``add.path``, of a file below the root of a store; an empty path means the
+    root.
 
-    It is spelled as Hadoop spells it, ``file:/data/a%20b`` and ``s3a://bucket/ä``, because delta-spark compares such
-    paths as text. The ``url`` of a store is not percent-encoded.
+    The path has Hadoop's spelling, such as ``file:/data/a%20b`` or ``s3a://bucket/ä``, because delta-spark compares
+    absolute paths as strings. A store's ``url`` is not percent-encoded.
     """
     scheme, authority, root = _split(store_url)
     name = _URI_SPECIAL.sub(_uri_char, root.rstrip("/") + (f"/{path}" if path else ""))
@@ -190,17 +191,17 @@ def _uri_char(match: re.Match[str]) -> str:
 
 
 _OF_HADOOP = {"s3": "s3a"}
-# All characters except those that java.net.URI leaves unencoded in a path.
+# Matches all characters except those that java.net.URI leaves unencoded in a path.
 _URI_SPECIAL = re.compile(r"[^a-zA-Z0-9_\-!.~'()*:@&=+$,;/]")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 # Schemes that Hadoop and fsspec use for the same store.
 _SAME_SCHEME = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "az": "abfs", "abfss": "abfs"}
-# An empty, "." or ".." segment; a backslash, a control character, or half of a surrogate pair.
+# Matches an empty, "." or ".." segment, a backslash, a control character, or half of a surrogate pair.
 _NOT_PLAIN = re.compile(r"(?:\A|/)\.{0,2}(?:/|\Z)|[\\\x00-\x1f\x7f\ud800-\udfff]")
 _AFTER_SLASH = chr(ord("/") + 1)
-# Nearly all paths in a log look like this: relative, nothing encoded, no segment that begins with a dot.
+# Nearly all paths in a log match this pattern: relative, without encoded characters, and no segment begins with a dot.
 _ORDINARY = re.compile(r"[\w=,-][\w.=,-]*(?:/[\w=,-][\w.=,-]*)*", re.ASCII)
-# Matches any path that is not ordinary, also in a string of many paths joined by slashes. RE2 syntax.
+# Matches any path that is not ordinary, also if many paths are joined with slashes. RE2 syntax.
 _NOT_ORDINARY = r"(?:\A|/)(?:[./]|\z)|[^\w=,./-]"
 _FEW_PATHS = 64
 _SHOWN_LENGTH = 200
@@ -208,7 +209,7 @@ _SHOWN_LENGTH = 200
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A directory of a store in which a path from a log may lie."""
+    """A directory in a store in which a file named by a path in a log may be located."""
 
     url: str
     scheme: str
@@ -217,14 +218,14 @@ class Place:
 
 
 def place_of(store_url: str) -> Place:
-    """The place of a store's root, from the store's ``url``, which is not percent-encoded."""
+    """The Place for a store's root, from the store's ``url``, which is not percent-encoded."""
     scheme, authority, path = _split(store_url)
     path = path.strip("/")
     return Place(store_url, scheme, authority, tuple(path.split("/")) if path else ())
 
 
 def canonical_url(url: str) -> str:
-    """A URL with its scheme replaced by the canonical one; the rest is unchanged."""
+    """Replace the scheme of a URL with its canonical scheme; the rest is unchanged."""
     scheme, mark, rest = url.partition("://")
     return f"{_SAME_SCHEME.get(scheme, scheme)}{mark}{rest}"
 
@@ -245,19 +246,19 @@ def has_some(directory: str, start: str, end: str | None) -> bool:
 
 
 def has_all(directory: str, start: str, end: str | None) -> bool:
-    """Whether a range contains all paths below a directory."""
+    """Whether the range of paths from ``start`` to ``end`` contains all paths below a directory."""
     if not directory:
         return not start and end is None
     return start <= f"{directory}/" and (end is None or f"{directory}{_AFTER_SLASH}" <= end)
 
 
 def locate(path: str, places: Sequence[Place]) -> tuple[int, str]:
-    """Resolve a path from a log (untrusted): the index of the place that contains it, and the decoded path below that
-    place.
+    """Resolve an untrusted path from a log. Returns the index of the location that contains it, and the decoded path
+    below that location.
 
-    A relative path lies in the first place, the table's own. An absolute path lies in the first place that has its
-    scheme and authority and whose segments are a prefix of its own. The path is percent-decoded once; ``?`` and ``#``
-    have no meaning. Raises UnsafePathError for everything else.
+    A relative path belongs to the first location in the list, which is the table's own. An absolute path belongs to the
+    first location that has the same scheme and authority and whose segments are a prefix of the path's segments. The
+    path is percent-decoded once; ``?`` and ``#`` have no special meaning. Raises UnsafePathError for everything else.
     """
     if _ORDINARY.fullmatch(path):
         return 0, path
@@ -281,8 +282,8 @@ def locate(path: str, places: Sequence[Place]) -> tuple[int, str]:
 
 
 def base_name(path: str) -> str | None:
-    """The decoded file name of an absolute path from a log, whatever its location; None for a relative path and for a
-    path that cannot be decoded."""
+    """The decoded file name of an absolute path from a log, regardless of its location; None for a relative path and
+    for a path that cannot be decoded."""
     if not (path.startswith("/") or _SCHEME.match(path)):
         return None
     decoded = _decoded(path)
@@ -290,8 +291,8 @@ def base_name(path: str) -> str | None:
 
 
 def are_ordinary(paths: Sequence[str]) -> bool:
-    """Whether all paths are simple relative paths, as nearly all are, so that ``locate`` need not check them one by
-    one. Long lists are checked by one scan of their joined text."""
+    """Whether all paths are simple relative paths, as nearly all paths are, so that ``locate`` need not check each of
+    them. A long list is checked by one scan of the joined paths."""
     if len(paths) < _FEW_PATHS:
         return all(map(_ORDINARY.fullmatch, paths))
     try:
@@ -310,8 +311,8 @@ def resolve_path(path: str, table_url: str) -> str:
 
 
 def _split(path: str) -> tuple[str, str, str]:
-    """Split into scheme, authority and the rest, undecoded. A local absolute path has the scheme ``file``, a relative
-    path none."""
+    """Split a URL or path into the scheme, the authority and the rest, without decoding. A local absolute path has the
+    scheme ``file``, a relative path no scheme."""
     match = _SCHEME.match(path)
     if match is None:
         return ("file" if path.startswith("/") else ""), "", path
@@ -325,7 +326,7 @@ def _split(path: str) -> tuple[str, str, str]:
 
 
 def _decoded(path: str) -> str | None:
-    """The path, percent-decoded once; None if the result is not UTF-8."""
+    """Percent-decode a path once; None if the result is not UTF-8."""
     if "%" not in path:
         return path
     try:
@@ -335,5 +336,5 @@ def _decoded(path: str) -> str | None:
 
 
 def _shown(path: str) -> str:
-    """A path for a message: control characters escaped, long paths truncated."""
+    """A path for use in a message: control characters are escaped, and a long path is truncated."""
     return repr(path if len(path) <= _SHOWN_LENGTH else path[:_SHOWN_LENGTH] + "…")

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Property(Generic[T]):
-    """A known property: its key, the parser of its value, and its default."""
+    """A known property: the key, the parser for the value, and the default."""
 
     key: str
     parse: Callable[[str], T]
@@ -118,7 +118,8 @@ DELETED_FILE_RETENTION_MS = Property("delta.deletedFileRetentionDuration", _inte
 DATA_SKIPPING_NUM_INDEXED_COLS = Property("delta.dataSkippingNumIndexedCols", int, 32)
 DATA_SKIPPING_STATS_COLUMNS_KEY = "delta.dataSkippingStatsColumns"
 CHECKPOINT_STATS_AS_JSON = Property("delta.checkpoint.writeStatsAsJson", _boolean, True)
-# PROTOCOL.md has the default false; delta-spark writes the struct unless this is false, and so does deltalog.
+# The default in PROTOCOL.md is false, but delta-spark writes the struct unless the property is false, and so does
+# deltalog.
 CHECKPOINT_STATS_AS_STRUCT = Property("delta.checkpoint.writeStatsAsStruct", _boolean, True)
 ENABLE_CHANGE_DATA_FEED = Property("delta.enableChangeDataFeed", _boolean, False)
 ENABLE_ROW_TRACKING = Property("delta.enableRowTracking", _boolean, False)
@@ -130,6 +131,7 @@ ISOLATION_LEVEL: Property[Literal["Serializable", "WriteSerializable"]] = Proper
 ENABLE_TYPE_WIDENING = Property("delta.enableTypeWidening", _boolean, False)
 COLUMN_MAPPING_MODE = Property("delta.columnMapping.mode", _mapping_mode, "none")
 CHECKPOINT_POLICY = Property("delta.checkpointPolicy", _checkpoint_policy, "classic")
+SIDECAR_ROWS = 100_000  # a V2 checkpoint with more file actions has sidecars
 LOG_RETENTION_MS = Property("delta.logRetentionDuration", _interval_ms, 30 * 86_400_000)
 ENABLE_EXPIRED_LOG_CLEANUP = Property("delta.enableExpiredLogCleanup", _boolean, True)
 SET_TRANSACTION_RETENTION_MS: Property[int | None] = Property(
@@ -168,7 +170,7 @@ KNOWN: Mapping[str, Property[object]] = {
     )
 }
 FEATURE_PREFIX = "delta.feature."
-# Delta properties that other engines use; deltalog keeps them unchanged.
+# Delta properties that only other engines interpret; deltalog preserves them unchanged.
 _PASSED_ON = frozenset(
     {
         "delta.autoOptimize",
@@ -184,7 +186,7 @@ _PASSED_ON = frozenset(
         "delta.tuneFileSizesForRewrites",
     }
 )
-# Internal properties: with a wrong value, readers return wrong columns or rows.
+# Internal properties: if their values are wrong, readers return wrong columns or rows.
 _KEPT_BY_THE_WRITER = {
     ENABLEMENT_VERSION_KEY: f"Set {ENABLE_IN_COMMIT_TIMESTAMPS.key} instead (or call enable_in_commit_timestamps()).",
     ENABLEMENT_TIMESTAMP_KEY: f"Set {ENABLE_IN_COMMIT_TIMESTAMPS.key} instead (or call enable_in_commit_timestamps()).",
@@ -192,7 +194,8 @@ _KEPT_BY_THE_WRITER = {
     "delta.rowTracking.materializedRowIdColumnName": f"Set {ENABLE_ROW_TRACKING.key} instead.",
     "delta.rowTracking.materializedRowCommitVersionColumnName": f"Set {ENABLE_ROW_TRACKING.key} instead.",
 }
-# Setting these requires table changes that deltalog does not make, or duplicates another interface.
+# Callers cannot set these properties: they require table changes that deltalog does not make, or are set through
+# another API.
 _REFUSED = {
     CONSTRAINT_PREFIX: "call add_constraint(), which checks the existing rows, or drop_constraint()",
     "delta.enableIcebergCompat": "Iceberg compatibility is not supported",
@@ -206,9 +209,9 @@ def check_assignment(changes: Mapping[str, str | None]) -> None:
     """Refuse changes (None: unset) to properties that callers must not set, unknown ``delta.`` keys, and invalid
     values.
 
-    Only the writer sets the enablement pair: half of it, or a wrong value, makes every later commit and every time
-    travel of other engines fail. The same holds for the highest column id and the names of materialised columns.
-    Keys without the prefix ``delta.`` are free for the caller.
+    Only the writer sets the enablement properties of in-commit timestamps: if one of the two is missing or wrong, every
+    later commit and every time travel query of other engines fails. Likewise, only the writer sets the highest column
+    id and the names of materialised columns. Callers may set any key without the prefix ``delta.``.
     """
     for key, value in changes.items():
         if key in _KEPT_BY_THE_WRITER:
@@ -228,7 +231,7 @@ def check_assignment(changes: Mapping[str, str | None]) -> None:
 
 
 def checkpoint_interval(configuration: Mapping[str, str]) -> int:
-    """The number of versions between checkpoints; the default if the property is invalid."""
+    """The number of versions between checkpoints; if the property is invalid, the default."""
     try:
         return CHECKPOINT_INTERVAL.read(configuration)
     except InvalidPropertyError:

@@ -1,4 +1,4 @@
-"""Whether rows written under an older schema can be read with the columns of a newer one. Pure.
+"""Checks whether rows written with an older schema can be read with the columns of a newer schema. Pure.
 
 The rules follow Spark's change data feed: columns may be added, and no other change is allowed.
 
@@ -16,7 +16,8 @@ from deltalog.protocol.schema import VOID, ArrayType, DataType, MapType, StructF
 
 
 def incompatibility(old: Metadata, new: Metadata) -> str | None:
-    """Why rows written under ``old`` do not fit the columns of ``new``, the later metadata; None if they fit."""
+    """The reason why rows that were written under the metadata ``old`` cannot be read with the columns of the later
+    metadata ``new``; None if they can."""
     before, after = (column_mapping.mode_of(metadata.configuration) for metadata in (old, new))
     if before != after and (before, after) != ("none", "name"):
         return f"column mapping changed from {before} to {after}"
@@ -34,9 +35,9 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _mapped(old: StructType, old_mode: Mode, new: StructType, new_mode: Mode, where: str) -> str | None:
-    """The first column that was dropped or renamed, which under column mapping leaves the data files unchanged.
+    """The first column that was dropped or renamed; with column mapping, neither changes the data files.
 
-    If mapping was turned on in between, the old names became the physical names.
+    If column mapping was enabled between the two versions, the old names became the physical names.
     """
     by_physical_name = {column_mapping.physical_name(column, new_mode): column for column in new}
     for column in old:
@@ -53,7 +54,7 @@ def _mapped(old: StructType, old_mode: Mode, new: StructType, new_mode: Mode, wh
 
 
 def _structs(old: DataType, new: DataType, name: str) -> list[tuple[str, StructType, StructType]]:
-    """The pairs of outermost structs inside two types, with the path of each pair."""
+    """The pairs of corresponding outermost structs inside two types, with the path of each pair."""
     if isinstance(old, StructType) and isinstance(new, StructType):
         return [(f"{name}.", old, new)]
     if isinstance(old, ArrayType) and isinstance(new, ArrayType):

@@ -1,6 +1,6 @@
-"""When tombstones, transaction identifiers and commits expire. Pure.
+"""Computes when tombstones, transaction identifiers and commits expire. Pure.
 
-All times are milliseconds since the Unix epoch. Whatever happened at or before its cut-off has expired.
+All times are milliseconds since the Unix epoch. An item has expired if its time is at or before the cut-off.
 
 Spec: PROTOCOL.md#add-file-and-remove-file, #transaction-identifiers, #metadata-cleanup.
 """
@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import ZERO, int64s
+from deltalog.lazy_arrow import pc
 from deltalog.protocol.actions import SetTransaction
 from deltalog.protocol.properties import (
     DELETED_FILE_RETENTION_MS,
@@ -30,7 +30,7 @@ def tombstone_cutoff_ms(configuration: Mapping[str, str], now_ms: int) -> int:
 
 
 def unexpired_tombstones(tombstones: pa.Table, cutoff_ms: int) -> pa.Table:
-    """The tombstones whose ``deletion_timestamp`` (int64) is after the cut-off; null counts as the epoch."""
+    """The tombstones whose ``deletion_timestamp`` (int64) is after the cut-off; null is treated as 0."""
     cutoff = int64s([max(cutoff_ms, _SMALLEST)])[0]
     is_unexpired = pc.greater(pc.fill_null(tombstones["deletion_timestamp"], ZERO), cutoff)
     return tombstones.filter(is_unexpired)
@@ -43,7 +43,7 @@ def transaction_cutoff_ms(configuration: Mapping[str, str], now_ms: int) -> int 
 
 
 def unexpired_transactions(transactions: Iterable[SetTransaction], cutoff_ms: int | None) -> list[SetTransaction]:
-    """The transaction identifiers recorded after the cut-off; one without a time never expires."""
+    """The transaction identifiers recorded after the cut-off; a transaction identifier without a time never expires."""
     if cutoff_ms is None:
         return list(transactions)
     return [each for each in transactions if each.last_updated is None or each.last_updated > cutoff_ms]

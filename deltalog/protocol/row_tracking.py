@@ -1,4 +1,4 @@
-"""Row tracking: row ids and row commit versions as columns of a scan, and the ids that a commit assigns. Pure.
+"""Row tracking: provides row ids and row commit versions as columns of a scan, and assigns row ids in a commit. Pure.
 
 Spec: PROTOCOL.md#row-tracking, #reader-requirements-for-row-tracking, #writer-requirements-for-row-tracking, #row-ids,
 #row-commit-versions.
@@ -24,18 +24,19 @@ _MATERIALIZED = {
 }
 
 _FRESH_NAME = {ROW_ID: "_row-id-col-", ROW_COMMIT_VERSION: "_row-commit-version-col-"}
-# Set by the writer only: nothing else in the table may ever use these column names.
+# Only the writer sets these properties: nothing else in the table may ever use these column names.
 MATERIALIZED_KEYS = tuple(_MATERIALIZED.values())
 
 
 def assigns_ids(protocol: Protocol, configuration: Mapping[str, str]) -> bool:
-    """Whether commits assign row ids to the files they add: the table has the feature, and row tracking is not
-    suspended. All rows have ids only if row tracking is also enabled."""
+    """Whether commits assign row ids to added files: the protocol lists the feature rowTracking, and row tracking is
+    not suspended. Only if row tracking is also enabled are all rows guaranteed to have row ids."""
     return FEATURE in features.writer_features(protocol) and not ROW_TRACKING_SUSPENDED.read(configuration)
 
 
 def with_materialized_names(configuration: Mapping[str, str], new_uuid: Callable[[], str]) -> dict[str, str]:
-    """The table properties, with names for the materialised columns added if row tracking is on and they are missing.
+    """The table properties; if row tracking is enabled and the names of the materialised columns are missing, they are
+    added.
 
     Spec: PROTOCOL.md#writer-requirements-for-row-tracking.
     """
@@ -49,7 +50,8 @@ def with_materialized_names(configuration: Mapping[str, str], new_uuid: Callable
 
 @dataclass(frozen=True, slots=True)
 class RowTrackingColumn:
-    """A row tracking column of a scan. ``stored_as``: the column of data files that stores the values of moved rows.
+    """A row id or row commit version column in the result of a scan. ``stored_as``: the column in data files that
+    stores the values of moved rows.
 
     Rows without a stored value use the file's base value, plus the row's position if the column is ``counted``.
     """
@@ -84,7 +86,8 @@ _counts = msgspec.json.Decoder(_NumRecords)
 
 
 def high_water_mark(domains: Iterable[DomainMetadata], before: int = -1) -> int:
-    """The highest row id assigned after these actions; ``before`` if they record none. Raises CorruptTableError."""
+    """The row id high-water mark after these actions; ``before`` if they do not record one. Raises
+    CorruptTableError."""
     for domain in domains:
         if domain.domain == DOMAIN and not domain.removed:
             try:
@@ -97,7 +100,7 @@ def high_water_mark(domains: Iterable[DomainMetadata], before: int = -1) -> int:
 
 
 def with_row_ids(adds: Sequence[AddFile], mark: int, version: int) -> tuple[list[AddFile], int]:
-    """The adds of a commit, each with a base row id and a default row commit version, and the new high-water mark.
+    """The add actions of a commit with base row ids and default row commit versions, and the new high-water mark.
 
     Files that have a base row id keep it. Raises InvalidActionError for a file whose number of rows is unknown.
     """
@@ -141,8 +144,8 @@ def num_records(add: AddFile) -> int | None:
 
 
 def kept_columns(configuration: Mapping[str, str], table: str) -> tuple[RowTrackingColumn, ...]:
-    """The materialised columns, under their names in files, in which moved rows keep their ids and commit versions.
-    Empty if row tracking is off.
+    """The materialised columns, with their names in files, in which moved rows keep their ids and commit versions.
+    Empty if row tracking is disabled.
 
     Spec: PROTOCOL.md#writer-requirements-for-row-tracking. Raises CorruptTableError if the table does not name them.
     """

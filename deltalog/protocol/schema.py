@@ -1,7 +1,7 @@
-"""Column types, and a schema as ``schemaString`` (JSON) and as an Arrow schema. Pure.
+"""Column types, and schemas, with conversion to and from ``schemaString`` (JSON) and Arrow schemas. Pure.
 
 Spec: PROTOCOL.md#schema-serialization-format, #primitive-types, #void-type, #struct-type, #struct-field, #array-type,
-#map-type, #variant-type. The JSON equals that of Spark's ``df.schema.json()``.
+#map-type, #variant-type. The JSON equals the output of Spark's ``df.schema.json()``.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class MapType:
 
 @dataclass(frozen=True, slots=True)
 class StructField:
-    """A column. ``metadata`` is kept unchanged: it carries constraints, column mapping and comments."""
+    """A column. ``metadata`` is kept unchanged, because it contains constraints, column mapping and comments."""
 
     name: str
     data_type: DataType
@@ -79,7 +79,7 @@ class StructType:
     """An ordered list of columns; also a table's schema."""
 
     fields: tuple[StructField, ...] = ()
-    # Columns by exact and by lower-case name, built by the first look-up.
+    # Columns by exact name and by lower-case name, built at the first look-up.
     _index: tuple[Mapping[str, StructField], Mapping[str, StructField]] | None = field(
         default=None, init=False, repr=False, compare=False
     )
@@ -103,7 +103,8 @@ class StructType:
         return [f.name for f in self.fields]
 
     def field(self, name: str) -> StructField:
-        """The column with this name, else the one whose name differs only in case. Raises SchemaMismatchError."""
+        """The column with exactly this name, or else the column whose name differs only in case. Raises
+        SchemaMismatchError."""
         found = self.find(name)
         if found is None:
             raise SchemaMismatchError(f"There is no column {name!r}. Columns: {', '.join(self.names)}.")
@@ -113,7 +114,7 @@ class StructType:
         """Like ``field``, but None for an absent column."""
         index = self._index
         if index is None:
-            # The first of several equal names wins.
+            # If several columns have the same name, the first is used.
             index = ({f.name: f for f in reversed(self.fields)}, {f.name.lower(): f for f in reversed(self.fields)})
             object.__setattr__(self, "_index", index)
         exact, folded = index
@@ -123,7 +124,8 @@ class StructType:
             raise CallError(f"The name of a column must be text; got {shown(name)}.") from None
 
     def to_json(self) -> str:
-        """The text of ``metaData.schemaString``. Raises SchemaMismatchError for a schema that readers would reject."""
+        """The string for ``metaData.schemaString``. Raises SchemaMismatchError for a schema that readers would
+        reject."""
         return json.dumps(_struct_to_json(self, "", 0), separators=(",", ":"), ensure_ascii=False)
 
     @classmethod
@@ -147,7 +149,7 @@ class StructType:
 DataType = PrimitiveType | DecimalType | ArrayType | MapType | StructType
 
 VARIANT, VOID = PrimitiveType("variant"), PrimitiveType("void")
-# Not a type of any table: the type of a variant column in a scan that returns JSON.
+# The type of a variant column in a scan that returns JSON. It does not occur in tables.
 VARIANT_TEXT = PrimitiveType("variant as json")
 
 # ------------------------------------------------------------------------------------------- to JSON
@@ -220,7 +222,7 @@ _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
 
 @lru_cache(maxsize=64)
 def parsed(text: str) -> StructType:
-    """``StructType.from_json``, cached: a commit parses the same text several times."""
+    """``StructType.from_json`` with a cache, because a commit parses the same string several times."""
     return _parse(text)
 
 
@@ -278,7 +280,7 @@ def _field(value: Any, depth: int) -> StructField:
 
 
 def _flag(value: Any, key: str) -> bool:
-    """The flag at a key; True if absent. Raises ValueError for anything but true and false."""
+    """The boolean at a key; True if the key is absent. Raises ValueError for anything but true and false."""
     flag = value.get(key, True)
     if not isinstance(flag, bool):
         raise ValueError(f"{key} is {flag!r}")
@@ -293,7 +295,7 @@ def _field_to_arrow(column: StructField) -> pa.Field:
 
 
 def _arrow_field(name: str, data_type: DataType, nullable: bool) -> pa.Field:
-    # Arrow has no NOT NULL field of the type null.
+    # A field of Arrow's type null cannot be NOT NULL.
     return pa.field(name, type_to_arrow(data_type), nullable or data_type == VOID)
 
 
@@ -351,7 +353,7 @@ def _type_from_arrow(arrow: pa.DataType, name: str) -> DataType:
 
 
 def leaves(schema: StructType) -> Iterator[tuple[tuple[str, ...], StructField]]:
-    """Every leaf column below structs, depth first, with its path; arrays and maps are leaves."""
+    """Every leaf column, including those inside structs, depth first, with its path; arrays and maps are leaves."""
     for column in schema.fields:
         if isinstance(column.data_type, StructType):
             for path, leaf in leaves(column.data_type):
@@ -361,7 +363,7 @@ def leaves(schema: StructType) -> Iterator[tuple[tuple[str, ...], StructField]]:
 
 
 def has_bounds(data_type: DataType) -> bool:
-    """Whether statistics can hold the minimum and maximum of such a column."""
+    """Whether statistics can contain the minimum and maximum of a column of this type."""
     return str(data_type) in _BOUNDED or isinstance(data_type, DecimalType)
 
 
@@ -371,7 +373,8 @@ def all_columns(data_type: DataType) -> Iterator[StructField]:
 
 
 def columns_by_path(data_type: DataType, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], StructField]]:
-    """Like ``all_columns``, with paths; ``element``, ``key`` and ``value`` lead into arrays and maps."""
+    """Like ``all_columns``, with paths; in paths, ``element``, ``key`` and ``value`` stand for the contents of arrays
+    and maps."""
     if isinstance(data_type, StructType):
         for column in data_type.fields:
             path = (*above, column.name)
@@ -409,7 +412,7 @@ def uses_type(data_type: DataType, name: str) -> bool:
 
 
 def variants_as_text(schema: StructType) -> StructType:
-    """The schema with JSON text in place of every variant, including those inside structs, arrays and maps."""
+    """The schema with every variant replaced by JSON strings, including variants inside structs, arrays and maps."""
     text = _variant_as_text(schema)
     assert isinstance(text, StructType)
     return text

@@ -1,5 +1,5 @@
-"""Schema enforcement in a write: column names that files can hold, data that fits the table, and merged schemas
-(mergeSchema). Pure.
+"""Schema enforcement for writes: checks that files can contain the column names and that data fits the table, and
+merges schemas (mergeSchema). Pure.
 
 Spec: PROTOCOL.md#column-metadata, #schema-serialization-format.
 """
@@ -37,9 +37,9 @@ def _parts(data_type: DataType) -> Iterable[tuple[str, DataType]]:
 def names_twice(
     data_type: Any, where: str = "", parts: Callable[[Any], Iterable[tuple[str, Any]]] = _parts
 ) -> tuple[str, str, str] | None:
-    """The first two fields of one struct, at any depth, whose names are equal up to case: the path of the struct,
-    ending in a dot, and both names. None if there are none. ``where``: the path of ``data_type``, ending in a dot.
-    ``parts`` returns the names and types nested in a type; by default, in a DataType. Cost: none."""
+    """The first two fields of the same struct, at any depth, whose names differ at most in case: the path of the
+    struct, ending in a dot, and both names. None if there are none. ``where``: the path of ``data_type``, ending in a
+    dot. ``parts`` returns the names and types nested in a type; by default, in a DataType. Cost: none."""
     seen: dict[str, str] = {}
     for name, kind in parts(data_type):
         if name.lower() in seen:
@@ -52,7 +52,7 @@ def names_twice(
 
 
 def check_unique_names(data_type: DataType, where: str = "") -> None:
-    """Refuse two fields of one struct, at any depth, whose names are equal up to case.
+    """Refuse two fields of the same struct, at any depth, whose names differ at most in case.
 
     ``where``: the path of the column to check, ending in a dot. Raises SchemaMismatchError.
     """
@@ -65,8 +65,9 @@ def check_unique_names(data_type: DataType, where: str = "") -> None:
 
 
 def check_column_names(schema: StructType, mapped: bool = False, where: str = "") -> None:
-    """Refuse names that are equal up to case, and characters that Parquet readers of tables refuse. With ``mapped``,
-    these characters are allowed, because column mapping keeps the names out of the files."""
+    """Refuse names that differ at most in case, and names with characters that readers refuse in Parquet files of a
+    table. With ``mapped``, such characters are allowed, because under column mapping the files do not contain the
+    logical names."""
     if not where:
         check_unique_names(schema)
     for column in schema.fields:
@@ -92,7 +93,7 @@ def _check_nested_names(data_type: DataType, mapped: bool, where: str) -> None:
 
 def check_writable(table: StructType, data: StructType) -> None:
     """Refuse data whose columns or types do not fit the table. Nullable columns can be absent, and a type can be
-    narrower if the table's type holds all its values.
+    narrower if the table's type can represent all its values.
 
     Raises SchemaMismatchError that names the column, both types and what to do; also for two fields of the data, at
     any depth, whose names are equal up to case.
@@ -140,7 +141,7 @@ def _check_type(table: DataType, data: DataType, name: str) -> None:
         )
 
 
-# For each type, the narrower types whose values it represents exactly.
+# For each type, the narrower types whose values it can represent exactly.
 _HELD: Mapping[str, tuple[str, ...]] = {
     "short": ("byte",),
     "integer": ("byte", "short"),
@@ -153,7 +154,7 @@ _DIGITS = {"byte": 3, "short": 5, "integer": 10, "long": 19}
 
 
 def holds_all(wide: DataType, narrow: DataType) -> bool:
-    """Whether a column of primitive type ``wide`` holds every value of type ``narrow`` without loss.
+    """Whether the primitive type ``wide`` can represent every value of the type ``narrow`` exactly.
 
     Writes apply these casts automatically. False for equal types and for nested types. Cost: none.
     """
@@ -171,11 +172,12 @@ def merge_schemas(
     widens: Callable[[DataType, DataType], bool] | None = None,
     keeps_types: bool = False,
 ) -> StructType:
-    """The table's schema, with columns that only ``data`` has appended as nullable columns, at every struct level.
+    """The table's schema with the columns that only ``data`` has; these are appended as nullable columns, at every
+    struct level.
 
     ``widens`` decides which column types of the table change to the data's types. For any other difference in type,
-    raises SchemaMismatchError, or with ``keeps_types`` keeps the table's type. Also raises as ``check_unique_names``
-    for the data.
+    raises SchemaMismatchError, or with ``keeps_types`` keeps the table's type. Also raises the errors of
+    ``check_unique_names`` for the data.
     """
     check_unique_names(data)
     return _merge_structs(table, data, widens, keeps_types)

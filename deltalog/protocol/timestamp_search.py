@@ -1,9 +1,10 @@
-"""Find the last commit at or before an instant by in-commit timestamp, reading few commits in few rounds. Pure.
+"""Finds the last commit at or before a time by in-commit timestamp, reading few commits in few rounds. Pure.
 
 In-commit timestamps increase from version to version, so each commit that is read rules out all commits on one side of
-it. Each round reads several commits concurrently. Half of them lie where interpolation expects the answer; this finds
-it in three or four rounds when commits come at a steady or a random pace. The other half lie at equal distances, which
-narrows the search at least fivefold per round at any pace.
+it. Each round reads several commits concurrently. Half of these commits are near the version that interpolation
+predicts; this finds the commit in three or four rounds if commits are made at regular or random intervals. The other
+half of the commits are equidistant, so that each round narrows the search at least fivefold, whatever the distribution
+of the commits over time.
 
 Spec: PROTOCOL.md#in-commit-timestamps, #recommendations-for-readers-of-tables-with-in-commit-timestamps.
 """
@@ -14,17 +15,18 @@ import math
 from collections.abc import Mapping
 
 PROBES = 8
-# Offsets from the expected version, in units of the square root of the number of versions: the spread of a random pace.
+# Offsets from the predicted version, in units of the square root of the number of versions, which is the spread if
+# commits are made at random intervals.
 _AROUND = (-1.0, -0.15, 0.15, 1.0)
 
 
 class TimestampSearch:
-    """Narrows the versions ``first`` to ``last`` down to two neighbours, one at or before ``timestamp_ms`` and one
-    after it.
+    """Narrows the versions ``first`` to ``last`` down to two consecutive versions, one at or before ``timestamp_ms``
+    and one after it.
 
     ``last_ms``: the time of ``last``, which is after ``timestamp_ms``. ``first_ms``: an estimate of the time of
-    ``first``; it affects only where the search begins. ``known``: times that need not be read. All times are in
-    milliseconds since 1970.
+    ``first``; it affects only where the search begins. ``known``: times that are already known and need not be read.
+    All times are in milliseconds since 1970.
     """
 
     def __init__(
@@ -45,8 +47,8 @@ class TimestampSearch:
 
     @property
     def found(self) -> int | None:
-        """The last version at or before the instant, once its successor is known to be after the instant. None while
-        the search is not over, or if the log begins after the instant or has a gap there."""
+        """The last version at or before the time, as soon as the next version is known to be after that time. None
+        until the search has ended, or if the log begins after the time or has a gap there."""
         is_narrow = self._above - self._below == 1
         return self._below if is_narrow and self._times.get(self._below) is not None else None
 
@@ -55,7 +57,7 @@ class TimestampSearch:
         low, high = self._below + 1, self._above - 1
         if high - low < PROBES:
             return list(range(low, high + 1))
-        # The first version shows whether the start of the log still exists.
+        # Reading the first version shows whether the start of the log still exists.
         chosen = {self._first} if self._below < self._first else set()
         below_ms, above_ms = self._below_ms, self._above_ms
         if below_ms is not None and below_ms <= self._timestamp_ms:
@@ -68,7 +70,7 @@ class TimestampSearch:
         return sorted(version for version in chosen if low <= version <= high)
 
     def learn(self, times: Mapping[int, int | None]) -> None:
-        """Record the times of commits; None for a commit that does not exist: the log begins after it or has a gap
+        """Record the times of commits. None means that a commit does not exist: the log begins after it or has a gap
         there, so only later commits are searched."""
         self._times.update(times)
         for version, time_ms in sorted(times.items()):

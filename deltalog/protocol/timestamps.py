@@ -1,4 +1,4 @@
-"""The in-commit timestamp rules. Pure.
+"""The rules for in-commit timestamps. Pure.
 
 Spec: PROTOCOL.md#in-commit-timestamps, #writer-requirements-for-in-commit-timestamps,
 #recommendations-for-readers-of-tables-with-in-commit-timestamps. All times are milliseconds since the Unix epoch.
@@ -30,7 +30,8 @@ from deltalog.protocol.properties import (
 )
 
 FEATURE = "inCommitTimestamp"
-# The feature's name in the proposal, a plural, and the preview names. deltalog reads them and never writes them.
+# The feature's name in the proposal (a plural), and its preview names. deltalog reads these names but never writes
+# them.
 FEATURE_ALIASES = ("inCommitTimestamps", "inCommitTimestamp-preview", "inCommitTimestamps-preview")
 
 LARGEST_MS = 2**63 - 1
@@ -47,7 +48,7 @@ class Enablement:
 
 @dataclass(frozen=True, slots=True)
 class CommitAt:
-    """A commit and its time, with the clock that time travel uses for it."""
+    """A commit, its time, and the clock that time travel uses for it."""
 
     version: int
     timestamp_ms: int
@@ -63,12 +64,13 @@ def is_listed(writer_features: Sequence[str]) -> bool:
 
 
 def is_active(min_writer_version: int, writer_features: Sequence[str], configuration: Mapping[str, str]) -> bool:
-    """Whether commits carry ``inCommitTimestamp``: writer version 7, feature listed, property true."""
+    """Whether commits contain ``inCommitTimestamp``: the writer version is 7, the feature is listed, and the property
+    is true."""
     return min_writer_version >= 7 and is_listed(writer_features) and ENABLE_IN_COMMIT_TIMESTAMPS.read(configuration)
 
 
 def required_ict(info: CommitInfo | None, version: int, table: str) -> int:
-    """The in-commit timestamp of a commit that must carry one. Raises MissingInCommitTimestampError."""
+    """The in-commit timestamp of a commit that must have one. Raises MissingInCommitTimestampError."""
     if info is not None and info.in_commit_timestamp_ms is not None:
         return info.in_commit_timestamp_ms
     what = "no commitInfo action" if info is None else "no valid inCommitTimestamp in its commitInfo"
@@ -83,9 +85,10 @@ def required_ict(info: CommitInfo | None, version: int, table: str) -> int:
 def previous_timestamp(ict_ms: int | None, file_time_ms: int | None, before_ms: int | None = None) -> int | None:
     """The time that the in-commit timestamp of the next commit must exceed.
 
-    ``ict_ms``: the in-commit timestamp of the last commit. If it has none and the next commit enables them, the
-    last commit's file time is used, adjusted to increase as readers adjust it: ``file_time_ms``, and ``before_ms``,
-    this function's result for the version before. None if the next commit has no in-commit timestamp.
+    ``ict_ms``: the in-commit timestamp of the last commit. If the last commit has no in-commit timestamp and the next
+    commit enables in-commit timestamps, the file time of the last commit is used, adjusted in the way in which readers
+    adjust file times so that they increase: ``file_time_ms``, and ``before_ms``, this function's result for the version
+    before. None if the next commit has no in-commit timestamp.
     """
     if ict_ms is not None or file_time_ms is None:
         return ict_ms
@@ -93,7 +96,8 @@ def previous_timestamp(ict_ms: int | None, file_time_ms: int | None, before_ms: 
 
 
 def next_timestamp(clock_ms: int, previous_ms: int | None) -> int:
-    """The larger of the wall clock and the previous timestamp plus one millisecond: the clock is never trusted."""
+    """The larger of the wall clock and the previous timestamp plus one millisecond, because the wall clock may go
+    back."""
     if previous_ms is not None and previous_ms >= LARGEST_MS:
         raise CorruptTableError(
             f"The last commit's inCommitTimestamp is {previous_ms} ms, the largest possible, so no commit can follow. "
@@ -104,7 +108,8 @@ def next_timestamp(clock_ms: int, previous_ms: int | None) -> int:
 
 
 def enabling_configuration(configuration: Mapping[str, str], version: int, ict_ms: int) -> dict[str, str]:
-    """The configuration that the enabling commit writes: with the enablement pair, except at version 0."""
+    """The configuration for the commit that enables in-commit timestamps. It includes the two enablement properties,
+    except at version 0."""
     kept = without_pair(configuration)
     if version == 0:
         return kept
@@ -112,7 +117,8 @@ def enabling_configuration(configuration: Mapping[str, str], version: int, ict_m
 
 
 def without_pair(configuration: Mapping[str, str]) -> dict[str, str]:
-    """The configuration without the enablement pair, as a disabling commit or a new table writes it."""
+    """The configuration without the two enablement properties, for a commit that disables in-commit timestamps and for
+    a new table."""
     pair = (ENABLEMENT_VERSION_KEY, ENABLEMENT_TIMESTAMP_KEY)
     return {key: value for key, value in configuration.items() if key not in pair}
 
@@ -121,7 +127,8 @@ def without_pair(configuration: Mapping[str, str]) -> dict[str, str]:
 
 
 def read_enablement(configuration: Mapping[str, str], latest_version: int) -> Enablement | None:
-    """The enablement pair of a table with active in-commit timestamps; None if they were enabled at version 0.
+    """The enablement version and timestamp of a table with active in-commit timestamps; None if they were enabled at
+    version 0.
 
     Raises InvalidEnablementError if only half of the pair is set, if it is not a pair of integers, or if its version
     is after ``latest_version``.
@@ -170,11 +177,11 @@ def monotonised(times_ms: Sequence[int]) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """Which commits exist, and which clock applies to each: the data for resolving timestamps.
+    """The data for resolving timestamps: which commits exist, and which clock applies to each.
 
     ``versions``: ascending versions whose commit file exists and whose state can be rebuilt. ``ict_from``: the first
-    version resolved by its in-commit timestamp; None if in-commit timestamps are off. ``ict_from_ms``: the enablement
-    time; None if every listed commit is resolved by its in-commit timestamp.
+    version that time travel resolves by its in-commit timestamp; None if in-commit timestamps are disabled.
+    ``ict_from_ms``: the enablement time; None if every listed commit is resolved by its in-commit timestamp.
     """
 
     versions: Sequence[int]
@@ -196,14 +203,15 @@ class Timeline:
         return self.versions[bisect.bisect_left(self.versions, self.ict_from) :]
 
     def in_ict_era(self, timestamp_ms: int) -> bool:
-        """Whether only versions from ``ict_from`` on are candidates for this time."""
+        """Whether the result for this time can only be ``ict_from`` or a later version."""
         return self.ict_from is not None and (self.ict_from_ms is None or timestamp_ms >= self.ict_from_ms)
 
 
 def timeline(versions: Sequence[int], active: bool, enablement: Enablement | None) -> Timeline:
-    """Which clock applies to each of ``versions`` (ascending).
+    """The Timeline of ``versions`` (ascending), which tells which clock applies to each.
 
-    If the commits before the enablement were cleaned up, the rest are resolved by in-commit timestamp alone.
+    If the commits before the enablement were cleaned up, the remaining commits are resolved by in-commit timestamp
+    alone.
     """
     if not active or not versions:
         return Timeline(versions, None, None)
@@ -222,7 +230,8 @@ def resolve(
 
     ``ict_of`` reads one commit; it is called at most ceil(log2 n) + 2 times for n commits. ``file_times_of`` returns
     the modification times of several commits; it is called once, and only for commits before the enablement.
-    The caller handles a result after ``timestamp_ms`` and a time after the last commit.
+    The caller must check whether the result is after ``timestamp_ms``, and whether ``timestamp_ms`` is after the last
+    commit.
     """
     ict_versions = log.ict_versions
     if log.in_ict_era(timestamp_ms) and ict_versions:
@@ -261,10 +270,10 @@ def _search(timestamp_ms: int, versions: Sequence[int], ict_of: Callable[[int], 
 
 
 def to_epoch_ms(value: datetime.datetime | int | str) -> int:
-    """Milliseconds since the epoch for an aware datetime, an int (ms), or ISO text with an offset or Z.
+    """Convert an aware datetime, an int (ms), or ISO text with an offset or Z to milliseconds since the epoch.
 
-    Finer times are floored to milliseconds. Raises InvalidTimestampError for naive values: their meaning would depend
-    on the machine.
+    Times with a higher precision are floored to milliseconds. Raises InvalidTimestampError for naive values: their
+    meaning would depend on the machine.
     """
     if isinstance(value, bool) or not isinstance(value, (int, str, datetime.datetime)):
         raise InvalidTimestampError(
@@ -289,7 +298,8 @@ _ISO = re.compile(r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}([.,]\d{1,9})?)?)?\s
 
 
 def parse_iso(text: str) -> datetime.datetime:
-    """Parse ISO 8601 text, the same on every Python version (3.10's fromisoformat knows neither Z nor 3 digits)."""
+    """Parse ISO 8601 text in the same way on every Python version (fromisoformat in 3.10 does not support Z or a
+    fraction of 3 digits)."""
     match = _ISO.fullmatch(text.strip())
     try:
         if match is None:
@@ -303,7 +313,8 @@ def parse_iso(text: str) -> datetime.datetime:
             return value
         if zone in "Zz":
             return value.replace(tzinfo=datetime.timezone.utc)
-        # Offsets can have seconds: Spark writes local mean times, which most zones used until the late 19th century.
+        # Offsets can have seconds: Spark writes offsets of local mean time, which most zones used until the late 19th
+        # century.
         hours, minutes, seconds = (int(part) for part in re.findall(r"\d{2}", f"{zone}00")[:3])
         offset = datetime.timedelta(hours=hours, minutes=minutes, seconds=seconds)
         offset = offset if zone[0] == "+" else -offset
@@ -315,7 +326,8 @@ def parse_iso(text: str) -> datetime.datetime:
 
 
 def to_iso(timestamp_ms: int) -> str:
-    """UTC text with milliseconds, such as 2026-11-20T10:00:00.123Z; the bare number after the year 9999."""
+    """A time in UTC with milliseconds, such as 2026-11-20T10:00:00.123Z; after the year 9999, the number of
+    milliseconds."""
     try:
         moment = datetime.datetime(1970, 1, 1) + datetime.timedelta(milliseconds=timestamp_ms)
     except OverflowError:
@@ -324,7 +336,7 @@ def to_iso(timestamp_ms: int) -> str:
 
 
 def describe(timestamp_ms: int) -> str:
-    """A time for messages: in ms, to pass back exactly, and in ISO, to read."""
+    """A time for messages: in milliseconds, which can be passed to a call exactly, and in ISO format for the reader."""
     return f"{timestamp_ms} ms ({to_iso(timestamp_ms)})"
 
 
@@ -332,7 +344,8 @@ def check_range(
     timestamp_ms: int, found: CommitAt, latest_version: int, bounds: Callable[[], tuple[CommitAt, CommitAt]],
     before: str, after: str, table: str,
 ) -> None:  # fmt: skip
-    """Refuse a result after the requested time, or a time after the last commit, unless the caller allows it.
+    """Refuse a result that is after the requested time, and a requested time that is after the last commit, unless the
+    caller allows these.
 
     ``bounds`` returns the earliest and the latest commit for the message. Raises TimestampOutOfRangeError.
     """

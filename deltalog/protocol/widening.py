@@ -24,7 +24,7 @@ from deltalog.protocol.schema import (
 )
 
 TYPE_CHANGES_KEY = "delta.typeChanges"
-# Allowed widenings by narrow type; decimals have separate rules.
+# The allowed widenings, keyed by the narrow type; decimals have separate rules.
 _WIDER: Mapping[str, tuple[str, ...]] = {
     "byte": ("short", "integer", "long", "double"),
     "short": ("integer", "long", "double"),
@@ -32,7 +32,7 @@ _WIDER: Mapping[str, tuple[str, ...]] = {
     "float": ("double",),
     "date": ("timestamp_ntz",),
 }
-# The decimal digits that the protocol requires for every value of an integer type.
+# For each integer type, the number of decimal digits that the protocol requires for widening to a decimal.
 _DIGITS = {"byte": 10, "short": 10, "integer": 10, "long": 20}
 
 
@@ -50,7 +50,7 @@ def is_widening(narrow: DataType, wide: DataType) -> bool:
 def with_type_changes(column: StructField, before: DataType) -> StructField:
     """The column with the type changes since ``before`` appended to its history.
 
-    Changes inside a struct are left to the fields of that struct.
+    Type changes of a struct's fields are recorded in the history of these fields.
     """
     changes = [_as_json(*change) for change in _changes(before, column.data_type, ())]
     if not changes:
@@ -79,9 +79,10 @@ def _as_json(before: DataType, after: DataType, path: Sequence[str]) -> dict[str
 
 
 def recorded(before: StructType, after: StructType) -> StructType:
-    """``after``, with every type change since ``before`` recorded in the history of its column, also inside structs.
+    """``after``, with every type change since ``before`` appended to the history of the changed column, also inside
+    structs.
 
-    Columns are matched by name; columns that ``before`` lacks have no history.
+    Columns are matched by name; columns that are not in ``before`` have no history.
     """
     columns = []
     for column in after.fields:
@@ -94,8 +95,8 @@ def recorded(before: StructType, after: StructType) -> StructType:
 
 
 def is_widening_of_its_kind(narrow: DataType, wide: DataType) -> bool:
-    """``is_widening`` without changes from integers to double or decimal, which happen only on explicit request:
-    merging schemas must not round exact numbers."""
+    """``is_widening``, but False for changes from integers to double or decimal, which must be requested explicitly:
+    schema merging must not round exact numbers."""
     if not is_widening(narrow, wide):
         return False
     is_whole = str(narrow) in _DIGITS
@@ -103,12 +104,12 @@ def is_widening_of_its_kind(narrow: DataType, wide: DataType) -> bool:
 
 
 def automatic(configuration: Mapping[str, str]) -> Callable[[DataType, DataType], bool] | None:
-    """The rule by which a write with a merged schema widens column types; None if it widens none."""
+    """The rule by which a write with schema merging widens column types; None if it does not widen any."""
     return is_widening_of_its_kind if ENABLE_TYPE_WIDENING.read(configuration) else None
 
 
 def widened(before: DataType, after: DataType, name: str) -> DataType:
-    """The type of a column after widening from ``before`` to ``after``. Names of struct fields stay.
+    """The type of a column after widening from ``before`` to ``after``. The names of struct fields do not change.
 
     Raises SchemaMismatchError, naming the part, if the protocol does not allow the change.
     """

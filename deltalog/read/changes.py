@@ -37,8 +37,8 @@ from deltalog.read.snapshot import Snapshot
 from deltalog.storage.remote import parallel_gets
 
 CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP = "_change_type", "_commit_version", "_commit_timestamp"
-_LARGEST_MS = (2**63 - 1) // 1000  # what a column of microseconds can hold
-# A column of change files; it has this name even if the table's columns are mapped.
+_LARGEST_MS = (2**63 - 1) // 1000  # the largest time that fits into a column of microseconds
+# A column of change data files; it has this name even if the table uses column mapping.
 CHANGE_TYPE_FIELD = StructField(CHANGE_TYPE, PrimitiveType("string"), True, {PHYSICAL_NAME_KEY: CHANGE_TYPE})
 FEED_FIELDS = (
     StructField(CHANGE_TYPE, PrimitiveType("string"), True, {}),
@@ -54,11 +54,12 @@ _WHEN_NOT_MAPPED = (
 
 @dataclass(frozen=True, slots=True)
 class ChangeFile:
-    """A file from which changes of a commit are read.
+    """A file from which the changes of a commit are read.
 
-    ``kind``: the kind of change of its rows: all inserted, all deleted, or for ``difference`` the rows deleted by only
-    one of the two deletion vectors. None for a change file, which stores each row's kind in a column. ``before``,
-    ``after``: the file's deletion vectors before and after the commit.
+    ``kind``: how the rows of the file changed. Either all rows of the file were inserted, or all were deleted, or
+    (``difference``) the changed rows are those that exactly one of the two deletion vectors deletes. None for a change
+    data file, which stores the kind of each row in a column. ``before``, ``after``: the file's deletion vectors before
+    and after the commit.
     """
 
     file: AddFile | RemoveFile | AddCDCFile
@@ -68,8 +69,8 @@ class ChangeFile:
 
 
 def plan(commit: CommitActions) -> list[ChangeFile]:
-    """The files that hold the changes of a commit: its change files, or if it has none, the files that it added or
-    removed with dataChange. Pure. Spec: PROTOCOL.md#reader-requirements-for-addcdcfile."""
+    """The files that contain the changes of a commit: its change data files, or if it has none, the files that it added
+    or removed with dataChange. Pure. Spec: PROTOCOL.md#reader-requirements-for-addcdcfile."""
     if commit.cdc:
         return [ChangeFile(file, None) for file in commit.cdc]
     if _is_merge_without_effect(commit):
@@ -90,8 +91,8 @@ def plan(commit: CommitActions) -> list[ChangeFile]:
 
 
 def _is_merge_without_effect(commit: CommitActions) -> bool:
-    """Whether a commit is a MERGE by Spark that changed no row according to its metrics. Such a MERGE rewrites files
-    with dataChange."""
+    """Whether a commit is a MERGE by Spark that changed no rows according to its metrics. Even a MERGE that changes no
+    rows rewrites files with dataChange=true."""
     info = commit.commit_info
     if info is None or info.operation != "MERGE":
         return False
@@ -108,10 +109,10 @@ def changes_between(
     to_timestamp_ms: int | None,
     allow_out_of_range: bool = False,
 ) -> Changes:
-    """The changes of a range, both ends included, each given as a version or in milliseconds since 1970.
+    """The changes of a range that includes both ends; each end is a version or a time in milliseconds since 1970.
 
-    ``allow_out_of_range``: a range that begins after the latest version has no changes, and one that ends after it ends
-    at the latest version.
+    ``allow_out_of_range``: a range that begins after the latest version has no changes, and a range that ends after it
+    is cut off at the latest version.
 
     Raises CallError, TimestampOutOfRangeError, VersionNotFoundError, MissingVersionError. Cost: as
     ``LogHistory.version_at`` for each time, and as ``LogHistory.snapshot`` for the first and the last version. See
@@ -145,7 +146,7 @@ def changes_between(
 
 def _last_version_until(history: LogHistory, timestamp_ms: int, allow_out_of_range: bool) -> int:
     """The last version at or before an instant. Without ``allow_out_of_range``, an instant after the last commit is
-    refused, like a version after the latest one: commits that are still to be made before that instant would be
+    refused, as is a version after the latest one, because commits that are yet to be made before that instant would be
     missing."""
     try:
         return history.version_at(timestamp_ms, after="latest" if allow_out_of_range else "error").version
@@ -192,17 +193,17 @@ class Changes:
 
     @property
     def versions(self) -> range:
-        """The versions whose changes are read."""
+        """The versions in the range."""
         after = self._last.version + 1
         return range(after if self._is_after_latest else self._first.version, after)
 
     @property
     def snapshot(self) -> Snapshot:
-        """The version whose schema the rows have. Cost: none."""
+        """The snapshot whose schema the rows have. Cost: none."""
         return self._read
 
     def files(self) -> Iterator[tuple[CommitAt, ChangeFile]]:
-        """The files of the changes, commit by commit, for engines that read files themselves.
+        """The files that contain the changes, commit by commit, for engines that read files themselves.
 
         Raises CallError, SchemaMismatchError, InvalidCommitError as ``batches``. Cost: 1 GET for each commit, and that
         of ``LogHistory.commit_at``.
@@ -231,7 +232,7 @@ class Changes:
         return ChangeRows(self._read.reader, self._read.metadata).arrow_schema
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The changes, batch by batch. Memory is bounded as for ``Scan.batches``, whatever the size of the files.
+        """The changes, batch by batch. As with ``Scan.batches``, memory does not depend on the size of the files.
 
         Raises CallError if the feed was disabled within the range, SchemaMismatchError if the schema changed so that
         earlier rows do not fit, InvalidCommitError if a commit removes a file without its partition values,
@@ -270,8 +271,8 @@ class Changes:
 
 @dataclass(frozen=True)
 class ChangeRows:
-    """Reads the rows of single ChangeFiles, with the columns of ``metadata``. When pickled, it includes the options
-    that opened the store, with any secrets in them.
+    """Reads the rows of one ChangeFile at a time, with the columns of ``metadata``. The pickle of this object contains
+    the options with which the store was opened, including secrets.
 
     ``with_commit``: append the three columns of the change data feed.
     """
@@ -291,14 +292,15 @@ class ChangeRows:
         return StructType((*fields, *FEED_FIELDS) if self.with_commit else fields).to_arrow()
 
     def opened(self, planned: ChangeFile) -> list[tuple[str | None, OpenFile]]:
-        """Open the file of a change, once for each kind of its rows. The kind is None if the file stores it in a
+        """Open a ChangeFile once for each kind of change. The kind of change is None if the file stores it in a
         column."""
         files = self.reader.files
         file = DataFile(planned.file.path, planned.file.partition_values or {}, size=planned.file.size)
         columns = self.metadata.schema
         if planned.kind is None:
             columns = StructType((*columns.fields, CHANGE_TYPE_FIELD))
-        # Not the table's current partition columns: they may have been different when the file was written.
+        # Take the partition columns from the file, because those of the table may have changed since the file was
+        # written.
         keys = {key.lower() for key in file.partition_values}
         named = ((column.name, column_mapping.physical_name(column, self._mapping)) for column in columns)
         layout = FileLayout(columns, [name for name, key in named if key.lower() in keys], self._mapping)
@@ -315,8 +317,8 @@ class ChangeRows:
     def read(
         self, at: CommitAt | None, planned: ChangeFile, opened: list[tuple[str | None, OpenFile]]
     ) -> Iterator[pa.RecordBatch]:
-        """The rows of a file opened by ``opened``. ``at``: the commit that changed them, needed only for the columns of
-        the change data feed."""
+        """The rows of a file that ``opened`` has opened. ``at``: the commit that changed the rows, needed only for the
+        columns of the change data feed."""
         for kind, file in opened:
             for batch in file.batches():
                 yield batch if at is None or not self.with_commit else self._with_commit(batch, kind, at)
@@ -336,8 +338,8 @@ class ChangeRows:
 
 
 def check_partition_values(planned: ChangeFile, version: int, partition_columns: Sequence[str], url: str) -> None:
-    """Refuse a remove without partition values: its rows would be reported as deleted from the null partition. Pure.
-    Raises InvalidCommitError."""
+    """Refuse a remove action without partition values, because its rows would be reported as deleted from the null
+    partition. Pure. Raises InvalidCommitError."""
     if planned.file.partition_values is None and partition_columns:
         name = commit_name(version)
         raise InvalidCommitError(

@@ -1,5 +1,5 @@
-"""Data skipping: decides from partition values and statistics which files of a snapshot can have a row that matches a
-predicate. Pure.
+"""Data skipping: decides from partition values and statistics which files of a snapshot may contain a row that matches
+a predicate. Pure.
 
 Spec: PROTOCOL.md#per-file-statistics. A file is skipped only if its bounds prove that no row matches; a statistic that
 is missing, unreadable or possibly inexact proves nothing.
@@ -9,13 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import zip_longest
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import FALSE, TRUE, ZERO, combined, int64s, scalar
-from deltalog.expressions.bind import find_fields
 from deltalog.expressions.bound import (
     Bound,
     BoundAnd,
@@ -33,15 +31,22 @@ from deltalog.expressions.bound import (
     leaves_of,
 )
 from deltalog.expressions.comparison import compare
-from deltalog.expressions.evaluate import evaluate
 from deltalog.expressions.functions.nodes import Rows
 from deltalog.expressions.tree import Comparison, In, Literal, Name, Predicate
+from deltalog.lazy_arrow import pc
+from deltalog.lazy_names import lazy_modules
 from deltalog.log import file_statistics
 from deltalog.log.file_statistics import Group, Leaf
 from deltalog.protocol import partitions
 from deltalog.protocol.char_varchar import upper_bound
 from deltalog.protocol.column_mapping import Mode
 from deltalog.protocol.schema import DecimalType, StructField, StructType, type_to_arrow
+
+if TYPE_CHECKING:
+    from deltalog.expressions import bind as binding
+    from deltalog.expressions import evaluate as evaluation
+else:
+    lazy_modules(__name__, binding="deltalog.expressions.bind", evaluation="deltalog.expressions.evaluate")
 
 _NUMBER = "\0number"
 _MANY, _SAMPLE = 2048, 512
@@ -50,10 +55,10 @@ _MANY, _SAMPLE = 2048, 512
 def statistics_leaves(
     predicate: Bound, schema: StructType, partition_columns: Sequence[str], mapping: Mode
 ) -> list[Leaf]:
-    """The columns whose statistics ``prune`` reads. ``predicate`` is bound to ``schema``."""
+    """The leaf columns whose statistics ``prune`` reads. ``predicate`` is bound to ``schema``."""
     conditions = [each.column for each in leaves_of(predicate) if isinstance(each, ColumnCondition)]
     leaves = [
-        Leaf.from_fields(find_fields(column.path, schema), mapping)
+        Leaf.from_fields(binding.find_fields(column.path, schema), mapping)
         for column in conditions
         if column.path[0] not in partition_columns and not isinstance(column.data_type, StructType)
     ]
@@ -65,9 +70,9 @@ def prune(
 ) -> pa.Table:
     """The rows of ``files`` that may contain a matching row. ``predicate`` is bound to ``schema``.
 
-    ``files``: the columns partition_values, and stats or stats_parsed. Partition values are checked first; statistics
-    are parsed only for the remaining files and only for the predicate's columns. Raises CorruptTableError for a
-    partition value that is not of its column's type.
+    ``files``: a table with the columns partition_values, and stats or stats_parsed. Partition values are checked first;
+    statistics are parsed only for the remaining files and only for the predicate's columns. Raises CorruptTableError
+    for a partition value that does not match the type of its column.
     """
     partitioned = set(partition_columns)
     by_partition = _PartitionVerdicts(files, schema, partitioned, mapping)
@@ -79,7 +84,8 @@ def prune(
     def verdicts(some: pa.Table, statistics: pa.Table) -> Any:
         return _StatisticsVerdicts(some, schema, partitioned, mapping, leaves, statistics).may_match(predicate)
 
-    # Parsing only bounds is faster. If that excludes few of the first files, it will not help with the others either.
+    # Parsing only the bounds is faster than parsing all statistics. If the bounds exclude few of the first files, they
+    # are not used for the other files.
     first = files.slice(0, _SAMPLE)
     bounds = file_statistics.bounds_of_files(first, leaves) if files.num_rows >= _MANY else None
     if bounds is not None and _filtered(first, verdicts(first, bounds)).num_rows <= _SAMPLE // 4:
@@ -89,7 +95,7 @@ def prune(
 
 
 def _filtered(files: pa.Table, may_match: Any) -> pa.Table:
-    """The rows where ``may_match`` is true or null."""
+    """The indices of the rows for which ``may_match`` is true or null."""
     mask = pc.fill_null(may_match, TRUE)
     return files if pc.all(mask, min_count=0).as_py() else files.filter(mask)
 
@@ -99,7 +105,8 @@ def split(
 ) -> tuple[pa.Table, pa.Table]:
     """Split ``files`` into the files whose rows all match, according to partition values or statistics, and the others.
 
-    Deletion vectors do not matter: a condition that holds for all rows of a file also holds for its live rows.
+    Deletion vectors need not be considered, because a condition that is true for all rows of a file is also true for
+    its live rows.
     """
     numbered = files.append_column(_NUMBER, int64s(list(range(files.num_rows))))
     others = prune(numbered, complement(predicate), schema, partition_columns, mapping)[_NUMBER]
@@ -108,10 +115,10 @@ def split(
 
 
 def in_partitions(rows: Sequence[tuple[str | None, ...]], columns: Sequence[StructField]) -> Predicate:
-    """A predicate that is true for the rows of these partitions. ``rows``: for each partition, the values of
-    ``columns`` as in the log.
+    """A predicate that is true for the rows of these partitions and no others. ``rows``: the serialized values of
+    ``columns`` for each partition, as in the log.
 
-    The depth of its tree is the number of columns plus the logarithm of the number of partitions.
+    The depth of the predicate's tree is the number of columns plus the logarithm of the number of partitions.
     """
     column = columns[0]
     below: dict[str | None, list[tuple[str | None, ...]]] = {}
@@ -131,8 +138,8 @@ def in_partitions(rows: Sequence[tuple[str | None, ...]], columns: Sequence[Stru
 class _PartitionVerdicts:
     """Evaluates a predicate for each file: true or null if a row may match, false if none can.
 
-    Partition values are exact, so a leaf on them is evaluated, and an unknown result means no match. A leaf on another
-    column is null.
+    Partition values are exact, so a condition on partition columns is evaluated, and NULL means no match. A condition
+    on any other column evaluates to null, so it rules out no file.
     """
 
     def __init__(self, files: pa.Table, schema: StructType, partitioned: set[str], mapping: Mode) -> None:
@@ -144,7 +151,8 @@ class _PartitionVerdicts:
         self._values: dict[str, Any] = {}
 
     def may_match(self, predicate: Bound) -> Any:
-        """Combine the verdicts on leaves with AND and OR; ``bind`` has pushed negations into the leaves."""
+        """Combine the verdicts on conditions with AND and OR; ``bind`` has already pushed negations down to the
+        conditions."""
         if isinstance(predicate, BoundAnd):
             return pc.and_kleene(self.may_match(predicate.left), self.may_match(predicate.right))
         if isinstance(predicate, BoundOr):
@@ -152,7 +160,7 @@ class _PartitionVerdicts:
         return self.leaf(predicate)
 
     def leaf(self, predicate: Bound) -> Any:
-        """The verdict on a predicate without AND and OR."""
+        """The verdict on a condition, that is, a predicate without AND and OR."""
         if isinstance(predicate, BoundConstant):
             return pa.repeat(TRUE if predicate.value else FALSE, self.files.num_rows)
         columns = columns_of(predicate)
@@ -160,12 +168,12 @@ class _PartitionVerdicts:
             return self.unknown
         rows = Rows({column.path: combined(self.values(column.path[0])) for column in columns}, self.files.num_rows)
         try:
-            return pc.fill_null(evaluate(predicate.node, rows), FALSE)
+            return pc.fill_null(evaluation.evaluate(predicate.node, rows), FALSE)
         except (pa.ArrowInvalid, OverflowError):
-            return self.unknown  # it fails for a partition that other conditions may exclude
+            return self.unknown  # evaluation fails for a partition that other conditions may exclude
 
     def values(self, name: str) -> Any:
-        """Typed values of a partition column, one per file."""
+        """The typed values of a partition column, one per file."""
         if name not in self._values:
             self._values[name] = file_statistics.partition_values(self.files, self.schema.field(name), self.mapping)
         return self._values[name]
@@ -211,14 +219,14 @@ class _StatisticsVerdicts(_PartitionVerdicts):
         value, operator = predicate.value, predicate.operator
         is_float = str(data_type) in ("float", "double")
         if is_float and (value != value or operator in (">", ">=", "!=")):
-            return self._has_values(predicate.column)  # the upper bound may leave out NaN
+            return self._has_values(predicate.column)  # the upper bound may ignore NaN
         at_most = compare(low, "<=", value, data_type)
         at_least = compare(high, ">=", value, data_type)
         if operator == "=":
             verdict = pc.and_kleene(at_most, at_least)
         elif operator == "!=":
             only = pc.and_kleene(compare(low, "=", value, data_type), compare(high, "=", value, data_type))
-            exact = str(data_type) not in ("string", "timestamp", "timestamp_ntz")  # bounds of these may be widened
+            exact = str(data_type) not in ("string", "timestamp", "timestamp_ntz")  # those bounds may be widened
             verdict = pc.invert(only) if exact else self.unknown
         elif operator == "<":
             verdict = compare(low, "<", value, data_type)
@@ -234,7 +242,7 @@ class _StatisticsVerdicts(_PartitionVerdicts):
         low, high = self._bounds(predicate)
         between = predicate.value_set.any_between(low, high)
         if predicate.value_set.has_nan:
-            between = scalar(None, pa.bool_())  # bounds may leave out NaN
+            between = scalar(None, pa.bool_())  # bounds may ignore NaN
         return pc.and_kleene(between, self._has_values(predicate.column))
 
     def _starts_with(self, predicate: BoundStartsWith) -> Any:
@@ -247,11 +255,11 @@ class _StatisticsVerdicts(_PartitionVerdicts):
         return pc.and_kleene(between, self._has_values(predicate.column))
 
     def _has_values(self, column: BoundColumn) -> Any:
-        """False if every row is null, because no comparison is true then."""
+        """False if the column is null in every row, because then no comparison is true."""
         return pc.less(self._column("nullCount", column), self.statistics.column("numRecords").combine_chunks())
 
     def _bounds(self, predicate: BoundComparison | BoundIn | BoundStartsWith) -> tuple[Any, Any]:
-        """The lower and the upper bound of each file, widened by what its writer may have truncated or rounded."""
+        """The lower and the upper bound of each file, widened to undo any truncation or rounding by its writer."""
         column = predicate.column
         low, high = self._column("minValues", column), self._column("maxValues", column)
         data_type = self.leaves[column.path].data_type if column.path in self.leaves else None
@@ -270,12 +278,14 @@ class _StatisticsVerdicts(_PartitionVerdicts):
         return self.statistics.column(file_statistics.column_name(group, leaf)).combine_chunks()
 
 
-# In microseconds; adding a millisecond to a later time would overflow. Not pa.scalar, which imports pandas.
+# In microseconds; adding a millisecond to a later time would overflow. pa.scalar is not used, because it imports
+# pandas.
 _LATEST, _MILLISECOND = scalar(2**63 - 2000, pa.int64()), scalar(1000, pa.int64()).cast(pa.duration("us"))
 
 
 def _decimals(values: Any, data_type: DecimalType, upper: bool) -> Any:
-    """The bound widened by more than the rounding error of a double, because its writer may have used doubles."""
+    """The bounds widened by more than the rounding error of a double, because the writer may have computed them as
+    doubles."""
     values = values.cast(pa.float64())
     slack = pc.add(pc.multiply(pc.abs(values), 1e-15), 10.0**-data_type.scale)
     widened = pc.add(values, slack) if upper else pc.subtract(values, slack)

@@ -1,42 +1,52 @@
-"""The origin of rows: which version of which table they were read from. Pure.
+"""The origin of rows: the table and the version from which they were read. Pure.
 
-A write computed from a table's rows is correct only if those rows have not changed since. So a scan records the origin
-of its rows as text: in the schema metadata of its Arrow data, and in a marker of a Spark DataFrame. A write to the same
-table begins at that version, and other writers' commits since then are checked for conflicts.
+A write computed from a table's rows is correct only if those rows have not changed since. A scan therefore records the
+origin of its rows as text, in the schema metadata of its Arrow data and in a marker in a Spark DataFrame. The
+transaction of a write to the same table begins at the version from which the rows were read, and other writers' commits
+since then are checked for conflicts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa
 
 from deltalog.errors import CallError, DeltaLogError
-from deltalog.expressions.bind import bind
-from deltalog.expressions.bound import Bound, number_of_values
-from deltalog.expressions.sql import parse
-from deltalog.expressions.sql_text import to_sql
 from deltalog.expressions.tree import Predicate
+from deltalog.lazy_names import lazy_modules
 from deltalog.protocol.schema import StructType
 
-# A scan's ``origin``, alone or with a condition that restricts the rows that count as read.
+if TYPE_CHECKING:
+    from deltalog.expressions import bind as binding
+    from deltalog.expressions import bound, sql, sql_text
+else:
+    lazy_modules(
+        __name__,
+        "deltalog.expressions.bound",
+        "deltalog.expressions.sql",
+        "deltalog.expressions.sql_text",
+        binding="deltalog.expressions.bind",
+    )
+
+# The ``origin`` of a scan, alone or with a condition that restricts the rows that count as read.
 Read = str | tuple[str, "Predicate | str | None"]
 
 # The key of the origin in the schema metadata of a scan's batches. deltalog's writers do not store it.
 ORIGIN_KEY = b"deltalog.read"
-# With more values, a condition becomes megabytes of text in the metadata of every batch, and takes seconds to parse.
+# With more values, a condition could become megabytes of text in the metadata of every batch and take seconds to parse.
 _MAX_VALUES_IN_TEXT = 1000
 
 
 class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The table and version that rows were read from.
+    """The table and the version from which rows were read.
 
-    ``table``: the id in its metadata. ``url``: see ``storage.base.real_url``. ``where``: the condition of the scan as
-    SQL text, None for all rows. ``branch``: the id of the transaction over several tables that ``version`` belongs to,
-    if any; ``base_version``: the version of the table on which that transaction is based. ``txn_id``: of the commit of
-    ``version``, if known: after a rollback to a copy, another commit can have that version.
+    ``table``: the table id in the metadata. ``url``: see ``storage.base.real_url``. ``where``: the condition of the
+    scan as SQL text; None for all rows. ``branch``: the id of the multi-table transaction to which ``version`` belongs,
+    if any; ``base_version``: the version of the table on which that transaction is based. ``txn_id``: the txnId of the
+    commit of ``version``, if known, because after a rollback to a copy, another commit can have the same version.
     """
 
     table: str
@@ -55,28 +65,31 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
         return (self.table, self.url) == (table_id, url)
 
     def version_for(self, branch: str | None, base_version: int | None) -> int:
-        """The version that was read, in a writer's numbering. ``branch`` and ``base_version``: of the writer's
-        transaction over several tables, None outside such a transaction."""
+        """The version that was read, as the version number that the writer uses for it. ``branch`` and
+        ``base_version``: those of the writer's multi-table transaction, None outside such a transaction."""
         if self.branch == branch:
             return self.version
         known = (self.version if self.branch is None else self.base_version, base_version if branch else None)
         return min(version for version in known if version is not None)
 
 
-def text_of(where: Bound | None, schema: StructType) -> str | None:
-    """A bound condition as SQL text; None if text cannot express it or it has more than _MAX_VALUES_IN_TEXT values, in
-    which case all rows count as read."""
-    if where is None or number_of_values(where) > _MAX_VALUES_IN_TEXT:
+def text_of(where: bound.Bound | None, schema: StructType) -> str | None:
+    """A bound condition as SQL text; None if SQL cannot express it or if it has more than _MAX_VALUES_IN_TEXT values.
+    All rows then count as read."""
+    if where is None or bound.number_of_values(where) > _MAX_VALUES_IN_TEXT:
         return None
     try:
-        text = to_sql(where.expression)
-        return text if bind(parse(text), schema) == where else None
+        expression = where.expression
+        text = sql_text.to_sql(expression)
+        if sql_text.is_plain(expression):
+            return text
+        return text if binding.bind(sql.parse(text), schema) == where else None
     except (DeltaLogError, RecursionError):
         return None
 
 
 def tagged(schema: pa.Schema, origin: str | None) -> pa.Schema:
-    """The schema with an origin in its metadata."""
+    """The schema with the origin added to its metadata."""
     return schema if origin is None else schema.with_metadata({**(schema.metadata or {}), ORIGIN_KEY: origin.encode()})
 
 
@@ -90,7 +103,8 @@ def origin_in(data: Any) -> str | None:
 
 
 def decoded(reads: Iterable[Read]) -> list[tuple[Origin, Predicate | str | None]]:
-    """Each origin with the condition on its rows. Raises CallError for text that is not an origin."""
+    """Decode each origin, and return it with the condition that its rows satisfy. Raises CallError for text that is not
+    an origin."""
     pairs = [(each, None) if isinstance(each, str) else each for each in reads]
     try:
         origins = [msgspec.json.decode(text, type=Origin) for text, _ in pairs]

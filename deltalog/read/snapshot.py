@@ -4,50 +4,71 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from deltalog.arguments import checked, safe_repr
 from deltalog.arrow_arrays import empty
 from deltalog.errors import MissingVersionError
-from deltalog.expressions.sql import at_one_instant
 from deltalog.expressions.tree import Predicate
-from deltalog.log import file_statistics
-from deltalog.log.commit_summary import CommitSummary, summary_of
-from deltalog.log.file_statistics import Leaf
+from deltalog.lazy_names import lazy_modules
 from deltalog.log.file_tables import FILES
 from deltalog.log.loader import UnreadSnapshot, load
 from deltalog.log.reader import LogReader
 from deltalog.log.snapshot import LogSnapshot
 from deltalog.log.tip import Tip
 from deltalog.parallel import Lazy
-from deltalog.protocol import column_mapping, features
+from deltalog.protocol import features
 from deltalog.protocol.actions import DomainMetadata, Metadata, Protocol, SetTransaction
 from deltalog.protocol.paths import commit_path
 from deltalog.protocol.schema import StructType
 from deltalog.protocol.timestamps import Enablement
-from deltalog.read.scan import Scan, VariantForm
+
+if TYPE_CHECKING:
+    import duckdb
+    import polars as pl
+    import pyarrow.dataset as ds
+
+    from deltalog.expressions import sql
+    from deltalog.log import commit_summary as commit_summaries
+    from deltalog.log import file_statistics
+    from deltalog.protocol import column_mapping
+    from deltalog.read import arrow_dataset, duckdb_relation, polars_frames
+    from deltalog.read import scan as scans
+else:
+    lazy_modules(
+        __name__,
+        "deltalog.expressions.sql",
+        "deltalog.log.file_statistics",
+        "deltalog.protocol.column_mapping",
+        "deltalog.read.arrow_dataset",
+        "deltalog.read.duckdb_relation",
+        "deltalog.read.polars_frames",
+        commit_summaries="deltalog.log.commit_summary",
+        scans="deltalog.read.scan",
+    )
 
 
 @checked
 class Snapshot:
-    """The state of a table at one version. Immutable; threads may share it.
+    """The state of a table at one version. Snapshots are immutable, and threads may share them.
 
     Protocol, metadata and totals come from the version's ``.crc`` if it is usable, else from the checkpoint and the
     commits after it; the list of files is read on first use, and cached.
 
-    Members: one for each kind of action of a version, and one for each way to read its files and rows.
+    A snapshot has one member for each kind of action, and one for each way to read the files and rows of its version.
     """
 
     def __init__(self, version: LogSnapshot | UnreadSnapshot, *, is_time_travel: bool = False) -> None:
-        """Not for users: call DeltaTable.snapshot."""
+        """Not for users, who should call DeltaTable.snapshot."""
         self._version = version
-        # The caller named the version or its time: writes computed from its rows are not checked for conflicts.
+        # Whether the caller chose the version by number or time; writes computed from its rows are then not checked for
+        # conflicts.
         self.is_time_travel = is_time_travel
 
     def as_time_travel(self) -> Snapshot:
-        """The same version, marked as named by the caller. Cost: none."""
+        """The same snapshot, marked as time travel, that is, as chosen by the caller by number or time. Cost: none."""
         return Snapshot(self.__dict__.get("log", self._version), is_time_travel=True)
 
     @safe_repr
@@ -97,7 +118,7 @@ class Snapshot:
 
     @Lazy
     def schema(self) -> StructType:
-        """The table's columns, partition columns included."""
+        """The table's columns, including partition columns."""
         return self.log.schema
 
     @property
@@ -106,7 +127,8 @@ class Snapshot:
 
     @property
     def table_features(self) -> tuple[str, ...]:
-        """The names of the table features, sorted, including those that legacy versions imply. Cost: none."""
+        """The names of the table features, sorted, including features implied by legacy protocol versions. Cost:
+        none."""
         return tuple(sorted({*features.reader_features(self.protocol), *features.writer_features(self.protocol)}))
 
     @property
@@ -116,7 +138,8 @@ class Snapshot:
 
     @property
     def enablement(self) -> Enablement | None:
-        """The enablement pair; None if in-commit timestamps are off or enabled since version 0.
+        """The version and the timestamp at which in-commit timestamps were enabled; None if they are disabled, or
+        enabled since version 0.
 
         Raises InvalidEnablementError.
         """
@@ -124,7 +147,7 @@ class Snapshot:
 
     @property
     def in_commit_timestamp_ms(self) -> int | None:
-        """The version's in-commit timestamp, in milliseconds since 1970; None if in-commit timestamps are off.
+        """The version's in-commit timestamp, in milliseconds since 1970; None if in-commit timestamps are disabled.
 
         Raises MissingInCommitTimestampError if the commit lacks it. Cost: at most 1 GET of 4 KiB.
         """
@@ -132,11 +155,11 @@ class Snapshot:
 
     @Lazy
     def timestamp_ms(self) -> int:
-        """The version's time in milliseconds since 1970: its in-commit timestamp if they are enabled at this version,
-        else the modification time of its commit file.
+        """The version's time in milliseconds since 1970: its in-commit timestamp if in-commit timestamps are enabled at
+        this version, else the modification time of its commit file.
 
-        Time travel and ``history`` can use other times: they depend on whether the latest version has in-commit
-        timestamps enabled, and monotonise file times; see ``version_at``. Raises MissingVersionError if log clean-up
+        Time travel and ``history`` can use other times, because whether in-commit timestamps apply depends on the
+        latest version, and file times are monotonised; see ``version_at``. Raises MissingVersionError if log clean-up
         deleted the commit file, MissingInCommitTimestampError. Cost: at most 1 GET or 1 HEAD.
         """
         ict_ms = self.in_commit_timestamp_ms
@@ -151,29 +174,29 @@ class Snapshot:
         return meta.modification_time_ms
 
     @Lazy
-    def commit_summary(self) -> CommitSummary:
-        """What this version's commit added to the previous version: files, rows, times, and its author's metadata.
+    def commit_summary(self) -> commit_summaries.CommitSummary:
+        """A summary of this version's commit: the files and rows that it added, its times, and its author's metadata.
         Raises MissingVersionError if log clean-up deleted the commit file, InvalidCommitError. Cost: 1 GET."""
-        return summary_of(self.reader.commit(self.version))
+        return commit_summaries.summary_of(self.reader.commit(self.version))
 
     @property
     def set_transactions(self) -> list[SetTransaction]:
-        """The last recorded version of each application id."""
+        """The last version recorded for each application id."""
         return list(self.log.state.transactions.values())
 
     def transaction_version(self, app_id: str) -> int | None:
-        """The last version that ``app_id`` recorded, or None."""
+        """The last version recorded for ``app_id``, or None."""
         found = self.log.state.transactions.get(app_id)
         return None if found is None else found.version
 
     @property
     def domain_metadata(self) -> list[DomainMetadata]:
-        """The metadata domains that are not removed."""
+        """The metadata domains that have not been removed."""
         return list(self.log.state.domains.values())
 
     @property
     def clustering_columns(self) -> tuple[tuple[str, ...], ...]:
-        """The clustering columns of a clustered table, as paths of names; empty for other tables.
+        """The clustering columns of a clustered table, each as a path of names; empty for other tables.
 
         Spec: PROTOCOL.md#clustered-table. Raises CorruptTableError.
         """
@@ -195,17 +218,18 @@ class Snapshot:
         """One row per live file, with the columns of deltalog.log.file_tables.FILES, or only ``columns`` of them.
 
         Raises CallError for an unknown column. Cost: the columns in the checkpoint and 1 GET for each commit after it.
-        A call without ``columns`` caches its result; a call with ``columns`` reads again.
+        The result is cached only if ``columns`` is not passed.
         """
         return self.log.cache.files(columns)
 
     def statistics(self, columns: Sequence[str] | None = None) -> pa.Table:
-        """The statistics of the live files, one row per row of ``files``: ``num_records``, ``tight_bounds``, and the
-        structs ``min_values``, ``max_values`` and ``null_count`` with one field per column, in the columns' types.
+        """The statistics of the live files, one row for each row of ``files``: ``num_records``, ``tight_bounds``, and
+        the structs ``min_values``, ``max_values`` and ``null_count``, which have one field per column. Bounds have the
+        types of the columns.
 
-        ``columns``: names of table columns; None: all but the partition columns. Bounds are as written; bounds of
-        strings and timestamps may be truncated. Statistics that a file lacks are null. Raises SchemaMismatchError.
-        Cost: the statistics in the checkpoint, and 1 GET for each commit after it.
+        ``columns``: names of table columns; None for all except partition columns. Bounds are returned as written, so
+        those of strings and timestamps may be truncated. Statistics that a file lacks are null. Raises
+        SchemaMismatchError. Cost: the statistics in the checkpoint, and 1 GET for each commit after it.
         """
         names = self.schema.names if columns is None else columns
         fields = [self.schema.field(name) for name in names if name not in self.partition_columns]
@@ -215,8 +239,8 @@ class Snapshot:
         return pa.concat_tables([_statistics_table(empty(FILES), leaves), *pieces])
 
     def file_path(self, add_path: str) -> str:
-        """The location of the data file that the log names ``add_path``: in the table, or below one of the locations in
-        ``DeltaTable.open(allowed_paths=)``. Raises UnsafePathError."""
+        """The location of the data file with the path ``add_path`` in the log: in the table, or below one of the
+        locations in ``DeltaTable.open(allowed_paths=)``. Raises UnsafePathError."""
         return self.reader.files.location(add_path)
 
     def scan(
@@ -224,22 +248,60 @@ class Snapshot:
         columns: Sequence[str] | None = None,
         where: Predicate | str | None = None,
         *,
-        variants: VariantForm = "binary",
-    ) -> Scan:
-        """A lazy read of the rows. ``columns``: names to read, in that order; None: all. ``where``: SQL text or a
-        predicate built with ``col``; only rows for which it is true are returned, and files that cannot contain such a
-        row are not read. CURRENT_TIMESTAMP and CURRENT_DATE are the time of this call.
+        variants: scans.VariantForm = "binary",
+    ) -> scans.Scan:
+        """A lazy read of the rows. ``columns``: the names of the columns to read, in order; None for all. ``where``:
+        SQL text or a predicate built with ``col``; only rows for which it is true are returned, and files that cannot
+        contain such a row are not read. CURRENT_TIMESTAMP and CURRENT_DATE refer to the time of this call.
 
         If row tracking is enabled, ``columns`` can include ``_metadata.row_id`` and ``_metadata.row_commit_version``.
         ``variants="json"`` returns variants as JSON text; otherwise they are structs of metadata and value, which
-        ``variant_to_python`` takes. Raises CallError, SchemaMismatchError. Cost: none until it is read.
+        ``variant_to_python`` converts. Raises CallError, SchemaMismatchError. Cost: none until it is read.
         """
-        now = datetime.datetime.fromtimestamp(self.reader.clock_ms() / 1000, datetime.timezone.utc)
-        where = at_one_instant(where, now)
-        return Scan(self.log, columns, where, variants, is_time_travel=self.is_time_travel)
+        if isinstance(where, str):
+            now = datetime.datetime.fromtimestamp(self.reader.clock_ms() / 1000, datetime.timezone.utc)
+            where = sql.at_one_instant(where, now)
+        return scans.Scan(self.log, columns, where, variants, is_time_travel=self.is_time_travel)
+
+    def scan_polars(self, columns: Sequence[str] | None = None, where: Predicate | str | None = None) -> pl.LazyFrame:
+        """The rows as a polars LazyFrame. polars pushes columns, filters and ``head`` into the scan; its filters skip
+        files by partition values and statistics. ``columns``, ``where``: as for ``scan``; filters of polars are faster.
+
+        On a local disk polars reads the data files itself, unless their columns need conversion (docs/lazy-reads.md).
+        Raises CallError if polars is not installed, and as ``scan``. Cost: none; each collection as ``Scan.batches``.
+        """
+        return polars_frames.lazy_frame(self.scan(columns, where))
+
+    def to_pyarrow_dataset(
+        self, columns: Sequence[str] | None = None, where: Predicate | str | None = None
+    ) -> ds.Dataset:
+        """The rows as a pyarrow Dataset, which skips files by the partition values and statistics of the log.
+        ``columns``, ``where``: as for ``scan``; filters of the dataset are faster.
+
+        A FileSystemDataset if Arrow reads all files as deltalog does: on a local disk, without deletion vectors and
+        conversions (docs/lazy-reads.md). Otherwise its scanner reads them with deltalog, and it has no fragments.
+        Raises as ``scan``, and CorruptTableError. Cost: as ``files``; on a local disk 1 GET of each file's footer.
+        """
+        return arrow_dataset.arrow_dataset(self.scan(columns, where))
+
+    def to_duckdb(
+        self,
+        connection: duckdb.DuckDBPyConnection | None = None,
+        columns: Sequence[str] | None = None,
+        where: Predicate | str | None = None,
+    ) -> duckdb.DuckDBPyRelation:
+        """The rows as a relation of a DuckDB connection (None: DuckDB's default connection), into which DuckDB pushes
+        columns and filters. ``columns``, ``where``: as for ``scan``; filters of DuckDB are faster.
+
+        On a local disk DuckDB reads the data files itself, unless their columns need conversion or they have more than
+        256 combinations of partition values; otherwise it scans ``to_pyarrow_dataset()``. Raises CallError if duckdb is
+        not installed, and as ``to_pyarrow_dataset``. Cost: as ``files``, and 1 GET of each file's footer; the files are
+        those of this moment's list, read when the relation is.
+        """
+        return duckdb_relation.relation(self.scan(columns, where), connection)
 
 
-def _statistics_table(files: pa.Table, leaves: Sequence[Leaf]) -> pa.Table:
+def _statistics_table(files: pa.Table, leaves: Sequence[file_statistics.Leaf]) -> pa.Table:
     flat = file_statistics.statistics_of_files(files, leaves)
     groups = file_statistics.nested(flat, leaves, lambda leaf: leaf.path)
     columns = {"num_records": flat.column("numRecords"), "tight_bounds": flat.column("tightBounds")}
@@ -249,13 +311,14 @@ def _statistics_table(files: pa.Table, leaves: Sequence[Leaf]) -> pa.Table:
 
 
 def is_outdated(snapshot: Snapshot) -> bool:
-    """Whether log clean-up is known to have deleted commits from which the snapshot's files are read. Cost: none."""
+    """Whether log clean-up is known to have deleted commits from which the snapshot's list of files is read. Cost:
+    none."""
     log = snapshot.__dict__.get("log", snapshot._version)
     return isinstance(log, LogSnapshot) and log.cache.is_outdated
 
 
 def is_read(snapshot: Snapshot) -> bool:
-    """Whether the state of this version is in memory. Cost: none."""
+    """Whether the state of the snapshot's version is in memory. Cost: none."""
     return isinstance(snapshot.__dict__.get("log", snapshot._version), LogSnapshot)
 
 

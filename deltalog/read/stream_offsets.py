@@ -1,7 +1,7 @@
-"""Decides which files of a table belong to the next batch of a stream, from an offset and limits. Pure.
+"""Decides which files of a table belong to the next batch of a stream, given an offset and limits. Pure.
 
-A stream first reads the live files of one version, or starts at a commit, and then the files that later commits add, in
-log order. An offset is the position of the first file that was not read yet, so it can split a version.
+A stream first reads the live files of one version, unless it starts at a commit. Then it reads the files that later
+commits add, in log order. An offset is the position of the first unread file, so a batch can end within a version.
 Spec: PROTOCOL.md#add-file-and-remove-file (dataChange).
 """
 
@@ -22,11 +22,12 @@ _FORMAT = 1
 @checked
 @dataclass(frozen=True, slots=True)
 class StreamOffset:
-    """A position in a stream: everything before it was read. Offsets are equal if their positions are.
+    """A position in a stream; everything before it has been read. Offsets are equal if their positions are equal.
 
-    ``table_id``: the id in the table's metadata. ``index``: the first unread file of ``version``. ``is_initial``:
-    ``index`` counts the live files of that version, not the files that its commit added. ``begin_version`` and
-    ``begin_is_initial``: where the stream began, which an engine may record nowhere else; None if unknown.
+    ``table_id``: the table id in the metadata. ``index``: the index of the first unread file of ``version``.
+    ``is_initial``: whether ``index`` counts the live files of that version rather than the files that its commit added.
+    ``begin_version`` and ``begin_is_initial``: the position at which the stream began, which an engine might record
+    nowhere else; None if unknown.
     """
 
     table_id: str
@@ -37,7 +38,7 @@ class StreamOffset:
     begin_is_initial: bool = field(default=False, compare=False)
 
     def to_json(self) -> dict[str, Any]:
-        """The offset as JSON values, always in the same order. Cost: none."""
+        """The offset as a JSON object whose keys are always in the same order. Cost: none."""
         return {
             "format": _FORMAT,
             "table": self.table_id,
@@ -62,7 +63,7 @@ class StreamOffset:
         return cls(*values)  # type: ignore[arg-type]
 
     def is_before(self, other: StreamOffset) -> bool:
-        """Whether files can lie between this offset and a later one. Cost: none."""
+        """Whether this offset comes before another one, so that files can be between them. Cost: none."""
         return self._order < other._order
 
     @property
@@ -79,11 +80,11 @@ class StreamOffset:
 
 @dataclass(frozen=True, slots=True)
 class StreamRules:
-    """How a stream handles deleted or updated rows. By default, such commits are an error.
+    """How a stream handles deleted or updated rows. By default, a commit that deletes or updates rows is an error.
 
-    ``ignore_deletes``: skip commits that only remove files. ``ignore_changes``: also ignore removes in other commits;
-    rewritten files are read again. ``skip_change_commits``: skip every commit that removes files.
-    ``read_change_feed``: the stream has the rows of the change data feed.
+    ``ignore_deletes``: skip commits that only remove files. ``ignore_changes``: also ignore remove actions in commits
+    that add files, so that the rows of rewritten files are read again. ``skip_change_commits``: skip every commit that
+    removes files. ``read_change_feed``: read the rows of the change data feed.
     """
 
     ignore_deletes: bool = False
@@ -93,7 +94,7 @@ class StreamRules:
 
 
 def new_files(commit: CommitActions, rules: StreamRules, url: str) -> list[AddFile]:
-    """The files of a commit that a stream without the change data feed reads. Raises CallError for a commit that
+    """The files that a stream without the change data feed reads from a commit. Raises CallError for a commit that
     removes rows, unless the rules cover it."""
     adds = [add for add in commit.adds if add.data_change]
     removed = next((remove.path for remove in commit.removes if remove.data_change), None)
@@ -119,8 +120,9 @@ def new_files(commit: CommitActions, rules: StreamRules, url: str) -> list[AddFi
 
 @dataclass(frozen=True, slots=True)
 class VersionFiles:
-    """The files of one version, in stream order. ``sizes``: a function that returns the sizes in bytes from an index
-    on. ``is_whole``: all files belong to one batch, as the changes of a commit do."""
+    """The files of one version, in the order in which a stream reads them. ``sizes``: a function that returns the sizes
+    in bytes of the files from an index on. ``is_whole``: whether all files must be in the same batch, as for the
+    changes of a commit."""
 
     version: int
     is_initial: bool
@@ -132,11 +134,11 @@ class VersionFiles:
 def advance(
     start: StreamOffset, versions: Iterable[VersionFiles], max_files: int | None = None, max_bytes: int | None = None
 ) -> StreamOffset:
-    """The end of the batch that begins at ``start``. ``versions`` begin with the version of ``start``; no more of them
-    are taken than needed.
+    """The end of the batch that begins at ``start``. ``versions``: an iterator that begins with the version of
+    ``start``; no more versions are taken from it than needed.
 
-    A batch has at most ``max_files`` files, and takes files until it reaches ``max_bytes``, so it has at least one file
-    if there are any. The files of a version that ``is_whole`` count as one step. Raises CallError for an index that the
+    A batch has at most ``max_files`` files and ends once it reaches ``max_bytes``, so it has at least one file if there
+    are any. A version with ``is_whole`` is added as a whole. Raises CallError for an index that the
     version does not have.
     """
     files, size_bytes, at = 0, 0, start
@@ -154,11 +156,12 @@ def advance(
 
 
 def resumed(start: StreamOffset, end: StreamOffset) -> StreamOffset:
-    """The actual start of a batch that an engine repeats.
+    """The offset at which a batch actually began, for an engine that runs the batch again.
 
-    Spark records the ends of batches, and asks the stream again where the first batch began; the table may have more
-    versions by then. The end of the batch records the original beginning. In engines that do not pass the beginning
-    when they plan a batch, the end may record a later beginning, which is not this stream's and is ignored.
+    Spark records only the ends of batches. To run the first batch again, Spark asks the stream for its initial offset,
+    but the table may have more versions by then. Therefore the end offset of the batch also records the offset at which
+    the batch originally began. If an engine does not pass the beginning when it plans a batch, the recorded end may
+    contain a later beginning, which is ignored.
     """
     begin = end.begin
     is_first_batch = start.begin is not None and start == start.begin
@@ -181,7 +184,7 @@ def _first(at: StreamOffset, version: VersionFiles) -> int:
 
 
 def selected(start: StreamOffset, end: StreamOffset, version: VersionFiles) -> range:
-    """The indexes of a version's files between two offsets. Raises CallError as ``advance``."""
+    """The indexes of the files of a version that lie between two offsets. Raises CallError as ``advance``."""
     begin = replace(start, version=version.version, index=0, is_initial=version.is_initial)
     key = (version.version, version.is_initial)
     is_first, is_last = (start.version, start.is_initial) == key, (end.version, end.is_initial) == key
@@ -193,7 +196,7 @@ def selected(start: StreamOffset, end: StreamOffset, version: VersionFiles) -> r
 
 
 def commits_between(start: StreamOffset, end: StreamOffset) -> range:
-    """The versions whose commits have files between two offsets. Raises CallError if ``end`` comes first."""
+    """The versions whose commits may have files between two offsets. Raises CallError if ``end`` comes first."""
     if end.is_before(start):
         raise CallError(f"The batch ends at {end.to_json()}, before it begins, at {start.to_json()}.")
     first = start.version + start.is_initial

@@ -1,6 +1,7 @@
-"""TableStream: the rows of a table and of its later commits, batch by batch, for engines that keep offsets.
+"""TableStream: streams the rows of a table and of its later commits, batch by batch, for engines that keep offsets.
 
-Every file is read once: an offset names the first unread file, and two offsets always have the same files between them.
+Every file is read once, because an offset identifies the first unread file, and the files between two given offsets are
+always the same.
 Spec: PROTOCOL.md#add-file-and-remove-file, #add-cdc-file.
 """
 
@@ -13,7 +14,6 @@ from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arguments import checked
 from deltalog.errors import (
@@ -24,6 +24,7 @@ from deltalog.errors import (
     SchemaMismatchError,
     VersionNotFoundError,
 )
+from deltalog.lazy_arrow import pc
 from deltalog.log.file_tables import add_actions
 from deltalog.log.history import LogHistory
 from deltalog.parallel import opened_ahead
@@ -48,13 +49,13 @@ from deltalog.read.stream_offsets import (
 from deltalog.storage.remote import parallel_gets
 
 _COMMITS_AT_ONCE = 16
-# How many planned commits to keep between the call for the end of a batch and the call for its files.
+# How many planned commits to keep between the calls of ``latest_offset`` and ``files``.
 _KEPT_COMMITS = 256
 
 
 @dataclass(frozen=True, slots=True)
 class StreamFile:
-    """A file of a batch. ``at``: the commit that its rows come from, if the stream has the change data feed."""
+    """A file of a batch. ``at``: the commit that changed the file's rows, if the stream reads the change data feed."""
 
     change: ChangeFile
     at: CommitAt | None = None
@@ -67,8 +68,8 @@ class StreamFile:
 
 @dataclass(frozen=True)
 class StreamReader:
-    """Reads files of a batch, in any process. When pickled, it includes the options that opened the store, with any
-    secrets in them. Created by ``TableStream.reader``."""
+    """Reads the files of a batch, in any process. The pickle of this object contains the options with which the store
+    was opened, including secrets. Created by ``TableStream.reader``."""
 
     rows: ChangeRows
 
@@ -78,7 +79,7 @@ class StreamReader:
         return self.rows.arrow_schema
 
     def batches(self, files: Sequence[StreamFile]) -> Iterator[pa.RecordBatch]:
-        """The rows of ``files``, in order. Memory is bounded as for ``Scan.batches``.
+        """The rows of ``files``, in order. As with ``Scan.batches``, memory does not depend on the size of the files.
 
         Raises InvalidDataFileError, also for a file whose number of rows differs from the log, UnsafePathError,
         StoreError. Cost: the GETs of the columns of each file.
@@ -119,8 +120,8 @@ class TableStream:
     concurrent use by several threads.
 
     Rows have the columns of the version that was the latest when the stream was created; with the change data feed,
-    also its three columns. A commit whose columns do not fit is an error: create the stream again to get the new
-    columns.
+    also its three extra columns. A commit whose columns do not fit the schema of the stream raises an error. Create the
+    stream again to get the new columns.
     Spec: PROTOCOL.md#add-file-and-remove-file, #add-cdc-file.
     """
 
@@ -148,7 +149,7 @@ class TableStream:
 
     @property
     def snapshot(self) -> Snapshot:
-        """The version whose columns the rows have. Cost: none."""
+        """The snapshot whose columns the rows have. Cost: none."""
         return self._read
 
     @property
@@ -170,8 +171,8 @@ class TableStream:
     # ------------------------------------------------------------------------------------------------ offsets
 
     def first_offset(self) -> StreamOffset:
-        """Where a stream without a checkpoint begins: before the first file of the latest version, or at the commit
-        that ``starting_version`` or ``starting_timestamp`` names.
+        """The offset at which a stream without a checkpoint begins: before the first file of the latest version, or at
+        the commit given by ``starting_version`` or ``starting_timestamp``.
 
         Raises VersionNotFoundError, TimestampOutOfRangeError. Cost: 2 HEADs, 1 LIST for a version, and for a time as
         ``DeltaTable.version_at``.
@@ -200,11 +201,12 @@ class TableStream:
         max_bytes: int | None = None,
         until: StreamOffset | None = None,
     ) -> StreamOffset:
-        """The end of the batch that begins at ``start``; without limits, the end of the table.
+        """The end of the batch that begins at ``start``; without limits, the end of the latest version.
 
-        ``max_files``: the maximum number of files. ``max_bytes``: no file is started beyond it. The changes of one
-        commit are never split. ``until``: an earlier result that the batch must not exceed. With a limit, raises as
-        ``files``. Cost: 2 HEADs; with a limit, 1 GET for each commit.
+        ``max_files``: the maximum number of files. ``max_bytes``: once the batch reaches this size, no further file is
+        added. The changes of a commit are never split between batches. ``until``: an earlier result that the batch must
+        not exceed. With a limit, the same errors can occur as in ``files``. Cost: 2 HEADs; with a limit, 1 GET for each
+        commit.
         """
         history = self._refreshed()
         end = self._offset(history.latest.version + 1) if until is None else until
@@ -218,8 +220,9 @@ class TableStream:
         return end if end.is_before(found) else found
 
     def files(self, start: StreamOffset, end: StreamOffset) -> list[StreamFile]:
-        """The files between two offsets, in order. If ``start`` is where a stream would begin now (``first_offset``)
-        and ``end`` belongs to a stream that began earlier, the files of that stream are returned.
+        """The files between two offsets, in order. If ``start`` is the offset at which a new stream would begin
+        (``first_offset``) and ``end`` belongs to a stream that began earlier, the batch starts at the beginning of that
+        stream.
 
         Raises CallError for a commit that deletes or changes rows, unless the stream's options cover it, and for an
         offset of another table; SchemaMismatchError if the columns have changed; MissingVersionError if log clean-up
@@ -264,7 +267,7 @@ class TableStream:
     # -------------------------------------------------------------------------------------------------- files
 
     def _versions(self, start: StreamOffset, end: StreamOffset) -> Iterator[VersionFiles]:
-        """The versions with files between two offsets, read lazily."""
+        """The versions that have files between two offsets; they are read lazily."""
         self._check_start(start)
         if start.is_initial:
             table = self._initial_table(start.version)
@@ -281,8 +284,8 @@ class TableStream:
                 yield VersionFiles(version, False, len(files), _sizes_of(files), self._rules.read_change_feed)
 
     def _plan(self, versions: Sequence[int]) -> set[int]:
-        """Read the commits that are not yet planned. Returns the commits that log clean-up has deleted, if skipping
-        them is allowed."""
+        """Read the commits that are not yet planned. Returns the versions of commits that log clean-up has deleted, if
+        skipping them is allowed."""
         missing = [version for version in versions if version not in self._planned]
         if not missing:
             return set()
@@ -340,14 +343,15 @@ class TableStream:
     # ------------------------------------------------------------------------------------------------- schema
 
     def _check_start(self, start: StreamOffset) -> None:
-        """Check once whether rows of the version where a batch begins fit; later commits carry their own metadata."""
+        """Check once whether rows of the version at which a batch begins fit the stream's columns. Later changes of the
+        metadata are in the commits."""
         if self._is_start_checked or start.version > self._read.version:
             return
         self._is_start_checked = True
         try:
             metadata = self._latest.snapshot(start.version).metadata
         except (VersionNotFoundError, MissingVersionError):
-            return  # the commits themselves are checked as far as they still exist
+            return  # commits that still exist in the log are checked separately
         self._check_metadata(metadata, start.version)
 
     def _check_metadata(self, metadata: Metadata, version: int) -> None:

@@ -1,4 +1,4 @@
-"""The verb that adds rows."""
+"""The verb append, which adds rows."""
 
 from __future__ import annotations
 

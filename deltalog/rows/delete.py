@@ -1,4 +1,4 @@
-"""The verb that deletes rows."""
+"""The verb delete, which deletes rows."""
 
 from __future__ import annotations
 

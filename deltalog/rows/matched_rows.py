@@ -1,5 +1,5 @@
-"""Reads rows of existing files by position: search by a condition, scan for a join, and copy into new files together
-with the rows that change.
+"""Reads rows of existing files by position: searches for rows that match a condition, scans files for a join, and
+copies rows into new files together with changed rows.
 
 Spec: PROTOCOL.md#deletion-vectors, #row-tracking.
 """
@@ -13,12 +13,12 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from deltalog.arrow_arrays import FALSE, combined, uint64s
 from deltalog.expressions.bound import Bound, columns_of
 from deltalog.expressions.evaluate import matches
+from deltalog.lazy_arrow import pc
 from deltalog.log.file_tables import add_actions
 from deltalog.parallel import THREADS, both, opened_ahead, read_ahead
 from deltalog.parquet.file_reader import DataFile, FileLayout, OpenFile, open_file, read_files, read_vector
@@ -31,11 +31,13 @@ from deltalog.write.partition_files import num_writers
 
 T = TypeVar("T")
 
-# Bounds on the bytes that one thread copies into new files, counted in proportion to the rows that it writes.
+# The least and the most bytes that one thread copies into new files; the number is in proportion to the rows that the
+# thread writes.
 _LEAST_STREAM_BYTES, _MOST_STREAM_BYTES = 8 << 20, 32 << 20
-# Rows per batch in joins and copies. A reading thread holds several times the memory of one batch.
+# The number of rows per batch in joins and copies. A reading thread uses several times the memory of one batch.
 _BATCH_ROWS = 1 << 16
-# Total file size from which threads read ahead while the caller writes, and the number of batches they read ahead.
+# The total file size in bytes above which threads read ahead while the caller writes, and the number of batches that
+# they read ahead.
 _LEAST_BYTES, _AHEAD = 1 << 20, 2
 
 
@@ -54,7 +56,7 @@ class FileMatch:
 
     @property
     def kept(self) -> BitMap64:
-        """The positions of the rows that stay live."""
+        """The positions of the rows that remain live."""
         return in_range(0, self.rows) - self.deleted - self.matched
 
 
@@ -62,7 +64,7 @@ class FileMatch:
 
 
 def bitmap(positions: Any) -> BitMap64:
-    """Row positions, an Arrow column of 64-bit integers, as a bitmap."""
+    """Convert row positions, an Arrow column of 64-bit integers, to a bitmap."""
     numbers, values = combined(positions), array("Q")
     values.frombytes(memoryview(numbers.buffers()[1])[8 * numbers.offset : 8 * (numbers.offset + len(numbers))])
     return BitMap64(values)
@@ -83,7 +85,7 @@ def _positions(verdict: pa.Array, start: int) -> BitMap64:
 
 
 def _chosen(batch: pa.RecordBatch, start: int, positions: BitMap64) -> pa.RecordBatch:
-    """The rows of a batch at these positions. ``start``: the position of its first row."""
+    """The rows of a batch at these positions. ``start``: the position of the batch's first row in the file."""
     some = in_range(start, start + batch.num_rows) & positions
     if len(some) == batch.num_rows:
         return batch
@@ -119,7 +121,8 @@ def _read_with_vectors(
     columns: Sequence[str],
     read: Callable[[AddFile, BitMap64, OpenFile], Iterator[T]],
 ) -> Iterator[T]:
-    """Call ``read`` for each file, in order, with its deleted positions. The opened file still returns deleted rows."""
+    """Call ``read`` for each file, in order, with the file's deleted positions. The opened file also returns rows that
+    the deletion vector deletes."""
     layout = layout_of(snapshot, StructType(tuple(snapshot.schema.field(name) for name in columns)))
     found, openers = snapshot.reader.files, parallel_gets(snapshot.reader.store)
 
@@ -137,13 +140,13 @@ def _read_with_vectors(
 
 
 def _readers(openers: int) -> int:
-    """How many files are decoded in parallel. More threads than processors would only hold memory."""
+    """The number of files that are decoded in parallel. More threads than processors would only use more memory."""
     return THREADS if openers else num_writers()
 
 
 def _releasing_memory(items: Iterator[T]) -> Iterator[T]:
-    """The batches of a file. After each batch the reading thread returns the memory that Arrow's allocator caches for
-    it, several times the size of the batch."""
+    """The batches of a file. After each batch, the reading thread releases the memory that Arrow's allocator caches for
+    the thread, which is several times the size of the batch."""
     for item in items:
         yield item
         del item
@@ -165,7 +168,7 @@ class ScannedBatch:
     end: int
 
     def positions_of(self, rows: Any) -> Any:
-        """Positions in the Parquet file. ``rows``: indices into this batch."""
+        """The positions in the Parquet file of some rows of this batch. ``rows``: indices of rows in this batch."""
         if self.positions is None:
             return pc.add(rows, pa.scalar(self.start, pa.int64())).cast(pa.uint64())
         return self.positions.take(rows)
@@ -175,8 +178,8 @@ class ScannedBatch:
 
 
 def scan_files(snapshot: Snapshot, files: pa.Table, columns: Sequence[str]) -> Iterator[ScannedBatch]:
-    """The live rows of files, in order, in batches that may be empty. ``end`` of a file's last batch is the file's
-    number of rows. Cost: the GETs of these columns and of the deletion vectors."""
+    """The live rows of files, in order, in batches that may be empty. The ``end`` of a file's last batch is the number
+    of rows in the file. Cost: the GETs of these columns and of the deletion vectors."""
 
     by_threads = files.num_rows < num_writers()
 
@@ -207,7 +210,7 @@ def partition_of(file: AddFile) -> list[tuple[str, str]]:
 
 
 def matching_rows(snapshot: Snapshot, whole: pa.Table, partly: Sequence[FileMatch]) -> Iterator[pa.RecordBatch]:
-    """The live rows of ``whole`` files (schema FILES), then the matching rows of ``partly``."""
+    """All live rows of the files ``whole`` (schema FILES), then the matching rows of the files ``partly``."""
     layout = layout_of(snapshot, snapshot.schema)
     requests = itertools.chain(
         ((DataFile.from_add(file), layout, None) for file in add_actions(whole)),
@@ -217,14 +220,14 @@ def matching_rows(snapshot: Snapshot, whole: pa.Table, partly: Sequence[FileMatc
 
 
 def _without_vector(file: AddFile) -> DataFile:
-    """A live file without its deletion vector, to read positions that are known to be live."""
+    """A live file without its deletion vector, for reading positions that are known to be live."""
     return replace(DataFile.from_add(file), deletion_vector=None)
 
 
 def layout_of(
     snapshot: Snapshot, schema: StructType, tracking: Sequence[row_tracking.RowTrackingColumn] = ()
 ) -> FileLayout:
-    """The layout to read these columns of the table's files."""
+    """The FileLayout for reading these columns from the table's files."""
     mapping = column_mapping.mode_of(snapshot.metadata.configuration)
     return FileLayout(schema, snapshot.partition_columns, mapping, tracking)
 
@@ -234,10 +237,10 @@ def layout_of(
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """Rows of a file to write into new files. ``kept``: positions of live rows to copy unchanged. ``changed``:
-    positions of live rows that get new values; None for all. ``rows``: the number of rows in the Parquet file, 0 if
-    unknown. ``at``: how many rows change in the files before this one; not maintained after a file whose ``changed`` is
-    None."""
+    """The rows of a file that are written into new files. ``kept``: positions of live rows to copy unchanged.
+    ``changed``: positions of live rows that get new values; None for all. ``rows``: the number of rows in the Parquet
+    file, 0 if unknown. ``at``: the number of changed rows in all previous files; meaningless after a file whose
+    ``changed`` is None."""
 
     file: AddFile
     kept: BitMap64
@@ -247,22 +250,22 @@ class FileChange:
 
     @property
     def written_bytes(self) -> int:
-        """The approximate bytes that these rows take in the file."""
+        """The approximate size in bytes of these rows in the file."""
         if self.changed is None or not self.rows:
             return self.file.size
         return self.file.size * (len(self.kept) + len(self.changed)) // self.rows
 
 
 def with_row_ids(new: pa.Table, old: pa.Table, names: Sequence[str], commit_versions: str | None) -> pa.Table:
-    """``new`` with the row tracking columns ``names`` of ``old``. Row ids are kept; the column ``commit_versions`` is
-    null, so that readers use the commit version of the new file. Spec: PROTOCOL.md#row-tracking."""
+    """``new`` with the row tracking columns ``names`` of ``old``. Row ids are kept; the column ``commit_versions``
+    becomes null, so that readers use the commit version of the new file. Spec: PROTOCOL.md#row-tracking."""
     for name in names:
         values = old.column(name)
         new = new.append_column(name, pa.nulls(len(values), values.type) if name == commit_versions else values)
     return new
 
 
-#: Computes new rows from a batch of old ones. The number is the index of the batch's first row among all changed rows.
+#: Computes new rows from a batch of old rows and the index of the batch's first row among all changed rows.
 #: Called from several threads.
 NewRows = Callable[[pa.RecordBatch, int], Iterable[pa.RecordBatch]]
 
@@ -271,8 +274,9 @@ def moved_rows(
     snapshot: Snapshot, changes: Sequence[FileChange], new_rows: NewRows | None = None, columns: Sequence[str] = ()
 ) -> list[Iterator[pa.RecordBatch]]:
     """The rows to write, with row ids and commit versions if the table tracks them. Each file is read once, grouped by
-    partition. Each returned stream is meant for its own thread; with several, each holds files of one partition.
-    ``columns``: the columns to read if no row is kept; empty for all. Cost: the GETs of the files."""
+    partition. Each returned stream can be read by its own thread; if there are several, each contains files of one
+    partition. ``columns``: the columns to read if ``changes`` keep no rows; empty: all columns. Cost: the GETs of the
+    files."""
     kept = row_tracking.kept_columns(snapshot.metadata.configuration, snapshot.url)
     schema = snapshot.schema
     if columns and not any(each.kept for each in changes):
@@ -308,7 +312,7 @@ def moved_rows(
 
 
 def _parts(change: FileChange, opened: OpenFile) -> Iterator[tuple[pa.RecordBatch, pa.RecordBatch, int]]:
-    """For each batch: the kept rows, the changed rows, and the number of changed rows before it."""
+    """For each batch: the kept rows, the changed rows, and the number of changed rows before the batch."""
     kept, changed = change.kept, change.changed
     if changed is None:
         for batch in _releasing_memory(opened.batches(False, _BATCH_ROWS)):
@@ -323,7 +327,7 @@ def _parts(change: FileChange, opened: OpenFile) -> Iterator[tuple[pa.RecordBatc
 
 
 def _writes_most(changes: Sequence[FileChange]) -> bool:
-    """Whether most of the bytes read are written again."""
+    """Whether most of the bytes that are read are written to new files."""
     return 2 * sum(each.written_bytes for each in changes) > sum(each.file.size for each in changes)
 
 

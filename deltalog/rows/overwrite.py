@@ -1,4 +1,4 @@
-"""The verbs that replace rows: all rows, the rows that match a condition, or whole partitions."""
+"""The verbs that replace all rows, the rows that match a condition, or whole partitions."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def replacing(
     user_metadata: UserMetadata,
     txn: tuple[str, int] | None,
 ) -> Callable[[Transaction], CommitResult]:
-    """The verb that the arguments of ``DeltaTable.overwrite`` select, as a function of a transaction. Raises
-    CallError."""
+    """Select the verb for the arguments of ``DeltaTable.overwrite``; it is returned as a function of a transaction.
+    Raises CallError."""
     if where is not None and partitions is not None:
         raise CallError("where= and partitions= are mutually exclusive. Pass one of them.")
     if partitions not in (None, "dynamic"):
@@ -44,15 +44,16 @@ def replacing(
 
 @dataclass(frozen=True, slots=True)
 class Columns:
-    """How an overwrite changes the table's columns. ``merged``: add the columns that only the data has. ``replaced``:
-    replace the columns with the data's columns. ``partition_by``: the new partition columns; None keeps them."""
+    """How an overwrite changes the table's columns. ``merged``: add the columns that are only in the data.
+    ``replaced``: replace the columns with the data's columns. ``partition_by``: the new partition columns; None keeps
+    them."""
 
     merged: bool = False
     replaced: bool = False
     partition_by: Sequence[str] | None = None
 
     def check(self, replaces_all: bool, where: object) -> None:
-        """Raise CallError for arguments that contradict each other."""
+        """Raise CallError for contradictory arguments."""
         if self.merged and self.replaced:
             raise CallError("merge_schema= and overwrite_schema= are mutually exclusive. Pass one of them.")
         if self.replaced and not replaces_all and where is None:
@@ -64,7 +65,7 @@ class Columns:
             raise CallError("partition_by= requires overwrite_schema=True and an overwrite of all rows.")
 
     def reader(self, transaction: Transaction, data: Any) -> pa.RecordBatchReader:
-        """Change the table's columns, and return the rows as a stream that fits them. Raises CallError,
+        """Change the table's columns, and return the rows as a stream with these columns. Raises CallError,
         SchemaMismatchError."""
         if not self.replaced:
             return write_steps.fitting(transaction, data, self.merged)

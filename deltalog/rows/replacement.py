@@ -25,23 +25,24 @@ _TO_TIMESTAMP = ("timestamp", "date_trunc")
 
 @checked
 class Replacement:
-    """The rows of a table that match a condition, to be replaced.
+    """The rows of a table that match a condition and are to be replaced.
 
-    For callers that write the new files themselves: create it before writing the files, and call ``stage`` after
-    staging them. New rows must satisfy the condition; ``check_new_rows`` verifies that. ``DeltaTable.overwrite`` takes
-    rows instead.
+    For callers that write the new files themselves: create this object before writing the files, and call ``stage``
+    after staging them. The rows that replace the old ones must satisfy the condition; ``check_new_rows`` verifies that.
+    ``DeltaTable.overwrite`` takes rows instead of files.
 
-    ``where``: the condition as SQL. ``columns``: the top-level columns that it uses. ``is_empty``: no row matches.
-    ``is_computed``: the condition has computed values, such as function calls, besides columns and literals.
-    ``counts_in_utc``: the condition may evaluate differently in a session time zone other than UTC. ``change_column``:
-    None, or an extra column that every row of the new files must have, with the value ``insert``; the files are then
-    change data files too. ``num_deleted_rows``: None if a file has no statistics. ``num_copied_rows``: rows copied into
-    new files, since other rows of their file are deleted.
+    ``where``: the condition as SQL. ``columns``: the top-level columns that the condition uses. ``is_empty``: whether
+    no row matches. ``is_computed``: whether the condition contains computed values, such as function calls, in addition
+    to columns and literals. ``counts_in_utc``: whether the condition may evaluate differently in a session time zone
+    other than UTC. ``change_column``: an extra column that every row of the new files must have, with the value
+    ``insert``, because the files are then also change data files; or None. ``num_deleted_rows``: None if a file has no
+    statistics. ``num_copied_rows``: the number of rows copied into new files because other rows of their files are
+    deleted.
     """
 
     def __init__(self, transaction: Transaction, where: Predicate | str) -> None:
-        """Find the rows, and declare the read. Memory: the compressed positions of matching rows in files that match in
-        part.
+        """Find the rows, and record what was read for conflict detection. Memory: the compressed positions of matching
+        rows in files in which only some rows match.
 
         Raises CallError, InvalidActionError for an append-only table, UnsupportedFeatureError, InvalidDataFileError.
         Cost: as ``Snapshot.files``, and the GETs of the condition's columns in files that may match in part.
@@ -49,7 +50,7 @@ class Replacement:
         if not isinstance(transaction, Transaction):
             raise CallError(f"transaction is what DeltaTable.transaction returns; got {type(transaction).__name__}.")
         fixed = at_one_instant(where, transaction.row_writer.now())
-        where = where if fixed is None else fixed  # a condition has no truth value
+        where = where if fixed is None else fixed  # a condition cannot be used as a bool
         predicate = as_predicate(where)
         self._transaction = transaction
         self._deletion = rewrite.plan(transaction, predicate)
@@ -67,13 +68,13 @@ class Replacement:
 
     def check_new_rows(self) -> None:
         """Raise ConstraintViolationError unless the condition is true for each row of the staged new files; CallError
-        if it cannot be evaluated. For callers whose engine may evaluate the condition differently. Cost: the GETs of
-        its columns in these files."""
+        if it cannot be evaluated. Call this method if your engine may evaluate the condition differently. Cost: the
+        GETs of its columns in these files."""
         rewrite.check_new_files(self._transaction, self.condition, self.where)
 
     def stage(self, num_rows: int) -> dict[str, int]:
         """Stage the deletion, and the new files as change files if the commit needs change files. Returns the metrics
-        of the whole commit, as delta-spark names them. ``num_rows``: the number of new rows.
+        of the whole commit, with delta-spark's names. ``num_rows``: the number of new rows that the caller has written.
 
         Raises RowCountError if the number of copied rows is not as planned. Cost: as ``DeltaTable.delete``.
         """
@@ -93,7 +94,7 @@ class Replacement:
 
 def _counts_in_utc(leaf: Bound) -> bool:
     if not isinstance(leaf, BoundValue):
-        return False  # compares a column with an instant
+        return False  # such a leaf compares a column with a fixed instant
     tree, types = leaf.tree, {column.data_type for column in leaf.columns}
     if (
         isinstance(tree, Comparison)
@@ -101,7 +102,7 @@ def _counts_in_utc(leaf: Bound) -> bool:
         and isinstance(tree.right, Name)
         and len(types) == 1
     ):
-        return False  # compares two columns of one type
+        return False  # the condition compares two columns of the same type
     return _TIMESTAMP in types or any(
         (isinstance(each, Cast) and each.data_type == _TIMESTAMP)
         or (isinstance(each, Call) and each.name.lower() in _TO_TIMESTAMP)

@@ -1,5 +1,5 @@
-"""Plans and stages the deletion of rows in existing files: whole files, and parts of files by deletion vector or
-rewrite.
+"""Plans and stages the deletion of rows in existing files: removes whole files, and deletes single rows by deletion
+vectors or by rewriting files.
 
 Spec: PROTOCOL.md#deletion-vectors, #add-cdc-file, #row-tracking, #writer-requirements-for-addcdcfile,
 #writer-requirement-for-deletion-vectors.
@@ -13,7 +13,6 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from deltalog.arrow_arrays import FALSE, booleans
@@ -24,6 +23,7 @@ from deltalog.expressions.evaluate import matches
 from deltalog.expressions.sql import as_predicate
 from deltalog.expressions.sql_text import shown
 from deltalog.expressions.tree import Predicate
+from deltalog.lazy_arrow import pc
 from deltalog.log.file_statistics import live_rows
 from deltalog.parquet.file_reader import DataFile, read_file
 from deltalog.protocol import column_mapping, features
@@ -54,12 +54,13 @@ METRICS = (
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """The files and rows of a version that a condition deletes.
+    """The files and rows of a version that are deleted because they match a condition.
 
     ``whole`` and ``partly``: files (schema FILES) in which all rows, or some rows, match. ``matches``: the matching
     rows of each file in ``partly``. ``rows``: the number of matching rows; None if a file has no statistics.
-    ``by_vectors``: rows are deleted by deletion vectors, not by rewriting files. ``as_changes``: the commit must have
-    change files, since change feed readers would otherwise report copied rows as deleted and inserted.
+    ``by_vectors``: whether rows are deleted by deletion vectors instead of by rewriting files. ``as_changes``: whether
+    the commit must have change files, because change feed readers would otherwise report copied rows as deleted and
+    inserted.
     """
 
     whole: pa.Table
@@ -76,17 +77,17 @@ class Deletion:
 
     @property
     def num_moved_rows(self) -> int:
-        """The number of rows that stay live and must be copied into new files."""
+        """The number of rows that remain live and must be copied into new files."""
         return 0 if self.by_vectors else sum(len(each.kept) for each in self.matches)
 
 
 def plan(transaction: Transaction, where: Predicate | str | None) -> Deletion:
-    """Find the rows for which ``where`` is true (None: all rows), and declare the read.
+    """Find the rows for which ``where`` is true (None: all rows), and record what was read for conflict detection.
 
-    Partition values and statistics are evaluated first. Files that these do not decide are read by threads, and only in
-    the columns that ``where`` uses. Memory: the matching positions, compressed. Raises CallError, InvalidActionError
-    for an append-only table, UnsupportedFeatureError, InvalidDataFileError. Cost: as ``Snapshot.files``, and the GETs
-    of these columns.
+    Partition values and statistics are evaluated first. If partition values and statistics are not sufficient to decide
+    on a file, threads read the columns of the file that ``where`` uses. Memory: compressed bitmaps of the positions of
+    matching rows. Raises CallError, InvalidActionError for an append-only table, UnsupportedFeatureError,
+    InvalidDataFileError. Cost: as ``Snapshot.files``, and the GETs of these columns.
     """
     snapshot = _existing(transaction)
     predicate = as_predicate(where)
@@ -109,11 +110,11 @@ def plan(transaction: Transaction, where: Predicate | str | None) -> Deletion:
 
 def stage(transaction: Transaction, deletion: Deletion) -> dict[str, int]:
     """Stage a deletion: remove whole files; delete rows of other files by deletion vectors, or by copying the remaining
-    rows into new files. Returns the operation metrics, as delta-spark names them.
+    rows into new files. Returns the operation metrics, with delta-spark's names.
 
     Copied rows keep their values, and their row ids if the table tracks them. Memory: as Transaction.write. Cost: the
     GETs of the copied rows and 1 PUT for each new file; with deletion vectors at most 1 PUT for each 2 MiB of them.
-    Change files add the GETs of the deleted rows and 1 PUT for each file.
+    With change files, also the GETs of the deleted rows and 1 PUT for each change file.
     """
     snapshot = _existing(transaction)
     metrics = stage_removal(transaction, deletion)
@@ -131,8 +132,8 @@ def stage(transaction: Transaction, deletion: Deletion) -> dict[str, int]:
 
 
 def stage_removal(transaction: Transaction, deletion: Deletion) -> dict[str, int]:
-    """Stage the removal of files, and the deletion vectors. The caller writes the rows that must be copied. Returns the
-    operation metrics. Cost: with deletion vectors at most 1 PUT for each 2 MiB of them."""
+    """Stage the removal of whole files, and the deletion vectors of other files. The caller writes the rows that must
+    be copied. Returns the operation metrics. Cost: with deletion vectors at most 1 PUT for each 2 MiB of them."""
     removed = deletion.whole if deletion.by_vectors else pa.concat_tables([deletion.whole, deletion.partly])
     metrics = dict.fromkeys(METRICS, 0)
     metrics["numRemovedFiles"], metrics["numRemovedBytes"] = removed.num_rows, pc.sum(removed["size"]).as_py() or 0
@@ -146,7 +147,7 @@ def stage_removal(transaction: Transaction, deletion: Deletion) -> dict[str, int
 
 
 def stage_new_files(transaction: Transaction, adds: Sequence[AddFile], metrics: dict[str, int]) -> None:
-    """Stage files that the transaction wrote, and count them."""
+    """Stage files that the transaction wrote, and add their number to the metrics."""
     transaction.staged.add_written(adds)
     metrics["numAddedFiles"], metrics["numAddedBytes"] = len(adds), sum(add.size for add in adds)
 
@@ -154,7 +155,8 @@ def stage_new_files(transaction: Transaction, adds: Sequence[AddFile], metrics: 
 def stage_changes(
     transaction: Transaction, changes: Iterable[tuple[str, pa.RecordBatch]], metrics: dict[str, int]
 ) -> None:
-    """Write and stage change files, and count them. ``changes``: as ``RowWriter.write_changes``."""
+    """Write and stage change files, and add their number to the metrics. ``changes``: as
+    ``RowWriter.write_changes``."""
     files = transaction.row_writer.write_changes(changes)
     transaction.staged.add_change_files(files)
     metrics["numAddedChangeFiles"] = len(files)
@@ -174,7 +176,7 @@ def _stage_vectors(transaction: Transaction, deletion: Deletion, metrics: dict[s
 
 
 def check_replaces_partitions(transaction: Transaction) -> None:
-    """Raise CallError for a table without partitions, InvalidActionError for an append-only one."""
+    """Raise CallError for a table without partitions, and InvalidActionError for an append-only table."""
     snapshot = _existing(transaction)
     if not transaction.metadata.partition_columns:
         raise CallError(f"{snapshot.url} has no partitions to replace. Omit partitions= to replace all rows.")
@@ -183,10 +185,10 @@ def check_replaces_partitions(transaction: Transaction) -> None:
 def matching(
     transaction: Transaction, reader: Iterable[pa.RecordBatch], where: Predicate | str
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a stream, in the types of the table, provided that ``where`` is true for all of them.
+    """The rows of a stream, cast to the types of the table, provided that ``where`` is true for all rows.
 
     After the first row that does not satisfy ``where``, no more rows are returned. The rest of the stream is read to
-    count such rows, and then ConstraintViolationError is raised.
+    count the rows that do not satisfy ``where``, and then ConstraintViolationError is raised.
     """
     schema = transaction.schema
     predicate = as_predicate(where)
@@ -211,7 +213,7 @@ def matching(
 def check_new_files(transaction: Transaction, condition: Predicate, where: str) -> None:
     """Raise ConstraintViolationError unless ``condition`` is true for each row of the staged adds.
 
-    ``where``: the condition as SQL, for messages. Cost: the GETs of the columns that it uses.
+    ``where``: the condition as SQL, for error messages. Cost: the GETs of the columns that it uses.
     """
     snapshot = _existing(transaction)
     bound = bind(condition, snapshot.schema)
@@ -270,7 +272,7 @@ def has_vectors(transaction: Transaction) -> bool:
 
 
 def has_change_data_feed(transaction: Transaction) -> bool:
-    """Whether the table's change data feed is on."""
+    """Whether the table's change data feed is enabled."""
     return _is_on(transaction, "changeDataFeed", ENABLE_CHANGE_DATA_FEED)
 
 

@@ -1,5 +1,5 @@
-"""Removes rows that a caller's own engine has found: by deletion vectors, or from files whose other rows the caller
-copies into new files.
+"""Removes rows that a caller's own engine has found, either by deletion vectors or by removing files whose other rows
+the caller copies into new files.
 
 Spec: PROTOCOL.md#deletion-vectors, #add-cdc-file, #row-tracking.
 """
@@ -37,12 +37,12 @@ class RowRemoval:
     itself.
 
     ``by_vectors``: whether the table deletes rows by deletion vectors; if not, the caller writes the other rows of
-    ``partly`` into new files. ``whole`` and ``partly``: the indices into ``files`` of files from which all live rows,
-    or some, are removed. ``num_rows``: the number of removed rows; None if a file has no statistics.
+    ``partly`` into new files. ``whole`` and ``partly``: the indices in ``files`` of the files from which all live rows,
+    or only some, are removed. ``num_rows``: the number of removed rows; None if a file has no statistics.
     ``num_moved_rows``: the number of rows that the caller must copy. ``has_change_feed``: whether the change data feed
-    is on. ``needs_change_files``: whether the removal must be recorded in change files, since change feed readers would
-    otherwise report copied rows as deleted and inserted. ``kept_columns``: the data file columns with the row ids and
-    row commit versions of copied rows; None without row tracking.
+    is enabled. ``needs_change_files``: whether the removal must be recorded in change files, because otherwise readers
+    of the change feed would report rows that were merely copied as deleted and inserted. ``kept_columns``: the data
+    file columns for the row ids and row commit versions of copied rows; None without row tracking.
     """
 
     def __init__(
@@ -53,10 +53,10 @@ class RowRemoval:
         *,
         adds_only: bool = False,
     ) -> None:
-        """``files``: rows of ``Transaction.find_files``. ``positions``: by index into ``files``, the positions (from 0,
-        in the Parquet file) of the rows to remove; files without an entry keep all rows. None: all rows of all files.
-        ``adds_only``: the transaction adds rows and removes none, such as a merge that only inserts; append-only tables
-        allow it.
+        """``files``: rows of the table that ``Transaction.find_files`` returns. ``positions``: maps indices in
+        ``files`` to the positions (from 0, in the Parquet file) of the rows to remove; no rows are removed from files
+        without an entry. None: all rows of all files. ``adds_only``: whether the transaction only adds rows, such as a
+        merge with only inserts, which append-only tables allow.
 
         Raises CallError, InvalidActionError for an append-only table, RowCountError for a position beyond the end of
         the file or of a deleted row, InvalidDataFileError. Memory: the positions. Cost: 1 GET for each deletion vector
@@ -106,8 +106,9 @@ class RowRemoval:
         return self._deletion.is_empty
 
     def stage(self) -> dict[str, int]:
-        """Stage the removal of files, and the deletion vectors. Returns the operation metrics, as delta-spark names
-        them, excluding files that the caller writes. Cost: at most 1 PUT for each 2 MiB of deletion vectors."""
+        """Stage the removal of whole files, and the deletion vectors of other files. Returns the operation metrics with
+        delta-spark's names, excluding files that the caller writes. Cost: at most 1 PUT for each 2 MiB of deletion
+        vectors."""
         return rewrite.stage_removal(self._transaction, self._deletion)
 
 
@@ -131,7 +132,7 @@ def _match(files: TableFiles, add: AddFile, matched: BitMap64, url: str) -> File
 
 
 def _num_rows(files: TableFiles, add: AddFile) -> int:
-    """The number of rows in the Parquet file, deleted ones included."""
+    """The number of rows in the Parquet file, including deleted rows."""
     counted: Any = None
     with contextlib.suppress(ValueError, AttributeError):
         counted = json.loads(add.stats or "{}").get("numRecords")

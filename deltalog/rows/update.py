@@ -1,4 +1,4 @@
-"""The verb that changes rows.
+"""The verb update, which changes rows.
 
 Spec: PROTOCOL.md#add-cdc-file, #deletion-vectors, #row-tracking, #generated-columns.
 """
@@ -54,8 +54,8 @@ def update(
 
 
 def _stage(transaction: Transaction, matching: rewrite.Deletion, changed: _RowUpdate) -> dict[str, int]:
-    """Stage the deletion of the old rows, and new files with the updated and the copied rows. Returns the operation
-    metrics, as delta-spark names them."""
+    """Stage the deletion of the old rows, and the new files with the updated and copied rows. Returns the operation
+    metrics, with delta-spark's names."""
     snapshot = transaction.snapshot
     assert snapshot is not None
     metrics = rewrite.stage_removal(transaction, matching)
@@ -101,7 +101,7 @@ class _RowUpdate:
         return cls(transaction.schema, found, generated, rules, versions)
 
     def updated(self, batch: pa.RecordBatch) -> pa.Table:
-        """The updated rows of a batch, with its row tracking columns."""
+        """The updated rows of a batch, with the row tracking columns of the batch."""
         old = pa.Table.from_batches([batch])
         others = old.schema.names[len(self.schema.names) :]
         new = assigned(old, self.assigned).drop_columns([*self.recomputed, *others])
@@ -109,7 +109,7 @@ class _RowUpdate:
         return matched_rows.with_row_ids(rows, old, others, self.commit_versions)
 
     def new_rows(self, batch: pa.RecordBatch, _: int) -> Sequence[pa.RecordBatch]:
-        """The new rows, in the order of the old ones."""
+        """The new rows, in the order of the old rows."""
         batches: Sequence[pa.RecordBatch] = self.updated(batch).to_batches()
         return batches
 

@@ -34,8 +34,9 @@ CANCELED, COMMITTED = "TransactionCanceledException", "TransactionCommittedExcep
 IN_PROGRESS, CONCURRENT = "TransactionCommitInProgressException", "ConcurrentModificationException"
 DENIED = "AccessDeniedException"
 
-# The first row that matches the error applies, with its first name that the operation lists, or else its first name.
-# Errors of repeatable calls become OperationTimeoutException if an operation lists no better exception.
+# The first row of the table that matches the error is used; of the exception names in this row, the first that the
+# operation lists is returned, or, if it lists none, the first. Errors after which a call can be repeated become
+# OperationTimeoutException if the operation lists no more specific exception.
 _NAMES: tuple[tuple[tuple[type[DeltaLogError], ...], tuple[str, ...]], ...] = (
     ((TransactionCanceledError,), (CANCELED,)),
     ((TransactionCommittedError,), (COMMITTED,)),
@@ -62,7 +63,7 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-# A file URL, a quoted path, or a path up to a blank, but not a store URL such as s3://bucket/key.
+# Matches a file URL, a quoted path, or a path up to a blank, but not a store URL such as s3://bucket/key.
 _PLACE = re.compile(
     r"""(?:sqlite|file|catalog):/+[^\s'",;]*"""
     r"""|(?<=')/[^'\n]+(?=')|(?<=")/[^"\n]+(?=")"""
@@ -71,8 +72,9 @@ _PLACE = re.compile(
 
 
 def without_places(text: str, request: str, places: Collection[str]) -> str:
-    """Remove the directories of this machine from a message, keeping only file names. ``places``: known directories,
-    which may contain blanks. ``request``: text sent by the caller, whose directories are kept."""
+    """Remove the names of this machine's directories from a message, keeping only file names. ``places``: known
+    directories, whose names may contain blanks. ``request``: text that the caller sent; directories in it are not
+    removed."""
     for place in sorted(places, key=len, reverse=True):
         if place and place not in request:
             text = text.replace(place, f"…/{_last_name(place)}")
@@ -84,7 +86,7 @@ def _last_name(place: str) -> str:
 
 
 def refusal(status: int, error: str, message: str, **headers: str) -> Answer:
-    """A response to a request that no operation handled."""
+    """The response to a request for which the server has no operation."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return Answer(status, {"__type": error, "Message": message}, error, named)
 

@@ -1,8 +1,8 @@
 """The server as an ASGI application: access checks, limits, time-outs and routing.
 
-Calls run in threads, because the manager blocks on its coordinator and stores. Calls that need only the catalog have
-their own threads, and every table has its own lane. A call that times out is answered with an error; its work stops
-before its next read of a table. It may have taken effect, as the response says.
+Calls run in threads, because the manager blocks on its coordinator and stores. Calls that need only the catalog run in
+separate threads, and every table has its own lane. If a call times out, the response is an error, and the call stops
+before its next read of a table. The response says that the call may have taken effect.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 MIN_TOKEN_LENGTH = 16
-# A body that is too large is read up to this multiple of the limit, so that its sender can read the error.
+# If a body is too large, it is read up to this multiple of the limit, so that its sender can receive the error.
 _DRAINED = 4
 _HEALTH_SECONDS = 5
 _HEALTH_CACHE_SECONDS = 1
@@ -58,12 +58,13 @@ _CATALOG, _SOME_TRANSACTION = "", "transaction"
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits of the server. ``requests``: maximum running and waiting calls for the ``threads``; more are refused.
-    ``slow_seconds``: calls that take longer are limited to a share per table. ``header_seconds``: the time from the
-    connection, or the first byte of a further request, to the end of the headers, including the TLS handshake.
-    ``pending_bytes``: the total of bodies that are being received or processed; beyond that, bodies of more than 16 KiB
-    are refused. ``response_seconds``: how long a caller may read nothing of a pending response. ``connections``:
-    maximum open connections; beyond that, the longest idle ones are closed."""
+    """The limits of the server. ``requests``: the maximum number of calls that run in the ``threads`` or wait for them;
+    further calls are refused. ``slow_seconds``: the number of calls that take longer than this is limited for each
+    table. ``header_seconds``: the maximum time, including the TLS handshake, from the connection (for later requests on
+    it, from the first byte) to the end of the headers. ``pending_bytes``: the maximum total size of bodies that are
+    being received or processed; beyond it, bodies of more than 16 KiB are refused. ``response_seconds``: the maximum
+    time for which a caller may pause while reading a response. ``connections``: the maximum number of open connections;
+    beyond it, the connections that have been idle longest are closed."""
 
     header_bytes: int = 32 << 10
     header_seconds: float = 10
@@ -88,7 +89,7 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A route. ``read``: creates the call from the members of a request."""
+    """A route. ``read``: creates the call from the request's members."""
 
     name: str
     read: Callable[[Fields], Call]
@@ -98,7 +99,7 @@ class Route:
 
 class App:
     """The ASGI application. ``token``: the bearer token that callers must send, or None. ``hosts``: the accepted host
-    names, or None for any; they protect against DNS rebinding by web pages."""
+    names, or None for any; the check protects against DNS rebinding by web pages."""
 
     def __init__(
         self,
@@ -122,7 +123,7 @@ class App:
         self._health: tuple[float, Answer] | None = None
 
     def close(self) -> None:
-        """Accept no more calls; running calls finish."""
+        """Stop accepting calls; running calls finish."""
         self._catalog.close()
         self._stores.close()
         self._health_thread.shutdown(wait=False, cancel_futures=True)
@@ -161,16 +162,16 @@ class App:
             return await self._run(route, call, said, request_id)
 
     def _log_refusal(self, scope: Mapping[str, Any], answer: Answer, request_id: str) -> None:
-        """Log a refusal with the address of the caller, which may be any client."""
+        """Log a refusal with the address of the caller, who may be any client."""
         caller = (scope.get("client") or ("an unknown address",))[0]
         what = f"{scope['method'][:_SHOWN_PATH]} {scope['raw_path'].decode('latin-1')[:_SHOWN_PATH]}"
         text = f"request {request_id}: {what} from {caller}: {answer.status} {answer.error}: {answer.body['Message']}"
         self.refusals.log(text)
 
-    # ------------------------------------------------------------------------------------------ who may call
+    # ----------------------------------------------------------------------------- which callers are allowed
 
     def _check_origin(self, headers: Mapping[str, str]) -> None:
-        """Refuse requests from web pages: a server on loopback trusts all processes of the machine, including
+        """Refuse requests from web pages, because a server on loopback trusts all processes of the machine, including
         browsers."""
         if "origin" in headers:
             raise Refused(refusal(403, DENIED, "This server does not answer web pages."))
@@ -217,7 +218,7 @@ class App:
         message = f"The body is larger than {self._limits.body_bytes} bytes."
         return refusal(413, "RequestEntityTooLargeException", message, connection="close")
 
-    # -------------------------------------------------------------------------------------------- the work
+    # ----------------------------------------------------------------------------------- running the calls
 
     async def _run(self, route: Route, call: Call, said: Sequence[str], request_id: str) -> Answer:
         seconds = self._limits.request_seconds
@@ -237,8 +238,8 @@ class App:
         return route.explain(OperationTimeoutError(reason))
 
     def _lane(self, route: Route, call: Call) -> str:
-        """The lane of a call, named after what it may wait for: its table, the tables of its transaction, or the
-        catalog."""
+        """The name of a call's lane, which depends on what the call may wait for: its table, the tables of its
+        transaction, or the catalog."""
         if route.needs is Needs.CATALOG:
             return _CATALOG
         if route.needs is Needs.TRANSACTION:
@@ -250,7 +251,8 @@ class App:
         return call.table
 
     def _carry_out(self, route: Route, call: Call, said: Sequence[str], request_id: str, end_s: float) -> Answer:
-        """Run a call in a thread; never raises. If the call is not done at ``end_s``, it stops before its next read."""
+        """Run a call in a thread; never raises. If the call has not finished at ``end_s``, it stops before its next
+        read."""
         try:
             with deadline.until(end_s):
                 return Answer(200, call.run(self._manager))
@@ -264,7 +266,7 @@ class App:
             return refusal(500, INTERNAL, f"The server failed; see request {request_id} in its log.")
 
     def _shown(self, answer: Answer, said: Sequence[str]) -> Answer:
-        """Remove the directories of this machine from a response, unless the caller sent them."""
+        """Remove the names of this machine's directories from a response, unless the caller sent them."""
         places = [each.removeprefix("sqlite://") for each in self._manager.places()]
         words = "\n".join(said)
         hidden = {
@@ -273,10 +275,11 @@ class App:
         }
         return replace(answer, body=hidden)
 
-    # ------------------------------------------------------------------------------------------------ health
+    # ----------------------------------------------------------------------------------------- health checks
 
     async def _healthy(self, request_id: str) -> Answer:
-        """Whether the catalog responds. This needs no token, so the catalog is queried at most once a second."""
+        """Whether the catalog responds. Health checks need no token, so the catalog is queried at most once a
+        second."""
         loop = asyncio.get_running_loop()
         if self._health is not None and loop.time() - self._health[0] < _HEALTH_CACHE_SECONDS:
             return self._health[1]
@@ -310,7 +313,7 @@ def _host_name(host: str) -> str | None:
 
 
 def _route(method: str, raw_path: str) -> Route | None:
-    """The route of a request; None for the health check. Raises Refused."""
+    """The route that handles a request; None for the health check. Raises Refused."""
     parts = [urllib.parse.unquote(part) for part in raw_path.split("/")[1:]]
     if parts == ["health"] and method == "GET":
         return None
@@ -328,8 +331,8 @@ def _route(method: str, raw_path: str) -> Route | None:
 
 
 def _check_framing(version: str | None, headers: Mapping[str, str]) -> None:
-    """Refuse a request with ambiguous framing, which enables request smuggling: a proxy and this server may disagree on
-    where it ends.
+    """Refuse a request with ambiguous framing: a proxy and this server may disagree on where it ends, which enables
+    request smuggling.
 
     Spec: RFC 9112, sections 6.1 and 6.3."""
     if "transfer-encoding" not in headers:

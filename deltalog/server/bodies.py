@@ -1,16 +1,16 @@
-"""Limits the total size of request bodies in memory over all connections."""
+"""Limits the total size of request bodies in memory across all connections."""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
 
-# Bodies up to this size are always accepted, so that large ones cannot block other calls.
+# Bodies up to this size are always accepted, so that large bodies cannot block other calls.
 _SMALL_BYTES = 16 << 10
 
 
 class Body:
-    """The bytes of one body as they arrive."""
+    """Collects the bytes of one body as they arrive."""
 
     def __init__(self, bodies: Bodies) -> None:
         self._bodies = bodies
@@ -18,7 +18,7 @@ class Body:
         self._counted = 0
 
     def add(self, piece: bytes) -> bool:
-        """Append bytes; False if the limit is reached."""
+        """Append bytes; returns False if the limit is reached."""
         size = len(self._bytes) + len(piece)
         wanted = size if size > _SMALL_BYTES else 0
         if wanted and not self._bodies.take(wanted - self._counted):
@@ -34,13 +34,14 @@ class Body:
         self._bytes = bytearray()
 
     def taken(self) -> bytearray:
-        """Return the bytes and release them here. They count until the call ends."""
+        """Return the bytes and drop this object's reference to them. These bytes count towards the limit until the call
+        ends."""
         found, self._bytes = self._bytes, bytearray()
         return found
 
 
 class Bodies:
-    """The bodies of all connections. For one event loop."""
+    """The request bodies of all connections. Usable only on one event loop."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes
@@ -48,7 +49,7 @@ class Bodies:
 
     @contextlib.contextmanager
     def one(self) -> Iterator[Body]:
-        """Create a body, whose bytes count until the block ends."""
+        """Create a body, whose bytes count towards the limit until the ``with`` block ends."""
         body = Body(self)
         try:
             yield body
@@ -56,7 +57,7 @@ class Bodies:
             body.drop()
 
     def take(self, count: int) -> bool:
-        """Reserve bytes; False if the limit is reached."""
+        """Reserve bytes; returns False if the limit is reached."""
         if self._counted + count > self._most_bytes:
             return False
         self._counted += count

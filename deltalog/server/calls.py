@@ -11,8 +11,8 @@ from deltalog.transactions.manager import TransactionManager
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """``run`` executes the call and returns the members of the response. ``table``, ``transaction_id``: those named in
-    the request, if any, with checked lengths."""
+    """``run`` executes the call and returns the members of the response. ``table``, ``transaction_id``: the table and
+    transaction that the request names, if any; their lengths have been checked."""
 
     run: Callable[[TransactionManager], Mapping[str, Any]]
     table: str | None = None

@@ -1,7 +1,7 @@
 """Limits the number of open connections.
 
-At the limit, the longest idle connection is closed to accept a new one; connections with a request in progress are
-kept. A connection is also closed if its first byte of HTTP does not arrive in time, including the TLS handshake.
+At the limit, the connection that has been idle longest is closed to accept a new one; connections with a request in
+progress are kept. A connection is also closed if the TLS handshake and the first byte of HTTP take too long.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ import socket
 from collections import OrderedDict
 from typing import Any
 
-# The number of connections allowed beyond the limit while closed ones are torn down.
+# The number of connections allowed beyond the limit while closed connections are torn down.
 _LEAVING = 32
-# File descriptors reserved for the catalog, stores and files.
+# File descriptors reserved for purposes other than connections: the catalog, stores and files.
 _OTHER_DESCRIPTORS = 256
 
 
 class Connection(socket.socket):
-    """An accepted connection. ``transport`` is set after its handshake."""
+    """An accepted connection. ``transport`` is set after the TLS handshake."""
 
     owner: Connections | None = None
     transport: Any = None
@@ -40,7 +40,7 @@ class Connection(socket.socket):
 
 
 class Connections:
-    """The open connections. ``first_byte_seconds``: the time from accepting a connection to the end of its
+    """The open connections. ``first_byte_seconds``: the maximum time from accepting a connection to the end of its TLS
     handshake."""
 
     def __init__(self, limit: int, first_byte_seconds: float) -> None:
@@ -50,7 +50,8 @@ class Connections:
         self._idle: OrderedDict[int, Connection] = OrderedDict()
 
     def has_room(self) -> bool:
-        """Whether another connection can be accepted now. At the limit, an idle one is closed."""
+        """Whether another connection can be accepted now. When the limit on connections is reached, an idle connection
+        is closed."""
         if len(self._open) < self._limit:
             return True
         if self._idle:
@@ -64,7 +65,7 @@ class Connections:
         connection.timer = loop.call_later(self._first_byte_seconds, connection.end)
 
     def made(self, transport: Any) -> int:
-        """Note the end of a handshake; returns the number of the connection."""
+        """Record the end of a TLS handshake; returns the number of the connection."""
         number = int(transport.get_extra_info("socket").fileno())
         connection = self._open.get(number)
         if connection is not None:
@@ -73,11 +74,11 @@ class Connections:
         return number
 
     def busy(self, number: int) -> None:
-        """Note the arrival of a request."""
+        """Record that a connection is busy, because a request arrived."""
         self._idle.pop(number, None)
 
     def idle(self, number: int) -> None:
-        """Note that the request was answered."""
+        """Record that the response was sent."""
         if number in self._open:
             self._idle[number] = self._open[number]
             self._idle.move_to_end(number)
@@ -91,7 +92,7 @@ class Connections:
 
 
 class Listener(socket.socket):
-    """A socket that accepts connections up to the limit; others wait in the backlog."""
+    """A socket that accepts connections up to the limit; further connections wait in the backlog."""
 
     connections: Connections
 

@@ -1,10 +1,10 @@
-"""The API for clients that read and write Delta logs themselves.
+"""The API for clients that read and write the Delta log themselves.
 
     GET  /delta/v1/tables/<database>.<table>            its location, latest version, ratified commits
     POST /delta/v1/tables/<database>.<table>/commits    {"version", "fileName"}: ratify a staged commit
     POST /delta/v1/tables/<database>.<table>/published  {"version"}: commits up to this one are in _delta_log
 
-Every call returns the current state of the table. Times are in milliseconds, sizes in bytes.
+Every call returns the current state of the table. Times are in milliseconds since 1970, and sizes are in bytes.
 
 Spec: PROTOCOL.md#catalog-managed-tables.
 """
@@ -32,7 +32,7 @@ from deltalog.server.fields import Fields
 
 PREFIX = ("delta", "v1", "tables")
 _LONGEST_FILE = 255
-# The first row that matches the error applies.
+# The first row of the table that matches the error is used.
 _STATUS: tuple[tuple[type[DeltaLogError], int], ...] = (
     (NotFoundError, 404),
     (CommitConflictError, 409),

@@ -1,7 +1,7 @@
 """Decodes the members of a request's JSON object with checked types and lengths. Pure.
 
 A member is decoded when it is used and only if its length is allowed; unused members are never decoded. The decoded
-values are kept, the bytes of the request are not.
+values are kept; the bytes of the request are not.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ from deltalog.errors import CallError
 T = TypeVar("T")
 
 _LONGEST_NUMBER = 40
-# JSON can encode one byte of UTF-8 in six characters.
+# JSON can need six characters for one byte of UTF-8.
 _ESCAPED = 6
 
 
 def byte_count(text: str) -> int:
-    """The length of a string in UTF-8. The string may contain lone surrogates."""
+    """The length of a string in bytes of UTF-8. The string may contain lone surrogates."""
     return len(text.encode("utf-8", "surrogatepass"))
 
 
 class Fields:
     """Members by name. All methods raise CallError if a member is missing or has a wrong type or length, and
-    msgspec.DecodeError for invalid JSON; null means missing. Text lengths are in bytes of UTF-8, as in databases and
-    stores. ``said``: the strings read here and in nested objects."""
+    msgspec.DecodeError for invalid JSON; null means missing. String lengths are in bytes of UTF-8, as in databases and
+    stores. ``said``: all strings that were read from this object and from nested objects."""
 
     def __init__(
         self, body: bytes | bytearray | msgspec.Raw, what: str = "the request", said: list[str] | None = None
     ) -> None:
         try:
-            whole = msgspec.json.decode(body or b"{}", type=msgspec.Raw)  # before its type is checked
+            whole = msgspec.json.decode(body or b"{}", type=msgspec.Raw)  # checks the syntax before the type
             self._members = msgspec.json.decode(whole, type=dict[str, msgspec.Raw])
         except msgspec.ValidationError:
             raise CallError(f"{what[0].upper()}{what[1:]} is not a JSON object.") from None
@@ -70,7 +70,7 @@ class Fields:
         return self.number(name) if self.has(name) else default
 
     def optional_time_ms(self, name: str) -> int | str | None:
-        """A time as milliseconds if given in seconds since 1970-01-01 UTC; ISO text is returned unchanged."""
+        """Convert a time in seconds since 1970-01-01 UTC to milliseconds; ISO text is returned unchanged."""
         member = self._found(name)
         if member is None:
             return None
@@ -94,7 +94,7 @@ class Fields:
         return None if member is None else Fields(member, name, self.said)
 
     def texts(self, name: str, longest: int) -> list[str]:
-        """A list of up to 100 strings; empty if missing."""
+        """A list of up to 100 strings; empty if the member is missing."""
         found = []
         for item in self._items(name, 0) if self.has(name) else ():
             text = _decoded(item, str, _ESCAPED * longest + 2)
@@ -121,7 +121,7 @@ def _begins_with(member: msgspec.Raw, start: bytes) -> bool:
 
 
 def _decoded(member: msgspec.Raw, kind: type[T], most_bytes: int) -> T | None:
-    """Decode a member as ``kind``; None if it is too long or has another type."""
+    """Decode a member as ``kind``; returns None if it is too long or has another type."""
     if len(memoryview(member)) > most_bytes:
         return None
     try:

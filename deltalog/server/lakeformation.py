@@ -1,4 +1,4 @@
-"""The transaction calls of AWS Lake Formation. Names, members and exceptions are taken from its service model.
+"""The transaction calls of AWS Lake Formation. The names, members and exceptions are taken from AWS's service model.
 
 Times are in seconds since 1970-01-01 UTC.
 """
@@ -33,12 +33,12 @@ from deltalog.transactions.table_objects import AddObject, DeleteObject, ObjectP
 
 _TOKEN = 4096
 _URI = 1024
-_PREDICATE = 4 * 2048  # 2,048 characters in AWS's model
+_PREDICATE = 4 * 2048  # the limit in AWS's model is 2,048 characters
 
 
 class Needs(enum.Enum):
-    """What a call may wait for: only the catalog, also the store of one table, or the stores of all tables of a
-    transaction."""
+    """What a call may wait for: only the catalog; the catalog and the store of one table; or the catalog and the stores
+    of all tables of a transaction."""
 
     CATALOG = "catalog"
     TABLE = "table"
@@ -47,8 +47,8 @@ class Needs(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """An operation. ``read``: creates the call from the members, checking all lengths. ``errors``: the exceptions it
-    lists. ``needs``: what it may wait for."""
+    """An operation. ``read``: creates the call from the members, checking all lengths. ``errors``: the exceptions that
+    the operation lists. ``needs``: the resources for which the call may have to wait."""
 
     read: Callable[[Fields], Call]
     errors: frozenset[str]

@@ -1,8 +1,8 @@
-"""Schedules calls so that a hanging store delays only its own tables.
+"""Schedules calls so that a hanging store delays only calls for the tables in that store.
 
-Every call has a lane, usually its table. A call that takes longer than ``slow_seconds`` no longer counts towards the
-total of running calls, only towards its lane. A lane with slow calls is limited to a share of the threads and of the
-requests in progress; calls beyond that share are refused.
+Every call is assigned to a lane, usually the lane of its table. A call that takes longer than ``slow_seconds`` no
+longer counts towards the total of running calls, but only towards its lane. A lane with slow calls is limited to a
+share of the threads and of the requests in progress; calls beyond that share are refused.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-# The maximum number of slow calls, as a multiple of the threads.
+# The maximum number of slow calls, as a multiple of the number of threads.
 _SLOW_PER_THREAD = 4
 
 
 class BusyError(Exception):
-    """Too many requests are in progress, in total or in this lane; the call had no effect."""
+    """Too many requests are in progress, in total or in this lane, so the call was refused and had no effect."""
 
 
 class NotBegunError(Exception):
-    """The call timed out before it got a thread; it had no effect."""
+    """The call timed out before a thread ran it, so it had no effect."""
 
 
 class NotDoneError(Exception):
-    """The call timed out while running; it continues."""
+    """The call timed out while it was running, and continues to run."""
 
 
 @dataclass(slots=True)
@@ -41,8 +41,8 @@ class _Lane:
 
 
 class Lanes:
-    """The lanes of a server. For one event loop. ``threads``: maximum concurrent calls, excluding slow ones.
-    ``requests``: maximum unanswered calls."""
+    """The lanes of a server. Usable only on one event loop. ``threads``: the maximum number of concurrent calls,
+    excluding slow calls. ``requests``: the maximum number of calls without a response."""
 
     def __init__(self, threads: int, requests: int, slow_seconds: float) -> None:
         self._threads = threads
@@ -68,7 +68,7 @@ class Lanes:
         try:
             try:
                 await self._turn(lane, seconds)
-            except BusyError:  # ``_shed`` has already decremented the counts
+            except BusyError:  # ``_shed`` has already decremented ``in_progress``
                 counts = False
                 raise
             done = loop.run_in_executor(self._pool, work)
@@ -76,14 +76,14 @@ class Lanes:
             try:
                 return await asyncio.wait_for(asyncio.shield(done), end - loop.time())
             except asyncio.TimeoutError:
-                if done.done():  # at the same moment
+                if done.done():  # the call finished just as the timeout expired
                     return done.result()
                 raise NotDoneError from None
         finally:
             lane.in_progress -= counts
             self._forget(name)
 
-    # ----------------------------------------------------------------------------------------------- turns
+    # ---------------------------------------------------------------------------------- waiting for a turn
 
     async def _turn(self, lane: _Lane, seconds: float) -> None:
         if not lane.waiting and self._may_run(lane):
@@ -96,12 +96,13 @@ class Lanes:
         except BaseException as error:
             if turn in lane.waiting:
                 lane.waiting.remove(turn)
-            elif not isinstance(error, BusyError):  # the call got its turn just before the time-out
+            elif not isinstance(error, BusyError):  # a thread was assigned to the call just before the time-out
                 if turn.exception() is None:
                     lane.running -= 1
                     self._wake()
                 else:
-                    lane.in_progress += 1  # ``_shed`` has decremented the count, and ``run`` will do so again
+                    # ``_shed`` has already decremented the count, and ``run`` will decrement it again.
+                    lane.in_progress += 1
             if isinstance(error, asyncio.TimeoutError):
                 raise NotBegunError from None
             raise
@@ -123,14 +124,14 @@ class Lanes:
             timer.cancel()
             setattr(lane, counted[0], getattr(lane, counted[0]) - 1)
             if not done.cancelled():
-                done.exception()  # retrieved to avoid the warning about a future that was never awaited
+                done.exception()  # avoids asyncio's warning about an exception that was never retrieved
             self._wake()
             self._forget(name)
 
         done.add_done_callback(is_done)
 
     def _wake(self) -> None:
-        """Start waiting calls, taking turns between lanes."""
+        """Start waiting calls, one from each lane in turn."""
         woken = True
         while woken:
             woken = False
@@ -141,7 +142,7 @@ class Lanes:
                     woken = True
 
     def _shed(self, lane: _Lane) -> None:
-        """Refuse waiting calls of a lane beyond its share, latest first."""
+        """Refuse the waiting calls that exceed a lane's share, latest first."""
         surplus = lane.in_progress - self._max_in_progress(lane)
         for _ in range(min(surplus, len(lane.waiting))):
             lane.in_progress -= 1
@@ -152,15 +153,15 @@ class Lanes:
         if lane is not None and not (lane.in_progress or lane.running or lane.slow or lane.waiting):
             del self._lanes[name]
 
-    # ---------------------------------------------------------------------------------------------- shares
+    # ------------------------------------------------------------------------------- shares of the threads
 
     def _may_run(self, lane: _Lane) -> bool:
         share = min(self._threads, max(1, (self._max_slow - self._count("slow") + lane.slow) // 2))
         return self._count("running") < self._threads and lane.running + lane.slow < share
 
     def _max_in_progress(self, lane: _Lane) -> int:
-        """The most calls that a lane may have in progress. Once it has slow calls: half of the capacity that the other
-        lanes leave."""
+        """The maximum number of calls that a lane may have in progress. If a lane has slow calls, its limit is half of
+        the capacity that other lanes do not use."""
         others = self._count("in_progress") - lane.in_progress
         return max(1, (self._requests - others) // 2) if lane.slow else self._requests
 

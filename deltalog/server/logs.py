@@ -13,7 +13,8 @@ _LONGEST_LINE = 8192
 
 
 class LineFormatter(logging.Formatter):
-    """``2026-11-20T10:00:00.250Z ERROR deltalog.server.app: …``. Text from callers cannot start a new line."""
+    """``2026-11-20T10:00:00.250Z ERROR deltalog.server.app: …``. Text that comes from callers cannot start a new
+    line."""
 
     converter = staticmethod(time.gmtime)
 
@@ -34,8 +35,8 @@ def _on_one_line(text: str) -> str:
 
 
 class Refusals:
-    """Logs requests that were refused before authentication. Any client can send these, so beyond ``most`` within
-    ``seconds`` they are only counted. Thread-safe."""
+    """Logs requests that were refused before authentication. Any client can send such requests; therefore, if more than
+    ``most`` arrive within ``seconds``, the rest are only counted. Thread-safe."""
 
     def __init__(
         self, to: logging.Logger, most: int = 100, seconds: float = 10, clock: Callable[[], float] = time.monotonic
@@ -57,7 +58,7 @@ class Refusals:
             self._to.warning("%s", text)
 
     def _next(self) -> tuple[int, bool]:
-        """The number of refusals omitted in the last period, and whether to log this one."""
+        """The number of refusals that were not logged in the last period, and whether to log the current refusal."""
         with self._lock:
             left_out = 0
             if self._clock() - self._begun >= self._seconds:
@@ -68,7 +69,7 @@ class Refusals:
 
 
 def configure(level: str) -> None:
-    """Log events of deltalog from ``level`` up to standard error; for other libraries, only errors or warnings."""
+    """Log deltalog's events of ``level`` and above to standard error; for other libraries, only errors or warnings."""
     handler = logging.StreamHandler()
     handler.setFormatter(LineFormatter())
     root = logging.getLogger()

@@ -1,4 +1,4 @@
-"""The server process: address, access settings, connection time-outs and shutdown.
+"""The server process: handles the address, access settings, connection time-outs and shutdown.
 
 Without a token or TLS, the server starts only on loopback, where traffic stays on the machine.
 """
@@ -39,7 +39,7 @@ _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 @dataclass(frozen=True, slots=True)
 class Tls:
-    """PEM files. ``client_ca``: the authority that must have signed the certificates of callers."""
+    """PEM files. ``client_ca``: the certificate authority that must have signed the certificates of callers."""
 
     certificate: Path
     key: Path
@@ -48,8 +48,8 @@ class Tls:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Settings. ``port`` 0 selects a free port. ``recover_seconds``: the interval between recoveries; 0 disables
-    them."""
+    """Settings. ``port`` 0 selects a free port. ``recover_seconds``: the interval between calls of ``recover``; 0
+    disables these calls."""
 
     host: str = "127.0.0.1"
     port: int = 0
@@ -84,7 +84,7 @@ def check(settings: Settings) -> None:
 
 
 def warnings_of(settings: Settings) -> list[str]:
-    """Warnings for settings that are allowed but unsafe on some networks."""
+    """Warnings about settings that are allowed but unsafe on some networks."""
     if is_loopback(settings.host):
         return []
     found = []
@@ -97,7 +97,7 @@ def warnings_of(settings: Settings) -> list[str]:
 
 class TimedProtocol(H11Protocol):
     """Closes connections that take too long: from the first byte to the end of the headers, to the end of a body that
-    no handler reads, or to receive a response."""
+    no handler reads, or when receiving a response."""
 
     header_seconds: ClassVar[float]
     response_seconds: ClassVar[float]
@@ -145,7 +145,7 @@ class TimedProtocol(H11Protocol):
 
     def shutdown(self) -> None:
         super().shutdown()
-        if self.transport.is_closing():  # the peer may delay its TLS shutdown
+        if self.transport.is_closing():  # the client may delay its TLS shutdown
             self.loop.call_later(_TLS_SHUTDOWN_SECONDS, self.transport.abort)
 
     def _start_deadline(self) -> None:
@@ -169,7 +169,7 @@ class TimedProtocol(H11Protocol):
 
 
 class Server:
-    """Serves a manager. The constructor binds the socket; from then on, callers wait until ``run``."""
+    """Serves a manager. The constructor binds the socket; from then on, clients can connect, but wait until ``run``."""
 
     def __init__(self, manager: TransactionManager, settings: Settings) -> None:
         """Raises CallError, or OSError if the address is not available."""
@@ -194,12 +194,13 @@ class Server:
         return f"{'http' if self._settings.tls is None else 'https'}://{shown}:{port}"
 
     def stop(self) -> None:
-        """Accept no more calls, and make ``run`` return when all running calls have finished. Callable from any
-        thread."""
+        """Stop accepting calls, and make ``run`` return when all running calls have finished. This method can be called
+        from any thread."""
         self._server.should_exit = True
 
     def run(self) -> None:
-        """Serve until ``stop``, SIGTERM or SIGINT. A second SIGINT does not wait for running calls."""
+        """Serve until ``stop``, SIGTERM or SIGINT. After a second SIGINT, the server does not wait for running
+        calls."""
         over = threading.Event()
         sweeper = threading.Thread(target=self._recover_repeatedly, args=(over,), name="deltalog-recover", daemon=True)
         try:
@@ -213,9 +214,9 @@ class Server:
             self._socket.close()
 
     def end_process(self) -> None:
-        """Call this after ``run``. Calls that timed out get the same time again, at most ten seconds. If one is still
-        running then, for example in a hanging store, the process exits with status 1; Python itself would wait for the
-        thread."""
+        """Call this after ``run``. Calls that have timed out may run for the same time again to finish, but at most for
+        ten seconds. If a call is still running after this extra time, for example because a store hangs, the process
+        exits with status 1; Python itself would wait for the thread."""
         timer = threading.Timer(min(_MAX_END_SECONDS, self._settings.limits.request_seconds), _exit_now)
         timer.daemon = True
         timer.start()
@@ -284,7 +285,8 @@ def _bound(host: str, port: int, connections: Connections) -> socket.socket:
 
 @contextlib.contextmanager
 def _signals_ignored() -> Iterator[None]:
-    """Install the signal handlers only here, because uvicorn re-raises caught signals for earlier handlers."""
+    """Install the signal handlers only here, because uvicorn re-raises caught signals for handlers that were installed
+    earlier."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

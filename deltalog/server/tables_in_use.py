@@ -1,4 +1,4 @@
-"""Remembers in bounded memory which tables a transaction has used on this server. Pure."""
+"""Records, in bounded memory, which tables each transaction has used through this server. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ _MOST_TABLES = 100
 
 
 class TablesInUse:
-    """The tables used by transactions. Beyond ``most_bytes``, the least recently used transactions are forgotten."""
+    """The tables that transactions have used. Beyond ``most_bytes``, the least recently used transactions are
+    forgotten."""
 
     def __init__(self, most_bytes: int = 4 << 20) -> None:
         self._most_bytes = most_bytes
@@ -17,7 +18,7 @@ class TablesInUse:
         self.size_bytes = 0
 
     def add(self, transaction_id: str, table: str) -> None:
-        """Note the use of a table. The lengths of both arguments must have been checked."""
+        """Record the use of a table. The caller must have checked the lengths of both arguments."""
         tables = self._tables.pop(transaction_id, frozenset())
         self.size_bytes -= _size_bytes(transaction_id, tables)
         if len(tables) < _MOST_TABLES:
@@ -28,7 +29,7 @@ class TablesInUse:
             self.size_bytes -= _size_bytes(*self._tables.popitem(last=False))
 
     def of(self, transaction_id: str) -> str | None:
-        """The tables of a transaction as one string; None if unknown or too many."""
+        """The tables of a transaction as one string; None if they are unknown or too many."""
         tables = self._tables.get(transaction_id, frozenset())
         return ", ".join(sorted(tables)) if 0 < len(tables) < _MOST_TABLES else None
 

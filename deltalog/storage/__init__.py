@@ -1,4 +1,5 @@
-"""Stores hold the bytes of a table and create objects exclusively. ``LogStore`` defines their contract."""
+"""Stores contain the bytes of a table, and create objects exclusively. ``LogStore`` defines the contract of all
+stores."""
 
 import typing
 

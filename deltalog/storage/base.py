@@ -1,6 +1,7 @@
 """LogStore: the interface between deltalog and a disk or an object store.
 
-Paths are relative to the table root, with ``/``, already decoded (``_delta_log/00000000000000000000.json``).
+Paths are relative to the table root, use ``/``, and are already percent-decoded
+(``_delta_log/00000000000000000000.json``).
 
 Guarantees of every store:
 
@@ -9,10 +10,10 @@ Guarantees of every store:
 - **Durable before visible.** After a call has returned success, the object survives a crash of this machine
   (or has the durability that the object store promises).
 - **Fresh reads.** ``get``, ``head`` and ``list_from`` see every object whose creation returned before the call.
-- **Definite errors.** An exception from ``put_if_absent`` means that nothing was written and nothing will be. If the
-  store cannot rule out a write, the outcome is UNKNOWN.
+- **Definite errors.** An exception from ``put_if_absent`` means that nothing was written and nothing will be. If a
+write may have taken effect, the outcome is UNKNOWN.
 
-deltalog.testing.LogStoreTests tests these guarantees: subclass it for a new store.
+deltalog.testing.LogStoreTests tests these guarantees; subclass it for a new store.
 """
 
 from __future__ import annotations
@@ -39,13 +40,13 @@ class PutOutcome(enum.Enum):
     """How a ``put_if_absent`` ended."""
 
     COMMITTED = "committed"  # this call created the object
-    EXISTS = "exists"  # an object exists; after a transport retry it may be our own
+    EXISTS = "exists"  # an object exists; if the request was retried, it may be our own
     UNKNOWN = "unknown"  # the object may exist now, later, or never
 
 
 class FileMeta(msgspec.Struct, frozen=True, gc=False):
-    """A listed object. Size and time are None if the listing left them out (``stat=False``). ``etag`` distinguishes
-    successive objects of the same name, if the store has such a value; on S3 it is the ETag."""
+    """A listed object. Size and time are None if the listing left them out (``stat=False``). ``etag``: a value that
+    distinguishes successive objects of the same name (on S3 the ETag); None if the store provides no such value."""
 
     name: str
     size_bytes: int | None
@@ -53,8 +54,9 @@ class FileMeta(msgspec.Struct, frozen=True, gc=False):
     etag: str | None = None
 
     def may_be(self, other: FileMeta) -> bool:
-        """Whether both may describe the same object: no known property differs. Times are compared in whole seconds,
-        because the precision of a listing may differ from that of a HEAD."""
+        """Whether this metadata and ``other`` may describe the same object, that is, no property known on both sides
+        differs. Times are compared in whole seconds, because the precision of a listing may differ from that of a
+        HEAD."""
         if self.size_bytes != other.size_bytes:
             return False
         if self.etag and other.etag:
@@ -64,7 +66,7 @@ class FileMeta(msgspec.Struct, frozen=True, gc=False):
 
 
 class EntryKind(enum.Enum):
-    """The kind of an entry of ``LogStore.walk``."""
+    """The kind of an entry that ``LogStore.walk`` returns."""
 
     FILE = "file"
     DIRECTORY = "directory"
@@ -83,8 +85,8 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
 
 
 class WalkPart(msgspec.Struct, frozen=True):
-    """A batch of ``LogStore.walk_parts``. ``names``: files in ``directory`` whose size and time were not read.
-    ``entries``: everything else, in any directory."""
+    """A batch of ``LogStore.walk_parts``. ``names``: the names of files in ``directory`` whose size and time were not
+    read. ``entries``: all entries that are not in ``names``, from any directory."""
 
     directory: str
     names: list[str]
@@ -96,9 +98,9 @@ class WalkPart(msgspec.Struct, frozen=True):
 
 
 class LogStore(ABC):
-    """See the module for the guarantees. All methods raise StoreError when the store fails.
+    """See the docstring of the module for the guarantees. All methods raise StoreError if the store fails.
 
-    There is one method per kind of request, and one attribute per property that callers depend on.
+    There is one method per kind of request, and one attribute per property on which callers depend.
     """
 
     url: str
@@ -110,7 +112,8 @@ class LogStore(ABC):
     reopen: Callable[[], LogStore] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """The pickle contains the arguments that opened the store, including secrets; connections are reopened."""
+        """The pickle contains the arguments with which the store was opened, including secrets; connections are
+        reopened."""
         if self.reopen is None:
             raise CallError(
                 f"{self.url}: this store cannot be pickled, since it was not opened by a URL or a path. Open it where "
@@ -123,27 +126,30 @@ class LogStore(ABC):
         """Create ``path``. Cost: 1 PUT."""
 
     def prepare_commit(self, version: int) -> None:  # noqa: B027 - most stores check nothing
-        """Start the checks of the first commit through this store in the background. The commit of ``version``, or of
-        a later one, waits for them and raises their errors. Raises nothing. Cost: none beyond that of the commit."""
+        """Start the checks that precede the first commit through this store, in the background. The commit of
+        ``version`` or of a later version waits for them and raises their errors. Raises nothing. Cost: none beyond that
+        of the commit."""
 
     def put_stream_if_absent(self, path: str, write: Callable[[BinaryIO], object]) -> PutOutcome:
-        """Like ``put_if_absent`` with the bytes that ``write`` writes to its argument; nothing is created if it raises.
+        """Like ``put_if_absent`` with the bytes that ``write`` writes to its argument; if ``write`` raises, nothing is
+        created.
 
-        ``write`` may be called more than once. This default buffers the object in memory; a store that can write to a
-        hidden file overrides it. Cost: 1 PUT.
+        ``write`` may be called more than once. This default implementation buffers the object in memory; a store that
+        can write to a hidden file overrides it. Cost: 1 PUT.
         """
         buffer = io.BytesIO()
         write(buffer)
         return self.put_if_absent(path, buffer.getvalue())
 
     def link_if_absent(self, names: Sequence[tuple[str, str]]) -> int:
-        """Hard-link objects, as pairs (old name, new name), durably and in order. Stops at the first missing object or
-        existing new name. Returns how many were linked; 0 for stores without hard links. Cost: none."""
+        """Create durable hard links to objects, in order. ``names``: pairs of an old and a new name. Stops at the first
+        missing object or existing new name. Returns the number of objects linked; 0 for stores without hard links.
+        Cost: none."""
         return 0
 
     @abstractmethod
     def put(self, path: str, data: bytes, *, durable: bool = True) -> None:
-        """Create or replace ``path``. ``durable=False`` is for hints that may be lost in a crash. Cost: 1 PUT."""
+        """Create or replace ``path``. Use ``durable=False`` for hints that may be lost in a crash. Cost: 1 PUT."""
 
     @abstractmethod
     def get(self, path: str, length: int | None = None) -> bytes:
@@ -154,8 +160,8 @@ class LogStore(ABC):
         return [self.get(path, length) for path in paths]
 
     def get_many_with_meta(self, paths: Sequence[str], length: int | None = None) -> list[tuple[bytes, FileMeta]]:
-        """Like ``get_many``, with the ``head`` of each object. Raises ObjectNotFoundError. Cost: 1 GET and 1 HEAD each;
-        a store that opens files gets both from one open file."""
+        """Like ``get_many``, but also returns the ``head`` of each object. Raises ObjectNotFoundError. Cost: 1 GET and
+        1 HEAD each; a store that opens files gets both from one open file."""
         objects = self.get_many(paths, length)
         found = []
         for path, data in zip(paths, objects, strict=True):
@@ -175,24 +181,25 @@ class LogStore(ABC):
     ) -> list[FileMeta]:
         """Objects directly in ``directory`` whose names are >= ``start``, sorted by name in code point order.
 
-        With ``stat=False`` a store may leave out size and time if they cost extra. With ``limit``, at most that many
-        objects are returned. A missing directory is empty. Cost: 1 LIST for each 1,000 names.
+        With ``stat=False``, a store may leave out size and time if reading them costs extra. With ``limit``, at most
+        that many objects are returned. A missing directory is empty. Cost: 1 LIST for each 1,000 names.
         """
 
     def list_names(self, directory: str, start: str = "", *, limit: int | None = None) -> list[str]:
-        """The names that ``list_from`` returns. They are unordered unless there is a ``limit``.
+        """The names that ``list_from`` returns. The names are unordered unless ``limit`` is given.
 
-        A store for which a name is cheaper than a FileMeta overrides this: a log of 100,000 commits has 200,000
-        names. Cost: as ``list_from``.
+        A store that can return names more cheaply than FileMeta objects overrides this method, because a log of 100,000
+        commits has 200,000 names. Cost: as ``list_from``.
         """
         return [meta.name for meta in self.list_from(directory, start, stat=False, limit=limit)]
 
     @abstractmethod
     def head(self, path: str) -> FileMeta | None:
-        """Size and modification time, or None when absent. Cost: 1 HEAD."""
+        """Size and modification time of an object, or None if it is absent. Cost: 1 HEAD."""
 
     def etag(self, path: str) -> str | None:
-        """The ETag of ``path``, in quotes, as S3 computes it for an object of one part; None if it is absent.
+        """The ETag of ``path``, in quotes, as S3 computes it for an object uploaded in one part; None if ``path`` is
+        absent.
 
         Cost: as ``get``; 1 HEAD if the store keeps ETags.
         """
@@ -207,8 +214,8 @@ class LogStore(ABC):
 
     def remove_orphans(self, directory: str, before_ms: int) -> list[str]:
         """Remove temporary files of killed writers in ``directory`` that were last modified before ``before_ms``.
-        Readers ignore these files. Returns their names. Use a time at least a day ago: a slow writer may still use its
-        file.
+        Readers ignore these files. Returns their names. Pass a time that is at least a day ago, because a slow writer
+        may still be using a younger temporary file.
 
         Cost: none if killed writers leave no files; otherwise as ``list_from``, and 1 DELETE each.
         """
@@ -216,29 +223,30 @@ class LogStore(ABC):
 
     def find_names(self, start: str, containing: str, *, most: int) -> list[str]:
         """Paths at any depth that begin with ``start`` and contain ``containing``, among the first ``most`` objects
-        with that prefix. Best effort, for clean-up. Stores that cannot list recursively return none. Cost: 1 LIST for
-        each 1,000 objects."""
+        with that prefix. Best effort, for clean-up. Stores that cannot list recursively return no paths. Cost: 1 LIST
+        for each 1,000 objects."""
         return []
 
     def walk(self, enters: Callable[[str], bool]) -> Iterator[Entry]:
         """All entries at any depth, including files of other programs, except the contents of ``_delta_log``
         directories. Symbolic links are not followed, and other file systems are not entered.
 
-        ``enters``: whether to descend into the directory of this path; object stores ignore it. Raises CallError if the
-        store cannot list recursively. Cost: 1 LIST for each 1,000 objects; on local disk 1 for each directory, and
-        1 HEAD for each entry.
+        ``enters``: returns whether to descend into the directory with this path; object stores do not call it. Raises
+        CallError if the store cannot list recursively. Cost: 1 LIST for each 1,000 objects; on local disk 1 for each
+        directory, and 1 HEAD for each entry.
         """
         raise CallError(f"{self.url}: this store cannot list files at all depths, so its tables cannot be vacuumed.")
 
     def walk_parts(self, enters: Callable[[str], bool], start: str = "", end: str | None = None) -> Iterator[WalkPart]:
         """Like ``walk``, in batches, for the paths ``start`` <= path < ``end`` in code point order. Sizes and times
         that the listing does not contain are not read. Cost: as ``walk``, without the HEADs. With a range, S3 lists
-        only the objects in it and a local disk only the directories that overlap it; other stores list everything."""
+        only the objects in the range, and a local disk only the directories that overlap it; other stores list
+        everything."""
         yield from in_parts(entry for entry in self.walk(enters) if is_within(entry.path, start, end))
 
     def entries(self, paths: Sequence[str]) -> list[Entry]:
-        """The entries that ``walk`` would return for these paths, in their order, without a listing. Missing paths, and
-        paths that lead through a symbolic link or another file system, are left out.
+        """Return the entries that ``walk`` would return for these paths, in the order of ``paths``, without listing
+        directories. Missing paths, and paths that lead through a symbolic link or another file system, are left out.
 
         Raises CallError as ``walk``. Cost: 1 HEAD each; on a remote store several at a time.
         """
@@ -248,8 +256,8 @@ class LogStore(ABC):
         """Remove files that ``walk`` returned, then empty directories, in the order of ``entries``. Returns the entries
         that were removed.
 
-        A local disk keeps a file whose size or time has changed since, or whose path now contains a symbolic link.
-        Cost: 1 DELETE for each file; none for directories on object stores, which have no directories.
+        On a local disk, a file is kept if its size or time has changed since the listing, or if its path now contains a
+        symbolic link. Cost: 1 DELETE for each file; none for directories on object stores, which have no directories.
         """
         files = [entry for entry in entries if entry.kind is EntryKind.FILE]
         for entry in files:
@@ -262,22 +270,28 @@ class LogStore(ABC):
 
     @abstractmethod
     def open_output(self, path: str) -> AbstractContextManager[BinaryIO]:
-        """Write a new data file as a stream; it is durable when the block ends, and removed if the block raises.
+        """Write a new data file as a stream. When the ``with`` block ends, the file is durable; if the block raises,
+        the file is removed.
 
-        The name must be unique, such as a random one. Stores that can detect an existing object (local disk, memory)
+        The name must be unique, for example random. Stores that can detect an existing object (local disk, memory)
         raise PathExistsError. Cost: 1 PUT, or 1 for each part.
         """
 
     @abstractmethod
     def sync(self, paths: list[str]) -> None:
-        """Fsync data files that other programs wrote below the root. Cost: none on object stores."""
+        """Fsync data files that other programs wrote below the table root. Cost: none on object stores."""
 
     def location(self, path: str) -> str:
-        """The path or URL of ``path`` for other tools."""
+        """The full path or URL of ``path``, for other tools."""
         return f"{self.url}/{path}"
 
+    def local_path(self, path: str) -> str | None:
+        """The absolute path of ``path`` on the local disk, for tools that open files themselves; None on other stores,
+        and for stores that do more than open the file. Cost: none."""
+        return None
+
     def sibling(self, url: str) -> LogStore:
-        """The store of another root on the same disk or service, with the same options.
+        """The store of another table root on the same disk or service, with the same options.
 
         Raises CallError if ``url`` is on another kind of store. Cost: none.
         """
@@ -305,7 +319,8 @@ def entries_by_head(store: LogStore, paths: Sequence[str], threads: int) -> list
 
 
 def etag_of(data: bytes) -> str:
-    """The ETag of S3 for an object of one part, in quotes. Some kinds of encryption have other ETags."""
+    """The ETag, in quotes, that S3 computes for an object uploaded in one part. With some kinds of encryption, S3 uses
+    other ETags."""
     return f'"{hashlib.md5(data, usedforsecurity=False).hexdigest()}"'
 
 
@@ -323,8 +338,8 @@ def real_url(store: LogStore) -> str:
 
 
 def keep_cleanup_errors(error: BaseException, failures: Sequence[Exception]) -> None:
-    """Attach errors of the clean-up to ``error``, so that neither hides the other: in its attribute
-    ``cleanup_errors``, and as notes (Python 3.11)."""
+    """Attach errors of the clean-up to ``error``, so that neither ``error`` nor the clean-up errors are lost. The
+    attached errors are in the attribute ``cleanup_errors`` and, from Python 3.11 on, in its notes."""
     if not failures:
         return
     error.cleanup_errors = (*getattr(error, "cleanup_errors", ()), *failures)  # type: ignore[attr-defined]

@@ -1,10 +1,11 @@
-"""Verifies that a store creates objects exclusively, by tests on scratch objects below ``_delta_log``.
+"""Verifies that a store creates objects exclusively, by testing it with scratch objects below ``_delta_log``.
 
-Two consecutive creations show that the second is refused and has no effect, but a store that checks first and then
-writes passes that too. For a store about which nothing else is known, several threads therefore race to create one
-object, in several rounds. Two winners prove the store unsafe; a single winner is evidence of safety, not proof.
+Creating an object twice shows that the second attempt is refused and has no effect, but a store that first checks and
+then writes passes that test too. For a store about which nothing else is known, several threads therefore race to
+create the same object, in several rounds. Two winners prove that the store is unsafe; a single winner is evidence that
+it is safe, but not proof.
 
-A passed test is remembered for the life of the process; a failed one is repeated.
+A passed test is remembered for the life of the process; a failed test is repeated.
 """
 
 from __future__ import annotations
@@ -37,21 +38,21 @@ _locks: dict[str, threading.Lock] = {}
 
 def place_of(*names: str, options: Mapping[str, Any]) -> str:
     """The key under which a passed test is remembered: a hash of ``names``, such as endpoint and bucket, and of all
-    options, so that other credentials are tested separately."""
+    options, so that stores with other credentials are tested separately."""
     text = repr([names, sorted(options.items(), key=lambda item: item[0])])
     return hashlib.sha256(text.encode(errors="backslashreplace")).hexdigest()
 
 
 def check_answer(exclusive_create: object) -> bool:
-    """The storage option ``exclusive_create``. Raises CallError if it is not a bool."""
+    """The value of the storage option ``exclusive_create``. Raises CallError if it is not a bool."""
     if not isinstance(exclusive_create, bool):
         raise CallError("exclusive_create must be True or False: the safety of commits depends on it.")
     return exclusive_create
 
 
 def verify_once(place: str, test: Callable[[], Callable[[], None]]) -> None:
-    """Run ``test`` unless it has passed in this process. If another thread is running it, wait for that. Raises what
-    ``test`` raises. The clean-up that ``test`` returns runs after waiting threads have been released."""
+    """Run ``test`` unless it has passed in this process. If another thread is running the test, wait for that thread.
+    Raises what ``test`` raises. The clean-up that ``test`` returns runs after waiting threads have been released."""
     if place in _passed:
         return
     with _guard:
@@ -65,14 +66,14 @@ def verify_once(place: str, test: Callable[[], Callable[[], None]]) -> None:
 
 
 def is_verified(place: str) -> bool:
-    """Whether the test has passed in this process. Cost: none."""
+    """Whether the test of exclusive creation has passed in this process. Cost: none."""
     return place in _passed
 
 
 def check_exclusive(url: str, create: Create, read: Read, delete: Delete, *, race: bool) -> Callable[[], None]:
     """Raises UnsafeStoreError if two creations of one object both succeed or the refused one replaces its bytes, and
-    StoreError if the outcome is unknown. Returns a function that deletes the scratch objects; on an error they are
-    already deleted.
+    StoreError if the outcome is unknown. Returns a function that deletes the scratch objects; if this call raises an
+    error, they have already been deleted.
 
     Cost: 2 PUTs, 1 GET and 1 DELETE; with ``race`` 64 PUTs, 8 GETs and 8 DELETEs more.
     """
@@ -126,7 +127,8 @@ def _create_concurrently(create: Create, path: str, bodies: list[bytes]) -> list
 
 @contextlib.contextmanager
 def scratch(delete: Delete) -> Iterator[list[str]]:
-    """A list to which the block adds the paths of its scratch objects. They are deleted if the block raises."""
+    """Yields a list to which the ``with`` block adds the paths of the scratch objects that it creates. These objects
+    are deleted if the block raises."""
     paths: list[str] = []
     try:
         yield paths
@@ -136,11 +138,12 @@ def scratch(delete: Delete) -> Iterator[list[str]]:
 
 
 def remove(paths: Iterable[str], delete: Delete) -> None:
-    """Delete scratch objects, best effort."""
+    """Delete scratch objects; errors are ignored."""
     for path in paths:
         with contextlib.suppress(StoreError):
             delete(path)
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_locks.clear)  # the threads that hold them do not exist in the child
+    # The threads that hold these locks do not exist in the child process.
+    os.register_at_fork(after_in_child=_locks.clear)

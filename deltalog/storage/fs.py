@@ -1,13 +1,14 @@
-"""The local disk, and file systems mounted like one.
+"""The store for the local disk and for mounted file systems.
 
 Exclusive creation uses ``link``: the bytes are written to an unnamed temporary file (``O_TMPFILE``; a hidden name if
 the file system does not support it), fsynced, and linked to the final name, which fails if that name exists. Readers
-therefore see a complete file or none, even if the process is killed at any moment. ``O_CREAT|O_EXCL`` on the final name
-could leave a partial file after a kill, and "check, then rename" lets two writers both win; neither is used.
+therefore see either a complete file or none, even if the process is killed. With ``O_CREAT|O_EXCL`` on the final
+name, a killed process could leave a partial file, and with "check, then rename", two writers could both win. So neither
+is used.
 
-NFS: ``link`` is atomic, but its reply can be lost, or a retransmission can fail with EEXIST. The link count of the
-temporary file then shows whether it took effect. Attribute caches can hide new commits for some seconds: mount with
-``actimeo=0`` or ``lookupcache=none`` if several machines write.
+NFS: ``link`` is atomic, but on a network file system its reply can be lost, or a retransmission can fail with EEXIST.
+The link count of the temporary file then shows whether the link was created. Attribute caches can hide new commits for
+some seconds: mount with ``actimeo=0`` or ``lookupcache=none`` if several machines write.
 """
 
 from __future__ import annotations
@@ -32,14 +33,15 @@ from deltalog.storage.open_directories import OpenDirectories, OwnDirectories
 T = TypeVar("T")
 
 _NEW_FILE = os.O_WRONLY | os.O_CREAT | os.O_EXCL
-# O_NONBLOCK: opening a pipe must not wait for a writer.
+# O_NONBLOCK, because opening a pipe must not wait for a writer.
 _READ = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0)
 _TEMPORARY_NAME = re.compile(r"\.[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.tmp")
 _O_TMPFILE = getattr(os, "O_TMPFILE", 0)
 _SMALL_BYTES = 16_384
 _LISTED_AT_ONCE = 4_096
 _LEAST_FOR_BATCH = 4
-# Errors when removing an entry that changed after the listing: a parent is now a link or a file, or it is not empty.
+# Errors of removing an entry that has changed since the listing: a parent is now a link or a file, or the directory is
+# not empty.
 _CHANGED_ERRNOS = {errno.ELOOP, errno.ENOTDIR, errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY}
 # Errors for a path that does not exist or leads through a link or a file.
 _ABSENT_ERRNOS = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG}
@@ -47,7 +49,7 @@ _NO_TMPFILE_ERRNOS = {errno.EOPNOTSUPP, errno.EISDIR, errno.ENOENT, errno.EINVAL
 
 
 class LocalStore(LogStore):
-    """A directory of the local file system. ``root`` is made absolute; symbolic links in it are kept."""
+    """A table directory in the local file system. ``root`` is made absolute; symbolic links in it are not resolved."""
 
     def __reduce__(self) -> tuple[Any, ...]:
         return LocalStore, (self.root,)  # the other process may have another working directory
@@ -97,7 +99,7 @@ class LocalStore(LogStore):
             target = self._absolute(new)
             try:
                 os.link(self._absolute(old), target)
-            except OSError:  # including file systems without hard links: the caller then copies
+            except OSError:  # file systems without hard links raise this too; the caller then copies the objects
                 break
             done += 1
             directories.add(os.path.dirname(target))
@@ -113,7 +115,8 @@ class LocalStore(LogStore):
             temporary = _TemporaryFile(directory, unnamed=False)
             with contextlib.closing(temporary):
                 temporary.write(data, durable=durable)
-                # Hadoop keeps a .crc file next to each local file, and would reject the new content with the old one.
+                # Hadoop keeps a .crc file next to each local file, and would reject new content because of an old .crc
+                # file.
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(os.path.join(directory, f".{os.path.basename(target)}.crc"))
                 temporary.rename_to(target)
@@ -122,7 +125,8 @@ class LocalStore(LogStore):
 
     def get(self, path: str, length: int | None = None) -> bytes:
         target = self._absolute(path)
-        # Not open(): reading 10,000 commits is 10,000 small reads, and file objects double the system calls.
+        # Does not use open(), because reading 10,000 commits is 10,000 small reads, and file objects double the number
+        # of system calls.
         try:
             descriptor = os.open(target, _READ)
             try:
@@ -133,8 +137,8 @@ class LocalStore(LogStore):
             raise _store_error("read", target, error) from error
 
     def get_many(self, paths: Sequence[str], length: int | None = None) -> list[bytes]:
-        """See LogStore. Each directory is opened once, and its files are opened relative to it: for small files this
-        takes a third of the time."""
+        """See LogStore. Each directory is opened once, and its files are opened relative to it. For small files this
+        method takes a third of the time of single reads."""
         if len(paths) < _LEAST_FOR_BATCH:
             return [self.get(path, length) for path in paths]
         return self._read_each(paths, lambda descriptor, name: _read(descriptor, length))
@@ -145,7 +149,7 @@ class LocalStore(LogStore):
         )
 
     def _read_each(self, paths: Sequence[str], read: Callable[[int, str], T]) -> list[T]:
-        """What ``read`` returns for the descriptor and the name of each file."""
+        """The result of ``read`` for each file; ``read`` is called with the file's descriptor and name."""
         found: list[T] = []
         path = ""
         try:
@@ -230,7 +234,7 @@ class LocalStore(LogStore):
             os.unlink(target)
         if path.startswith(f"{LOG_DIRECTORY}/"):
             return
-        # A partition directory is removed with its last file.
+        # A partition directory is removed along with its last file.
         parent = os.path.dirname(target)
         while len(parent) > len(self.root):
             try:
@@ -240,7 +244,8 @@ class LocalStore(LogStore):
             parent = os.path.dirname(parent)
 
     def remove_orphans(self, directory: str, before_ms: int) -> list[str]:
-        """See LogStore. Writers leave hidden files if killed during ``put``, or anywhere without O_TMPFILE."""
+        """See LogStore. A writer leaves hidden files if it is killed during ``put``, or without O_TMPFILE during any
+        write."""
         target = self._absolute(directory)
         removed = []
         with _store_errors("clean", target), _scanned(target) as entries:
@@ -315,7 +320,7 @@ class LocalStore(LogStore):
 
     def remove(self, entries: Sequence[Entry]) -> list[Entry]:
         """See LogStore. Each directory is opened relative to its parent, so that no symbolic link is followed, not even
-        one created after the listing."""
+        a link created after the listing."""
         removed = []
         with contextlib.closing(OwnDirectories(os.path.realpath(self.root))) as opened:
             for entry in entries:
@@ -355,7 +360,7 @@ class LocalStore(LogStore):
         with _store_errors("write", target):
             try:
                 descriptor = os.open(target, _NEW_FILE, 0o666)
-            except FileNotFoundError:  # another writer just removed the directory with its last file
+            except FileNotFoundError:  # the directory was just removed along with its last file
                 self._make_directory(directory)
                 descriptor = os.open(target, _NEW_FILE, 0o666)
         file = os.fdopen(descriptor, "wb")
@@ -367,7 +372,7 @@ class LocalStore(LogStore):
                     os.fsync(file.fileno())
                     _fsync_directory(directory)
                 finally:
-                    # Buffered bytes cannot be written after a failed write, and are not needed after an abort.
+                    # After a failed write, buffered bytes cannot be written; after an abort, they are not needed.
                     with contextlib.suppress(OSError):
                         file.close()
         except BaseException as error:
@@ -394,6 +399,9 @@ class LocalStore(LogStore):
     def location(self, path: str) -> str:
         return self._absolute(path)
 
+    def local_path(self, path: str) -> str | None:
+        return os.path.abspath(self._absolute(path))
+
     def sibling(self, url: str) -> LocalStore:
         root = local_root(url)
         if root is None:
@@ -401,7 +409,8 @@ class LocalStore(LogStore):
         return LocalStore(root)
 
     def link_target(self, path: str) -> str | None:
-        """See LogStore. Links in the root are resolved for the path ``""`` only, because the caller chose the root."""
+        """See LogStore. Symbolic links in the root are resolved only for the path ``""``, because the caller chose the
+        root."""
         if not path:
             return os.path.realpath(self.root)
         target = self.root
@@ -433,7 +442,8 @@ class LocalStore(LogStore):
 
 
 class _TemporaryFile:
-    """A file without its final name. ``close`` removes the temporary name, if it still exists."""
+    """A file that is being written and does not have its final name yet. ``close`` removes the temporary name, if it
+    still exists."""
 
     def __init__(self, directory: str, *, unnamed: bool) -> None:
         self._path: str | None = None
@@ -463,15 +473,16 @@ class _TemporaryFile:
 
     def link_to(self, target: str) -> None:
         if self._path is None:
-            # src_dir_fd makes CPython call linkat with AT_SYMLINK_FOLLOW; plain link would link the link itself.
+            # With src_dir_fd, CPython calls linkat with AT_SYMLINK_FOLLOW; without it, the new link would point to the
+            # symbolic link itself.
             source = f"/proc/self/fd/{self._descriptor}"
             os.link(source, target, src_dir_fd=self._descriptor, follow_symlinks=True)
         else:
             os.link(self._path, target)
 
     def was_linked(self) -> bool:
-        """Whether ``link_to`` took effect although it raised, because a network file system lost the reply and the
-        retransmission may have failed with EEXIST."""
+        """Whether ``link_to`` created the link although it raised: a network file system may lose the reply, and the
+        retransmission may fail with EEXIST."""
         return os.fstat(self._descriptor).st_nlink == (2 if self._path else 1)
 
     def rename_to(self, target: str) -> None:
@@ -513,7 +524,7 @@ def _is_same(entry: Entry, status: os.stat_result) -> bool:
 
 
 def _meta(name: str, status: os.stat_result) -> FileMeta:
-    # Inodes are reused and mtime can be set by tools, but ctime cannot.
+    # Inode numbers are reused, and tools can set mtime but not ctime.
     fingerprint = f"{status.st_ino:x}-{status.st_mtime_ns:x}-{status.st_ctime_ns:x}"
     return FileMeta(name, status.st_size, status.st_mtime_ns // 1_000_000, fingerprint)
 
@@ -562,7 +573,7 @@ def _store_error(verb: str, path: str, error: OSError) -> StoreError:
 
 
 def _is_file_or_directory(mode: int) -> bool:
-    """Whether it is a regular file, or a directory, which the kernel itself refuses to read."""
+    """Whether a descriptor is safe to read: a regular file, or a directory, which the kernel refuses to read anyway."""
     return S_ISREG(mode) or S_ISDIR(mode)
 
 
@@ -575,7 +586,7 @@ def _read(descriptor: int, length: int | None) -> bytes:
 
 
 def _read_all(descriptor: int) -> bytes:
-    # Most files are small and take two reads, the second of which returns nothing. Only larger ones need fstat.
+    # Most files are small and need two reads, of which the second returns nothing. Only larger ones need fstat.
     piece = os.read(descriptor, _SMALL_BYTES)
     # A device may have no end.
     if len(piece) in (0, _SMALL_BYTES) and not _is_file_or_directory(os.fstat(descriptor).st_mode):

@@ -1,11 +1,11 @@
-"""Any fsspec file system as a LogStore: Google Cloud Storage, Azure, and every other backend.
+"""The LogStore for any fsspec file system: Google Cloud Storage, Azure, and every other backend.
 
-A commit is one ``pipe_file(mode="create")``. Its implementation differs by backend: some send a condition to the
-service, some check first and then write, some ignore the mode. ``_CONDITIONAL`` lists the backends that are known to
-send a condition. The first write through another backend inspects its code, tests it with scratch objects, and fails
-if exclusive creation cannot be verified; see ``_exclusive``. Reading needs no such check.
+A commit is one ``pipe_file(mode="create")``. Backends implement this mode differently: some send a condition to the
+service, some check first and then write, and some ignore the mode. ``_CONDITIONAL`` lists the backends that are known
+to send a condition. Before the first write through any other backend, its code is inspected and tested with scratch
+objects; the write fails if exclusive creation cannot be verified. See ``_exclusive``. Reading needs no such check.
 
-Backends retry requests, so EXISTS may mean our own object; the commit loop reads it back. The listing caches of
+Backends retry requests, so EXISTS may refer to our own object; the commit loop reads it back. The listing caches of
 backends are never used.
 """
 
@@ -53,8 +53,8 @@ from deltalog.storage.secrets import Secrets
 
 ONE_REQUEST_BYTES = 16 << 20
 
-# Packages whose pipe_file(mode="create") is one conditional request, and the first version with it. To add one, test
-# it against its service (tests/unit/storage/test_cloud.py).
+# Packages whose pipe_file(mode="create") sends one conditional request, each with the first version that does so.
+# Before you add a package, test it against its service (tests/unit/storage/test_cloud.py).
 _CONDITIONAL = {"gcsfs": (2024, 12), "adlfs": (2024, 12)}
 # Object stores have no directories; makedirs can create a bucket.
 _WITHOUT_DIRECTORIES = frozenset(_CONDITIONAL)
@@ -72,9 +72,9 @@ _warned: set[str] = set()
 class FsspecStore(LogStore):
     """The objects below ``path`` of an fsspec file system.
 
-    ``exclusive_create``: the caller asserts that the service creates exclusively, and the test is skipped.
+    ``exclusive_create``: the caller asserts that the service creates objects exclusively, and the test is skipped.
     ``unsafe_single_writer``: if exclusive creation cannot be verified, check for the object and then write; the caller
-    asserts that only one process writes at any time. Modification times are the backend's. Cost: no request.
+    asserts that only one process writes at any time. Modification times come from the backend. Cost: no request.
     """
 
     is_remote = True
@@ -106,8 +106,8 @@ class FsspecStore(LogStore):
     # --------------------------------------------------------------------------------------------- writing
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
-        """Cost: 1 PUT. The first call through this file system takes 2 PUTs, 1 GET and 1 DELETE more, and with an
-        unknown backend another 80 requests. Raises UnsafeStoreError if creation is not exclusive."""
+        """Cost: 1 PUT. The first call through this file system needs 2 more PUTs, 1 GET and 1 DELETE; with an unknown
+        backend, another 80 requests. Raises UnsafeStoreError if creation is not exclusive."""
         full = self._full(path)
         with self._guard():
             if self._exclusive():
@@ -117,18 +117,19 @@ class FsspecStore(LogStore):
             return self._create(full, data, mode=None)
 
     def prepare_commit(self, version: int) -> None:
-        # Synchronous backends are not thread-safe, and the warning must be issued in the caller's thread.
+        # Synchronous backends are not thread-safe, and warnings must be issued in the caller's thread.
         shared = isinstance(self._filesystem, fsspec.asyn.AsyncFileSystem) and not self._unsafe_single_writer
         if shared and not self._is_prepared and self._filesystem not in _proven:
             self._is_prepared = True
             in_background(f"{self.url}: exclusive creation", self._try_exclusive)
 
     def _try_exclusive(self) -> None:
-        with contextlib.suppress(Exception):  # the commit repeats the check and raises
+        # Errors are suppressed here, because the commit repeats the check and raises them.
+        with contextlib.suppress(Exception):
             self._exclusive()
 
     def _exclusive(self) -> bool:
-        """Whether creation is exclusive; False if it is not but the caller asserted a single writer.
+        """Whether creation is exclusive; False if it is not and the caller asserted that there is a single writer.
 
         A test with scratch objects must pass. For an unknown backend, the test includes races between threads, and is
         preceded by an inspection of the code.
@@ -173,7 +174,8 @@ class FsspecStore(LogStore):
             )
 
     def _guard(self) -> contextlib.AbstractContextManager[Any]:
-        """A lock for backends that check first and then write, as fsspec's memory does: atomic within this process."""
+        """A lock for backends that check first and then write, such as fsspec's memory file system. The lock makes the
+        check and the write atomic within this process."""
         alone = _is_memory(self._filesystem) or self._unsafe_single_writer
         return _one_at_a_time if alone else contextlib.nullcontext()
 
@@ -223,7 +225,7 @@ class FsspecStore(LogStore):
     @contextlib.contextmanager
     def open_output(self, path: str) -> Iterator[BinaryIO]:
         """Cost: 1 PUT up to 16 MiB, otherwise the cost of the backend's ``put_file``. The bytes are buffered on local
-        disk until the block ends; nothing is sent if it raises."""
+        disk until the ``with`` block ends; if the block raises, nothing is sent."""
         full = self._full(path)
 
         def send(file: str) -> None:
@@ -238,7 +240,7 @@ class FsspecStore(LogStore):
             yield output
 
     def sync(self, paths: list[str]) -> None:
-        """Does nothing: objects are durable once the service has responded."""
+        """Does nothing, because objects are durable once the service has responded."""
 
     # --------------------------------------------------------------------------------------------- reading
 
@@ -256,7 +258,7 @@ class FsspecStore(LogStore):
             try:
                 return bytes(self._filesystem.cat_file(full, start=start, end=end))
             except Exception as error:
-                if _status_of(error) == 416:  # range not satisfiable: the object is empty
+                if _status_of(error) == 416:  # range not satisfiable, because the object is empty
                     return b""
                 raise
 
@@ -286,8 +288,8 @@ class FsspecStore(LogStore):
             return sorted(found, key=lambda meta: meta.name)[:limit]
 
     def walk(self, enters: Callable[[str], bool]) -> Iterator[Entry]:
-        """Supports object stores and fsspec's memory only; other backends may have links, which fsspec follows. Cost:
-        the backend's listing of everything below the root."""
+        """Supports only object stores and fsspec's memory file system; other backends may have links, which fsspec
+        follows. Cost: the backend's listing of everything below the root."""
         if self._may_have_links:
             yield from super().walk(enters)
         with self._errors("list", self._root):
@@ -397,7 +399,7 @@ def open_url(url: str, options: Mapping[str, Any]) -> tuple[Any, str]:
     try:
         kind = fsspec.get_filesystem_class(protocol)
     except ValueError as error:
-        if protocol in EXTRAS:  # fsspec knows some schemes only once their package is installed
+        if protocol in EXTRAS:  # fsspec knows some schemes only if their package is installed
             extra = EXTRAS[protocol]
             raise CallError(f"{url} needs the extra {extra!r} ({error}): pip install 'deltalog[{extra}]'.") from error
         raise CallError(
@@ -420,7 +422,8 @@ def open_url(url: str, options: Mapping[str, Any]) -> tuple[Any, str]:
 
 
 def unwrapped(filesystem: Any, path: str) -> tuple[Any, str]:
-    """Remove wrappers that only change paths: the file system and the path in it. Raises CallError for a cache."""
+    """The underlying file system and the path in it, without wrappers that only change paths. Raises CallError for a
+    cache."""
     while True:
         if isinstance(filesystem, CachingFileSystem):
             raise CallError(f"{type(filesystem).__name__} caches copies that may be stale. Give the one below it.")
@@ -434,12 +437,13 @@ def unwrapped(filesystem: Any, path: str) -> tuple[Any, str]:
 
 
 def local_path(filesystem: Any, path: str) -> str | None:
-    """The directory if the file system is the local disk, else None. LocalStore also creates exclusively and fsyncs."""
+    """The directory if the file system is the local disk, else None. The caller then uses LocalStore, which creates
+    exclusively and calls fsync."""
     return str(filesystem._strip_protocol(path)) if isinstance(filesystem, LocalFileSystem) else None
 
 
 def s3_location(filesystem: Any, path: str) -> tuple[str, dict[str, Any]] | None:
-    """The URL and the options if the file system is s3fs, for use with S3Store; else None."""
+    """The URL and the options with which S3Store can access the path, if the file system is s3fs; else None."""
     if _package(filesystem) != "s3fs":
         return None
     names = list(inspect.signature(type(filesystem).__init__).parameters)[1:]
@@ -453,7 +457,7 @@ def s3_location(filesystem: Any, path: str) -> tuple[str, dict[str, Any]] | None
 
 
 def _fault_of(filesystem: Any) -> str | None:
-    """Why the code of an unknown backend cannot create exclusively, or None."""
+    """The reason why the code of an unknown backend cannot create exclusively, or None."""
     kind = type(filesystem)
     is_async = isinstance(filesystem, fsspec.asyn.AsyncFileSystem)
     create = kind._pipe_file if is_async else kind.pipe_file
@@ -468,8 +472,8 @@ def _fault_of(filesystem: Any) -> str | None:
 
 
 def _is_known(filesystem: Any) -> bool:
-    """Whether the backend is known to create exclusively: it sends a condition to its service, or it is fsspec's
-    memory, which FsspecStore writes under a lock."""
+    """Whether the backend is known to create exclusively. Such a backend either sends a condition to its service or is
+    fsspec's memory file system, to which FsspecStore writes under a lock."""
     if _is_memory(filesystem):
         return True
     package = _package(filesystem)
@@ -496,10 +500,10 @@ def _scheme(url: str) -> str:
 
 
 def _outcome_of(error: Exception) -> PutOutcome | None:
-    """The outcome of an exclusive creation that raised this error; None if it had no effect."""
+    """The outcome of an exclusive creation that raised this error; None if the attempt had no effect."""
     if isinstance(error, FileExistsError):
         return PutOutcome.EXISTS
-    # gcsfs reports a 403 only in the message.
+    # In gcsfs, a 403 appears only in the message.
     if isinstance(error, _NO_EFFECT) or (isinstance(error, OSError) and str(error).startswith("Forbidden: ")):
         return None
     status = _status_of(error)
@@ -511,7 +515,7 @@ def _is_slow_down(error: Exception) -> bool:
 
 
 def _status_of(error: BaseException) -> int | None:
-    """The HTTP status of a backend's error, under the attribute names that their libraries use."""
+    """The HTTP status of a backend's error; the name of the attribute depends on the library."""
     for each in (error, error.__cause__):
         for name in ("status_code", "status", "code"):
             value = getattr(each, name, None)
@@ -540,7 +544,7 @@ def _differ(name: str, full: str) -> bool:
 def _modified_ms(info: Mapping[str, Any]) -> int | None:
     value = next((info[name] for name in _MODIFIED if info.get(name) is not None), None)
     if isinstance(value, str):
-        # Python 3.10 reads neither "Z" nor fractions with any other number of digits than 3 or 6.
+        # Python 3.10 cannot parse "Z", nor fractions of other than 3 or 6 digits.
         match = re.fullmatch(r"(.{19})(\.\d+)?(Z|[+-]\d\d:\d\d)?", value)
         if match is None:
             return None

@@ -1,4 +1,4 @@
-"""Selects the storage options of a location if they differ by location (``by_location``). Pure."""
+"""Selects the storage options for a location if the options depend on the location (``by_location``). Pure."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ BY_LOCATION = "by_location"
 
 def options_at(url: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """The options for a location: the entry of ``by_location`` with the longest prefix that matches, or all other
-    options if no prefix matches. Prefixes match whole path segments. The two are never merged, so that a key keeps its
-    own secret. Raises CallError, which shows no option."""
+    options if no prefix matches. Prefixes match whole path segments. An entry is never merged with the other options,
+    so that an access key is never combined with another key's secret. Raises CallError, which shows no option."""
     others = {name: value for name, value in options.items() if name != BY_LOCATION}
     given = options.get(BY_LOCATION)
     if given is None:

@@ -102,6 +102,6 @@ _named_lock = threading.Lock()
 
 
 def named_store(url: str) -> MemoryStore:
-    """The store ``memory://name`` of this process, created on first use; it lives as long as the process."""
+    """The store ``memory://name`` of this process, which is created on first use and exists until the process ends."""
     with _named_lock:
         return _named.setdefault(url.rstrip("/"), MemoryStore(url))

@@ -7,7 +7,7 @@ import re
 
 _MOUNTS = "/proc/self/mountinfo"
 _ESCAPED = re.compile(r"\\([0-7]{3})")
-# File systems shared by several machines or kernels, between which locks and memory maps do not work.
+# File systems that several machines or kernels share, across which locks and memory maps do not work.
 _NETWORK = frozenset(
     {
         "9p",
@@ -40,15 +40,15 @@ _NETWORK = frozenset(
         "wekafs",
     }
 )
-# FUSE file systems on a local disk. All others may be remote.
+# FUSE file systems that are on a local disk. All others may be remote.
 _LOCAL_FUSE = frozenset(
     {"fuseblk", "fuse.fuse-overlayfs", "fuse.ntfs-3g", "fuse.exfat", "fuse.mergerfs", "fuse.gocryptfs"}
 )
 
 
 def network_file_system(path: str) -> str | None:
-    """The type of the file system of an absolute path, such as ``nfs4``, if other machines may share it; None if it is
-    local. Detected on Linux only, otherwise None. Cost: one small file read."""
+    """The type of the file system that contains an absolute path, such as ``nfs4``, if other machines may share it;
+    None if it is local. Works only on Linux; elsewhere None. Cost: one small file read."""
     try:
         with open(_MOUNTS, encoding="utf-8", errors="surrogateescape") as file:
             kind = _kind_of(os.path.realpath(path), file.read())
@@ -59,8 +59,8 @@ def network_file_system(path: str) -> str | None:
 
 
 def mount_points_below(path: str) -> frozenset[str]:
-    """The absolute paths of all mount points below a resolved path, including bind mounts of the same disk. Detected on
-    Linux only, otherwise empty. Cost: one small file read."""
+    """The absolute paths of all mount points below a resolved path, including bind mounts of the same disk. Works only
+    on Linux; elsewhere empty. Cost: one small file read."""
     try:
         with open(_MOUNTS, encoding="utf-8", errors="surrogateescape") as file:
             points = [_unescaped(line.split(" ")[4]) for line in file if line.count(" ") > 4]
@@ -75,8 +75,8 @@ def _unescaped(point: str) -> str:
 
 
 def _kind_of(path: str, mounts: str) -> str:
-    """The type of the mount with the longest mount point that contains ``path``, the last one if several are stacked;
-    empty if there is none."""
+    """The type of the mount whose mount point is the longest that contains ``path``; if several are stacked there, the
+    last. Empty if there is none."""
     best, kind = "", ""
     for line in mounts.splitlines():
         left, _, right = line.partition(" - ")

@@ -1,9 +1,9 @@
-"""An obstore store as a LogStore: S3, Google Cloud Storage and Azure through Rust's object_store.
+"""The LogStore for an obstore store: S3, Google Cloud Storage and Azure through Rust's object_store.
 
-Exclusive creation is ``put(mode="create")``, one conditional request. obstore retries it if there is no response, and
-reports an unresolved conflict (409) as already existing, so EXISTS may mean that the object is our own, or that it does
-not exist. The commit loop reads the object back in either case. obstore's fsspec wrapper drops the mode and is not
-used.
+Exclusive creation is ``put(mode="create")``, one conditional request. obstore retries the request if there is no
+response, and reports an unresolved conflict (409) as "already exists". So EXISTS may mean that the object is our own or
+that it does not exist; the commit loop reads it back in either case. obstore's fsspec wrapper ignores the mode and is
+not used.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from deltalog.storage.remote import LIST_PAGE, PARALLEL_GETS, get_together, is_b
 from deltalog.storage.request_limit import SLOW_STATUSES, RequestLimit
 from deltalog.storage.secrets import Secrets, check_dictionaries, check_endpoint
 
-# Stores that list in the order of names and can start at any name.
+# Stores that list in name order and can start at any name.
 _IN_PAGES = (obstore.store.S3Store, obstore.store.GCSStore)
 _EXISTS = (exceptions.AlreadyExistsError, exceptions.PreconditionError)
 _NOT_SUPPORTED = (exceptions.NotSupportedError, NotImplementedError)
@@ -47,7 +47,7 @@ _NO_EFFECT = (
     exceptions.UnauthenticatedError,
     exceptions.UnknownConfigurationKeyError,
 )
-# obstore reports the HTTP status of the last response only in the message.
+# In obstore, the HTTP status of the last response appears only in the message.
 _STATUS = re.compile(r"status code: (\d{3})")
 _BUCKETS = {"bucket", "container_name"}
 _PLAIN_SETTINGS = {*_BUCKETS, "region", "account_name"}
@@ -60,7 +60,7 @@ _processes: set[int] = set()
 class ObstoreStore(LogStore):
     """The objects of an obstore store, below its prefix.
 
-    ``url`` is the location in messages and in absolute paths of a log. Modification times are whole seconds.
+    ``url``: the location used in messages and in absolute paths in the log. Modification times are in whole seconds.
     Raises CallError if ``url`` is omitted and cannot be derived from the store. Cost: no request.
     """
 
@@ -73,7 +73,8 @@ class ObstoreStore(LogStore):
         self._is_exclusive = check_answer(exclusive_create) or isinstance(store, obstore.store.MemoryStore)
         self._is_prepared = False
         settings = _settings(store)
-        # Without a bucket the settings do not identify the service, so a passed test is valid for this object only.
+        # Without a bucket, the settings do not identify the service, so a passed test is valid only for this store
+        # object.
         name = type(store).__name__ if settings.keys() & _BUCKETS else str(uuid.uuid4())
         self._place = place_of("obstore", name, options=settings)
         self._limit = RequestLimit()
@@ -86,8 +87,8 @@ class ObstoreStore(LogStore):
     # --------------------------------------------------------------------------------------------- writing
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
-        """Cost: 1 PUT. The first call of the process takes 2 PUTs, 1 GET and 1 DELETE more, to verify that the service
-        honours the condition. Raises UnsafeStoreError if it does not."""
+        """Cost: 1 PUT. The first call of the process needs 2 more PUTs, 1 GET and 1 DELETE, to verify that the service
+        enforces the condition. Raises UnsafeStoreError if it does not."""
         self._check_path(path)
         self._check_exclusive()
         return self._create(path, data)
@@ -98,7 +99,7 @@ class ObstoreStore(LogStore):
             in_background(f"{self.url}: exclusive creation", self._try_exclusive)
 
     def _try_exclusive(self) -> None:
-        with contextlib.suppress(Exception):  # the commit repeats the check and raises
+        with contextlib.suppress(Exception):  # the commit repeats the check and raises its error
             self._check_exclusive()
 
     def _check_exclusive(self) -> None:
@@ -122,7 +123,7 @@ class ObstoreStore(LogStore):
                     f"{self.url}: this store cannot create objects exclusively ({self._secrets.reason(error)}). "
                     "Nothing was committed; write through one that can."
                 ) from self._secrets.cause(error)
-            # An earlier attempt whose response was lost may have landed.
+            # An earlier attempt whose response was lost may have succeeded.
             if not isinstance(error, FileNotFoundError) and self._is_there(path):
                 return PutOutcome.EXISTS
             raise self._failure("create", path, error, absent_is_error=True) from self._secrets.cause(error)
@@ -147,7 +148,7 @@ class ObstoreStore(LogStore):
     @contextlib.contextmanager
     def open_output(self, path: str) -> Iterator[BinaryIO]:
         """Cost: 1 PUT up to 5 MiB, otherwise 1 for each 5 MiB and 2 more. The bytes are buffered on local disk until
-        the block ends; nothing is sent if it raises."""
+        the ``with`` block ends; if the block raises, nothing is sent."""
         self._check_path(path)
 
         def send(file: str) -> None:
@@ -158,7 +159,7 @@ class ObstoreStore(LogStore):
             yield output
 
     def sync(self, paths: list[str]) -> None:
-        """Does nothing: objects are durable once the service has responded."""
+        """Does nothing, because objects are durable once the service has responded."""
 
     # --------------------------------------------------------------------------------------------- reading
 
@@ -171,8 +172,8 @@ class ObstoreStore(LogStore):
 
     @contextlib.contextmanager
     def _reading(self, path: str, size_bytes: int) -> Iterator[None]:
-        """Wait while too many reads are under way. obstore retries throttled requests itself, so throttling shows only
-        as an error after its last retry."""
+        """Wait while too many reads are in progress. obstore retries throttled requests itself, so throttling is
+        visible only as an error after its last retry."""
         with self._errors("read", path), self._limit.request(size_bytes, _is_slow_down):
             yield
 
@@ -181,7 +182,7 @@ class ObstoreStore(LogStore):
             try:
                 if length > 0:
                     return bytes(obstore.get(self._store, path, options={"range": (0, length)}).bytes())
-            except (exceptions.BaseError, ValueError):  # an empty object has no such range
+            except (exceptions.BaseError, ValueError):  # an empty object does not contain the range
                 if obstore.head(self._store, path)["size"]:
                     raise
                 return b""
@@ -210,7 +211,8 @@ class ObstoreStore(LogStore):
         prefix = f"{directory}/" if directory else ""
         with self._errors("list", directory):
             if start:
-                # The offset is exclusive. Additional names admitted by the shortened offset are filtered out below.
+                # The offset is exclusive. The shortened offset may admit additional names, which are filtered out
+                # below.
                 stream = obstore.list(self._store, directory or None, offset=prefix + start[:-1], chunk_size=LIST_PAGE)
                 entries = []
                 for chunk in stream:
@@ -255,7 +257,7 @@ class ObstoreStore(LogStore):
         with self._reading(path, end - start):
             return bytes(obstore.get_range(self._store, path, start=start, end=end))
 
-    # ---------------------------------------------------------------------------------------------- places
+    # --------------------------------------------------------------------------------- paths and processes
 
     def _check_path(self, path: str) -> None:
         if not is_below_root(path):
@@ -296,7 +298,8 @@ class ObstoreStore(LogStore):
 
 def open_url(url: str, options: Mapping[str, Any]) -> ObstoreStore:
     """The store of a URL. For s3://, use the options of s3fs that have an equivalent in obstore; for other schemes,
-    obstore's own options. ``exclusive_create`` works with every scheme. Raises CallError for an unknown option."""
+    obstore's own options. ``exclusive_create`` can be used with every scheme. Raises CallError for an unknown
+    option."""
     options = dict(options)
     exclusive_create = check_answer(options.pop("exclusive_create", False))
     secrets = Secrets(options)
@@ -338,7 +341,7 @@ _OWN_NAMES = {"client_options", "retry_config", "credential_provider"}
 
 
 def _s3_settings(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of s3fs translated to obstore's settings. Raises CallError."""
+    """The options of s3fs, translated to obstore's settings. Raises CallError."""
     check_dictionaries(options)
     client = dict(options.get("client_kwargs") or {})
     config = dict(options.get("config_kwargs") or {})
@@ -390,7 +393,7 @@ def _url_of(store: Any) -> str:
 
 
 def _outcome_of(error: Exception) -> PutOutcome | None:
-    """The outcome of an exclusive creation that raised this error; None if it had no effect."""
+    """The outcome of an exclusive creation that raised this error; None if the creation had no effect."""
     if isinstance(error, _EXISTS):
         return PutOutcome.EXISTS
     if isinstance(error, _NO_EFFECT):
@@ -400,7 +403,7 @@ def _outcome_of(error: Exception) -> PutOutcome | None:
 
 
 def _is_listed(name: str, start: str) -> bool:
-    """Whether a path relative to the directory is directly in it, and not before ``start``."""
+    """Whether a path (relative to the directory) is directly in the directory and does not sort before ``start``."""
     return bool(name) and name >= start and "/" not in name
 
 
@@ -410,6 +413,7 @@ def _is_slow_down(error: Exception) -> bool:
 
 
 def _meta(meta: Mapping[str, Any], name: str | None = None) -> FileMeta:
-    # HEAD returns whole seconds, some listings milliseconds. Truncate, so that both agree for one object.
+    # HEAD returns whole seconds, and some listings return milliseconds. Truncate both times, so that they are equal for
+    # the same object.
     modified_ms = int(meta["last_modified"].timestamp()) * 1000
     return FileMeta(name or meta["path"].rpartition("/")[2], meta["size"], modified_ms, meta.get("e_tag"))

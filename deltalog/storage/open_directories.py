@@ -1,4 +1,4 @@
-"""Directory descriptors, so that many files of one directory are opened without resolving its path each time."""
+"""Keeps directories open, so that many files in a directory are opened without resolving its path each time."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 _DIRECTORY = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_CLOEXEC", 0)
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
-# The most directories below a root that are open at once.
+# The maximum number of directories below a root that are open at once.
 _MOST_OPEN = 64
 
 
 class OpenDirectories(dict[str, int]):
-    """Directory descriptors by path, opened on first use."""
+    """Directory descriptors, keyed by path and opened on first use."""
 
     def __init__(self, absolute: Callable[[str], str]) -> None:
         self._absolute = absolute

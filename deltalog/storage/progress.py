@@ -1,20 +1,20 @@
-"""Limits that end listings and response bodies of a faulty service. Pure.
+"""Limits for listings and response bodies, in case a service is faulty. Pure.
 
-Without them, a listing or query that repeats its pages, or a body that never ends, would block a call forever.
+Without these limits, a listing or query that repeats its pages, or a body that never ends, would block a call forever.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-# Consecutive empty pages: S3 may return them while it skips deleted versions.
+# Consecutive empty pages: S3 may return empty pages while it skips deleted versions.
 MOST_EMPTY_PAGES = 10_000
 # After the first minute, a body that arrives more slowly than this is abandoned.
 SLOWEST_BYTES_PER_SECOND = 16 << 10
 
 
 class Pages:
-    """Checks that the pages of one listing make progress. ``where`` names the listing in messages."""
+    """Checks that each page of a listing makes progress. ``where``: a description of the listing for error messages."""
 
     def __init__(self, where: str) -> None:
         self._where = where
@@ -23,11 +23,11 @@ class Pages:
         self._empty = 0
 
     def begin_again(self) -> None:
-        """Forget the tokens, because a new listing replaces this one and may use them again."""
+        """Forget the tokens, because a new listing replaces the current one and may return the same tokens."""
         self._tokens.clear()
 
     def following(self, token: object, names: Sequence[str]) -> str:
-        """Check the token of the next page, which came with a truncated page of ``names``, and return it.
+        """Check and return the token of the next page, from a truncated page that contained ``names``.
 
         Raises ValueError if the token is missing or repeated, if the page repeats the previous one, or after too many
         consecutive pages without names.
@@ -44,14 +44,14 @@ class Pages:
 
 
 class Pace:
-    """The time limit of a response, extended by the bytes that arrive. ``clock_s``: in seconds."""
+    """The time limit of a response, which is extended as bytes arrive. ``clock_s``: in seconds."""
 
     def __init__(self, seconds: float, clock_s: Callable[[], float]) -> None:
         self._clock_s = clock_s
         self._ends_s = clock_s() + seconds
 
     def arrived(self, size_bytes: int) -> None:
-        """Extend the limit for ``size_bytes`` of the body."""
+        """Extend the time limit because ``size_bytes`` of the body arrived."""
         self._ends_s += size_bytes / SLOWEST_BYTES_PER_SECOND
 
     def left_s(self) -> float:

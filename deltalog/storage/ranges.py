@@ -1,4 +1,4 @@
-"""A remote object as a seekable file that prefetches announced byte ranges concurrently."""
+"""A seekable file over a remote object, which prefetches announced byte ranges concurrently."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ Range = tuple[int, int]
 
 
 def pieces_of(ranges: Iterable[Range], most: int) -> list[list[int]]:
-    """Coalesce byte ranges, (start, end), into pieces: [start, end, number of bytes in it that will be read].
+    """Combine byte ranges (start, end) into pieces [start, end, count], where count is the number of bytes of the piece
+    that will be read.
 
     Ranges less than READ_AHEAD_BYTES apart are merged, and pieces longer than PIECE_BYTES are split. Bytes from
-    ``most`` on are ignored. Pure.
+    position ``most`` on are ignored. Pure.
     """
     merged: list[list[int]] = []
     for start, end in sorted((max(start, 0), min(end, most)) for start, end in ranges):
@@ -46,7 +47,7 @@ def pieces_of(ranges: Iterable[Range], most: int) -> list[list[int]]:
 class _Object:
     """The cached bytes of an object, shared by any number of readers and threads.
 
-    The cache holds the tail, the last read-ahead block, and the fetched pieces that are not completely read yet.
+    The cache contains the tail, the last read-ahead block, and fetched pieces that have not been completely read yet.
     """
 
     def __init__(self, where: str, tail: bytes, size: int, read: Callable[[int, int], bytes]) -> None:
@@ -100,7 +101,7 @@ class _Object:
             start = stop
 
     def _read_piece(self, number: int, start: int, stop: int) -> bytes:
-        """Read from a piece, and drop it once all of its announced bytes have been read."""
+        """Read from a piece, which is dropped once all of its announced bytes have been read."""
         piece = self._pieces[number]
         if number not in self._held:
             if piece[2] <= 0:  # already dropped
@@ -122,8 +123,8 @@ class _Object:
         return self._block[start - self._block_start : stop - self._block_start]
 
     def _fetch_from(self, number: int) -> None:
-        """Request a piece, and as many of the following pieces as there is room for. If there is no room, the last held
-        piece is evicted, and requested again when it is read."""
+        """Request a piece and as many of the following pieces as fit into the cache. If the cache is full, its last
+        piece is evicted and requested again when it is read."""
         if len(self._held) >= PARALLEL_PIECES:
             del self._held[max(self._held)]
         free = PARALLEL_PIECES - len(self._held)
@@ -141,7 +142,7 @@ class _Object:
 
 
 def together(function: Callable[[int], None], numbers: Sequence[int]) -> None:
-    """Call ``function`` for all numbers concurrently. All calls have ended when this returns or raises."""
+    """Call ``function`` with each number concurrently. All calls have ended when this function returns or raises."""
     if len(numbers) < 2:
         for number in numbers:
             function(number)
@@ -153,8 +154,8 @@ def together(function: Callable[[int], None], numbers: Sequence[int]) -> None:
 class RangeReader(io.RawIOBase):
     """An object as a seekable file. The tail and the last read-ahead block are cached.
 
-    ``tail`` holds the last bytes of the object, ``size`` is its length in bytes, and ``read(start, end)``, which may be
-    called from several threads, reads a range. Use a reader in one thread at a time; ``view`` returns another one.
+    ``tail``: the last bytes of the object. ``size``: its length in bytes. ``read(start, end)`` reads a range and may be
+    called from several threads. Use a reader in only one thread at a time; ``view`` returns another reader.
     """
 
     def __init__(self, where: str, tail: bytes, size: int, read: Callable[[int, int], bytes]) -> None:
@@ -163,23 +164,23 @@ class RangeReader(io.RawIOBase):
         self._position = 0
 
     def view(self) -> RangeReader:
-        """Another reader of this object with its own position. It shares the cache and the announced ranges, and is
-        unusable once this reader is closed."""
+        """Another reader of this object with its own position. The view shares the cache and the announced ranges with
+        this reader, and cannot be used once this reader is closed."""
         view = RangeReader.__new__(RangeReader)
         view._object, view._is_view, view._position = self._object, True, 0
         return view
 
     @property
     def is_complete(self) -> bool:
-        """Whether the tail is the whole object."""
+        """Whether the tail contains the whole object."""
         return self._object.tail_start <= 0
 
     def expect(self, ranges: Iterable[Range]) -> int:
-        """Announce the ranges, (start, end), that will be read, replacing earlier announcements. List a range twice if
-        it will be read twice. Returns how many bytes will be requested for them.
+        """Announce the ranges (start, end) that will be read; this replaces earlier announcements. If a range will be
+        read twice, include it twice. Returns the number of bytes that will be requested.
 
-        Nothing is requested here. The first read of a range requests it and the following ones concurrently, up to
-        64 MiB in memory.
+        Nothing is requested here. The first read of a range requests that range and the following ranges concurrently,
+        up to 64 MiB in memory.
         """
         return self._object.expect(ranges)
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from deltalog.storage.dynamodb.lease_commits import DynamoCommit
     from deltalog.storage.dynamodb.spark_log_store import S3DynamoDBCommit
 
-# A string, because obstore need not be installed.
+# Annotated with a string, because obstore need not be installed.
 Location: TypeAlias = "str | os.PathLike[str] | LogStore | obstore.store.ObjectStore"
 
 CATALOG_SCHEME = "catalog:"
@@ -36,18 +36,18 @@ def open_store(url: Location, **options: Any) -> LogStore:
     or any scheme for which fsspec has a file system (``gs://``, ``az://``, ``abfss://``, ``sftp://``, ...).
 
     For S3, ``options`` are as for s3fs.S3FileSystem (key, secret, token, endpoint_url, anon, client_kwargs,
-    config_kwargs, ...); for other schemes, as for the fsspec file system. Local paths and ``memory://`` take none.
-    ``filesystem=`` is an open fsspec file system in which ``url`` is a path; ``driver="obstore"`` uses obstore.
-    ``unsafe_single_writer=True`` asserts a single writer if fsspec cannot create exclusively (docs/stores.md).
-    ``exclusive_create=True`` asserts that the service creates exclusively, so that this is not tested. On S3,
-    ``commit=`` selects commits through DynamoDB: a DynamoCommit or S3DynamoDBCommit, or in short ``"dynamo:<table>"``
-    or ``"s3-dynamodb:<table>"``. DynamoDB is accessed with the options of S3; ``dynamodb_endpoint_url`` overrides the
-    endpoint.
+    config_kwargs, ...); for other schemes, as for the fsspec file system. Local paths and ``memory://`` accept no
+    options. ``filesystem=``: an open fsspec file system, in which ``url`` is a path. ``driver="obstore"`` uses obstore.
+    ``unsafe_single_writer=True`` asserts that there is a single writer, for file systems in which fsspec cannot create
+    files exclusively (docs/stores.md). ``exclusive_create=True`` asserts that the service creates exclusively and skips
+    the test. On S3, ``commit=`` selects commits through DynamoDB. Pass a DynamoCommit or S3DynamoDBCommit, or for short
+    ``"dynamo:<table>"`` or ``"s3-dynamodb:<table>"``. DynamoDB is accessed with the options of S3;
+    ``dynamodb_endpoint_url`` overrides the endpoint.
 
     Options can also have the names of object_store (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, AWS_REGION, …, in any case);
     at a local path these have no effect. Options can also be passed together, as ``storage_options={…}``, or by
     location: ``by_location={"s3://lake/sales": {…}}`` replaces the other options for all locations with that prefix. A
-    LogStore is returned unchanged, and an obstore store is wrapped. ``memory://`` stores live as long as the process.
+    LogStore is returned unchanged, and an obstore store is wrapped. ``memory://`` stores exist until the process ends.
     Raises CallError for an unknown scheme or option, and if a package is not installed. Cost: no store call.
     """
     options = spread(options)
@@ -65,7 +65,7 @@ def open_store(url: Location, **options: Any) -> LogStore:
 
 
 def spread(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options with those in ``storage_options`` merged in. Raises CallError for an option given both ways."""
+    """The options, merged with those in ``storage_options``. Raises CallError for an option given both ways."""
     together = options.get("storage_options") or {}
     if not isinstance(together, Mapping):
         raise CallError(f"storage_options is a mapping from names to values; got {type(together).__name__}.")
@@ -121,7 +121,8 @@ def _open_s3(
     exclusive_create: bool = False,
     **options: Any,
 ) -> LogStore:
-    if importlib.util.find_spec("s3fs") is None:  # not imported: that takes half a second, and many programs need none
+    # Importing s3fs takes half a second, and many programs do not need it.
+    if importlib.util.find_spec("s3fs") is None:
         raise CallError(f"{url} needs the extra 's3' (No module named 's3fs'): pip install 'deltalog[s3]'.")
     from deltalog.storage.s3.store import S3Store
 
@@ -157,7 +158,7 @@ def _open_fsspec(
     if url.startswith("file:"):
         raise CallError(f"{url} names another host. Give a path, or a URL such as file:///data/events.")
     _check_word(unsafe_single_writer)
-    # Many file systems of fsspec ignore unknown options.
+    # Many fsspec file systems ignore unknown options.
     _refuse({name: ... for name in options if name in ("commit", "dynamodb_endpoint_url")}, "anything but S3")
     _need_fsspec(url)
     from deltalog.storage import fsspec_store
@@ -178,7 +179,8 @@ def _open_fsspec(
 def _open_filesystem(
     path: str, *, filesystem: Any, unsafe_single_writer: bool = False, exclusive_create: bool = False, **options: Any
 ) -> LogStore:
-    """The store of a path in the caller's fsspec file system; local disk and S3 use deltalog's own stores."""
+    """The store of a path in the caller's fsspec file system. If that file system is the local disk or S3, deltalog's
+    own store for it is returned."""
     _check_word(unsafe_single_writer)
     _need_fsspec(path)
     from deltalog.storage import fsspec_store

@@ -1,4 +1,4 @@
-"""Shared by the remote stores: concurrent reads, the outcome of a response, buffered uploads."""
+"""Code that the remote stores share: concurrent reads, interpretation of responses, buffered uploads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from deltalog.errors import StoreError
 from deltalog.storage.base import LogStore, PutOutcome
 
 PARALLEL_GETS = 32
-# The extra that installs the fsspec file system of a scheme.
+# The extra of deltalog that installs the fsspec file system of a scheme.
 EXTRAS = {"gs": "gcs", "gcs": "gcs", "az": "azure", "abfs": "azure", "abfss": "azure", "adl": "azure"}
 # The number of names in one page of a listing, on S3 and compatible services.
 LIST_PAGE = 1_000
@@ -23,7 +23,8 @@ _OPEN_STATUSES = {408, 409, 425, 429}
 
 
 def outcome_of_status(status: int) -> PutOutcome | None:
-    """The outcome of a conditional PUT, judged by the HTTP status of its error response; None if it had no effect."""
+    """The outcome of a conditional PUT, from the HTTP status of its error response; None if the request was refused
+    without effect."""
     if status == 412:
         return PutOutcome.EXISTS
     refused = status == 501 or (300 <= status < 500 and status not in _OPEN_STATUSES)
@@ -31,7 +32,7 @@ def outcome_of_status(status: int) -> PutOutcome | None:
 
 
 def is_below_root(path: str) -> bool:
-    """Whether a path has no segment (empty, ``.``, ``..``) that HTTP clients, proxies or file systems resolve."""
+    """Whether a path is free of segments (empty, ``.``, ``..``) that HTTP clients, proxies or file systems resolve."""
     return all(segment not in ("", ".", "..") for segment in path.split("/"))
 
 
@@ -50,8 +51,8 @@ def get_together(get: Callable[[str, int | None], bytes], paths: Sequence[str], 
 
 @contextlib.contextmanager
 def spooled(send: Callable[[str], None], discard: Callable[[], None]) -> Iterator[BinaryIO]:
-    """Buffer the output of the block in a local file. When the block ends without an error, ``send`` gets the path of
-    the file; if ``send`` fails, ``discard`` removes what it may have left."""
+    """Buffer the output of the ``with`` block in a local file. When the block ends without an error, ``send`` is called
+    with the path of the file; if ``send`` fails, ``discard`` removes what ``send`` may have left behind."""
     with tempfile.TemporaryDirectory(prefix="deltalog-") as directory:
         path = os.path.join(directory, "file")
         try:

@@ -17,7 +17,7 @@ SLOW_STATUSES = (429, 503)
 
 
 class Turn:
-    """The permission to send one request; see ``RequestLimit``."""
+    """Permission to send one request; see ``RequestLimit``."""
 
     def __init__(self, limit: RequestLimit, size_bytes: int, burst: int) -> None:
         self._limit = limit
@@ -25,7 +25,8 @@ class Turn:
         self.burst = burst
 
     def slow_down(self) -> None:
-        """Report that the store throttled the request. The turn stays valid for a retry."""
+        """Report that the store throttled the request. The caller keeps its place within the limit, so that it can
+        retry."""
         self._limit._slow_down(self)
 
 
@@ -50,8 +51,9 @@ class RequestLimit:
 
     @contextlib.contextmanager
     def request(self, size_bytes: int, is_slow: Callable[[Exception], bool]) -> Iterator[Turn]:
-        """Wait for a turn and hold it during the block. ``size_bytes``: the size of the requested range, 0 if unknown.
-        ``is_slow``: whether an error of the block means that the store throttled the request."""
+        """Wait for a turn and hold it during the ``with`` block. ``size_bytes``: the size of the requested range, 0 if
+        unknown. ``is_slow``: returns whether an error raised in the block means that the store throttled the
+        request."""
         waiting = self._ask(size_bytes)
         try:
             turn = waiting.result()
@@ -64,7 +66,7 @@ class RequestLimit:
     @contextlib.asynccontextmanager
     async def request_async(self, size_bytes: int, is_slow: Callable[[Exception], bool]) -> AsyncIterator[Turn]:
         """Like ``request``, for coroutines."""
-        import asyncio  # here: importing it takes a tenth of a second, and most clients use no coroutines
+        import asyncio  # imported here because that takes 0.1 s and most clients use no coroutines
 
         waiting = self._ask(size_bytes)
         try:
@@ -92,7 +94,7 @@ class RequestLimit:
             self._end(turn, was_answered)
 
     def _ask(self, size_bytes: int) -> Future[Turn]:
-        if self._process != os.getpid():  # a forked child has no requests yet
+        if self._process != os.getpid():  # in a forked child process, which has no requests in progress yet
             self._begin_process()
         asked: Future[Turn] = Future()
         with self._lock:
@@ -101,12 +103,13 @@ class RequestLimit:
         return asked
 
     def _give_up(self, waiting: Future[Turn]) -> None:
-        """Return the turn of a caller that was interrupted while it waited, possibly just after it was admitted."""
+        """Release the slot of a caller that was interrupted while waiting for it. The slot may have been assigned just
+        before the interruption."""
         if not waiting.cancel() and not waiting.cancelled():
             self._end(waiting.result(), was_answered=False)
 
     def _admit(self) -> None:
-        """Admit waiting requests while there is room."""
+        """Admit waiting requests while the limit allows it."""
         while True:
             with self._lock:
                 if not self._waiting:

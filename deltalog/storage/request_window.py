@@ -1,4 +1,4 @@
-"""The number of concurrent requests to a store, adapted to its responses. Pure.
+"""Adapts the number of concurrent requests to a store, depending on its responses. Pure.
 
 As in TCP's congestion control, each success enlarges the window a little, and throttling halves it.
 """
@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-# With so few requests under way, throttling is caused by other clients.
+# With this few requests in progress, throttling is caused by other clients.
 LEAST = 4
 
 
 @dataclass(frozen=True, slots=True)
 class RequestWindow:
-    """At most ``size`` requests run concurrently; ``size`` stays between LEAST and ``most``.
-
-    ``burst`` counts how often the window was halved. Responses to requests of an earlier burst are ignored, so that
+    """At most ``size`` requests run concurrently; ``size`` is always between LEAST and ``most``. ``burst`` counts how
+    many times the window was halved. Responses to requests of an earlier burst are ignored, so that
     requests that are throttled together halve the window only once.
     """
 
@@ -24,19 +23,19 @@ class RequestWindow:
     burst: int = 0
 
     def admits(self, under_way: int) -> bool:
-        """Whether another request may start while ``under_way`` are running."""
+        """Whether another request may start while ``under_way`` requests are running."""
         return under_way < int(self.size)
 
     def after_answer(self, burst: int) -> RequestWindow:
-        """The window after a successful response to a request of ``burst``. A full window of responses enlarges it by
-        one."""
+        """The window after a successful response to a request of ``burst``. The window grows by one for every ``size``
+        successful responses."""
         if burst != self.burst:
             return self
         return replace(self, size=min(self.size + 1 / self.size, self.most))
 
     def after_slow_down(self, burst: int, under_way: int) -> RequestWindow:
-        """The window after the store throttled (503 or 429) a request of ``burst`` while ``under_way`` were running:
-        half of ``size`` or of ``under_way``, whichever is smaller."""
+        """The window after the store throttled a request of ``burst`` (status 503 or 429) while ``under_way`` requests
+        were running. The size of the new window is half of ``size`` or half of ``under_way``, whichever is smaller."""
         if burst != self.burst:
             return self
         return replace(self, size=max(min(self.size, under_way) / 2, min(LEAST, self.most)), burst=self.burst + 1)

@@ -1,4 +1,4 @@
-"""Keeps the credentials in storage options, environment variables and locations out of messages and logs."""
+"""Keeps credentials from storage options, environment variables and locations out of messages and logs."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _PLAIN_OPTIONS = {"region_name", "profile", "signature_version", "addressing_sty
 _SECRET_PART = re.compile(r"[^?&;=]*(?:key|sig|secret|token|pass|credential)[^?&;=]*=([^&;]+)", re.IGNORECASE)
 
 
-# Options whose values are sent in a header or used for a signature.
+# Options whose values are sent in a header or used in a signature.
 _CREDENTIALS = frozenset(
     {"key", "secret", "token", "username", "password"}
     | {"aws_access_key_id", "aws_secret_access_key", "aws_session_token"}
 )
-# Environment variables with secrets for the clients of AWS, Azure and Google.
+# Environment variables that contain secrets for the clients of AWS, Azure and Google.
 _SECRET_VARIABLES = re.compile(r"(?:AWS|AZURE|GOOGLE)_\w*(?:SECRET|TOKEN|PASSWORD|_KEY|CONNECTION_STRING)\w*")
 _LOCATION_VARIABLES = re.compile(r"\w*(?:_FILE|_URI|_URL|_PATH)$")
 
@@ -31,9 +31,9 @@ _LOCATION_VARIABLES = re.compile(r"\w*(?:_FILE|_URI|_URL|_PATH)$")
 class Secrets:
     """The secrets in ``options`` and in the environment, for redaction.
 
-    Every string in the options counts as secret, except values known to be harmless. Of a plain URL only the user and
-    password are secret; of a signed URL or a connection string the whole and each secret part. A secret is recognised
-    verbatim, as Python's ``repr`` spells it, and percent-encoded."""
+    Every string in the options is treated as a secret, except values known to be harmless. In a plain URL, only the
+    user and the password are secret; a signed URL or a connection string is secret as a whole, and so is each secret
+    part of it. A secret is recognised verbatim, in the form of Python's ``repr``, and percent-encoded."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._texts = _spellings(_secrets_in(options))
@@ -51,7 +51,7 @@ class Secrets:
         return self.without(f"{type(error).__name__}: {error}")
 
     def cause(self, error: Exception) -> Exception | None:
-        """The error, for use as a ``__cause__``; None if its text, or the text of one of its causes, contains a
+        """The error itself, for use as a ``__cause__``; None if its text or that of one of its causes contains a
         secret."""
         cause: BaseException | None = error
         while cause is not None:
@@ -62,7 +62,7 @@ class Secrets:
 
 
 class Reopen(functools.partial[Any]):
-    """A picklable call that opens something with options. Its repr shows no options."""
+    """A picklable call that opens a store with options. The repr of the call does not contain the options."""
 
     def __repr__(self) -> str:
         return f"Reopen({getattr(self.func, '__name__', self.func)})"
@@ -76,8 +76,8 @@ def check_endpoint(url: str | None, option: str = "endpoint_url") -> None:
 
 def check_credentials(options: Mapping[str, Any]) -> None:
     """Raises CallError for an AWS credential with a control character, or with white space at its ends, such as the
-    line break of the file that it was read from. No service accepts it, and clients would quote it in their errors.
-    The environment is checked if the options contain no credentials."""
+    line break of the file that it was read from. No service accepts such a credential, and error messages of client
+    libraries would contain it. The environment is checked if the options contain no credentials."""
     nested = options.get("client_kwargs")
     given = {**(nested if isinstance(nested, Mapping) else {}), **options}
     found = {f"The storage option {name}": given[name] for name in sorted(_CREDENTIALS & given.keys())}
@@ -121,7 +121,7 @@ class _HeaderFilter(logging.Filter):
         try:
             text = redacted = record.getMessage()
         except Exception:
-            return True  # the handler reports the formatting error
+            return True  # the log handler reports the formatting error
         for secret in self._SECRETS:
             redacted = secret.sub(r"\1***", redacted)
         if redacted != text:
@@ -130,13 +130,14 @@ class _HeaderFilter(logging.Filter):
 
 
 _FILTER = _HeaderFilter()
-# These loggers write requests and responses with their headers at DEBUG.
+# At DEBUG, these loggers write requests and responses with their headers.
 _LOGGERS = ("botocore.auth", "botocore.endpoint", "botocore.parsers", "botocore.httpsession", "botocore.hooks")
 _ASYNC_LOGGERS = tuple(name.replace("botocore", "aiobotocore") for name in _LOGGERS)
 
 
 def keep_out_of_client_logs() -> None:
-    """Redact session tokens in the logs of AWS clients at every level. Call it before using such a client."""
+    """Redact session tokens in the logs of AWS clients at every level. Call this function before using an AWS
+    client."""
     for name in (*_LOGGERS, *_ASYNC_LOGGERS):
         logging.getLogger(name).addFilter(_FILTER)  # adding it again has no effect
 
@@ -149,7 +150,7 @@ def check_dictionaries(options: Mapping[str, Any]) -> None:
 
 
 def _spellings(secrets: Iterable[str]) -> list[str]:
-    """The spellings of secrets in messages (verbatim, ``repr``, percent-encoded), longest first."""
+    """The forms in which secrets can occur in messages (verbatim, ``repr``, percent-encoded), longest first."""
     spellings: set[str] = set()
     for text in secrets:
         for each in (text, text.strip()):

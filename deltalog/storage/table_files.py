@@ -1,7 +1,7 @@
-"""Resolves the file paths in a log to a store and a path in it, and refuses unsafe ones.
+"""Resolves each file path in a log to a store and a path in that store, and refuses unsafe paths.
 
-The contents of a log are untrusted. A file must lie in the table or in a place that the caller allowed. The stores of
-these places are opened from the caller's arguments, never from the log.
+The contents of a log are untrusted. A file must be in the table or in a location that the caller allowed. The stores of
+allowed locations are opened with the caller's arguments, never with values from the log.
 
 Spec: PROTOCOL.md#add-file-and-remove-file (path), #deletion-vector-descriptor-schema (pathOrInlineDv).
 """
@@ -31,7 +31,7 @@ class TableFiles:
 
     @property
     def allowed_paths(self) -> tuple[str, ...]:
-        """The URLs of the allowed places, without the table itself."""
+        """The URLs of the allowed locations, without the table itself."""
         return tuple(store.url for store in self._stores[1:])
 
     @property
@@ -40,7 +40,7 @@ class TableFiles:
         return self._stores[0]
 
     def find(self, named: str) -> tuple[LogStore, str]:
-        """The store of a file that the log names, and its path there.
+        """The store of a file that the log names, and its path in that store.
 
         Raises UnsafePathError if the path, or a symbolic link in it, leads outside the table and the allowed places.
         Cost: no request; on local disk one ``lstat`` for each directory of the path.
@@ -49,19 +49,19 @@ class TableFiles:
         return self._checked(self._stores[number], path, named)
 
     def find_sidecar(self, named: str) -> tuple[LogStore, str]:
-        """Like ``find``, for a sidecar, which must lie in the table's own ``_sidecars`` directory."""
+        """Like ``find``, for a sidecar, which must be in the table's own ``_sidecars`` directory."""
         store = self.store
         return self._checked(store, sidecar_path(named, store.url), named)
 
     def location(self, named: str) -> str:
-        """The path or URL under which other tools open a file that the log names. Raises UnsafePathError."""
+        """The path or URL by which other programs can open a file that the log names. Raises UnsafePathError."""
         store, path = self.find(named)
         return store.location(path)
 
     def _checked(self, store: LogStore, path: str, named: str) -> tuple[LogStore, str]:
         target = store.link_target(path)
         if target is not None:
-            # The target is resolved, so it is compared with the resolved locations of the places.
+            # The link target is resolved, so it is compared with the resolved paths of the allowed locations.
             real = [place_of(real_url(each)) for each in self._stores]
             segments = place_of(target).segments
             if not any(segments[: len(place.segments)] == place.segments for place in real):

@@ -1,12 +1,13 @@
-"""The public test kit: for stores, for writers of Delta logs, and for libraries that build on deltalog.
+"""The public test kit for stores, for writers of Delta logs, and for libraries that build on deltalog.
 
 - ``FaultyStore``, ``FaultPlan``, ``nth``, ``Fault``: a store whose calls fail like those of real stores.
 - ``CountingStore``: counts store calls.
-- ``check``, ``History``, ``Operation``: an independent checker of a log and of what clients observed.
+- ``check``, ``History``, ``Operation``: an independent checker, which compares a log with what clients observed.
 - ``deltalog.testing.recording``: runs client operations and records them for ``check``.
-- ``deltalog.testing.store_contract.LogStoreTests``: the guarantees of a LogStore as tests (needs pytest).
-- ``deltalog.testing.coordinators``: a coordinator that fails like real ones, and one in memory.
-- ``deltalog.testing.coordinator_tests.CoordinatorTests``: the guarantees of a catalog's Coordinator as tests (needs
+- ``deltalog.testing.store_contract.LogStoreTests``: tests for the guarantees of a LogStore (needs pytest).
+- ``deltalog.testing.coordinators``: a coordinator whose calls fail like those of real coordinators, and an in-memory
+  coordinator.
+- ``deltalog.testing.coordinator_tests.CoordinatorTests``: tests for the guarantees of a catalog's Coordinator (needs
   pytest).
 """
 

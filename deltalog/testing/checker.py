@@ -1,8 +1,8 @@
-"""Checks the raw bytes of a log against what the clients reported.
+"""Checks that the raw bytes of a log are consistent with what the clients reported.
 
-The checker shares no code with the library: it implements the few format rules it needs a second time, using only
-``json`` and ``urllib.parse``. Every check takes linear time, because the versions of a Delta log define the order of
-operations.
+The checker shares no code with the library: it has its own implementation of the few format rules that it needs, which
+uses only ``json`` and ``urllib.parse``. Every check takes linear time, because the versions of a Delta log determine
+the order of operations.
 
     violations = check(History(log={0: b"...", 1: b"..."}, operations=[...], reads=[...]))
     assert not violations, "\\n".join(map(str, violations))
@@ -11,20 +11,21 @@ The invariants:
 
 ====  ============================================================================================================
 I1    Stable: a commit that was read never changes or disappears.
-I2    No gaps: a version appears only after the previous one.
-I3    Whole: a commit consists of lines of valid JSON with one action, and equals the bytes that a writer sent.
+I2    No gaps: a version appears only after the previous version.
+I3    Whole: each line of a commit is valid JSON with one action, and a writer sent exactly the commit's bytes.
 I4    Acknowledged: what ``commit`` returned is in the log at that version, with its txnId and all actions.
-I5    Honest failure: a definite failure is not in the log.
-I6    Exactly once: an operation and a txnId are in at most one version; a transaction has one txnId.
-I7    Settle before moving: no attempt at a later version while an earlier one is free or the writer's own.
+I5    Honest failure: an operation that definitely failed is not in the log.
+I6    Exactly once: each operation, and each txnId, is in at most one version; a transaction uses only one txnId.
+I7    Settle before moving: no writer attempts a version while an earlier version is free or is the writer's own commit.
 I8    In-commit timestamps: in the first action, strictly increasing, from the writer's clock or 1 ms after the
-      last; the enablement pair names the enabling commit, whose timestamp is after all earlier file times.
+      last; the enablement properties name the enabling commit, whose timestamp is after all earlier file times.
 I9    The versions recorded for an application id increase.
-I10   No file is added while it is live, except to change its entry (dataChange=false), or removed while it is not.
-I11   No commit changes rows between a commit that read the whole table and the version it read. A blind append
-      only adds files.
-I12   Protocol and properties change only as the operation declared.
-I14   A read returns the state of one version, no older than those acknowledged before it began.
+I10   No file is added while it is live, except to change its metadata (dataChange=false), and no file is removed
+      while it is not live.
+I11   If a commit read the whole table, no other commit between the version that it read and itself changes rows.
+      A blind append only adds files.
+I12   The protocol and the properties change only as the operation declared.
+I14   A read returns the state of one version, which is not older than any version acknowledged before it began.
 I16   Only declared errors of the library reach the caller.
 ====  ============================================================================================================
 """
@@ -48,7 +49,7 @@ _ACTIONS = {"add", "remove", "metaData", "protocol", "txn", "commitInfo", "cdc",
 
 @dataclass(frozen=True)
 class Violation:
-    """A violated invariant, with version and message."""
+    """A violation of an invariant, with a message and the version."""
 
     invariant: str
     message: str
@@ -91,7 +92,7 @@ class Commit:
 
 @dataclass
 class State:
-    """The state of a table after a version, replayed independently of the library."""
+    """The state of a table after a version, which the checker computes by its own replay of the log."""
 
     version: int
     files: frozenset[str]
@@ -117,7 +118,7 @@ def check(history: History) -> list[Violation]:
 
 
 def replay(log: Mapping[int, bytes]) -> dict[int, State]:
-    """The state after every version of a log without violations."""
+    """The states after each version of a log without violations."""
     judge = _Judge(History(log))
     judge.parse()
     judge.replay()
@@ -161,7 +162,7 @@ _DECODER = json.JSONDecoder(object_pairs_hook=_unique_keys)
 
 
 def file_key(body: Mapping[str, Any]) -> str:
-    """The identity of a logical file: its path and deletion vector."""
+    """A string that identifies a logical file: its path and deletion vector."""
     vector = body.get("deletionVector")
     if not vector:
         return str(body["path"])
@@ -179,7 +180,7 @@ class _Judge:
         self._parsed: dict[tuple[int, bytes], Commit] = {}
 
     def _parse(self, version: int, data: bytes) -> Commit:
-        """Cached parse_commit: the log, the sightings and the attempts mostly contain the same bytes."""
+        """parse_commit with a cache, because the log, the sightings and the attempts mostly contain the same bytes."""
         key = (version, data)
         if key not in self._parsed:
             self._parsed[key] = parse_commit(version, data)
@@ -196,7 +197,7 @@ class _Judge:
     def blame(self, invariant: str, message: str, version: int | None = None) -> None:
         self.violations.append(Violation(invariant, message, version))
 
-    # ------------------------------------------------------------------------------------------ I1, I2, I3
+    # ------------------------------------------------------------------------------- invariants I1, I2, I3
 
     def check_bytes(self) -> None:
         versions = sorted(self.history.log)
@@ -244,7 +245,7 @@ class _Judge:
 
     def replay(self) -> None:
         state = State(-1, frozenset(), {}, False, None, None, None, {})
-        floor_ms: int | None = None  # the adjusted file time of the last commit
+        floor_ms: int | None = None  # the adjusted file time of the previous commit
         for version in sorted(self.commits):
             commit = self.commits[version]
             before = state
@@ -421,7 +422,7 @@ class _Judge:
                 self.blame("I11", f"{name} replaces the table but leaves {sorted(remaining)}", version)
 
     def _check_real_time(self, found: Mapping[str, list[int]]) -> None:
-        """If an operation returned before another one began, its version must be lower."""
+        """If an operation returned before another operation began, its version must be lower."""
         done = sorted(
             (o for o in self.operations.values() if o.outcome == "ok" and o.version is not None),
             key=lambda o: o.returned or 0,
@@ -512,7 +513,7 @@ class _Judge:
 
 
 def fold(violations: Iterable[Violation]) -> dict[str, int]:
-    """The number of violations by invariant."""
+    """The number of violations of each invariant."""
     counts: dict[str, int] = {}
     for violation in violations:
         counts[violation.invariant] = counts.get(violation.invariant, 0) + 1

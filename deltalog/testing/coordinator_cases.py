@@ -32,7 +32,7 @@ def table(number: int) -> TableRecord:
 
 
 def commit(version: int, who: str = "") -> RatifiedCommit:
-    """A commit with a unique file name."""
+    """A RatifiedCommit with a unique file name."""
     file = f"{version:020d}.{next(_NUMBERS)}-{who}.json"
     return RatifiedCommit(version, file, 1_700_000_000_000 + version, 1234, f"txn-{who}")
 
@@ -51,7 +51,7 @@ def transaction(transaction_id: str, start_ms: int = 1000) -> TransactionRecord:
 
 
 def pages(get: Callable[[T | None], list[T]]) -> list[T]:
-    """The items of all pages, requested with the token of the previous page."""
+    """The items of all pages; each page is requested with the token of the previous page."""
     found: list[T] = []
     while page := get(found[-1] if found else None):
         found += page
@@ -61,7 +61,7 @@ def pages(get: Callable[[T | None], list[T]]) -> list[T]:
 class CoordinatorCases:
     """The fixtures of ``CoordinatorTests``."""
 
-    #: The numbers of threads and rounds in races.
+    #: The numbers of threads and rounds in tests of races.
     threads = 16
     rounds = 20
 
@@ -71,5 +71,5 @@ class CoordinatorCases:
 
     @pytest.fixture
     def another(self, coordinator: Coordinator) -> Coordinator:
-        """A second handle on the same catalog, as another process would open it."""
+        """A second handle on the same catalog, opened as another process would open it."""
         return coordinator

@@ -1,4 +1,4 @@
-"""Tests for the guarantees of a Coordinator about tables, commits and markings. See ``coordinator_tests``."""
+"""Tests for a Coordinator's guarantees about tables, commits and markings. See ``coordinator_tests``."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ from deltalog.testing.store_contract import together
 
 
 class CoordinatorTableTests(CoordinatorCases):
-    """A part of ``CoordinatorTests``.
+    """A mixin of ``CoordinatorTests``.
 
     Members: one test per guarantee.
     """
@@ -353,8 +353,8 @@ class CoordinatorTableTests(CoordinatorCases):
             assert versions == sorted(versions) and versions[-1] == self.rounds
 
     def test_a_cut_sees_tables_come_with_their_commits(self, coordinator: Coordinator, another: Coordinator) -> None:
-        """A table is registered and then committed to together with another one: no cut contains the commit of the
-        other table alone."""
+        """If a table is registered and then changed in one commit together with another table, no consistent cut shows
+        this commit in only the other table."""
         coordinator.register(table(0), 0)
         done = threading.Event()
 

@@ -7,8 +7,9 @@ Subclass ``CoordinatorTests`` in a test module and provide a coordinator; pytest
         def coordinator(self, tmp_path):
             return MyCoordinator(tmp_path)
 
-``coordinator`` must be empty. If a second handle on the same catalog can be opened, as another process would, override
-``another`` too. Guarantees that need more, such as surviving a kill, are left to the subclass.
+``coordinator`` must return an empty catalog. If another process could open the same catalog, also override ``another``
+to return a second handle on it. The subclass must test guarantees that a second handle in the same process cannot test,
+such as surviving a kill.
 """
 
 from __future__ import annotations
@@ -18,4 +19,4 @@ from deltalog.testing.coordinator_transaction_tests import CoordinatorTransactio
 
 
 class CoordinatorTests(CoordinatorTableTests, CoordinatorTransactionTests):
-    """The guarantees of deltalog.catalog.coordinator. The module docstring shows the usage."""
+    """Tests for the guarantees that deltalog.catalog.coordinator documents. The module docstring shows the usage."""

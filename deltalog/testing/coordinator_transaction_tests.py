@@ -1,4 +1,4 @@
-"""Tests for the guarantees of a Coordinator about transactions and their parts. See ``coordinator_tests``."""
+"""Tests for a Coordinator's guarantees about transactions and their parts. See ``coordinator_tests``."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ from deltalog.testing.store_contract import together
 
 
 class CoordinatorTransactionTests(CoordinatorCases):
-    """A part of ``CoordinatorTests``.
+    """A mixin of ``CoordinatorTests``.
 
-    Members: one test per guarantee.
+    The members of this class: one test per guarantee.
     """
 
     def test_keeps_every_field_of_a_transaction(self, coordinator: Coordinator, another: Coordinator) -> None:
@@ -144,7 +144,8 @@ class CoordinatorTransactionTests(CoordinatorCases):
     def test_pages_show_each_transaction_once_whatever_else_happens(
         self, coordinator: Coordinator, another: Coordinator
     ) -> None:
-        """Transactions that existed when the listing began are listed, even while others start and end."""
+        """Transactions that existed when the listing began are listed, even if other transactions start and end during
+        the listing."""
 
         def page(last: TransactionRecord | None) -> list[TransactionRecord]:
             return coordinator.transactions(StatusFilter.ALL.statuses, last.key if last else None, 9)

@@ -1,6 +1,7 @@
-"""Coordinators for tests: one with injected faults, one that reports ratifications, and one in memory.
+"""Coordinators for tests: a coordinator with injected faults, one that reports ratifications, and one that keeps the
+catalog in memory.
 
-``FaultyCoordinator`` is the counterpart of ``FaultyStore`` and takes the same deciders:
+``FaultyCoordinator`` is the counterpart of ``FaultyStore`` and accepts the same deciders:
 
     coordinator = FaultyCoordinator(SQLiteCoordinator(path), nth(1, Fault.LOST_ACK, method="ratify"))
     manager = TransactionManager(coordinator)
@@ -53,7 +54,8 @@ COORDINATOR_FAULTS: Mapping[str, tuple[Fault, ...]] = {
 
 
 class WrappedCoordinator(Coordinator):
-    """Delegates all calls to ``inner`` through ``_pass``, which gets the method and its subject."""
+    """Delegates all calls to ``inner`` through ``_pass``, which receives the method and the table or transaction that
+    the call is about."""
 
     def __init__(self, inner: Coordinator) -> None:
         self.inner = inner
@@ -146,11 +148,11 @@ class WrappedCoordinator(Coordinator):
 
 
 class FaultyCoordinator(WrappedCoordinator):
-    """The view that one process has of ``inner``, with injected faults.
+    """Simulates one process's access to ``inner``, with injected faults.
 
     ``decide``, ``before``, ``defer`` and ``injected``: as for FaultyStore. FAIL_BEFORE raises CoordinatorError without
-    effect. UNKNOWN_NOT_WRITTEN, LOST_ACK and LATE raise OperationTimeoutError, and the change takes effect never,
-    immediately, or later. Kills work as in FaultyStore.
+    effect. UNKNOWN_NOT_WRITTEN, LOST_ACK and LATE raise OperationTimeoutError; the change takes effect never,
+    immediately or later, respectively. Simulated kills are as for FaultyStore.
     """
 
     def __init__(
@@ -171,7 +173,7 @@ class FaultyCoordinator(WrappedCoordinator):
         self._defer = defer or (lambda label, action: self.pending.append((label, action)))
 
     def land(self) -> None:
-        """Apply all late requests in ``pending``, oldest first."""
+        """Execute all late requests in ``pending``, oldest first."""
         while self.pending:
             self.pending.pop(0)[1]()
 
@@ -202,8 +204,8 @@ class FaultyCoordinator(WrappedCoordinator):
 
 
 class WatchedCoordinator(WrappedCoordinator):
-    """Calls ``on_ratified`` with every ratified proposal and the transaction's record at that moment, before the
-    proposal is visible to other clients. Not thread-safe."""
+    """Calls ``on_ratified`` with every ratified proposal and the transaction's record at that time, before the proposal
+    is visible to other clients. Not thread-safe."""
 
     def __init__(self, inner: Coordinator, on_ratified: Callable[[Proposal, TransactionRecord | None], object]) -> None:
         super().__init__(inner)
@@ -218,7 +220,7 @@ class WatchedCoordinator(WrappedCoordinator):
 
 
 class MemoryCoordinator(Coordinator):
-    """A catalog in memory. Thread-safe."""
+    """A coordinator that keeps its catalog in memory. Thread-safe."""
 
     def __init__(self, url: str = "memory-catalog:", catalog_id: str | None = None) -> None:
         self.url = url

@@ -1,6 +1,7 @@
-"""The records of a run by clients, watchers and stores: the input of ``deltalog.testing.checker``.
+"""The records that clients, watchers and stores write during a run, which are the input of
+``deltalog.testing.checker``.
 
-Shares no code with the library.
+The module shares no code with the library.
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ Outcome = Literal["ok", "failed", "unknown", "killed", "crashed"]
 
 @dataclass
 class Operation:
-    """One operation, as its client saw it.
+    """One operation, as its client observed it.
 
-    ``token`` identifies the operation: it is the userMetadata of the commit, or the txnId of the commit is one of
+    ``token`` or ``txn_ids`` identify the operation's commit: its userMetadata is ``token``, or its txnId is in
     ``txn_ids``. ``invoked`` and ``returned`` are times on a clock shared by all clients (steps, or nanoseconds);
     ``returned`` is None if the client died. ``outcome``: ok; failed (an error that means that nothing was committed);
-    unknown; killed; crashed (any other exception). ``adds`` and ``removes``: the paths that the operation meant to
-    change, None if unknown; ``removes_all``: the operation read the whole table and replaces all of it. ``properties``:
-    the properties that it sets, with None for removal. ``may_change``: what else it may change, fields of metaData or
-    ``protocol``. ``repeated``: the operation was planned again after conflicts, with a new txnId each time.
-    ``clock_ms``: all its readings of the clock.
+    unknown; killed; crashed (any other exception). ``adds`` and ``removes``: the paths that the operation intended to
+    add and remove; None if unknown. ``removes_all``: whether the operation reads the whole table and replaces it.
+    ``properties``: the properties that the operation sets; None removes a property. ``may_change``: what else the
+    operation may change: fields of metaData, or ``protocol``. ``repeated``: whether the operation was planned again
+    after conflicts, with a new txnId each time. ``clock_ms``: every time that the operation read from the clock.
     """
 
     token: str
@@ -49,7 +50,7 @@ class Operation:
     error: str = ""
 
     def to_json(self) -> str:
-        """The operation as one line of JSON, for clients that write their records to a file."""
+        """The operation as a line of JSON, for clients that write their records to a file."""
         return json.dumps(dataclasses.asdict(self))
 
     @classmethod
@@ -59,8 +60,9 @@ class Operation:
 
 @dataclass(frozen=True)
 class Read:
-    """A snapshot read by a client. ``latest``: the client requested the latest version rather than a specific one.
-    ``is_opened``: a handle was opened, and only its version number is known."""
+    """A snapshot that a client has read. ``latest``: whether the client requested the latest version rather than a
+    specific version. ``is_opened``: whether the client only opened a handle, so that only the version number is
+    known."""
 
     client: str
     invoked: float
@@ -75,7 +77,7 @@ class Read:
 
 @dataclass(frozen=True)
 class Sighting:
-    """A commit file as a watcher first saw it, or saw it changed."""
+    """A commit file that a watcher saw for the first time or saw changed."""
 
     at: float
     version: int
@@ -84,7 +86,7 @@ class Sighting:
 
 @dataclass(frozen=True)
 class Attempt:
-    """A request to create a commit file, as sent."""
+    """A request to create a commit file, as a client sent it."""
 
     at: float
     client: str
@@ -96,9 +98,10 @@ class Attempt:
 class History:
     """All records of a run. Only ``log`` is required; the other parts enable further checks.
 
-    ``log``: the commit files at the end. ``initial``: the number of versions before the operations; these need no
-    operation. ``modification_times_ms``: of the commit files. ``exact``: every later commit must belong to one of
-    ``operations``. ``data_files``: all existing data files.
+    ``log``: the commit files at the end of the run. ``initial``: the number of versions before the operations; these
+    versions need not belong to a recorded operation. ``modification_times_ms``: the modification times of the commit
+    files. ``exact``: whether every commit after the ``initial`` ones must belong to one of ``operations``.
+    ``data_files``: all existing data files.
     """
 
     log: Mapping[int, bytes]

@@ -1,4 +1,4 @@
-"""Records the operations of clients and the requests to the store, for the checker."""
+"""Records clients' operations and requests to the store, for the checker."""
 
 from __future__ import annotations
 
@@ -27,12 +27,13 @@ from deltalog.storage.memory import MemoryStore
 from deltalog.testing.history import Attempt, History, Operation, Read, Sighting
 from deltalog.testing.stores import FaultyStore
 
-#: Errors that mean that nothing was committed. Any other error is a bug.
+#: Errors that mean that nothing was committed. All other errors are bugs.
 DEFINITE = (CommitConflictError, CommitAttemptsExhaustedError, StoreError, TableExistsError)
 
 
 class WatchedStore(MemoryStore):
-    """A MemoryStore that records every commit file when it appears. It starts with the objects of ``before``."""
+    """A MemoryStore that records every commit file when it is created. Initially the store contains the objects of
+    ``before``."""
 
     def __init__(
         self, clock_ms: Callable[[], int], now: Callable[[], float] = lambda: 0, before: WatchedStore | None = None
@@ -69,9 +70,9 @@ def carry_out(
     resolve: Callable[[CommitStateUnknownError], CommitResult | None] = lambda error: None,
     refusals: tuple[type[Exception], ...] = (),
 ) -> None:
-    """Run an operation and record its outcome; a kill is not caught. ``resolve`` is called if the outcome is unknown.
-    ``refusals``: errors that may refuse this operation, in addition to the errors that may refuse any commit. An
-    operation without a commit is recorded as failed, so the log must contain nothing of it."""
+    """Run an operation and record its outcome; SimulatedKill is not caught. ``resolve`` is called if the outcome is
+    unknown. ``refusals``: errors that this operation may raise without effect, in addition to those that any commit may
+    raise. An operation without a commit is recorded as failed, so the log must not contain any of its actions."""
     result: CommitResult | None = None
     definite: tuple[type[Exception], ...] = DEFINITE + refusals
     try:
@@ -95,18 +96,18 @@ def carry_out(
 
 
 def read_of(client: str, invoked: float, snapshot: Snapshot, latest: bool) -> Read:
-    """The record of a snapshot read by a client."""
+    """A record of the fact that a client read this snapshot."""
     listed = snapshot.files(["path", "deletion_vector"])
     files = frozenset(map(_logical_file, listed["path"].to_pylist(), listed["deletion_vector"].to_pylist()))
     configuration = dict(snapshot.metadata.configuration)
-    returned = invoked  # not used by the checker
+    returned = invoked  # the checker ignores this time
     return Read(
         client, invoked, returned, snapshot.version, files, snapshot.in_commit_timestamp_ms, configuration, latest
     )
 
 
 def _logical_file(path: str, vector: Mapping[str, Any] | None) -> str:
-    """The same as ``checker.file_key``."""
+    """Returns the same string as ``checker.file_key``."""
     if vector is None:
         return path
     return f"{path}#{vector['storage_type']}{vector['path_or_inline_dv']}@{vector['offset']}"
@@ -127,7 +128,7 @@ def history_of(
     initial: int = 0,
     data_files: Iterable[str] = (),
 ) -> History:
-    """The history of a run on ``shared``. ``data_files`` need not exist."""
+    """The history of a run, read from the store ``shared``. ``data_files`` need not exist."""
     metas = {version_of(f"_delta_log/{m.name}"): m for m in shared.list_from("_delta_log")}
     attempts = [
         Attempt(put.at, put.call.path, version, put.data)
@@ -153,7 +154,7 @@ def file_action(path: str, now_ms: int) -> AddFile:
 
 
 def version_of(path: str) -> int | None:
-    """The version of a commit file, by its path."""
+    """The version of a commit file, from its path."""
     directory, _, name = path.rpartition("/")
     if directory != "_delta_log" or len(name) != 25 or not name.endswith(".json") or not name[:20].isdigit():
         return None

@@ -7,8 +7,8 @@ Subclass ``LogStoreTests`` in a test module and provide a store; pytest collects
         def store(self, tmp_path):
             return MyStore(tmp_path)
 
-``store`` must be empty. If a second handle on the same objects can be opened, as another process would, override
-``another`` too.
+``store`` must return an empty store. If another process could open the same objects, also override ``another`` to
+return a second handle on them.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ FIRST = "_delta_log/00000000000000000000.json"
 
 
 class LogStoreTests:
-    """The guarantees of deltalog.storage.base. The module docstring shows the usage.
+    """Tests for the guarantees that deltalog.storage.base documents. The module docstring shows the usage.
 
     Members: one test per guarantee.
     """
 
-    #: The numbers of threads and rounds in races.
+    #: The numbers of threads and rounds in tests of races.
     threads = 16
     rounds = 30
 
@@ -45,7 +45,7 @@ class LogStoreTests:
 
     @pytest.fixture
     def another(self, store: LogStore) -> LogStore:
-        """A second handle on the same objects, as another process would open it."""
+        """A second handle on the same objects, opened as another process would open it."""
         return store
 
     # ------------------------------------------------------------------------------------ exclusive creation
@@ -104,7 +104,7 @@ class LogStoreTests:
             assert outcomes.count(PutOutcome.EXISTS) == self.threads - 1, outcomes
             assert store.get(path) == b"%d" % winners[0] * 100
 
-    # ---------------------------------------------------------------------------------------- whole or nothing
+    # ------------------------------------------------------------------------------------------ all or nothing
 
     @pytest.mark.parametrize("size", [0, 1, 4095, 65536, 5_000_001])
     def test_keeps_every_byte(self, store: LogStore, size: int) -> None:
@@ -144,7 +144,8 @@ class LogStoreTests:
         assert not parts
 
     def test_gives_second_names_in_order_or_none(self, store: LogStore, another: LogStore) -> None:
-        """Second names are given in order; none replaces an object, and none follows one that was skipped."""
+        """Hard links are created in order until a name already exists, or none is created (by a store without hard
+        links). No link replaces an object."""
         for name in ("one", "two", "three"):
             store.put_if_absent(f"s/{name}", name.encode())
         store.put_if_absent("t/two", b"taken")
@@ -323,7 +324,7 @@ class LogStoreTests:
 
     def test_a_walk_in_ranges_has_each_path_once(self, store: LogStore) -> None:
         paths = ["a", "b", "b-", "b/c=1 %41/d", "b/c=1 %41/e", "b/c=2/.d.crc", "b0", "c/d/e/f", "c/d/g", "é"]
-        for path in (*paths[:1], *paths[2:], FIRST):  # on a disk, a file cannot have files below it
+        for path in (*paths[:1], *paths[2:], FIRST):  # on a disk, there cannot be files below a file
             store.put(path, b"x")
         whole = sorted(self._walked(store))
         for bounds in ([], ["b/"], ["_delta_log/x", "a"], ["b/c=1 %41/", "c/d/e/"], [*paths[1:]]):

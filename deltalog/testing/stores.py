@@ -1,7 +1,7 @@
-"""Stores for tests: one with injected faults, and one that counts calls.
+"""Stores for tests: a store with injected faults, and a store that counts calls.
 
-``FaultyStore`` wraps a LogStore and makes calls fail in the ways real stores fail; ``CountingStore`` counts calls. Both
-are LogStores, so ``DeltaTable.open(store)`` accepts them.
+``FaultyStore`` wraps a LogStore and makes calls fail in the ways in which real stores fail; ``CountingStore`` counts
+calls. Both classes are LogStores, so ``DeltaTable.open(store)`` accepts them.
 
     store = FaultyStore(MemoryStore(), nth(1, Fault.LOST_ACK, method="put_if_absent"))
     DeltaTable.open(store).append(data)        # lands once, although the first acknowledgement was lost
@@ -28,13 +28,13 @@ class Fault(enum.Enum):
     """The ways in which a store call can fail."""
 
     FAIL_BEFORE = "fail before"  # StoreError without effect
-    FAIL_AFTER = "fail after"  # StoreError although it took effect; put_if_absent returns UNKNOWN instead
+    FAIL_AFTER = "fail after"  # StoreError although the call took effect; put_if_absent returns UNKNOWN instead
     UNKNOWN_NOT_WRITTEN = "unknown, not written"  # UNKNOWN; the object was not and will not be created
-    LOST_ACK = "lost acknowledgement"  # UNKNOWN although the object was created
-    OWN_EXISTS = "own 412"  # created, then resent by the transport: EXISTS for the caller's own object
+    LOST_ACK = "lost acknowledgement"  # put_if_absent returns UNKNOWN although the object was created
+    OWN_EXISTS = "own 412"  # the object was created and the transport resent the request: EXISTS for one's own object
     LATE = "late"  # UNKNOWN (StoreError for put); the request takes effect later
     KILL_BEFORE = "killed before"  # the process dies before the call takes effect
-    KILL_AFTER = "killed after"  # the process dies after the effect and before the response
+    KILL_AFTER = "killed after"  # the process dies after the call took effect, before the response
 
 
 #: The possible faults of each method, from which FaultPlan draws.
@@ -52,12 +52,13 @@ POSSIBLE_FAULTS: Mapping[str, tuple[Fault, ...]] = {
 
 
 class SimulatedKill(BaseException):
-    """The calling process is dead. Not a subclass of Exception, so that no handler swallows it."""
+    """Raised by a call of a process that the test has killed. SimulatedKill is not a subclass of Exception, so that no
+    exception handler swallows it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A call before it is executed. ``number`` counts the calls of the store from 1."""
+    """A call that has not been executed yet. ``number``: the number of the call, counted from 1 for each store."""
 
     number: int
     method: str
@@ -69,13 +70,13 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """A finished ``put_if_absent``: the request, the result returned to the caller, and the effect on the store."""
+    """A completed ``put_if_absent``: the request, the result returned to the caller, and the effect on the store."""
 
     call: Call
     data: bytes
     returned: str  # a PutOutcome's value, "error" or "killed"
-    landed: bool  # whether this request created the object; False for a late one
-    at: float  # the time, by ``now`` of the store
+    landed: bool  # whether the object was created by this request before the call ended; False for a late request
+    at: float  # the time that the store's ``now`` returned
 
 
 Decider = Callable[[Call], "Fault | None"]
@@ -87,7 +88,8 @@ def no_faults(call: Call) -> Fault | None:
 
 
 def nth(number: int, fault: Fault, *, method: str | None = None, path: str = "*") -> Decider:
-    """A decider that injects ``fault`` into the ``number``-th call (from 1) of this method and path pattern."""
+    """A decider that injects ``fault`` into the ``number``-th call, counted from 1, of ``method`` with a path that
+    matches ``path``."""
     count = 0
 
     def decide(call: Call) -> Fault | None:
@@ -101,11 +103,12 @@ def nth(number: int, fault: Fault, *, method: str | None = None, path: str = "*"
 
 
 class FaultPlan:
-    """A seeded decider: a call fails with probability ``rate``, with a fault drawn from those possible for its method.
+    """A seeded decider: a call fails with probability ``rate``, with a random fault that is possible for its method.
 
-    ``rate`` may be a mapping by method, with ``"*"`` for all others. ``kinds`` limits the faults; ``weights`` (default
-    1) makes some more likely; ``limit`` is the maximum number of faults. ``possible``: the faults by method, of a store
-    or a coordinator. The same seed and the same calls yield the same faults.
+    ``rate`` may be a mapping from methods to probabilities, with ``"*"`` for all other methods. ``kinds``: the faults
+    to choose from; ``weights``: their relative probabilities (default 1); ``limit``: the maximum number of faults.
+    ``possible``: the possible faults of each method of a store or a coordinator. The same seed and the same calls
+    result in the same faults.
     """
 
     def __init__(
@@ -143,15 +146,15 @@ class FaultPlan:
 
 
 class FaultyStore(LogStore):
-    """The view that one process has of ``inner``, with injected faults.
+    """Simulates one process's access to ``inner``, with injected faults.
 
-    ``decide`` is called before every call. ``before`` is called even earlier, so that a scheduler can run other
-    clients. ``defer`` receives late requests as (label, action); by default they wait in ``pending`` until ``land()``.
-    After a kill, every call raises SimulatedKill without effect, so every simulated process needs its own FaultyStore
-    over the shared inner store.
+    ``decide`` is called before every call. ``before`` is called before ``decide``, so that a scheduler can run other
+    clients. ``defer`` receives late requests as (label, action); by default these are kept in ``pending`` until
+    ``land()`` is called. After a kill, every call raises SimulatedKill without effect, so every simulated process needs
+    its own FaultyStore over the shared inner store.
 
-    ``injected`` counts the faults by their effect: a lost acknowledgement of a put that found an existing object counts
-    as UNKNOWN_NOT_WRITTEN. ``puts`` records every ``put_if_absent`` with its time by ``now``.
+    ``injected`` counts the faults by their effect: a lost acknowledgement counts as UNKNOWN_NOT_WRITTEN if the put
+    found an existing object. ``puts`` records every ``put_if_absent`` with the time that ``now`` returned.
     """
 
     def __init__(
@@ -178,12 +181,12 @@ class FaultyStore(LogStore):
         self._defer = defer or (lambda label, action: self.pending.append((label, action)))
 
     def land(self) -> None:
-        """Apply all late requests in ``pending``, oldest first."""
+        """Execute all late requests in ``pending``, oldest first."""
         while self.pending:
             self.pending.pop(0)[1]()
 
     def kill(self) -> None:
-        """Mark this process as dead."""
+        """Mark this process as killed."""
         self.dead = True
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
@@ -250,7 +253,7 @@ class FaultyStore(LogStore):
 
     @contextlib.contextmanager
     def open_output(self, path: str) -> Iterator[BinaryIO]:
-        # The file appears when the block ends, so the call is recorded there.
+        # The file appears when the ``with`` block ends, so the call is recorded then.
         with self.inner.open_output(path) as file:
             yield file
             call, fault = self._begin("open_output", path)
@@ -348,7 +351,7 @@ class CountingStore(LogStore):
 
     @contextlib.contextmanager
     def counted(self) -> Iterator[CallCounts]:
-        """The calls made inside the block."""
+        """The calls made inside the ``with`` block."""
         start = CallCounts(self.calls)
         counts = CallCounts()
         try:
@@ -425,7 +428,7 @@ class CallCounts(collections.Counter[tuple[str, str]]):
     """The numbers of calls by (method, path)."""
 
     def of(self, method: str = "*", path: str = "*") -> int:
-        """The number of calls whose method and path match these patterns (``*`` and ``?``)."""
+        """The number of calls whose method and path match the given patterns (``*`` and ``?``)."""
         return sum(
             count
             for (each_method, each_path), count in self.items()

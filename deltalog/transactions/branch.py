@@ -1,4 +1,5 @@
-"""A branch: the commits of a transaction to one table, on top of the version that it reads. Invisible to other readers.
+"""A branch: a transaction's commits to one table, on top of the version that the transaction reads. Other readers do
+not see it.
 
 ``BranchCommitter`` adds commits, and ``BranchStore`` reads them. When the transaction is committed, all commits of a
 branch become versions at once.
@@ -30,14 +31,14 @@ from deltalog.protocol.schema import StructType
 from deltalog.read.snapshot import Snapshot
 from deltalog.transactions.branch_store import BranchStore
 
-# The key below ``deltalog`` in commitInfo that identifies the transaction of a commit.
+# The key, in the object ``deltalog`` of commitInfo, for the id of the commit's transaction.
 TRANSACTION = "transaction"
 
 A = TypeVar("A", AddFile, RemoveFile)
 
 
 class Branch:
-    """The commits of a transaction to one table. Thread-safe."""
+    """A transaction's commits to one table. Thread-safe."""
 
     def __init__(self, table_id: str, snapshot: Snapshot, store: BranchStore, must_not_move: bool = False) -> None:
         """``must_not_move``: treat every concurrent commit that changes rows or metadata as a conflict."""
@@ -45,7 +46,7 @@ class Branch:
         self.store = store
         self.prepared: list[Prepared] = []
         self._must_not_move = must_not_move
-        self.pinned = snapshot  # the snapshot of the managed table that the transaction reads
+        self.pinned = snapshot  # the snapshot of the catalog-managed table that this transaction reads
         self._snapshot = snapshot  # the snapshot that the branch was last rebased on
         self._tip = base_of(snapshot.log)
         self.lock = threading.Lock()  # held while adding a commit
@@ -57,7 +58,7 @@ class Branch:
         return self._tip.metadata.schema
 
     def restore(self, prepared: Prepared, clock_ms: int) -> None:
-        """Add a commit that another process has stored."""
+        """Add a commit that another process has stored for this transaction."""
         self.add(build_attempt(prepared, self._tip, clock_ms))
 
     def check_next(self, attempt: Attempt) -> None:
@@ -73,10 +74,11 @@ class Branch:
         self.prepared.append(attempt.prepared)
         self.store.extend(attempt)
         self._tip = attempt.as_base(self._tip)
-        self._snapshot = self.pinned  # so that this commit is also checked against all concurrent ones
+        # The transaction's snapshot, so that this commit is also checked against all concurrent commits.
+        self._snapshot = self.pinned
 
     def count(self) -> int:
-        """The number of commits, including one being added."""
+        """The number of commits, including a commit that is being added."""
         with self.lock:
             return len(self.prepared)
 
@@ -97,8 +99,8 @@ class Branch:
             self._snapshot = Snapshot(self._snapshot.log.after(winner, ict_ms))
 
     def _check_row_ids(self, winner: CommitActions, table: str) -> None:
-        """Check for a conflict in row ids: rows that this transaction added and rewrote have materialized ids, which a
-        concurrent commit may have taken."""
+        """Check for a conflict in row ids: rows that this transaction added and then rewrote have materialized ids,
+        which a concurrent commit may also have assigned."""
         metadata, own = self._tip.metadata, set[str]()
         if metadata is None or not ENABLE_ROW_TRACKING.read(metadata.configuration):
             return
@@ -114,8 +116,8 @@ class Branch:
             own.update(add.path for add in prepared.adds if add.base_row_id is None)
 
     def prepared_to_check(self) -> list[Prepared]:
-        """The prepared commits to check concurrent commits against. If the table must not have changed, they include a
-        read of the whole table."""
+        """The prepared commits that are checked for conflicts with concurrent commits. If the table must not have
+        changed, the result includes a read of the whole table."""
         if self._must_not_move:
             return [*self.prepared, Prepared("", "READ", reads=Reads(whole_table=True, metadata=True, domains=True))]
         return self.prepared
@@ -126,8 +128,9 @@ class Branch:
         return (base_of(self._snapshot.log).previous_ms or 0) + len(self.prepared)
 
     def attempts(self, transaction_id: str, last_ms: int) -> list[Attempt]:
-        """The commits as versions after the one that the branch was rebased on. ``last_ms``: the in-commit timestamp of
-        the last one. Their commitInfo contains the id of the transaction."""
+        """The branch's commits as attempts, numbered from the version after the one on which the branch was rebased.
+        ``last_ms``: the in-commit timestamp of the last commit. The commitInfo of each commit contains the id of the
+        transaction."""
         base, attempts, count = base_of(self._snapshot.log), list[Attempt](), len(self.prepared)
         own: dict[str, AddFile] = {}
         for number, prepared in enumerate(self.prepared, 1):
@@ -145,7 +148,8 @@ class Branch:
         return self._snapshot.version
 
     def landed(self, attempts: Sequence[Attempt]) -> list[NewVersion]:
-        """The snapshot after these attempts, which are now in the table's log. Cost: none."""
+        """The new table version that each of these attempts created; call it once they are in the table's log. Cost:
+        none."""
         found, base = list[NewVersion](), self._snapshot.log
         for attempt in attempts:
             found.append(NewVersion(base.after(*attempt.landed), attempt.result(), base, [attempt.landed]))
@@ -153,7 +157,7 @@ class Branch:
         return found
 
     def _bases(self) -> list[Base]:
-        """The bases of the commits: the table with the protocol and metadata of earlier commits."""
+        """The base of each commit: the table with the protocol and metadata that earlier commits set."""
         base = base_of(self._snapshot.log)
         bases = [base]
         for prepared in self.prepared:
@@ -165,7 +169,8 @@ class Branch:
 
 
 def _renumbered(prepared: Prepared, own: Mapping[str, AddFile]) -> Prepared:
-    """Replace the row ids in files of the same transaction by the row ids that they get after the rebase."""
+    """Replace row ids assigned by earlier commits of the transaction with the row ids that these commits assign after
+    the rebase."""
     if own.keys().isdisjoint([*(add.path for add in prepared.adds), *(remove.path for remove in prepared.removes)]):
         return prepared
     return replace(
@@ -184,15 +189,15 @@ def _numbered_as(action: A, add: AddFile | None) -> A:
 
 
 def place_in_transaction(info: CommitInfo | None) -> tuple[int, int]:
-    """The position of a commit among the commits of its transaction to the table, and their number; (1, 1) outside a
-    transaction."""
+    """The position of a commit among its transaction's commits to the table, and the number of these commits; (1, 1)
+    outside a transaction."""
     place = _place(info)
     part, parts = place.get("part"), place.get("parts")
     return (part, parts) if isinstance(part, int) and isinstance(parts, int) and 0 < part <= parts else (1, 1)
 
 
 def transaction_of(info: CommitInfo | None) -> str | None:
-    """The id of the transaction of a commit; None outside a transaction."""
+    """The id of the transaction that a commit belongs to; None outside a transaction."""
     return text_or_none(_place(info).get("id"))
 
 

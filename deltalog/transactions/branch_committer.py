@@ -26,10 +26,10 @@ Keep = Callable[[int, Prepared, StructType], None]
 
 
 class BranchCommitter(Committer):
-    """Adds versions to a branch. Log files and hooks follow when the transaction is committed.
+    """Adds versions to a branch. Log files are written and hooks are run when the transaction is committed.
 
-    ``keep`` stores a commit with its number and base schema for other processes. It is idempotent; an error that it
-    raises refuses the commit.
+    ``keep``: stores a commit, with its number and the schema on which it is based, so that other processes can use it.
+    ``keep`` must be idempotent; if it raises an error, the commit fails.
     """
 
     def __init__(self, branch: Branch, keep: Keep) -> None:
@@ -89,8 +89,8 @@ class BranchCommitter(Committer):
         return error
 
     def _in_log(self, prepared: Prepared) -> CommitResult | None:
-        """The commit in the table's log for a change of a committed transaction; None if the change is not part of
-        it."""
+        """The result of a commit of a transaction that has been committed, from the table's log; None if the log does
+        not contain the commit."""
         before = self._branch.pinned
         reader = before.reader
         versions = range(before.version + 1, load_latest(reader).version + 1)

@@ -1,11 +1,11 @@
-"""Commits the branches of a transaction as the next versions of their tables, all or none.
+"""Commits either all branches of a transaction, as the next versions of their tables, or none.
 
-Every branch is rebased on the latest version of its table, unless a commit in between conflicts, and its commits are
-staged. A single ratification decides. If a table has a newer version by then, the next attempt starts. A failed attempt
-leaves only staged files, which are deleted on a best-effort basis.
+Every branch is rebased on the latest version of its table, which fails if a commit in between conflicts, and its
+commits are staged. A single ratification then commits all branches. If one of the tables has a newer version by then,
+nothing is ratified and the next attempt starts. A failed attempt leaves only staged files, which it tries to delete.
 
-Ratification also updates the transaction's record in the same step. So if a response is lost, the outcome is read from
-the record, and a repeated proposal takes effect only once.
+Ratification also updates the transaction's record in the same step. So if a response is lost, the outcome can be read
+from the record, and a repeated proposal takes effect only once.
 """
 
 from __future__ import annotations
@@ -79,8 +79,8 @@ class CommitTarget:
             self.staged = (*self.staged, made)
 
     def publish(self, coordinator: Coordinator) -> None:
-        """Publish the commits after they were ratified. Raises the errors of ``publish``. Cost: that of ``publish``
-        with known head and contents."""
+        """Publish the branch's commits; call it only after they have been ratified. Raises the errors of ``publish``.
+        Cost: that of ``publish`` with known head and contents."""
         head = Head(self.head.version + len(self.staged), (*self.head.unpublished, *self.staged))
         written = zip(self.staged, self.attempts, strict=True)
         contents = {commit.file: attempt.data for commit, attempt in written}
@@ -96,14 +96,14 @@ class CommitTarget:
 def commit(
     coordinator: Coordinator, record: TransactionRecord, targets: Sequence[CommitTarget], environment: Environment
 ) -> TransactionRecord:
-    """Commit a transaction whose record is in COMMIT_IN_PROGRESS and return its new record. Does not publish the
-    commits.
+    """Commit a transaction whose record has the status COMMIT_IN_PROGRESS, and return the new record. This function
+    does not publish the commits.
 
     If nothing was committed, raises CommitConflictError for a conflicting change to a table; TransactionContentionError
     if other writers won every attempt or another call took over the commit; TransactionCanceledError if another process
     aborted the transaction; or StoreError. Raises OperationTimeoutError only if the outcome is unknown: the
-    transaction's record shows it, now or later. Cost per attempt: ``CommitTarget.catch_up`` and ``CommitTarget.stage``
-    for every table, and 1 coordinator call.
+    transaction's record shows it, now or later. Cost per attempt: those of ``CommitTarget.catch_up`` and
+    ``CommitTarget.stage`` for every table, and 1 coordinator call.
     """
     retry = environment.retry
     for number in range(retry.max_attempts):
@@ -125,14 +125,14 @@ def commit(
 
 
 def at_once(work: Callable[[CommitTarget], object], targets: Sequence[CommitTarget]) -> None:
-    """Call ``work`` for all targets, in threads if a store is remote. All calls have ended when this returns or
-    raises."""
+    """Call ``work`` for all targets, in threads if a store is remote. All calls have ended when this function returns
+    or raises."""
     side_by_side(work, targets, any(target.store.is_remote for target in targets))
 
 
 def side_by_side(work: Callable[[T], R], items: Sequence[T], is_remote: bool) -> list[R]:
-    """The results of ``work`` for all items, in order. Uses threads if ``is_remote``; all of them have ended when this
-    returns or raises."""
+    """The results of ``work`` for all items, in order. Uses threads if ``is_remote``; all threads have ended when this
+    function returns or raises."""
     if len(items) < 2 or not is_remote:
         return [work(item) for item in items]
     with ThreadPoolExecutor(min(len(items), _THREADS), thread_name_prefix="deltalog-commit") as pool:
@@ -149,7 +149,7 @@ def _stage(
         raise CoordinatorError(
             f"Transaction {record.id}: {error.message} Nothing was committed; commit it again.", path=error.path
         ) from error
-    # The last commits of all tables share one in-commit timestamp, so that no instant lies between them.
+    # The last commits to all tables have the same in-commit timestamp, so that no point in time separates them.
     changed = [target for target in targets if target.branch.prepared]
     for target in changed:
         coordinator.check_time(target.store.url, target.branch.earliest_ms)
@@ -168,7 +168,7 @@ def _stage(
 def _is_ratified(
     coordinator: Coordinator, record: TransactionRecord, proposal: Proposal, environment: Environment
 ) -> bool:
-    """Whether the proposal was ratified; False means that it never will be."""
+    """Whether the proposal was ratified; False means that it never will be ratified."""
     in_doubt: OperationTimeoutError | None = None
     for number in range(environment.retry.settle_attempts):
         environment.back_off(number)
@@ -190,7 +190,7 @@ def _is_ratified(
             return _is_ours(found, record)
         if in_doubt is None:
             raise EntityNotFoundError(f"Transaction {record.id} was deleted from {coordinator.url}.")
-        break  # the outcome was deleted with the record
+        break  # the record, which contained the outcome, was deleted
     assert in_doubt is not None
     raise OperationTimeoutError(
         f"Transaction {record.id}: the catalog {coordinator.url} stopped answering while it was being committed; "
@@ -201,14 +201,14 @@ def _is_ratified(
 
 
 def _is_ours(found: TransactionRecord, record: TransactionRecord) -> bool:
-    """Whether ``found``, the current record, shows that the commit that began with ``record`` succeeded; False if the
-    record is unchanged. Raises TransactionCanceledError if the transaction was aborted, TransactionContentionError if
-    another call continued it.
+    """Whether ``found``, the current record, shows that the commit that was started with ``record`` succeeded; False if
+    the record is unchanged. Raises TransactionCanceledError if the transaction was aborted, TransactionContentionError
+    if another call continued it.
     """
     check_allowed(found, Call.COMMIT)
     if found.revision == record.revision:
         return False
-    # the response to an earlier request was lost
+    # an earlier request succeeded, but its response was lost
     if found.status is TransactionStatus.COMMITTED and found.revision == record.revision + 1:
         return True
     raise TransactionContentionError(

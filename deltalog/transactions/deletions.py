@@ -1,5 +1,5 @@
-"""Deletion of files that a concurrent transaction may reference: mark them in the catalog, check which are in use,
-delete the others. ``catalog.marks`` explains why no file in use is lost."""
+"""Deletes files that concurrent transactions may reference: marks the files in the catalog, checks which are in use,
+and deletes the others. ``catalog.marks`` explains why this never deletes a file in use."""
 
 from __future__ import annotations
 
@@ -19,16 +19,18 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-# The number of files per marking. While a marking exists, its files cannot be used. If the process dies, it exists for
-# a day.
+# The maximum number of files per marking. While a marking exists, transactions cannot use its files. If the process
+# dies, the marking remains for a day.
 _MARKED_AT_ONCE, _MARKED_BYTES = 500, 128 << 10
 _TRIES = 20
 
 
 @dataclass(frozen=True, slots=True)
 class Undecided:
-    """What undecided transactions need from a table. ``added``, ``written``: the files that they add, and the files
-    that they wrote, as spelled in a log. ``named``: paths of objects. ``pins``: the versions that they read."""
+    """The files and versions of a table that undecided transactions need. ``added`` and ``written``: the files that
+    these transactions add and the files that they wrote, as paths in the form used in the log. ``named``: the paths of
+    objects that these transactions registered for deletion on cancel. ``pins``: the versions that these transactions
+    read."""
 
     added: Set[str]
     written: Set[str]
@@ -37,8 +39,8 @@ class Undecided:
 
 
 def undecided(ledger: Ledger, table_id: str) -> Undecided:
-    """What undecided transactions need from a table. Cost: 1 coordinator call per undecided transaction, and 1 per
-    1,000."""
+    """The files and versions of a table that undecided transactions need. Cost: 1 coordinator call per undecided
+    transaction, and 1 per 1,000."""
     added, written, named, pins = set[str](), set[str](), set[str](), set[int]()
     changes, objects = f"{CHANGES}/{table_id}/", f"{OBJECTS}/{table_id}/"
     for record in ledger.all(StatusFilter.ACTIVE):
@@ -67,7 +69,8 @@ def mark(ledger: Ledger, table: TableRecord, marking: Marking) -> int:
 
 
 def end_marking(ledger: Ledger, table: TableRecord, number: int, marking: Marking | None) -> None:
-    """Record that a clean-up has ended. Otherwise its files cannot be used for a day."""
+    """Record that a clean-up has ended, so that its marking is removed. Without this call, no transaction can use the
+    marked files for a day."""
     for attempt in range(ledger.environment.retry.settle_attempts):
         ledger.environment.back_off(attempt)
         try:
@@ -77,7 +80,7 @@ def end_marking(ledger: Ledger, table: TableRecord, number: int, marking: Markin
 
 
 def chunks(items: Sequence[T], path_of: Callable[[T], str]) -> Iterator[list[T]]:
-    """Split items into chunks whose paths fit into one marking."""
+    """Split items into chunks, each of which fits into one marking."""
     some, size = list[T](), 0
     for each in items:
         length = len(path_of(each).encode("utf-8", "surrogatepass"))

@@ -1,8 +1,8 @@
-"""The API for clients that write Delta logs themselves: read the head of a table, ratify a staged commit, and confirm
-that it was published.
+"""The API for clients that write the Delta log themselves: reads the head of a table, ratifies a staged commit, and
+records that commits were published.
 
-These clients are responsible for rows, conflicts and statistics. A proposed commit must be readable and leave the table
-catalog-managed.
+Clients that write the log themselves are responsible for rows, conflicts and statistics. A proposed commit must be
+readable, and the table must remain catalog-managed.
 
 Spec: PROTOCOL.md#catalog-managed-tables, #writer-requirements-for-catalog-managed-tables.
 """
@@ -81,7 +81,7 @@ def confirm_published(tables: ManagedTables, record: TableRecord, version: int) 
 
 
 def _is_next(record: TableRecord, head: Head, version: int, file: str) -> bool:
-    """Whether a version is the next one; False if this file is already ratified as that version. Raises
+    """Whether a version is the table's next version; False if this file is already ratified as that version. Raises
     CommitConflictError, or CallError if there would be a gap."""
     if version > head.version + 1:
         raise CallError(f"{record.name} is at version {head.version}: the next version is {head.version + 1}.")

@@ -1,6 +1,7 @@
-"""The transactions of a catalog. Only this module changes their records, following the rules in ``records``.
+"""The transactions of a catalog. Only this module changes the records of transactions, following the rules in
+``records``.
 
-There is no daemon: an overdue transaction is aborted by the next call that reads it.
+No background process is needed: an overdue transaction is aborted by the next call that reads its record.
 """
 
 from __future__ import annotations
@@ -33,13 +34,14 @@ from deltalog.errors import (
 
 _TRIES = 20
 _SEAL_BYTES = 16
-# The listing, and its continuation: a time or version within the range of a database, and an id or path.
+# A token: the listing that it continues, and where: a time or version that a database can store, and an id or path.
 _Token = tuple[str, Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)], str]
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionDescription:
-    """The state of a transaction. ``end_ms`` is set once it has ended, ``reason`` if it was aborted."""
+    """The state of a transaction. ``end_ms`` is set once the transaction has ended, and ``reason`` if it was
+    aborted."""
 
     transaction_id: str
     status: TransactionStatus
@@ -62,8 +64,8 @@ def description(record: TransactionRecord) -> TransactionDescription:
 
 
 class Ledger:
-    """The transactions of a catalog. ``idle_timeout_ms``: the idle timeout of transactions started here; others have
-    theirs in their records. All methods raise CoordinatorError and OperationTimeoutError."""
+    """The transactions of a catalog. ``idle_timeout_ms``: the idle timeout of transactions that this ledger starts; the
+    record of each transaction contains its own. All methods raise CoordinatorError and OperationTimeoutError."""
 
     def __init__(self, coordinator: Coordinator, environment: Environment, idle_timeout_ms: int) -> None:
         self.coordinator = coordinator
@@ -100,7 +102,7 @@ class Ledger:
         return record
 
     def settled(self, record: TransactionRecord) -> TransactionRecord:
-        """The record; an overdue transaction is aborted first. Cost: usually none."""
+        """The record of the transaction, which is first aborted if it is overdue. Cost: usually none."""
         while (reason := records.overdue(record, self.now_ms(), self._idle_timeout_ms)) is not None:
             ended = records.aborted(record, reason, self.now_ms())
             if self.coordinator.replace(ended):
@@ -120,10 +122,11 @@ class Ledger:
         known: TransactionRecord | None = None,
         marks: Callable[[int], Mapping[str, int]] | None = None,
     ) -> TransactionRecord:
-        """Replace the record by the result of ``change`` (by default, update its last activity) and store new parts, if
-        its state allows the call. Retries if another call changed the record first. A decided record is not changed.
-        ``known``: the record as last read, used in the first attempt. ``marks``: returns for an attempt number the last
-        marking of every table that the parts were checked against.
+        """Replace the transaction's record with the result of ``change`` (by default, update the last activity) and
+        store new parts of the transaction, if its state allows the call. Retries if another call changed the record
+        first. The record of a decided transaction is not changed. ``known``: the record that was read last, which the
+        first attempt uses. ``marks``: for an attempt number, returns for each table the last marking against which the
+        parts were checked.
 
         Raises the errors of ``allowed``, and ConcurrentModificationError. Cost: usually 2 coordinator calls; 1 if the
         record is known.
@@ -159,7 +162,7 @@ class Ledger:
             after = page[-1].key
 
     def uncleaned(self) -> Iterator[TransactionRecord]:
-        """Decided transactions that may have leftovers. Cost: 1 coordinator call, and 1 per 1,000."""
+        """Decided transactions that may have leftover files or records. Cost: 1 coordinator call, and 1 per 1,000."""
         after = None
         while page := self.coordinator.uncleaned(after):
             yield from page
@@ -168,7 +171,7 @@ class Ledger:
     def page(
         self, wanted: StatusFilter, max_results: int, token: str | None
     ) -> tuple[list[TransactionRecord], str | None]:
-        """The records of the page that ``token`` identifies, and the token of the next page, None after the last one.
+        """The records of the page that ``token`` identifies, and the token of the next page; None after the last page.
 
         Raises CallError if the token belongs to another catalog or filter. Cost: 1 coordinator call.
         """
@@ -176,13 +179,14 @@ class Ledger:
         if after is not None:
             records.check_transaction_id(after[1])
         found = self.coordinator.transactions(wanted.statuses, after, max_results)
-        # An overdue transaction is aborted here, and may then no longer match the filter.
+        # Reading an overdue transaction aborts it, and then it may no longer match the filter.
         shown = [record for record in map(self.settled, found) if record.status in wanted.statuses]
         return shown, self.token(wanted.value, *found[-1].key) if len(found) == max_results else None
 
     def token(self, listing: str, number: int, text: str) -> str:
-        """Encode the position where a listing continues. The seal detects damaged tokens and tokens of other catalogs.
-        It does not prevent forgery, because its key, the id of the catalog, is not secret."""
+        """Encode the position at which a listing continues. The seal makes it possible to detect damaged tokens and
+        tokens of other catalogs. The seal does not prevent forgery, because its key, the id of the catalog, is not
+        secret."""
         body = msgspec.json.encode((listing, number, text))
         return base64.urlsafe_b64encode(self._seal(body) + body).decode()
 

@@ -49,7 +49,8 @@ _TRIES = 20
 
 
 class ManagedTables:
-    """The tables of a catalog. Thread-safe. ``storage_options``: the options of all tables, and ``by_location``."""
+    """The tables of a catalog. Thread-safe. ``storage_options``: options for all tables, and ``by_location`` with
+    options for single tables."""
 
     def __init__(self, coordinator: Coordinator, environment: Environment, storage_options: Mapping[str, Any]) -> None:
         self.coordinator = coordinator
@@ -100,8 +101,9 @@ class ManagedTables:
         return creation(reader, committer, self._environment, schema, properties=marks, **options)
 
     def _place(self, name: str, url: str) -> tuple[str, LogReader]:
-        """The full name of a table that the catalog is about to take over, and its log, to which its commits go until
-        then. Raises TableExistsError for a name or a location that the catalog has."""
+        """The full name of a table that the catalog will manage, and a reader of the table's log, to which commits are
+        written directly until the catalog manages the table. Raises TableExistsError for a name or a location that the
+        catalog has."""
         full, root = records.check_table_name(name), self._root(url)
         self._check_free(full, root)
         return full, self._reader(self.plain_store(root))
@@ -121,7 +123,7 @@ class ManagedTables:
 
     def register(self, name: str, url: str) -> DeltaTable:
         """See ``TransactionManager.register_table``."""
-        # Before the log is read, so that commits through the catalog cannot make the version stale.
+        # Called before the log is read, so that commits through the catalog cannot make the version stale.
         full, reader = self._place(name, url)
         table = DeltaTable(handle_on_latest(reader, self._environment))
         table.retrying(self._enable_catalog)
@@ -151,7 +153,7 @@ class ManagedTables:
         )
 
     def _enable_catalog(self, table: DeltaTable) -> None:
-        """Commit the properties of a managed table, unless they are already set."""
+        """Set the properties of a catalog-managed table in a commit, unless they are already set."""
         snapshot = table.snapshot()
         if features.is_catalog_managed(snapshot.protocol):
             owner = snapshot.metadata.configuration.get(CATALOG_ID_KEY)
@@ -179,10 +181,10 @@ class ManagedTables:
             transaction.commit("UPGRADE PROTOCOL", {"newProtocol": transaction.protocol.to_json()})
 
     def _take_over(self, name: str, table: DeltaTable) -> DeltaTable:
-        """Register a table at its last version. After its log was read, other processes may have registered it,
-        committed to it and dropped it again. So the log is read again once the table is registered, when this can no
-        longer happen."""
-        table.flush()  # without the .crc of its version, the table opened below would lack its totals
+        """Register a table at its last version. After the table's log was read, other processes may have registered the
+        table, committed to it and dropped it again. So the log is read again after the table was registered, when other
+        processes can no longer do so."""
+        table.flush()  # without the version's .crc, the table opened below would have no totals
         for number in range(_TRIES):
             self._environment.back_off(number)
             record = TableRecord(self._environment.new_uuid(), name, table.url, self._environment.clock_ms())
@@ -192,7 +194,7 @@ class ManagedTables:
                     f"The catalog {self.coordinator.url} has another table {name}, or one at, below or around "
                     f"{table.url}."
                 )
-            # if it cannot be dropped at this version, the new commits went through the catalog
+            # if the table cannot be dropped at this version, new commits were made through the catalog
             if table.snapshot().version == version or not self.coordinator.drop(record.table_id, version):
                 with errors_logged(f"{record.name} is in the catalog {self.coordinator.url}", "opening it"):
                     return self.table(record)
@@ -223,7 +225,7 @@ class ManagedTables:
         self.forget(record.table_id)
 
     def forget(self, table_id: str) -> None:
-        """Discard the cached state of a table that is no longer in the catalog. Cost: none."""
+        """Discard this process's cached state of a table that is no longer in the catalog. Cost: none."""
         with self._lock:
             self._handles.pop(table_id, None)
             self._marks.pop(table_id, None)
@@ -244,12 +246,12 @@ class ManagedTables:
         return record
 
     def table(self, record: TableRecord) -> DeltaTable:
-        """The table through the catalog, with individual commits. Cost: that of ``handle``."""
+        """The table opened through the catalog; each commit takes effect individually. Cost: that of ``handle``."""
         return DeltaTable(self.handle(record))
 
     def handle(self, record: TableRecord) -> TableHandle:
-        """The state of a table, shared by all handles in this process. Cost: the first time that of ``DeltaTable.open``
-        and 2 coordinator calls; then none."""
+        """The TableHandle of a table, which all users in this process share. Cost: the first time that of
+        ``DeltaTable.open`` and 2 coordinator calls; then none."""
         with self._lock:
             known = self._handles.get(record.table_id)
         if known is not None:
@@ -276,28 +278,30 @@ class ManagedTables:
             handle.advance(snapshot, replaced)
 
     def marks(self, table_id: str) -> KnownMarks:
-        """The markings of a table as cached in this process. Cost: none."""
+        """The markings of a table, cached in this process. Cost: none."""
         with self._lock:
             return self._marks.setdefault(table_id, KnownMarks(self.coordinator, table_id))
 
     def store(self, record: TableRecord, pin: int | None = None) -> ManagedStore:
-        """The store of the table through the catalog, up to version ``pin`` if given."""
+        """The store of a table opened through the catalog, up to version ``pin`` if set."""
         return ManagedStore(self.plain_store(record.url), self.coordinator, record.table_id, pin=pin)
 
     def plain_store(self, url: str) -> LogStore:
-        """The store of the files without the catalog."""
+        """The store of a table's files, without the catalog."""
         with self._lock:
             self._places.add(url)
         return open_store(url, **self._storage_options)
 
     def version_at(self, record: TableRecord, timestamp: PointInTime, latest: Mapping[str, int]) -> int:
-        """See ``TransactionManager.consistent_cut``. ``latest``: the last version to consider, by table id."""
+        """See ``TransactionManager.consistent_cut``. ``latest``: the last version to consider of each table, keyed by
+        table id."""
         if record.table_id not in latest:
             raise EntityNotFoundError(f"{record.name} was dropped from the catalog {self.coordinator.url} meanwhile.")
         table = self.table(record)
         version = min(table.version_at(timestamp, after="latest").version, latest[record.table_id])
         part, parts = place_in_transaction(table.snapshot().reader.commit_info(version))
-        # The last commits of a transaction have the same time in all tables; earlier ones are only a part of it.
+        # The last commits of a transaction have the same timestamp in all tables; at any earlier time, the transaction
+        # is incomplete.
         return version if part == parts else version - part
 
     def publish(self, record: TableRecord) -> int:

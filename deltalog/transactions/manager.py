@@ -1,7 +1,8 @@
-"""TransactionManager: the tables of a catalog, and transactions over several of them.
+"""TransactionManager: manages the tables of a catalog, and transactions on several of them.
 
-The calls and their errors are taken from AWS Lake Formation's transactions, and are implemented with catalog-managed
-tables: a transaction is one ratification by a coordinator. docs/transactions.md lists the guarantees.
+The calls and their errors are those of AWS Lake Formation's transactions. Transactions are implemented with
+catalog-managed tables: each is committed by a single ratification by a coordinator. docs/transactions.md lists the
+guarantees.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ E = TypeVar("E", bound=enum.Enum)
 
 @dataclass(frozen=True, slots=True)
 class VirtualObject:
-    """An object to delete if its transaction is cancelled; with ``etag``, only if its ETag matches."""
+    """An object that is deleted if its transaction is cancelled; with ``etag``, only if the ETag matches."""
 
     uri: str
     etag: str | None = None
@@ -77,13 +78,14 @@ class VirtualObject:
 
 @checked
 class TransactionManager:
-    """The tables of a catalog, and transactions over them. Thread-safe.
+    """Manages the tables of a catalog and the transactions on them. Thread-safe.
 
-    ``url``: the coordinator: the path of a SQLite file, ``dynamodb:<table>``, or an open Coordinator. ``idle_timeout``:
-    how long a transaction started here may be idle before any process may abort it. ``most_ahead``: how far ahead of
-    the clock the in-commit timestamp of a ratified commit may be; by default one hour. ``storage_options``: options of
-    the tables, as for ``DeltaTable.open``; ``by_location={"s3://lake/sales": {…}}`` if tables need different options,
-    or are on local disks, which take none. The catalog does not store options.
+    ``url``: the coordinator, as the path of a SQLite file, ``dynamodb:<table>``, or an open Coordinator.
+    ``idle_timeout``: how long a transaction that this manager starts may be idle before any process may abort it.
+    ``most_ahead``: how far ahead of the clock the in-commit timestamp of a ratified commit may be; by default one hour.
+    ``storage_options``: options for the tables, as for ``DeltaTable.open``. Use ``by_location={"s3://lake/sales":
+    {…}}`` if tables need different options, or if some are on local disks, which take no options. The catalog does not
+    store options.
 
     Members: the calls of AWS Lake Formation's transaction API, and calls that add, drop and maintain tables.
     """
@@ -138,28 +140,29 @@ class TransactionManager:
         properties: Mapping[str, str] | None = None,
         **options: Any,
     ) -> Transaction:
-        """A transaction whose commit is version 0 of a table managed by this catalog, to create a table together with
-        files. ``options``: as for ``DeltaTable.create_transaction``.
+        """A transaction that creates a table in this catalog together with its first files; its commit is version 0.
+        ``options``: as for ``DeltaTable.create_transaction``.
 
-        After the commit, call ``register_table`` with the same name and location: until then, the table is not in the
+        After the commit, call ``register_table`` with the same name and location; until then, the table is not in the
         catalog and cannot be written. Raises TableExistsError as ``create_table``.
         """
         return self._tables.creation(name, url, schema, properties or {}, options)
 
     def register_table(self, name: str, url: str) -> DeltaTable:
         """Add an existing table to this catalog, with a commit that enables ``catalogManaged``. From then on, the table
-        can only be written through the catalog: other writers either lack the feature or use the catalog.
+        can only be written through the catalog, because other writers either do not support the feature or use the
+        catalog.
 
-        Also completes an interrupted registration. Raises TableExistsError if the name is taken, or if the location
-        equals, contains or lies below the location of another table of the catalog; ResourceNotReadyError if the table
-        belongs to another catalog; TimestampAheadError if its last in-commit timestamp is too far ahead. Cost: two
-        opens and a commit, 2 HEADs, 3 coordinator calls, and 1 per 1,000 tables.
+        The call also completes an interrupted registration. Raises TableExistsError if the name is taken, or if the
+        location equals, contains or lies below the location of another table of the catalog; ResourceNotReadyError if
+        the table belongs to another catalog; TimestampAheadError if its last in-commit timestamp is too far ahead.
+        Cost: two opens and a commit, 2 HEADs, 3 coordinator calls, and 1 per 1,000 tables.
         """
         return self._tables.register(name, url)
 
     def drop_table(self, name: str) -> None:
-        """Publish all commits of a table and remove it from the catalog. Its files stay; ``register_table`` adds it
-        again.
+        """Publish all commits of a table and remove it from the catalog. The table's files are kept; ``register_table``
+        adds the table again.
 
         Raises EntityNotFoundError; ObjectBeingDeletedError while the clean-up of a transaction may be deleting objects
         of the table. Cost: that of ``publish``, and 2 coordinator calls.
@@ -169,10 +172,10 @@ class TransactionManager:
     def release_table(self, name: str) -> None:
         """Release a table from the catalog, so that any engine can access it by its path: a commit removes
         ``catalogManaged`` from its protocol, and once all commits are published, the catalog removes the table.
-        In-commit timestamps stay on. Writers that have the table open through the catalog then get a
+        In-commit timestamps remain enabled. Writers that have the table open through the catalog then get a
         ResourceNotReadyError that names its path.
 
-        After an error, call it again to complete the release; ``recover`` does so too. Raises
+        After an error, call ``release_table`` again to complete the release; ``recover`` also completes it. Raises
         FeatureDropIncompleteError if a step after the commit failed; OperationTimeoutError if it is unknown whether the
         commit was ratified; EntityNotFoundError if the table is not in the catalog, for example because it was
         released; ObjectBeingDeletedError as ``drop_table``. Cost: that of ``publish``, a snapshot, a commit and
@@ -186,8 +189,8 @@ class TransactionManager:
         return [self.coordinator.url, *self._tables.places()]
 
     def check(self) -> None:
-        """Health check: read a table and a transaction from the catalog's database. Raises CoordinatorError if it is
-        damaged or unreachable, OperationTimeoutError if it does not respond. Cost: 2 coordinator calls."""
+        """Check the catalog's health by reading a table and a transaction from its database. Raises CoordinatorError if
+        it is damaged or unreachable, OperationTimeoutError if it does not respond. Cost: 2 coordinator calls."""
         self.coordinator.tables(limit=1)
         self.coordinator.transactions(frozenset(TransactionStatus), limit=1)
 
@@ -196,14 +199,15 @@ class TransactionManager:
         return self._tables.all()
 
     def table(self, name: str) -> DeltaTable:
-        """A handle on a table, whose commits go through the catalog individually. Raises EntityNotFoundError.
+        """A handle on a table; each commit is made through the catalog and takes effect individually. Raises
+        EntityNotFoundError.
 
         Cost: the first time that of ``DeltaTable.open`` and 2 coordinator calls, then 1 call.
         """
         return self._tables.table(self._tables.record(name))
 
     def publish(self, name: str) -> int:
-        """Copy ratified commits of a table to its log, in order; returns their number. Writers do so after every
+        """Copy ratified commits of a table to its log, in order; returns their number. Writers also publish after every
         commit.
 
         Cost: 2 coordinator calls, and 1 per 100 commits; 1 GET, 1 PUT and 1 DELETE per commit.
@@ -214,7 +218,7 @@ class TransactionManager:
                enforce_retention_duration: bool = True, *, full: bool = True,
                progress: vacuuming.VacuumProgress = vacuuming.silent) -> VacuumReport:  # fmt: skip
         """``DeltaTable.vacuum`` for a table of this catalog. Keeps the files that open transactions need, including the
-        files of the versions they read. Raises EntityNotFoundError, CatalogBehindLogError. Cost: that of
+        files of the versions that they read. Raises EntityNotFoundError, CatalogBehindLogError. Cost: that of
         ``DeltaTable.vacuum``; 4 coordinator calls per 500 files, and 1 per open transaction."""
         return vacuum(self._ledger, self._tables, self._tables.record(name), retention_hours=retention_hours,
                       dry_run=dry_run, enforce_retention_duration=enforce_retention_duration, full=full,
@@ -222,18 +226,20 @@ class TransactionManager:
 
     def restart_timestamps(self, name: str) -> int:
         """Restart the in-commit timestamps of a table from the current time, if the last one is so far ahead of the
-        clock that the catalog refuses further commits. Returns the version of the commit that restarts them.
+        clock that the catalog refuses further commits. Returns the version of the commit that restarts the timestamps.
 
         Earlier versions keep their in-commit timestamps in the log, but time travel uses their file times, as for
-        versions before the enablement. So ``consistent_cut`` at an earlier time may split a transaction. Concurrent
-        transactions continue. Raises CallError if the last timestamp is not ahead of the clock; EntityNotFoundError,
+        versions before in-commit timestamps were enabled. Therefore ``consistent_cut`` at an earlier time may include a
+        transaction's commits to some tables without those to its other tables. Concurrent transactions are not
+        affected. Raises CallError if the last timestamp is not ahead of the clock; EntityNotFoundError,
         ConcurrentModificationError. Cost: that of ``publish``, a snapshot and a commit, and 1 LIST of the log.
         """
         return timestamp_restart.restart(self._tables, self._tables.record(name), self._environment)
 
     def consistent_cut(self, timestamp: PointInTime, names: Sequence[str] | None = None) -> dict[str, int]:
-        """The versions of tables, by name, that were current at one instant according to in-commit timestamps. They
-        include a transaction in all of its tables or in none, unless the timestamps of a table were restarted since.
+        """The versions of tables, by name, that were current at the same time according to in-commit timestamps. These
+        versions include a transaction's commits to all of its tables or to none of them, unless the timestamps of a
+        table have been restarted since.
 
         Raises TimestampOutOfRangeError if a table is younger. Cost: 1 coordinator call, and that of ``list_tables`` or
         1 call per name; per table 2 more calls, ``DeltaTable.version_at``, and 1 GET.
@@ -242,7 +248,7 @@ class TransactionManager:
             tables = {table.name: table for table in self.list_tables()}
         else:
             tables = {name: self._tables.record(name) for name in names}
-        # Commits made while the tables are being read are excluded from all of them.
+        # Taken before the tables are read, so that later commits are excluded for all tables alike.
         latest = self.coordinator.cut()
         return {name: self._tables.version_at(table, timestamp, latest) for name, table in tables.items()}
 
@@ -255,15 +261,16 @@ class TransactionManager:
         transaction_type: str = "READ_AND_WRITE",
         isolation: str = "SNAPSHOT",
     ) -> ManagedTransaction:
-        """A new transaction, or with ``transaction_id`` one started by any process.
+        """A new transaction, or with ``transaction_id`` an existing transaction, which any process may have started.
 
             with manager.transaction() as txn:
                 txn.table("bank.accounts").delete("id = 7")
                 txn.table("bank.archive").append(rows)
                 txn.commit()
 
-        ``isolation="SERIALIZABLE"``: the commit fails if any table that the transaction opened has changed. Leaving the
-        block without ``commit`` cancels the transaction. Raises EntityNotFoundError, CallError.
+        ``isolation="SERIALIZABLE"``: the commit fails if any table that the transaction opened has been changed by
+        others. If the ``with`` block is left without ``commit``, the transaction is cancelled. Raises
+        EntityNotFoundError, CallError.
         """
         if transaction_id is None:
             return self._handle_of(self._start(transaction_type, isolation), is_new=True)
@@ -298,15 +305,15 @@ class TransactionManager:
         return self._ledger.start(kind, _member(Isolation, isolation, "isolation"))
 
     def commit_transaction(self, transaction_id: str) -> TransactionStatus:
-        """Commit the changes of a transaction as the next versions of its tables. Idempotent: returns COMMITTED again
-        if it is already committed, and COMMIT_IN_PROGRESS while another call commits it.
+        """Commit the changes of a transaction as the next versions of its tables. The call is idempotent: it returns
+        COMMITTED if the transaction is already committed, and COMMIT_IN_PROGRESS while another call commits it.
 
         Raises TransactionCanceledError if the transaction was aborted before, or is aborted now because of its
         ``conflicts``; TransactionContentionError if other writers won every attempt (the transaction is still active);
         StoreError if nothing was committed and the call can be repeated; OperationTimeoutError if the outcome is
-        unknown (call again to get it; a commit that did not land is aborted a minute later); EntityNotFoundError,
-        CallError. Cost: 3 coordinator calls and ``deltalog.transactions.commit``; then per table 1 call, 1 PUT and 1
-        DELETE per commit, and the hooks.
+        unknown (call again to get it; a commit that did not take effect is aborted a minute later);
+        EntityNotFoundError, CallError. Cost: 3 coordinator calls and ``deltalog.transactions.commit``; then per table 1
+        call, 1 PUT and 1 DELETE per commit, and the hooks.
         """
         record = self._allowed(transaction_id, Call.COMMIT)
         if record.status is not TransactionStatus.ACTIVE:
@@ -327,7 +334,7 @@ class TransactionManager:
                 conflicts=[conflict],
             ) from conflict
         except TransactionStateError:
-            raise  # another call has changed the record, which is left alone
+            raise  # another call has changed the record, so it is left unchanged
         except DeltaLogError as error:
             if error.outcome is not Outcome.UNKNOWN:
                 self._reactivate(in_progress)
@@ -338,8 +345,8 @@ class TransactionManager:
         return landed.status
 
     def cancel_transaction(self, transaction_id: str) -> None:
-        """Abort a transaction without effect. Files that it wrote and objects named with ``delete_objects_on_cancel``
-        are deleted. Idempotent.
+        """Abort a transaction, so that it has no effect. Files that the transaction wrote, and objects that were
+        registered with ``delete_objects_on_cancel``, are deleted. Idempotent.
 
         Raises TransactionCommittedError, TransactionCommitInProgressError, EntityNotFoundError.
         """
@@ -361,7 +368,7 @@ class TransactionManager:
     def list_transactions(
         self, status_filter: str = "ALL", max_results: int = 1000, next_token: str | None = None
     ) -> TransactionPage:
-        """Transactions ordered by start, including decided ones until ``recover`` deletes them.
+        """Lists transactions by start time. Decided transactions are included until ``recover`` deletes their records.
 
         A page may have fewer than ``max_results`` (1 to 1,000) items; the last page has no token. Raises CallError,
         also if the token belongs to another catalog or filter. Cost: 1 coordinator call.
@@ -372,9 +379,9 @@ class TransactionManager:
         return TransactionPage([description(record) for record in found], token)
 
     def delete_objects_on_cancel(self, transaction_id: str, name: str, objects: Sequence[VirtualObject]) -> None:
-        """Register 1 to 100 objects of a table for deletion if the transaction is aborted. Register them before writing
-        them, so that none is left behind. An object is a Parquet file: its name ends with ".parquet", and no part of
-        its path starts with "_" or ".", except partition directories.
+        """Register 1 to 100 objects of a table for deletion if the transaction is aborted. Register objects before
+        writing them, so that none is left behind. An object must be a Parquet file: its name ends with ".parquet", and
+        no part of its path starts with "_" or ".", except partition directories.
 
         Raises ObjectBeingDeletedError if the clean-up of another transaction may be deleting one of the objects;
         CallError, EntityNotFoundError; TransactionStateError or ConcurrentModificationError depending on the
@@ -398,12 +405,14 @@ class TransactionManager:
     def update_table_objects(
         self, name: str, operations: Sequence[AddObject | DeleteObject], transaction_id: str | None = None
     ) -> None:
-        """Add Parquet files that the caller has written below a table, and remove files of the table, in one commit,
-        which belongs to a transaction if ``transaction_id`` is given. Takes 1 to 100 operations on distinct objects.
+        """Add Parquet files that the caller has written below the table root, and remove files from the table, in one
+        commit; with ``transaction_id``, the commit belongs to that transaction. Takes 1 to 100 operations on distinct
+        objects.
 
-        If the transaction is cancelled, the caller's files stay unless registered with ``delete_objects_on_cancel``.
-        Raises CallError, InvalidDataFileError and the errors of ``Transaction.commit``; EntityNotFoundError,
-        TransactionStateError. Cost: ``Transaction.add_parquet_files`` and ``LogStore.etag`` per added object; a commit.
+        If the transaction is cancelled, the caller's files are kept unless they were registered with
+        ``delete_objects_on_cancel``. Raises CallError, InvalidDataFileError and the errors of ``Transaction.commit``;
+        EntityNotFoundError, TransactionStateError. Cost: ``Transaction.add_parquet_files`` and ``LogStore.etag`` for
+        each added object; a commit.
         """
         if transaction_id is None:
             record = self._tables.record(name)
@@ -449,10 +458,11 @@ class TransactionManager:
             return ObjectPage(found, None)
         return ObjectPage(found, self._ledger.token(listing, snapshot.version, str(following)))
 
-    # -------------------------------------------------------------------------------- other Delta clients
+    # -------------------------------------------------------------------- methods for other Delta clients
 
     def ratified(self, name: str) -> tuple[TableRecord, Head]:
-        """The record and head of a table: its latest version, and ratified commits that may not be published yet.
+        """The record of a table, and its head: the latest version, and ratified commits that may not have been
+        published yet.
 
         Raises EntityNotFoundError, CallError. Cost: 2 coordinator calls.
         """
@@ -461,10 +471,11 @@ class TransactionManager:
 
     def propose_commit(self, name: str, version: int, file: str) -> tuple[TableRecord, Head]:
         """Ratify a commit that another client staged as ``_delta_log/_staged_commits/<file>`` as the next version of a
-        table; returns the record and head of the table. Idempotent for the same file until it is published.
+        table; returns the record and head of the table. The call is idempotent for the same file until the commit is
+        published.
 
         Raises CommitConflictError if the version is already another commit; InvalidActionError if the commit is
-        unreadable or would end the catalog's management of the table; ResourceNotReadyError if the table was released;
+        unreadable or if the table would no longer be catalog-managed; ResourceNotReadyError if the table was released;
         CallError, EntityNotFoundError. Cost: 3 coordinator calls and 2 GETs; 1 more GET if the previous version is
         published.
         """
@@ -472,9 +483,9 @@ class TransactionManager:
         return record, external_commits.propose(self._tables, record, version, file)
 
     def confirm_published(self, name: str, version: int) -> tuple[TableRecord, Head]:
-        """Check and record that all commits up to ``version`` are in ``_delta_log``; missing ones are published.
-        Returns the record and head of the table. Raises the errors of ``publish``, and CallError. Cost: that of
-        ``publish``, and 1 coordinator call."""
+        """Check and record that all commits up to ``version`` are in ``_delta_log``; commits that are missing there are
+        published. Returns the record and head of the table. Raises the errors of ``publish``, and CallError. Cost: that
+        of ``publish``, and 1 coordinator call."""
         record = self._tables.record(name)
         return record, external_commits.confirm_published(self._tables, record, version)
 
@@ -482,17 +493,18 @@ class TransactionManager:
 
     def recover(self, retention: datetime.timedelta = datetime.timedelta(days=30)) -> dict[str, int]:
         """Clean up after processes that died: publish ratified commits, abort overdue transactions, delete the files of
-        aborted ones, and delete the records of transactions that ended more than ``retention`` ago; returns these
-        numbers. Also completes interrupted releases of tables.
+        aborted transactions, and delete the records of transactions that ended more than ``retention`` ago; returns how
+        many of each. The call also completes interrupted releases of tables.
 
-        Any process may call it at any time. Raises CatalogBehindLogError if the catalog is older than the log of a
-        table, whose leftovers are then kept. Cost: 1 coordinator call, 1 HEAD and 1 LIST per table; 1 call per 1,000
-        transactions that are undecided, have leftovers, or began ``retention`` ago; and the cost of the work itself.
+        Any process may call this method at any time. Raises CatalogBehindLogError if the catalog is older than the log
+        of a table, whose leftovers are then kept. Cost: 1 coordinator call, 1 HEAD and 1 LIST per table; 1 call per
+        1,000 transactions that are undecided, have leftovers, or began ``retention`` ago; and the cost of the work
+        itself.
         """
         opened = self._open.ids()
         done = recover(self._ledger, self._tables, retention // _MS)
         active = {record.id for record in self._ledger.all(StatusFilter.ACTIVE)}
-        for transaction_id in opened - active:  # ended by another process, or overdue
+        for transaction_id in opened - active:  # another process has ended the transaction, or it is overdue
             self._open.pop(transaction_id)
         return done
 
@@ -501,22 +513,23 @@ class TransactionManager:
         the commits that only the logs have, and record how their transactions ended. Returns the differences; with
         ``dry_run``, changes nothing.
 
-        ``staged``: names of staged commits to accept, from the names that an earlier call listed as in doubt.
-        ``keep_log``: names of tables whose log takes precedence if the catalog has commits that the log lacks or has
-        replaced. These commits are moved aside to ``_delta_log/_staged_commits/set-aside.*``, never deleted. Stop the
-        writers of such a table first.
+        ``staged``: names of staged commits to accept, from those that an earlier call listed as in doubt. ``keep_log``:
+        names of tables whose log takes precedence if the catalog has commits that are missing from the log or differ
+        from it. Such catalog commits are not deleted but moved to ``_delta_log/_staged_commits/set-aside.*``. Stop all
+        writers of a table in ``keep_log`` before the call.
 
-        The call can be repeated, and writers may continue meanwhile. A table that cannot be updated has a ``problem``
-        and is left unchanged. Raises CoordinatorError, ConcurrentModificationError. Cost: that of ``list_tables``; per
-        table 1 coordinator call and 2 LISTs, and 1 GET per commit that the catalog does not know to be published; per
-        undecided transaction 1 call, and 1 GET per version since.
+        The call can be repeated, and writers may continue during the call. A table that cannot be updated has a
+        ``problem`` and is left unchanged. Raises CoordinatorError, ConcurrentModificationError. Cost: that of
+        ``list_tables``; per table 1 coordinator call and 2 LISTs, and 1 GET per commit that the catalog does not know
+        to be published; per undecided transaction 1 call, and 1 GET per version since.
         """
         return resync(self._ledger, self._tables, dry_run, staged, keep_log)
 
     # ---------------------------------------------------------------------------------------------- parts
 
     def _end_without_changes(self, record: TransactionRecord) -> TransactionStatus:
-        """Commit a transaction without changes, unless its record was changed meanwhile: it may have changes now."""
+        """Commit a transaction that has no changes. If the transaction's record was modified in the meantime, changes
+        may have been added; they are committed too."""
         ended = records.committed(record, {}, self._ledger.now_ms())
         if not self.coordinator.replace(ended):
             return self.commit_transaction(record.id)
@@ -524,8 +537,8 @@ class TransactionManager:
         return ended.status
 
     def _begin(self, in_progress: TransactionRecord) -> bool:
-        """Record the start of a commit; False if the record has changed. Without a response, this is undone on a
-        best-effort basis, so that other processes do not wait for a commit that never comes."""
+        """Record the start of a commit; returns False if the record was changed meanwhile. If there is no response,
+        tries to undo the record's change, so that other processes do not wait for a commit that is never made."""
         try:
             return self.coordinator.replace(in_progress)
         except OperationTimeoutError:
@@ -546,7 +559,7 @@ class TransactionManager:
                 self._close(ended)
 
     def _follow_up(self, target: CommitTarget) -> None:
-        """Publish a commit and run its hooks. A failure does not affect the commit."""
+        """Publish a commit and run its hooks. If the publication or a hook fails, the commit is not affected."""
         if not target.staged:
             return
         fact = f"{target.store.url}: version {target.staged[-1].version} is committed"
@@ -575,7 +588,7 @@ def _member(kind: type[E], text: object, what: str) -> E:
 
 
 def _listing(table_id: str, transaction_id: str | None, where: str | None) -> str:
-    """A hash that identifies the listing to which a page token belongs. Being a hash, it keeps tokens short."""
+    """Identifies the listing to which a page token belongs, by a hash to keep tokens short."""
     arguments = json.dumps([table_id, transaction_id, where]).encode()
     return f"objects {hashlib.sha256(arguments).hexdigest()}"
 

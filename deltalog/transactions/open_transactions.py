@@ -1,5 +1,5 @@
-"""The open transactions of a process in bounded memory: all that are in use, and the most recently used of the
-others."""
+"""Keeps the open transactions of a process in bounded memory: all transactions that are in use, and the most recently
+used of the others."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ T = TypeVar("T")
 
 
 class OpenTransactions(Generic[T]):
-    """The open transactions of a process. Thread-safe. ``most``: the number of unused handles that are kept. A new
-    handle on a discarded one is created from the catalog, as in another process."""
+    """The open transactions of a process. Thread-safe. ``most``: the maximum number of unused handles that are kept. If
+    a transaction is used again after its handle was discarded, a new handle is created from the catalog, as in another
+    process."""
 
     def __init__(self, most: int = 256) -> None:
         self._most = most
@@ -22,13 +23,13 @@ class OpenTransactions(Generic[T]):
         self._lock = threading.Lock()
 
     def setdefault(self, transaction_id: str, made: T) -> T:
-        """The open handle on a transaction, or ``made`` if there is none."""
+        """The open handle of a transaction. If no handle is open, ``made`` is stored and returned."""
         with self._lock:
             found = self._held.setdefault(transaction_id, made)
             self._kept[transaction_id] = found
             self._kept.move_to_end(transaction_id)
             dropped = self._kept.popitem(last=False) if len(self._kept) > self._most else None
-        del dropped  # outside the lock, because it may be the last reference to a handle
+        del dropped  # outside the lock, because this may drop the last reference to a handle
         return found
 
     def pop(self, transaction_id: str) -> None:

@@ -1,4 +1,4 @@
-"""Serializes a prepared change of one table, so that another process can continue the transaction. Pure."""
+"""Serializes a prepared commit to one table, so that another process can continue the transaction. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from deltalog.protocol.codec import AnyAction, decode_actions, encode_action
 from deltalog.protocol.schema import StructType
 from deltalog.read.origin import text_of
 
-# The attributes of Prepared by kind of action.
+# The attributes of Prepared, by kind of action.
 _MANY = {
     "adds": AddFile, "removes": RemoveFile, "transactions": SetTransaction, "domains": DomainMetadata,
     "cdc": AddCDCFile,
@@ -33,7 +33,7 @@ _ONE = {"protocol": Protocol, "metadata": Metadata}
 
 
 def encode_prepared(prepared: Prepared, schema: StructType) -> bytes:
-    """``schema``: the schema of the table, to which the predicates of the reads are bound."""
+    """``schema``: the schema of the table, to which the predicates in ``reads`` are bound."""
     actions: list[AnyAction] = [action for name in _ONE if (action := getattr(prepared, name)) is not None]
     for name in _MANY:
         actions.extend(getattr(prepared, name))
@@ -62,7 +62,7 @@ def decode_prepared(data: bytes, schema: StructType) -> Prepared:
 
 
 def written_files(data: bytes) -> list[str]:
-    """The files written for a change, as named in its add actions."""
+    """The files written for a change, as paths in its add actions."""
     written: list[str] = json.loads(data.partition(b"\n")[0])["written"]
     return written
 
@@ -75,7 +75,7 @@ def added_files(data: bytes) -> list[AddFile]:
 def _reads_as_json(reads: Reads, schema: StructType) -> dict[str, Any]:
     texts = [text_of(predicate, schema) for predicate in reads.predicates]
     return {
-        # A predicate that cannot be expressed as text is treated as a read of the whole table.
+        # A predicate that cannot be written as SQL text is replaced with a read of the whole table.
         "whole_table": reads.whole_table or None in texts,
         "predicates": [text for text in texts if text is not None],
         "files": sorted(reads.files),

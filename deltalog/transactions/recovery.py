@@ -1,6 +1,7 @@
 """Removes the leftovers of failed transactions and of processes that died.
 
-Nothing here decides whether a transaction is committed, so any process may run it at any time, repeatedly.
+This module does not decide whether a transaction is committed, so any process may run a recovery at any time and
+repeatedly.
 """
 
 from __future__ import annotations
@@ -43,12 +44,13 @@ from deltalog.transactions.transaction import CHANGES, OBJECTS
 
 log = logging.getLogger(__name__)
 
-# Few transactions ended that long ago, and DynamoDB reads the records of a page one by one.
+# The page size is small, because few transactions ended that long ago, and DynamoDB reads the records of a page one by
+# one.
 _FORGOTTEN_AT_ONCE = 100
 
 
-# Further clean-up passes run this long after the end of an aborted transaction: a PUT that was in flight when it ended
-# can appear later. An object younger than LATE_AGE_MS may be one that a retry is about to add.
+# Additional clean-up passes run at these times after the end of an aborted transaction, because a PUT that was in
+# flight at the end can appear later. A retry may be about to add an object that is younger than LATE_AGE_MS.
 LATE_PASSES_MS = (15 * 60 * 1000, 24 * 60 * 60 * 1000)
 LATE_AGE_MS = 10 * 60 * 1000
 _THREADS = 8
@@ -77,7 +79,9 @@ def recover(ledger: Ledger, tables: ManagedTables, retention_ms: int) -> dict[st
     oldest_ms = ledger.now_ms() - retention_ms
     for record in ledger.all(StatusFilter.COMPLETED, _FORGOTTEN_AT_ONCE):
         if record.start_ms >= oldest_ms:
-            break  # ordered by start, so no later record ended before that
+            # Records are ordered by start time, so all later records also started, and therefore ended, after
+            # oldest_ms.
+            break
         if record.end_ms is not None and record.end_ms < oldest_ms:
             count, has_leftovers = _clean(ledger, tables, record)
             done["cleaned"] += count
@@ -91,9 +95,9 @@ def recover(ledger: Ledger, tables: ManagedTables, retention_ms: int) -> dict[st
 
 
 def _recover_table(ledger: Ledger, tables: ManagedTables, table: TableRecord, head: Head, done: dict[str, int]) -> None:
-    """Publish a table, delete staged commits that lost, and complete an interrupted release, which is detected by
-    unpublished commits or a later version in the log. Cost: that of ``publish``, 1 HEAD and 1 LIST; 1 GET if a release
-    may have been interrupted."""
+    """Publish a table's commits, delete staged commits that lost, and complete an interrupted release. Looks for such a
+    release only if there were unpublished commits or the log has a later version. Cost: that of ``publish``, 1 HEAD and
+    1 LIST; 1 GET if a release may have been interrupted."""
     store = tables.plain_store(table.url)
     done["published"] += publish(store, ledger.coordinator, table.table_id, head)
     behind: CatalogBehindLogError | None = None
@@ -108,8 +112,8 @@ def _recover_table(ledger: Ledger, tables: ManagedTables, table: TableRecord, he
 
 
 def clean_up(ledger: Ledger, tables: ManagedTables, record: TransactionRecord) -> None:
-    """Delete the parts of a decided transaction and, if it was aborted, the files that it wrote or named. What cannot
-    be deleted is left to ``recover``."""
+    """Delete the parts of a decided transaction and, if it was aborted, the files that it wrote and the objects that it
+    registered. Anything that cannot be deleted is left to ``recover``."""
     if record.status is TransactionStatus.ABORTED:
         if record.looks == 0:
             _clean(ledger, tables, record)
@@ -121,19 +125,19 @@ def clean_up(ledger: Ledger, tables: ManagedTables, record: TransactionRecord) -
 
 
 def _is_due(record: TransactionRecord, now_ms: int) -> bool:
-    """Whether the leftovers of a transaction should be cleaned up now."""
+    """Whether a clean-up pass over the leftovers of this transaction is due now."""
     is_aborted = record.status is TransactionStatus.ABORTED
     return not is_aborted or record.looks > len(LATE_PASSES_MS) or record.looks < _passes_due(record, now_ms)
 
 
 def _passes_due(record: TransactionRecord, now_ms: int) -> int:
-    """The number of clean-up passes that are due for an aborted transaction: one at its end, and the late ones."""
+    """The number of clean-up passes that are due for an aborted transaction: one at its end, and the late passes."""
     ended_ms = record.last_activity_ms if record.end_ms is None else record.end_ms
     return 1 + sum(now_ms >= ended_ms + late_ms for late_ms in LATE_PASSES_MS)
 
 
 def _clean(ledger: Ledger, tables: ManagedTables, record: TransactionRecord) -> tuple[int, bool]:
-    """Returns the number of deleted files and records, and whether some are left to delete."""
+    """Returns the number of deleted files and records, and whether any remain to be deleted."""
     coordinator = ledger.coordinator
     try:
         parts = coordinator.parts(record.id)
@@ -154,7 +158,7 @@ def _forget_markings(ledger: Ledger, tables: ManagedTables) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _OrphanFile:
-    """A file that an aborted transaction wrote or named, and the key of the part that names it."""
+    """A file that an aborted transaction wrote or registered, and the key of the part that names it."""
 
     key: str
     path: str
@@ -164,8 +168,8 @@ class _OrphanFile:
 
 @dataclass(frozen=True, slots=True)
 class _InUse:
-    """The paths in use of a table: ``referenced`` by its last version or an earlier readable one, ``added`` and
-    ``named`` by undecided transactions."""
+    """The paths of a table that are in use: ``referenced``: the paths to which its last version or an earlier readable
+    version refers. ``added`` and ``named``: the paths that undecided transactions added or named."""
 
     referenced: Set[str]
     added: Set[str]
@@ -184,8 +188,8 @@ class _Cleaner:
         self._is_table: dict[tuple[str, str], bool] = {}
 
     def clean(self, parts: Mapping[str, bytes]) -> tuple[int, bool]:
-        """Returns the number of deleted files and records, and whether some are left to delete. The names of objects
-        are kept for later checks until no clean-up can be deleting them; other finished records are removed."""
+        """Returns the number of deleted files and records, and whether any remain to be deleted. Object names are kept
+        for later checks until no clean-up can still be deleting the objects; other finished records are removed."""
         passes, count, remaining = _passes_due(self._record, self._ledger.now_ms()), 0, set[str]()
         tables = {table_id: self._known.get(table_id) for table_id in _by_table(parts)}
         is_due = self._record.looks < passes
@@ -220,7 +224,7 @@ class _Cleaner:
                 )
                 return 0, set(some)
 
-        # The files of a dropped table are left alone, because the catalog no longer manages them.
+        # The files of a dropped table are kept, because the catalog no longer manages them.
         known = [(table, some) for table_id, some in _by_table(parts).items() if (table := tables[table_id])]
         return side_by_side(lambda each: delete(*each), known, self._is_remote(table for table, _ in known))
 
@@ -228,13 +232,13 @@ class _Cleaner:
         return any(self._tables.plain_store(table.url).is_remote for table in tables)
 
     def _has_markings(self, table_id: str) -> bool:
-        """Whether the catalog has a marking of this transaction whose clean-up may still be running."""
+        """Whether the catalog contains a marking of this transaction whose clean-up may still be running."""
         markings = self._coordinator.marks(table_id).markings.values()
         return any(marking.transaction_id == self._record.id and marking.deleting for marking in markings)
 
     def _check_known(self, tables: Iterable[TableRecord]) -> None:
-        """Check that the logs of the tables have no commits that the catalog lacks. A catalog restored from a backup
-        treats transactions that committed after the backup as aborted, but their files must stay. Raises
+        """Check that the logs of the tables have no commits that are missing from the catalog. A catalog restored from
+        a backup treats transactions that committed after the backup as aborted, but their files must be kept. Raises
         CatalogBehindLogError. Cost: 1 coordinator call and 1 HEAD per table."""
 
         def check(table: TableRecord) -> None:
@@ -247,7 +251,8 @@ class _Cleaner:
         side_by_side(check, some, self._is_remote(some))
 
     def _delete_orphans(self, table: TableRecord, parts: Mapping[str, bytes]) -> tuple[int, set[str]]:
-        """Delete the unused files of a table. Returns their number, and the keys of parts with remaining files."""
+        """Delete the unused files of a table. Returns the number of deleted files, and the keys of the parts with files
+        that remain."""
         store = self._tables.plain_store(table.url)
         files, count, remaining = TableFiles(store), 0, set[str]()
         found = list[_OrphanFile]()
@@ -265,8 +270,8 @@ class _Cleaner:
     def _existing(
         self, table: TableRecord, store: LogStore, files: TableFiles, orphans: Sequence[_OrphanFile]
     ) -> Iterator[tuple[_OrphanFile, bool]]:
-        """The existing files that may be deleted, and whether it is too early to delete some. Cost: 1 HEAD per
-        object."""
+        """Returns the existing files that may be deleted, and whether some files cannot be deleted yet. Cost: 1 HEAD
+        per object."""
 
         def is_young(each: _OrphanFile) -> bool | None:
             if not each.is_object:
@@ -287,15 +292,16 @@ class _Cleaner:
     def _delete_unused(
         self, table: TableRecord, store: LogStore, orphans: Sequence[_OrphanFile]
     ) -> tuple[int, set[str]]:
-        """Mark files, check which are in use, and delete the others. The marking comes first, so that a transaction
-        that names or adds one of the files afterwards detects it (see ``catalog.marks``)."""
+        """Mark files, check which of them are in use, and delete the others. The files are marked first, so that a
+        transaction that later registers or adds one of them detects the marking (see ``catalog.marks``)."""
         paths = tuple(dict.fromkeys(each.path for each in orphans))
         marking = Marking(self._record.id, self._ledger.now_ms(), paths)
         number = mark(self._ledger, table, marking)
         try:
             in_use = self._in_use(table)
         except DeltaLogError:
-            self._coordinator.remark(table.table_id, number, None)  # nothing was deleted under this marking
+            # Withdraw the marking, since none of its files were deleted.
+            self._coordinator.remark(table.table_id, number, None)
             raise
         waiting = in_use.added - in_use.referenced - in_use.named
         kept = in_use.referenced | in_use.added | in_use.named
@@ -342,9 +348,10 @@ class _Cleaner:
         return self._is_table[key]
 
     def _in_use(self, table: TableRecord) -> _InUse:
-        """The paths in use of a table. Cost: 1 coordinator call per undecided transaction, and 1 per 1,000; that of
-        ``Snapshot.files``."""
-        # Undecided transactions are read before the last version, so that a commit in between is not missed.
+        """The paths of a table that are in use. Cost: 1 coordinator call per undecided transaction, and 1 per 1,000;
+        that of ``Snapshot.files``."""
+        # Read the undecided transactions first and the last version of the table afterwards, so that a transaction
+        # committed in between is not missed.
         open_ = undecided(self._ledger, table.table_id)
         snapshot = self._tables.handle(table).refresh()
         check_managed(snapshot.protocol, table.url, self._coordinator.url)
@@ -369,7 +376,7 @@ def _orphans(files: TableFiles, parts: Mapping[str, bytes]) -> Iterator[_OrphanF
 
 
 def _deleted(store: LogStore, path: str) -> bool:
-    """Delete a file; False if that failed, so that it may still exist or be deleted later."""
+    """Delete a file; returns False if that failed, so that the file may still exist or be deleted later."""
     try:
         store.delete(path)
     except StoreError as error:
@@ -383,7 +390,7 @@ def _paths(files: TableFiles, names: Iterable[str]) -> set[str]:
 
 
 def _named(snapshot: Snapshot) -> Iterator[str]:
-    """The files that a version or an earlier readable one references, as spelled in the log."""
+    """The files that a version or an earlier readable version references, as paths in the form used in the log."""
     columns = ["path", "deletion_vector"]
     for table in (snapshot.files(columns), snapshot.log.cache.tombstones(0).select(columns)):
         yield from table["path"].to_pylist()
@@ -392,9 +399,9 @@ def _named(snapshot: Snapshot) -> Iterator[str]:
 
 
 def _sweep_staged(ledger: Ledger, store: LogStore, table: TableRecord, head: Head) -> int:
-    """Delete staged commits that lost their version to another commit. Staged commits of later versions are kept
-    regardless of age, because a suspended process may still have them ratified. Raises CatalogBehindLogError. Cost: 1
-    HEAD and 1 LIST."""
+    """Delete staged commits for versions at which other commits were ratified. Staged commits of later versions are
+    kept regardless of age, because a suspended process may still have them ratified. Raises CatalogBehindLogError.
+    Cost: 1 HEAD and 1 LIST."""
     check_next(store, ledger.coordinator, table.table_id, head.version + 1)
     listed = store.list_names(STAGED_COMMITS_DIRECTORY)
     wanted = {commit.file for commit in head.unpublished}
@@ -405,6 +412,6 @@ def _sweep_staged(ledger: Ledger, store: LogStore, table: TableRecord, head: Hea
 
 
 def _staged_version(name: str) -> float:
-    """The version of a staged commit by its name; infinity for other files."""
+    """The version of a staged commit, from its name; infinity for other files."""
     number = name.partition(".")[0]
     return int(number) if len(number) == 20 and number.isdigit() else math.inf

@@ -1,9 +1,9 @@
-"""Releases a table from a catalog, so that it is accessed by its path.
+"""Releases a table from a catalog, so that it can be accessed by its path.
 
-One commit, ratified like any other, removes ``catalogManaged`` from the protocol. Once it is published, the catalog
-removes the table. In between, no later commit can be ratified, because ``deltalog.catalog.committer.stage`` refuses a
-commit based on an unmanaged version. So any process that sees the released version as the latest one in the catalog can
-complete the release.
+A commit, which is ratified like any other, removes ``catalogManaged`` from the protocol. Once this commit is published,
+the catalog removes the table. Between the ratification of this commit and the removal, no later commit can be ratified,
+because ``deltalog.catalog.committer.stage`` refuses a commit based on an unmanaged version. Therefore any process that
+finds that the released version is the latest version in the catalog can complete the release.
 
 Spec: PROTOCOL.md#creating-and-dropping-catalog-managed-tables, #catalog-managed-table-enablement.
 """
@@ -75,8 +75,8 @@ def complete_release(tables: ManagedTables, record: TableRecord, environment: En
 
 
 def is_released(reader: LogReader, version: int) -> bool:
-    """Whether ``version``, the latest one in the catalog, is the commit that released the table; False if unreadable.
-    Cost: 1 GET of 4 KiB."""
+    """Whether ``version``, the table's latest version in the catalog, is the commit that released the table; False if
+    it cannot be read. Cost: 1 GET of 4 KiB."""
     try:
         info = reader.commit_info(version)
     except (InvalidCommitError, MissingVersionError):
@@ -86,13 +86,13 @@ def is_released(reader: LogReader, version: int) -> bool:
 
 
 class _Release:
-    """One call of ``release``. The log changes only if ``_ratify`` succeeds."""
+    """One call of ``release``. The log is changed only if ``_ratify`` succeeds."""
 
     def __init__(self, tables: ManagedTables, record: TableRecord, environment: Environment) -> None:
         self._tables, self._record, self._environment = tables, record, environment
         self._coordinator, self._store = tables.coordinator, tables.plain_store(record.url)
         self._in_doubt: OperationTimeoutError | None = None
-        self._doubtful: list[RatifiedCommit] = []  # staged commits, one of which may have been ratified
+        self._doubtful: list[RatifiedCommit] = []  # staged commits; one of them may have been ratified
 
     def run(self) -> None:
         for number in range(_TRIES):
@@ -106,7 +106,8 @@ class _Release:
                 raise reported from error
             if is_over:
                 complete_release(self._tables, self._record, self._environment)
-                discard_commits(self._store, self._doubtful)  # the ratified one, if any, is published
+                # Safe: if one of these commits was ratified, it has been published by now.
+                discard_commits(self._store, self._doubtful)
                 return
         raise self._reported(
             ConcurrentModificationError(
@@ -116,7 +117,8 @@ class _Release:
         )
 
     def _reported(self, error: DeltaLogError) -> DeltaLogError:
-        """Convert an error for the caller, depending on whether an earlier proposal may have been ratified."""
+        """Convert an error to the error for the caller, which depends on whether an earlier proposal may have been
+        ratified."""
         if self._in_doubt is not None:
             return OperationTimeoutError(
                 f"{self._record.name}: the catalog {self._coordinator.url} stopped answering while the release was "
@@ -128,7 +130,7 @@ class _Release:
         return error
 
     def _try(self) -> bool:
-        """Try to release the table; False if it was changed concurrently."""
+        """Try to release the table; returns False if the table was changed concurrently."""
         head = self._coordinator.head(self._record.table_id)
         if head is None:
             self._check_released()
@@ -139,13 +141,13 @@ class _Release:
         except ResourceNotReadyError:
             if self._coordinator.head(self._record.table_id) is not None:
                 raise
-            return False  # another call has removed it from the catalog meanwhile
+            return False  # another call has removed it from the catalog in the meantime
         if not features.is_catalog_managed(snapshot.protocol):
             return True
         return self._ratify(snapshot)
 
     def _check_released(self) -> None:
-        """Check that a table missing from the catalog was released by another call, not dropped. Raises
+        """Check that another call released a table that is missing from the catalog, and did not drop it. Raises
         EntityNotFoundError."""
         try:
             load_latest(LogReader(self._store))
@@ -158,9 +160,9 @@ class _Release:
             ) from error
 
     def _ratify(self, snapshot: LogSnapshot) -> bool:
-        """Propose the releasing commit; returns whether it was ratified. No clean-up may be deleting objects of the
-        table, because writers without the catalog do not check markings. Later clean-ups read this version and delete
-        nothing."""
+        """Propose the releasing commit; returns whether it was ratified. During the release, no clean-up may be
+        deleting objects of the table, because writers without the catalog do not check markings. Later clean-ups read
+        the releasing version and delete nothing."""
         record, coordinator, environment = self._record, self._coordinator, self._environment
         last = check_none_deletes(coordinator, record, environment.clock_ms())
         attempt = build_attempt(_prepared(snapshot, environment), base_of(snapshot), environment.clock_ms())

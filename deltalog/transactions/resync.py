@@ -1,12 +1,12 @@
 """Updates a catalog that is older than the logs of its tables, for example after a restore from a backup.
 
-Published commits were ratified, so the catalog adds them unchanged, in the order of their in-commit timestamps; the
-commits of a transaction are added together with its record. A commit that was ratified but not published cannot be
-distinguished from one that was only staged, unless another commit of its transaction is published; such commits are
-listed and left alone.
+Published commits were ratified, so they are added to the catalog unchanged, in the order of their in-commit timestamps;
+the commits of a transaction are added together with its record. A commit that was ratified but not published cannot be
+distinguished from a commit that was only staged, unless another commit of its transaction is published. Commits that
+cannot be distinguished are listed but not added.
 
-Every step is an ordinary proposal, which follows the catalog's last version or has no effect. So a resync can run at
-any time, in any process, repeatedly.
+Every step is an ordinary proposal, which either follows the catalog's last version or has no effect. Therefore any
+process can run a resync at any time, and any number of times.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from deltalog.transactions.resync_plan import (
 _logger = logging.getLogger(__name__)
 
 _TRIES = 20
-# Per proposal: DynamoDB accepts 100 items, and a commit may need two.
+# Per proposal: DynamoDB accepts 100 items per transaction, and a commit may need two.
 _RATIFIED_AT_ONCE = 45
 _SET_ASIDE = "set-aside."
 _RESTORED = "the catalog was restored from a backup in which it was not decided"
@@ -56,9 +56,9 @@ _RESTORED = "the catalog was restored from a backup in which it was not decided"
 
 @dataclass(frozen=True, slots=True)
 class Resync:
-    """The result of ``TransactionManager.resync``, or with ``dry_run`` its plan. ``committed``: ids of transactions
-    that are committed according to the logs. ``aborted``: ids of transactions that were undecided in the catalog and
-    are not in the logs."""
+    """The result of ``TransactionManager.resync``, or with ``dry_run`` its plan. ``committed``: the ids of transactions
+    that are committed according to the logs. ``aborted``: the ids of transactions that were undecided in the catalog
+    and are not in the logs."""
 
     tables: list[TableResync]
     committed: list[str] = field(default_factory=list)
@@ -66,7 +66,7 @@ class Resync:
 
     @property
     def is_in_step(self) -> bool:
-        """Whether catalog and logs agreed."""
+        """Whether the catalog and the logs agreed."""
         return not (self.committed or self.aborted or any(each.added or each.problem for each in self.tables))
 
 
@@ -104,12 +104,12 @@ def resync(
     )
 
 
-# ---------------------------------------------------------------------------------------------- carried out
+# ---------------------------------------------------------------------------------------- the planned steps
 
 
 def _reset(ledger: Ledger, log: LogState) -> None:
-    """Reset the catalog's state of a table to the last version on which catalog and log agree. If the process dies in
-    between, the table must be registered again."""
+    """Reset the catalog's state of a table to the last version on which catalog and log agree. If the process dies
+    during this call, the table must be registered again."""
     assert log.common is not None
     for commit in log.head.unpublished:
         if commit.version > log.common and commit.file in log.staged:
@@ -118,7 +118,7 @@ def _reset(ledger: Ledger, log: LogState) -> None:
             log.store.delete(staged_commit_path(commit.file))
     coordinator, record = ledger.coordinator, log.record
     coordinator.published(record.table_id, log.head.version)
-    # With a new table id, so that handles that have read later versions get an error.
+    # The table gets a new id, so that handles that have read later versions get an error.
     anew = replace(record, table_id=ledger.environment.new_uuid())
     live = live_marks(coordinator, record.table_id, ledger.now_ms()).markings.values()
     if not coordinator.drop(record.table_id, log.head.version) or not coordinator.register(anew, log.common):
@@ -128,12 +128,13 @@ def _reset(ledger: Ledger, log: LogState) -> None:
             "register it."
         )
     for number, marking in enumerate((each for each in live if each.deleting), start=1):
-        coordinator.mark(anew.table_id, number, marking)  # their clean-ups use the old id and may continue
+        # The clean-ups that made these markings use the old table id and may still be deleting.
+        coordinator.mark(anew.table_id, number, marking)
 
 
 class _Step:
-    """One attempt to execute a plan. ``added``: the number of commits by table; ``committed``, ``aborted``: ids of
-    transactions."""
+    """One attempt to execute a plan. ``added``: the number of added commits, keyed by table; ``committed``,
+    ``aborted``: the ids of transactions."""
 
     def __init__(self, ledger: Ledger, tables: ManagedTables, plan: ResyncPlan) -> None:
         self.added: collections.Counter[str] = collections.Counter()
@@ -181,8 +182,8 @@ class _Step:
                 _logger.warning("%s: not published yet: %s", table.record.name, error)
 
     def _records(self, id_: str) -> tuple[TransactionRecord | None, TransactionRecord | None]:
-        """The current and the corrected record of a transaction. Both are None if the record is correct or was missing;
-        a missing one is inserted."""
+        """The current record and the corrected record of a transaction. Both are None if the record is already correct,
+        or if it was missing, in which case it is inserted."""
         record, now_ms = self.plan_resync.records.get(id_), self._ledger.now_ms()
         versions = self.plan_resync.committed[id_]
         if is_committed(record):
@@ -218,8 +219,9 @@ class _Step:
 
 
 def _batches(missing: Sequence[MissingCommit]) -> Iterator[list[MissingCommit]]:
-    """Order the commits into proposals, so that a commit follows its predecessor and the commits of a transaction stay
-    together. A proposal contains one transaction, or several commits outside transactions."""
+    """Group the commits into ordered proposals, such that each commit follows its predecessor and the commits of a
+    transaction are in the same proposal. A proposal contains either one transaction, or several commits outside
+    transactions."""
     batch: list[MissingCommit] = []
     for group in _in_order(missing):
         is_single = group[0].transaction is None
@@ -235,8 +237,8 @@ def _batches(missing: Sequence[MissingCommit]) -> Iterator[list[MissingCommit]]:
 
 
 def _in_order(missing: Sequence[MissingCommit]) -> Iterator[list[MissingCommit]]:
-    """Yield the earliest of the groups that are next in all their tables. Timestamps alone are not sufficient, because
-    a table's timestamps may have been restarted."""
+    """Repeatedly yield the earliest group among those whose commits are each the next missing commit of their table.
+    Ordering by timestamp alone is not sufficient, because a table's timestamps may have been restarted."""
     groups: dict[tuple[str, int], list[MissingCommit]] = {}
     queues: dict[str, collections.deque[MissingCommit]] = {}
     for each in missing:

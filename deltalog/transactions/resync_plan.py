@@ -1,5 +1,5 @@
-"""Compares a catalog with the logs of its tables, and plans which commits to add and which transaction records to
-correct.
+"""Compares a catalog with the logs of its tables, and plans which commits to add to the catalog and which transaction
+records to correct.
 
 ``resync`` executes the plan.
 """
@@ -59,9 +59,10 @@ _KEEP_LOG = (
 
 @dataclass(frozen=True, slots=True)
 class TableResync:
-    """The differences between catalog and log of a table. ``catalog_version``, ``log_version``: their latest versions,
-    -1 if there is no log. ``added``: the number of commits added to the catalog. ``in_doubt``: names of staged commits
-    of later versions that may have been ratified. ``problem``: why the table is left unchanged, and what to do."""
+    """The differences between the catalog and the log of a table. ``catalog_version``, ``log_version``: the latest
+    versions in the catalog and the log; -1 if there is no log. ``added``: the number of commits added to the catalog.
+    ``in_doubt``: the names of staged commits of later versions that may have been ratified. ``problem``: why the table
+    is left unchanged, and what to do."""
 
     name: str
     url: str
@@ -74,8 +75,8 @@ class TableResync:
 
 @dataclass(frozen=True, slots=True)
 class MissingCommit:
-    """A commit that the catalog lacks. ``last_ms``: the in-commit timestamp of the last commits of its transaction in
-    all tables."""
+    """A commit that is missing from the catalog. ``last_ms``: the timestamp shared by the last commits of its
+    transaction to all tables."""
 
     table_id: str
     commit: RatifiedCommit
@@ -84,7 +85,7 @@ class MissingCommit:
 
     @property
     def group(self) -> tuple[str, int]:
-        """Identifies the commits that must become visible together."""
+        """A key that groups commits: it is equal for commits that must become visible together."""
         return (self.table_id, self.commit.version) if self.transaction is None else (self.transaction, self.last_ms)
 
 
@@ -100,7 +101,7 @@ class LogState:
     staged: list[str] = field(default_factory=list)
     missing: list[MissingCommit] = field(default_factory=list)
     problem: str | None = None
-    common: int | None = None  # the last version on which both agree, if lower than the catalog's version
+    common: int | None = None  # the last version on which catalog and log agree, if lower than the catalog's version
 
     @property
     def version(self) -> int:
@@ -122,10 +123,11 @@ class LogState:
 
 @dataclass(slots=True)
 class ResyncPlan:
-    """The work of ``resync``: commits to add, and records to correct."""
+    """The plan of a ``resync``: commits to add, and records to correct."""
 
     logs: dict[str, LogState]
-    # The last version of every table by transaction, and the transactions that are undecided in the catalog.
+    # For every transaction, the last version that it committed to each table; and the transactions that are undecided
+    # in the catalog.
     committed: dict[str, dict[str, int]]
     overtaken: list[TransactionRecord]
     records: dict[str, TransactionRecord | None]
@@ -135,13 +137,13 @@ class ResyncPlan:
         return [each for log in self.logs.values() if log.problem is None for each in log.missing]
 
     def wrong_records(self) -> list[str]:
-        """The transactions with wrong records."""
+        """The transactions whose records are wrong."""
         found = {id_: self.records.get(id_) for id_ in self.committed}
         return [id_ for id_, record in found.items() if not is_committed(record)]
 
 
 def plan_resync(ledger: Ledger, tables: ManagedTables, staged: Collection[str]) -> ResyncPlan:
-    """Plan a resync. ``staged``: names of staged commits that the caller accepts. Cost: that of
+    """Plan a resync. ``staged``: the names of staged commits that the caller accepts. Cost: that of
     ``TransactionManager.resync`` without changes."""
     logs: dict[str, LogState] = {}
     for record in tables.all():
@@ -157,8 +159,8 @@ def plan_resync(ledger: Ledger, tables: ManagedTables, staged: Collection[str]) 
 
 
 def _head(ledger: Ledger, tables: ManagedTables, record: TableRecord) -> Head | None:
-    """The head of a table. A backup may not be consistent, so that commits that the head counts as unpublished are
-    missing. Commits that are in the log are recorded as published."""
+    """The head of a table. A backup may be inconsistent, so commits that the head lists as unpublished may be missing.
+    Commits that are in the log are marked as published."""
     try:
         return ledger.coordinator.head(record.table_id)
     except ConcurrentModificationError:
@@ -169,7 +171,7 @@ def _head(ledger: Ledger, tables: ManagedTables, record: TableRecord) -> Head | 
 
 
 def _guarded(log: LogState, read: Callable[[], None]) -> None:
-    """Run ``read``. An error becomes the problem of this table, so that it does not block the others."""
+    """Run ``read``. An error is stored as the ``problem`` of this table, so that it does not block the other tables."""
     try:
         read()
     except DeltaLogError as error:
@@ -285,8 +287,8 @@ def _fill(log: LogState, last: int, last_ms: int) -> None:
 
 
 def _adopt(tables: ManagedTables, log: LogState, decided: Collection[tuple[str, int]], staged: Collection[str]) -> None:
-    """Add staged commits of transactions that are published in another table, and staged commits that the caller
-    accepts. Cost: 1 GET per commit staged for the next version."""
+    """Add staged commits of two kinds: those of transactions that have a published commit in another table, and those
+    that the caller accepts. Cost: 1 GET per commit staged for the next version."""
     while True:
         version = log.reached + 1
         for name in log.staged:
@@ -312,8 +314,8 @@ def _staged_version(name: str) -> int:
 
 
 def _with_records(ledger: Ledger, logs: Mapping[str, LogState]) -> ResyncPlan:
-    """Compare transaction records with the logs. Cost: 1 coordinator call per transaction in the logs; per undecided
-    one 1 more, and 1 GET per version of its tables since its instant."""
+    """Compare the transaction records with the logs. Cost: 1 coordinator call per transaction in the logs; per
+    undecided one 1 more, and 1 GET per version of its tables since its instant."""
     committed: dict[str, dict[str, int]] = {}
     missing = [each for log in logs.values() if log.problem is None for each in log.missing]
     for each in missing:
@@ -327,7 +329,7 @@ def _with_records(ledger: Ledger, logs: Mapping[str, LogState]) -> ResyncPlan:
         if record.id in committed:
             continue
         versions = dict(_landed(ledger, logs, record))
-        if versions:  # its record is older than the heads, as in an inconsistent backup
+        if versions:  # the transaction's record is older than the heads of its tables, as in an inconsistent backup
             committed[record.id], known[record.id] = versions, record
         elif record.last_activity_ms <= last_ms and not any(log.problem for log in logs.values()):
             overtaken.append(record)
@@ -335,7 +337,8 @@ def _with_records(ledger: Ledger, logs: Mapping[str, LogState]) -> ResyncPlan:
 
 
 def _landed(ledger: Ledger, logs: Mapping[str, LogState], record: TransactionRecord) -> Iterator[tuple[str, int]]:
-    """The last versions of a transaction according to the logs of its tables, as far as known to the catalog."""
+    """The last versions of a transaction according to the logs of its tables, for the tables that the catalog
+    contains."""
     table_ids = dict.fromkeys(key.split("/")[1] for key in ledger.coordinator.parts(record.id, f"{CHANGES}/"))
     for table_id in table_ids:
         log, pin = logs.get(table_id), (record.pins or {}).get(table_id)

@@ -1,4 +1,4 @@
-"""Adds, removes and lists data files by URI, for callers that write and read Parquet themselves.
+"""Adds, removes and lists data files by URI, for callers that write and read Parquet files themselves.
 
 The ETag of a file added this way is stored in the log as the tag ``deltalog.etag``.
 """
@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog import deadline
 from deltalog.catalog.records import TableRecord
 from deltalog.errors import CallError, CorruptTableError, ResourceNotReadyError, SchemaMismatchError, UnsafePathError
 from deltalog.expressions.bound import columns_of
+from deltalog.lazy_arrow import pc
 from deltalog.parquet.file_reader import naming
 from deltalog.parquet.footers import open_parquet
 from deltalog.protocol import column_mapping, partitions
@@ -34,7 +34,7 @@ from deltalog.write.transaction import Transaction
 
 ETAG = "deltalog.etag"
 _DATA_FILE = ".parquet"
-# The limits of an S3 key, and of a file name on a local disk.
+# The maximum lengths of an S3 key and of a file name on a local disk.
 _MAX_URI_BYTES = 1024
 _MAX_NAME_BYTES = 255
 _THREADS = 8
@@ -43,8 +43,9 @@ _COLUMNS = ["path", "partition_values", "size", "tags", "deletion_vector"]
 
 @dataclass(frozen=True, slots=True)
 class AddObject:
-    """A Parquet file below the table's root to add. ``size_bytes`` and ``etag`` must match the store.
-    ``partition_values``: the values of the partition columns as text, in their order; None for null."""
+    """A Parquet file below the table root that is to be added. ``size_bytes`` and ``etag`` must match the object in the
+    store. ``partition_values``: the values of the partition columns as strings, in the order of the columns; None for
+    null."""
 
     uri: str
     etag: str
@@ -54,7 +55,8 @@ class AddObject:
 
 @dataclass(frozen=True, slots=True)
 class DeleteObject:
-    """A file to remove from the table; with ``etag``, only if its ETag matches. The object itself stays."""
+    """A file to remove from the table; with ``etag``, only if the ETag matches. The object is removed from the table
+    but kept in the store."""
 
     uri: str
     etag: str | None = None
@@ -62,7 +64,7 @@ class DeleteObject:
 
 @dataclass(frozen=True, slots=True)
 class TableObject:
-    """A file of a table. ``etag``: its ETag when it was added, if known."""
+    """A file of a table. ``etag``: the file's ETag when it was added, if known."""
 
     uri: str
     size_bytes: int
@@ -98,7 +100,7 @@ def path_below(table: TableRecord, uri: object) -> str:
 
 
 def deletable_path(table: TableRecord, uri: object) -> str:
-    """Like ``path_below``; also raises CallError if the object must not be deleted."""
+    """Like ``path_below``, but also raises CallError for an object that must not be deleted."""
     below = path_below(table, uri)
     if not can_be_deleted(below):
         raise CallError(
@@ -109,21 +111,23 @@ def deletable_path(table: TableRecord, uri: object) -> str:
 
 
 def is_hidden(path: str) -> bool:
-    """Whether a path below a table cannot be a data file, because a name in it starts with "_" or "." at any depth,
-    like the table's own directories (``_delta_log``, ``_change_data``, ``_blobs``, ...). Partition directories may
-    start with these characters."""
+    """Whether a path below a table root cannot be a data file because a name in it, at any depth, starts with "_" or
+    ".", like the table's own directories (``_delta_log``, ``_change_data``, ``_blobs``, ...). The names of partition
+    directories may start with these characters."""
     *directories, name = path.split("/")
     names = [name, *(each for each in directories if "=" not in each)]
     return any(each.startswith(("_", ".")) for each in names)
 
 
 def can_be_deleted(path: str) -> bool:
-    """Whether a path is named like a Parquet file. Only those are deleted when a transaction is cancelled."""
+    """Whether a path is named like a Parquet file. Only files with such a name are deleted when a transaction is
+    cancelled."""
     return path.lower().endswith(_DATA_FILE) and not is_hidden(path)
 
 
 def _local_path(uri: str, root: str) -> str:
-    """The local path of a URI. Symbolic links are resolved unless the path starts with the root, which has none."""
+    """The local path of a URI. Symbolic links are resolved unless the path starts with the root, which contains no
+    symbolic links."""
     path = uri.removeprefix("file://")
     if path.startswith(root) or not path.startswith("/") or not is_plain(path[1:]):
         return path
@@ -165,7 +169,7 @@ def update(table: DeltaTable, record: TableRecord, operations: Sequence[AddObjec
 
 
 def _check_inside(snapshot: Snapshot, path: str) -> None:
-    """Refuse a symbolic link that leads outside the table, as readers would refuse it later."""
+    """Refuse a symbolic link that leads outside the table, because readers would refuse it later."""
     try:
         snapshot.reader.files.find(encode_path(path))
     except UnsafePathError as error:
@@ -188,8 +192,8 @@ def _stage_adds(transaction: Transaction, record: TableRecord, added: Mapping[st
 
 
 def _check_file(metadata: Metadata, store: LogStore, path: str) -> None:
-    """Check that a file has only columns of the table with exactly their types, and no nulls in NOT NULL columns,
-    because readers differ in how they handle other files. Missing columns are null.
+    """Check that a file contains only columns of the table, with exactly the table's types and no nulls in NOT NULL
+    columns, because readers differ in how they handle other files. Missing columns are null.
 
     Raises SchemaMismatchError, InvalidDataFileError, ResourceNotReadyError. Cost: the GETs of the footer and of NOT
     NULL columns.
@@ -204,7 +208,7 @@ def _check_file(metadata: Metadata, store: LogStore, path: str) -> None:
 
 
 def _has_nulls(file: Any, name: str, where: str) -> bool:
-    # For a name such as "a.b", the field b of a struct a is also read.
+    # For a column named "a.b", Arrow also reads the field b of a struct a.
     for batch in file.iter_batches(columns=[name]):
         deadline.check(where)
         if batch.column(name).null_count:
@@ -213,7 +217,7 @@ def _has_nulls(file: Any, name: str, where: str) -> bool:
 
 
 def _checked_columns(metadata: Metadata, found: StructType, where: str) -> list[StructField]:
-    """The NOT NULL columns of a table, with their names in files."""
+    """The NOT NULL columns of a table, and their names in files."""
     mode = column_mapping.mode_of(metadata.configuration)
     if mode == "id":
         raise ResourceNotReadyError(f"{where}: tables with column mapping by id do not accept files of other writers.")
@@ -233,7 +237,7 @@ def _checked_columns(metadata: Metadata, found: StructType, where: str) -> list[
 
 
 def _bare(data_type: DataType) -> DataType:
-    """A type without the properties that files do not record reliably: case, metadata and nullability."""
+    """A type without properties that files do not record reliably: the case of names, metadata and nullability."""
     if isinstance(data_type, StructType):
         return StructType(tuple(StructField(each.name.lower(), _bare(each.data_type)) for each in data_type))
     if isinstance(data_type, ArrayType):
@@ -268,7 +272,7 @@ def _etags(store: LogStore, paths: Sequence[str] | Mapping[str, Any]) -> dict[st
 
 
 def _values_of(transaction: Transaction, texts: Sequence[str | None]) -> dict[str, str | None]:
-    """Convert partition values of a caller to the form in the log. Raises CallError."""
+    """Convert a caller's partition values to the form used in the log. Raises CallError."""
     metadata = transaction.metadata
     columns = [metadata.schema.field(name) for name in metadata.partition_columns]
     if len(texts) != len(columns):
@@ -298,8 +302,8 @@ def _value_of(column: StructField, text: str | None) -> str | None:
 
 
 def page(snapshot: Snapshot, where: str | None, max_results: int, start: int) -> tuple[list[TableObject], int | None]:
-    """The files of a version ordered by path, starting at number ``start``, and the start of the next page, None after
-    the last one.
+    """The files of a version ordered by path, from number ``start`` on, and the start of the next page; None after the
+    last page.
 
     ``where`` may use only partition columns. Raises CallError; ResourceNotReadyError if a file has a deletion vector.
     Cost: that of ``Snapshot.files``.

@@ -1,7 +1,7 @@
 """Restarts the in-commit timestamps of a table if the last timestamp is so far ahead that no commit can follow.
 
-A catalog-managed table cannot disable and re-enable in-commit timestamps. Instead, one commit sets its own version and
-timestamp as the new enablement. Readers then use the file times of earlier versions.
+A catalog-managed table cannot disable and re-enable in-commit timestamps. Instead, a commit sets its own version and
+timestamp as the new enablement version and timestamp. Readers then use file times for earlier versions.
 
 Spec: PROTOCOL.md#in-commit-timestamps.
 """
@@ -34,7 +34,7 @@ def restart(tables: ManagedTables, record: TableRecord, environment: Environment
     coordinator, store = tables.coordinator, tables.plain_store(record.url)
     for number in range(_TRIES):
         environment.back_off(number)
-        tables.publish(record)  # from now on, their file times are used
+        tables.publish(record)  # readers will use the file times of these versions
         snapshot = tables.handle(record).refresh()
         attempt = _attempt(snapshot, store, environment)
         assert attempt.in_commit_timestamp_ms is not None
@@ -42,7 +42,7 @@ def restart(tables: ManagedTables, record: TableRecord, environment: Environment
         commit = stage(store, coordinator, record.table_id, attempt, environment.new_uuid)
         try:
             decision = coordinator.ratify(Proposal({record.table_id: (commit,)}))
-        except DeltaLogError as error:  # not after an interrupt, when it is unknown whether it was ratified
+        except DeltaLogError as error:  # not after an interrupt, because the commit may have been ratified
             if error.outcome is not Outcome.UNKNOWN:
                 discard_commits(store, [commit])
             raise

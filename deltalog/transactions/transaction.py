@@ -1,4 +1,4 @@
-"""ManagedTransaction: reads several tables at one instant and changes them together.
+"""ManagedTransaction: reads several tables as of the same time and changes them together.
 
 Every table has its own branch. The coordinator stores the commits of branches, so that another process can continue the
 transaction, commit it, or clean up after it.
@@ -48,14 +48,15 @@ from deltalog.transactions.managed_tables import ManagedTables
 from deltalog.transactions.prepared_codec import decode_prepared, encode_prepared
 from deltalog.write.table_handle import TableHandle
 
-# The parts of a transaction: commits to a table, tables that must not change, objects to delete on cancel.
+# The parts of a transaction: commits to a table, tables that must not change, and objects to delete if the transaction
+# is canceled.
 CHANGES, READS, OBJECTS = "change", "read", "object"
 
 
 @checked
 class ManagedTransaction:
-    """A transaction over several tables. Created by ``TransactionManager.transaction``; ``end`` commits or cancels
-    it."""
+    """A transaction over several tables. Created by ``TransactionManager.transaction``; ``end`` commits or cancels the
+    transaction."""
 
     def __init__(
         self,
@@ -71,8 +72,8 @@ class ManagedTransaction:
         self._tables = tables
         self._commit, self._cancel = end
         self._opened: dict[str, tuple[DeltaTable, CommitTarget]] = {}
-        # The last record known to contain only changes by this object. ``_kept`` counts its commits by table; tables
-        # that are not open have none.
+        # The last record that is known to contain only changes made by this object. ``_kept``: the number of commits
+        # that this object holds, by table; a table that is not open has no entry.
         self._own: TransactionRecord | None = started
         self._kept: collections.Counter[str] = collections.Counter()
         self._is_over = False
@@ -92,15 +93,16 @@ class ManagedTransaction:
             self.cancel()
 
     def table(self, name: str) -> DeltaTable:
-        """The table at the transaction's instant, with the transaction's own changes. All verbs of a DeltaTable work on
-        it; their effects become visible to others when the transaction is committed. Version numbers are what the
-        commits would get without concurrent writers.
+        """The table as of the transaction's time, with the transaction's own changes. All verbs of a DeltaTable can be
+        used; their effects become visible to others when the transaction is committed. Version numbers are those that
+        the commits would get without concurrent writers.
 
         Raises EntityNotFoundError, TransactionCommittedError, TransactionCanceledError;
         TransactionCommitInProgressError if a serializable transaction is being committed and had not opened the table.
         Cost: 2 coordinator calls, 1 more if another process worked on the transaction. On the first call for a table,
-        also that of ``TransactionManager.table`` if the table was not opened yet; 2 more calls for the first table, 1
-        more if another process worked on the transaction, and 1 to 3 more if it is serializable, to record the read.
+        also the cost of ``TransactionManager.table`` if the table was not opened yet; 2 more calls for the first table,
+        1 more if another process worked on the transaction, and 1 to 3 more if the transaction is serializable, to
+        record the read.
         """
         record = self._ledger.allowed(self.id, Call.READ)
         with self.alone():
@@ -123,8 +125,8 @@ class ManagedTransaction:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """Block other threads from opening tables in this transaction or committing it. Raises StoreError if a deadline
-        passes first."""
+        """Prevent other threads from opening tables in this transaction and from committing it. Raises StoreError if a
+        deadline passes first."""
         if not self._lock.acquire(timeout=deadline.seconds_left()):
             raise StoreError(f"Transaction {self.id}: another call on it did not end before the deadline.")
         try:
@@ -133,8 +135,8 @@ class ManagedTransaction:
             self._lock.release()
 
     def targets(self, record: TransactionRecord) -> list[CommitTarget]:
-        """The branches to commit, and the branches of tables that must not have changed, according to a record that was
-        just read.
+        """The branches to commit, and the branches of tables that must not have changed, according to the record, which
+        was just read.
 
         Raises ResourceNotReadyError if a table was dropped. Cost: none; if another process worked on the transaction, 1
         coordinator call, and that of ``table`` per table.
@@ -153,8 +155,9 @@ class ManagedTransaction:
         return [target for target in targets if target.branch.prepared_to_check()]
 
     def _changed_elsewhere(self, record: TransactionRecord) -> set[str]:
-        """The tables that another process has opened or changed in this transaction. Tables changed since they were
-        opened here are closed, so that they are opened again."""
+        """The names of the tables that a process other than this one has opened or changed in this transaction. Tables
+        that another process has changed since they were opened in this process are closed, so that they are opened
+        again."""
         kept, elsewhere = self._kept, set()
         if not self._is_own(record):
             parts = [key.split("/", 2) for key in self._ledger.coordinator.parts(self.id)]
@@ -193,14 +196,14 @@ class ManagedTransaction:
                 branch.restore(decode_prepared(part, branch.schema), self._ledger.now_ms())
         reader = LogReader(store, authority=Authority(self._tables.coordinator.url, self.id, pin))
         latest = Snapshot(load_latest(reader) if branch.prepared else snapshot.log.through(reader))
-        # In-commit timestamps on a branch are provisional: the commit of the transaction sets and checks the final
-        # ones.
+        # In-commit timestamps on a branch are provisional: committing the transaction sets and checks the final
+        # timestamps.
         environment = replace(self._ledger.environment, drift_warning_ms=sys.maxsize)
         handle = TableHandle(reader, BranchCommitter(branch, keep), environment, latest)
         return DeltaTable(handle), CommitTarget(branch, snapshot.reader, self._tables.store(table))
 
     def _pins(self, record: TransactionRecord) -> Mapping[str, int]:
-        """The versions of all tables at the transaction's instant, which is the instant of its first read."""
+        """For each table, the version that was current at the time of the transaction's first read."""
         if record.pins is None:
             cut, now_ms = self._ledger.coordinator.cut(), self._ledger.now_ms()
 
@@ -240,7 +243,7 @@ class ManagedTransaction:
                 self._change(Call.WRITE, parts=part, table_id=table_id, marks=marks)
                 return
             except TransactionCanceledError:
-                raise  # it will not be committed, whether it was stored or not
+                raise  # whether or not the commit was stored, it will not be part of the transaction
             except DeltaLogError as error:
                 if in_doubt is None and error.outcome is not Outcome.UNKNOWN:
                     raise

@@ -1,4 +1,4 @@
-"""Vacuum of a catalog-managed table: keeps the files that transactions need, and marks files before deleting them.
+"""Vacuums catalog-managed tables: keeps the files that transactions need, and marks files before deleting them.
 
 Spec: PROTOCOL.md#maintenance-operations-on-catalog-managed-tables, #terminology-commits.
 """
@@ -33,10 +33,10 @@ def vacuum(ledger: Ledger, tables: ManagedTables, record: TableRecord, **options
 
 
 class _CatalogClaims(vacuuming.Claims):
-    """The files needed by transactions of a catalog, and by staged commits that it may still ratify."""
+    """The files needed by transactions of a catalog, and by staged commits that the catalog may still ratify."""
 
     def __init__(self, ledger: Ledger, record: TableRecord, handle: TableHandle, files: LogStore) -> None:
-        """``files``: the store without the catalog."""
+        """``files``: the store of the table's files, without the catalog."""
         super().__init__(handle)
         self._files = files
         self._ledger = ledger
@@ -61,12 +61,13 @@ class _CatalogClaims(vacuuming.Claims):
                 try:
                     used |= files_of(history, pin)
                 except VersionNotFoundError:
-                    continue  # log clean-up has deleted the version, so the transaction cannot read it
+                    continue  # log clean-up has deleted the version, so the transaction cannot read it anyway
         found.update(dict.fromkeys(used, Need.TRANSACTION))
         return found
 
     def _staged(self, history: LogHistory, rules: VacuumRules) -> Iterator[str]:
-        """The files in unratified staged commits younger than the retention, which their writers may still propose."""
+        """The files in unratified staged commits that are younger than the retention, because their writers may still
+        propose these commits."""
         store, oldest_ms = history.reader.store, min(rules.cutoff_ms, rules.now_ms - UNCOMMITTED_AGE_MS)
         for meta in store.list_from(STAGED_COMMITS_DIRECTORY, f"{history.latest.version + 1:020d}"):
             if meta.modification_time_ms is not None and meta.modification_time_ms < oldest_ms:
@@ -74,7 +75,7 @@ class _CatalogClaims(vacuuming.Claims):
             try:
                 commit = decode_commit(store.get(staged_commit_path(meta.name)), history.latest.version + 1)
             except (InvalidCommitError, ObjectNotFoundError):
-                continue  # truncated or deleted, so it will not be ratified
+                continue  # the staged commit was truncated or deleted, so it will not be ratified
             for add in commit.adds:
                 yield from (add.path, *vector_files(add.deletion_vector))
             yield from (cdc.path for cdc in commit.cdc)
@@ -94,7 +95,7 @@ class _CatalogClaims(vacuuming.Claims):
         try:
             in_use = self._in_use(version)
         except DeltaLogError:
-            end_marking(ledger, table, number, None)  # nothing was deleted under this marking
+            end_marking(ledger, table, number, None)  # no files were deleted with this marking
             raise
         removed = super().remove([entry for entry in entries if entry.path not in in_use], version)
         gone = tuple(entry.path for entry in removed)
@@ -102,7 +103,7 @@ class _CatalogClaims(vacuuming.Claims):
         return removed
 
     def _in_use(self, version: int) -> set[str]:
-        # Undecided transactions are read before the log, so that a commit in between is not missed.
+        # Read the undecided transactions before the log, so that a transaction committed in between is not missed.
         open_ = undecided(self._ledger, self._record.table_id)
         history = LogHistory(self._handle.reader, self._handle.refresh().log)
         check_managed(history.latest.protocol, self._record.url, self._ledger.coordinator.url)

@@ -1,1 +1,1 @@
-"""Writing: transactions, their staged actions, and data files that satisfy the table's rules."""
+"""Writing tables: transactions, their staged actions, and data files that satisfy the table's rules."""

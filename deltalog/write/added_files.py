@@ -1,4 +1,4 @@
-"""Add actions for Parquet files that other programs wrote below the table, and checks of their rows.
+"""Creates add actions for Parquet files that other programs wrote below the table, and checks their rows.
 
 Spec: PROTOCOL.md#data-files, #per-file-statistics, #add-file-and-remove-file,
 #consistency-between-table-metadata-and-data-files.
@@ -28,11 +28,12 @@ from deltalog.storage.table_files import TableFiles
 from deltalog.write.data_files import WriteLayout
 
 FOOTER_THREADS = 8
-Examine = Callable[[str, Any], None]  # takes a file's path and its footer (pyarrow.parquet.FileMetaData)
+# A callback that receives a file's path and its footer (pyarrow.parquet.FileMetaData).
+Examine = Callable[[str, Any], None]
 
 
 def check_files(files: TableFiles, adds: Iterable[AddFile], layout: WriteLayout) -> None:
-    """Check the rows of Parquet files against the rules of a layout, and advance the high-water marks of identity
+    """Check the rows of Parquet files against the rules in a layout, and advance the high-water marks of identity
     columns past their values. Raises ConstraintViolationError, InvalidDataFileError. Cost: the GETs of the columns that
     the rules use; memory is bounded."""
     if not layout.rules:
@@ -58,10 +59,10 @@ def describe_files(
     """Add actions for Parquet files below the table, from their footers.
 
     ``files``: pairs of a relative path, not percent-encoded, and the partition values in the log's serialization. The
-    files are made durable. ``num_rows``: the total number of rows that they must have. ``examine`` is called for each
-    file, in threads. Raises InvalidDataFileError, also for duplicate column names, SchemaMismatchError for a null (or
-    empty, which means null) partition value in a NOT NULL column, RowCountError, and what ``examine`` raises. Cost: for
-    each file 1 HEAD and 1 or 2 ranged GETs, in threads.
+    files are made durable. ``num_rows``: the total number of rows that the files must have. ``examine`` is called for
+    each file, in several threads. Raises InvalidDataFileError, also for duplicate column names, SchemaMismatchError for
+    a null (or empty, which means null) partition value in a NOT NULL column, RowCountError, and what ``examine``
+    raises. Cost: for each file 1 HEAD and 1 or 2 ranged GETs, in threads.
     """
     listed = list(files)
     data_schema = layout.file_columns.stored
@@ -123,7 +124,7 @@ def describe_files(
 
 
 def read_footer(store: LogStore, path: str) -> Any:
-    """The footer of a Parquet file (pyarrow.parquet.FileMetaData), checked and reduced (``parquet.footers``). Raises
+    """The footer of a Parquet file (pyarrow.parquet.FileMetaData), checked and reduced by ``parquet.footers``. Raises
     InvalidDataFileError if it is not a Parquet file, and StoreError. Cost: 1 or 2 ranged GETs."""
     try:
         with contextlib.closing(store.open_input(path)) as source:
@@ -165,8 +166,8 @@ def _parts(kind: Any) -> Iterable[tuple[str, pa.DataType]]:
 
 
 def _without_id(stored: Iterable[pa.Field], layout: WriteLayout) -> str | None:
-    """The dotted path of the first column that matches by physical name but lacks the field id; None if no column
-    does."""
+    """The dotted path of the first column that matches by physical name but lacks the field id; None if there is
+    none."""
 
     def in_struct(schema: StructType, stored: Iterable[pa.Field]) -> str | None:
         by_name = {field.name: field for field in stored}

@@ -1,4 +1,4 @@
-"""Which columns a table can be clustered by. Pure.
+"""Decides by which columns a table can be clustered. Pure.
 
 Spec: PROTOCOL.md#writer-requirements-for-clustered-table, #per-file-statistics.
 """
@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import FALSE
 from deltalog.errors import CallError, SchemaMismatchError
 from deltalog.expressions.bind import find_fields
+from deltalog.lazy_arrow import pc
 from deltalog.log.file_statistics import Leaf, column_name, statistics_of_files
 from deltalog.protocol import column_mapping
 from deltalog.protocol.actions import Metadata
@@ -61,7 +61,7 @@ def _leaf(path: Path, schema: StructType, mode: column_mapping.Mode) -> Leaf:
 
 
 def check_statistics(files: pa.Table, metadata: Metadata, paths: Sequence[Path], table: str) -> None:
-    """Raise CallError for a column that has no bounds in some file, unless all its values there are null."""
+    """Raise CallError for a column that has no bounds in some file, unless all its values in that file are null."""
     mode = column_mapping.mode_of(metadata.configuration)
     leaves = [_leaf(path, metadata.schema, mode) for path in paths]
     if not leaves:

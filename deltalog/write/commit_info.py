@@ -1,4 +1,4 @@
-"""Serializes the caller's commitInfo fields: text and JSON values. Pure.
+"""Serializes the caller's values for commitInfo fields: strings and JSON values. Pure.
 
 Spec: PROTOCOL.md#commit-provenance-information.
 """
@@ -22,14 +22,16 @@ def metadata_text(user_metadata: UserMetadata) -> str | None:
     if isinstance(user_metadata, str):
         return str(plain(user_metadata))
     if not isinstance(user_metadata, Mapping):
-        raise CallError(f"user_metadata must be text or a mapping of JSON values, not {type(user_metadata).__name__}.")
+        raise CallError(
+            f"user_metadata must be a string or a mapping of JSON values, not {type(user_metadata).__name__}."
+        )
     return json_text(dict(user_metadata), sort_keys=True)
 
 
 def operation_text(name: str) -> str:
     """``operation``. Raises CallError."""
     if not isinstance(name, str):
-        raise CallError(f"The operation of a commit must be text, not {name!r}.")
+        raise CallError(f"The operation of a commit must be a string, not {name!r}.")
     return str(plain(name))
 
 

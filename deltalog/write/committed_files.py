@@ -1,23 +1,24 @@
-"""Checks for files that a version has already added: they must be neither added again nor deleted."""
+"""Checks for files that a version has already added. A file that a version has added must be neither added again nor
+deleted."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import strings
 from deltalog.errors import FilesCommittedError, MissingVersionError
+from deltalog.lazy_arrow import pc
 from deltalog.protocol.paths import are_ordinary
 from deltalog.read.snapshot import Snapshot
 
-# Up to this number, commits are read one by one; beyond it, reading the table state costs less.
+# Up to this many commits are read one by one; for more, reading the table state costs less.
 _FEW_COMMITS = 100
 
 
 def live_file_rows(snapshot: Snapshot, paths: Sequence[str]) -> Mapping[str, int]:
-    """The live files among these store paths, with their row numbers in ``Snapshot.files``."""
+    """The live files among the store paths ``paths``: path -> row number in ``Snapshot.files``."""
     names = snapshot.files()["path"]
     if are_ordinary(paths) and are_ordinary(names.to_pylist()):
         rows = pc.index_in(strings(paths), value_set=names.combine_chunks()).to_pylist()
@@ -35,11 +36,12 @@ def check_not_live(snapshot: Snapshot, paths: Sequence[str]) -> None:
 
 def check_never_committed(snapshot: Snapshot, since: int | None, names: Collection[str], outcome: str) -> None:
     """Raise FilesCommittedError if a commit after version ``since`` (None: any commit) has added one of these files,
-    even if it was removed later. ``names``: paths as in the log. ``outcome``: a sentence for the message that says what
-    was not done.
+    even if it was removed later. ``names``: paths as in the log. ``outcome``: a sentence for the error message, such as
+    "Nothing was committed."
 
-    Cost: 1 GET for each version since. If these are more than 100, or log clean-up has deleted them, as
-    ``Snapshot.files`` and ``FileCache.tombstones``; files whose tombstones have expired are not detected then.
+    Cost: 1 GET for each version since. If there are more than 100 such versions, or log clean-up has deleted some of
+    them, the cost is that of ``Snapshot.files`` and ``FileCache.tombstones``; files whose tombstones have expired are
+    then not detected.
     """
     wanted = set(names)
     if since is not None and snapshot.version - since <= _FEW_COMMITS:

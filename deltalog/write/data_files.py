@@ -11,16 +11,16 @@ import itertools
 import urllib.parse
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import combined, int64s, row_numbers
 from deltalog.errors import (
     SchemaMismatchError,
 )
-from deltalog.expressions.compile import without_empty
+from deltalog.lazy_arrow import pc
+from deltalog.lazy_names import lazy_modules
 from deltalog.log.commit_summary import CHECKSUM_TAG
 from deltalog.log.file_statistics import indexed_leaves
 from deltalog.parquet.file_options import DEFAULT, FileOptions
@@ -32,10 +32,15 @@ from deltalog.protocol.column_mapping import Mode
 from deltalog.protocol.paths import encode_path
 from deltalog.protocol.properties import RANDOM_PREFIX_LENGTH, RANDOMIZE_FILE_PREFIXES
 from deltalog.protocol.schema import ArrayType, MapType, StructField, StructType
-from deltalog.read.changes import CHANGE_TYPE_FIELD
 from deltalog.storage.base import LogStore, keep_cleanup_errors
 from deltalog.write.input_streams import as_batches
 from deltalog.write.table_rules import NO_RULES, TableRules
+
+if TYPE_CHECKING:
+    from deltalog.expressions import compile as expressions
+    from deltalog.read import changes as change_feed
+else:
+    lazy_modules(__name__, expressions="deltalog.expressions.compile", change_feed="deltalog.read.changes")
 
 TARGET_BYTES = 128 << 20
 BUFFER_BYTES = 256 << 20
@@ -48,12 +53,13 @@ CHANGES_DIRECTORY = "_change_data"
 class WriteLayout:
     """How data files are written.
 
-    ``indexed``: the physical paths of the leaf columns with statistics. ``mapping``: the column mapping mode.
-    ``prefix_length``: the length of the random path prefix, in characters (0: Hive directories). ``rules``: the checks
-    to apply and the columns to fill in; empty for existing rows that are copied. ``extra_columns``: file columns that
-    are not in the table, such as the row ids of copied rows; they come last and have no statistics. ``as_changes``:
-    whether the files are change files. ``checksum``: the hash to record for each file. ``is_new``: whether the rows are
-    new to the table; a struct with a NOT NULL field then must not be null. ``options``: how the files are encoded.
+    ``indexed``: the physical paths of the leaf columns for which statistics are collected. ``mapping``: the column
+    mapping mode. ``prefix_length``: the length of the random path prefix, in characters (0: Hive directories).
+    ``rules``: the rules to check and the columns to fill in; empty for existing rows that are copied.
+    ``extra_columns``: file columns that are not in the table, such as the row ids of copied rows; they come last and
+    have no statistics. ``as_changes``: whether the files are change data files. ``checksum``: the hash to record for
+    each file. ``is_new``: whether the rows are new to the table; if so, a struct with a NOT NULL field must not be
+    null. ``options``: how the files are encoded.
     """
 
     schema: StructType
@@ -74,7 +80,7 @@ class WriteLayout:
         CorruptTableError, InvalidPropertyError."""
         configuration = metadata.configuration
         mapping = column_mapping.mode_of(configuration)
-        # After a rename, the column name in a Hive directory would be unknown or that of another column.
+        # After a rename, the column name in a Hive directory would be unknown or would refer to another column.
         prefixed = mapping != "none" or RANDOMIZE_FILE_PREFIXES.read(configuration)
         return cls(
             metadata.schema,
@@ -91,7 +97,7 @@ class WriteLayout:
 
     @functools.cached_property
     def file_columns(self) -> FileColumns:
-        """The columns of the files: all but the partition columns."""
+        """The columns of the files: all except the partition columns."""
         columns = StructType(tuple(f for f in self.schema if f.name not in self.partition_columns))
         return FileColumns(columns, self.indexed, self.mapping, self.extra_columns)
 
@@ -103,8 +109,8 @@ class WriteLayout:
 
     def path(self, values: Mapping[str, str | None], unique: str, codec: str | None = None) -> str:
         """The relative path of a new file: below a random prefix, or in the Hive directory of its partition values. All
-        change files are in one directory. ``unique``: must end in random letters and digits. ``codec``: if not that of
-        ``options``."""
+        change data files are in one directory. ``unique``: a unique string that ends in random letters and digits.
+        ``codec``: if not that of ``options``."""
         codec = codec or self.options.compression or "snappy"
         if self.as_changes:
             return f"{CHANGES_DIRECTORY}/cdc-{unique}.{codec}.parquet"
@@ -118,9 +124,10 @@ class WriteLayout:
 def write_rows(
     store: LogStore, reader: pa.RecordBatchReader, layout: WriteLayout, new_uuid: Callable[[], str], clock_ms: int
 ) -> tuple[list[AddFile], int]:
-    """Write a stream into new files, durable on return. Returns the add actions and the number of rows.
+    """Write a stream of rows into new files, which are durable on return. Returns the add actions and the number of
+    rows.
 
-    On any error the files written so far are removed, best effort. Memory: about twice BUFFER_BYTES. Raises
+    On an error, the files written so far are deleted, best effort. Memory: about twice BUFFER_BYTES. Raises
     SchemaMismatchError if the rows do not fit the schema. Cost: 1 PUT for each file.
     """
     adds: list[AddFile] = []
@@ -137,7 +144,7 @@ def write_rows(
 
 
 def discard(store: LogStore, add_paths: Iterable[str]) -> list[Exception]:
-    """Delete files that no commit names, best effort. Returns the failures."""
+    """Delete files that no commit names; errors are collected. Returns the failures."""
     failures: list[Exception] = []
     for path in add_paths:
         try:
@@ -148,9 +155,9 @@ def discard(store: LogStore, add_paths: Iterable[str]) -> list[Exception]:
 
 
 def remove_job_files(store: LogStore, job: str, layout: WriteLayout) -> int:
-    """Delete all files of a failed distributed job, best effort; no version can name them. Their names begin with
-    ``part-`` or ``cdc-`` and the job id. Returns the number of files found. Cost: 1 LIST for each 1,000 objects below
-    the table, at most 100, and 1 DELETE for each file; nothing on stores without such a listing."""
+    """Delete all files of a failed distributed job, best effort; no version can refer to them. The names of a job's
+    files begin with ``part-`` or ``cdc-`` and the job id. Returns the number of files found. Cost: 1 LIST for each
+    1,000 objects below the table, at most 100, and 1 DELETE for each file; nothing on stores without such a listing."""
     name = f"{'cdc' if layout.as_changes else 'part'}-{job}-"
     in_root = not (layout.partition_columns or layout.prefix_length)
     prefix = f"{CHANGES_DIRECTORY}/{name}" if layout.as_changes else name if in_root else ""
@@ -160,9 +167,9 @@ def remove_job_files(store: LogStore, job: str, layout: WriteLayout) -> int:
 
 
 def with_change_type(kind: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Append the change type to the rows, as the last column."""
+    """Append a column with the change type to the rows."""
     for batch in as_batches(batches):
-        yield batch.append_column(CHANGE_TYPE_FIELD.name, pa.repeat(pa.scalar(kind), batch.num_rows))
+        yield batch.append_column(change_feed.CHANGE_TYPE_FIELD.name, pa.repeat(pa.scalar(kind), batch.num_rows))
 
 
 def change_file(add: AddFile) -> AddCDCFile:
@@ -190,9 +197,9 @@ def _buffered(reader: pa.RecordBatchReader, layout: WriteLayout) -> Iterator[pa.
 
 
 def conformed(table: pa.Table, schema: StructType, rules: TableRules = NO_RULES, is_new: bool = False) -> pa.Table:
-    """Cast rows to the table's columns, in its order and types, and apply its rules. ``is_new``: as in ``WriteLayout``.
-    Raises SchemaMismatchError, also for columns that would be lost: unknown columns, and names that are equal up to
-    case."""
+    """Cast rows to the order and the types of the table's columns, and apply the table's rules. ``is_new``: as in
+    ``WriteLayout``. Raises SchemaMismatchError, also for columns that would be lost: unknown columns, and names that
+    are equal up to case."""
     given = {name.lower(): table.column(i) for i, name in enumerate(table.schema.names)}
     lost = given.keys() - {column.name.lower() for column in schema}
     if lost or len(given) < table.num_columns:
@@ -213,7 +220,7 @@ def conformed(table: pa.Table, schema: StructType, rules: TableRules = NO_RULES,
                 f"Values of column {column.name} ({values.type}) do not fit {column.data_type}: {error}."
             ) from None
         if column.name in rules.null_if_empty:
-            columns[-1] = without_empty(columns[-1])
+            columns[-1] = expressions.without_empty(columns[-1])
         check_not_null(columns[-1], column, column.name, is_new)
     rows = pa.Table.from_arrays(columns, schema=arrow_schema)
     if rules:
@@ -232,10 +239,10 @@ def _refuse_columns(names: Sequence[str], lost: Collection[str]) -> None:
 
 
 def check_not_null(values: Any, column: StructField, name: str, is_new: bool = False) -> None:
-    """Raise SchemaMismatchError for nulls in a NOT NULL column, or in NOT NULL fields of structs, lists and maps that
-    are not null. ``is_new``: also for a null struct with a NOT NULL field, outside of lists and maps: delta-spark reads
-    that field as null, and cannot delete, update or compact in a file with such a row. Existing rows of this kind can
-    be copied."""
+    """Raise SchemaMismatchError for nulls in a NOT NULL column, and for nulls in NOT NULL parts of non-null structs,
+    lists and maps. With ``is_new``, also raise for a null struct with a NOT NULL field, except in lists and maps,
+    because delta-spark reads that field as null and cannot delete, update or compact rows in a file with such a row.
+    Copying existing rows of this kind is allowed."""
     if not column.nullable and values.null_count:
         raise SchemaMismatchError(f"Column {name} is NOT NULL, but the data has nulls in it.")
     data_type = column.data_type
@@ -268,8 +275,8 @@ def required_fields(struct: StructType) -> Iterator[tuple[str, ...]]:
 
 
 def by_partition(table: pa.Table, layout: WriteLayout) -> Iterator[tuple[dict[str, str | None], pa.Table]]:
-    """The rows of each partition without the partition columns, with its serialized values, in order of first
-    occurrence. Raises SchemaMismatchError."""
+    """For each partition, in order of first occurrence: its serialized partition values, and its rows without the
+    partition columns. Raises SchemaMismatchError."""
     if not layout.partition_columns:
         yield {}, table
         return
@@ -279,7 +286,7 @@ def by_partition(table: pa.Table, layout: WriteLayout) -> Iterator[tuple[dict[st
     columns = [table.column(name) for name in names]
     ends = _ends_of_runs(columns)
     if ends is None:
-        # Arrow parses a name such as ".x" as a path, so the columns are grouped under numbers.
+        # Arrow parses a name such as ".x" as a path, so the grouping uses numbers as column names.
         keys = [str(number) for number in range(len(names))]
         indexed = pa.table([*columns, row_numbers(table.num_rows)], names=[*keys, "row"])
         groups = indexed.group_by(keys, use_threads=False).aggregate([("row", "list")])
@@ -310,8 +317,8 @@ def by_partition(table: pa.Table, layout: WriteLayout) -> Iterator[tuple[dict[st
 
 
 def _ends_of_runs(columns: Sequence[Any]) -> list[int] | None:
-    """The ends of runs of equal rows, for rows ordered by partition; None if the runs are short, so that grouping is
-    faster."""
+    """The end positions of runs of equal partition values, if the rows are ordered by partition; None if the runs are
+    so short that grouping is faster."""
     ends = set[int]()
     for column in columns:
         try:

@@ -1,7 +1,8 @@
 """Writes deletion vectors into files below the table.
 
-The protocol allows small vectors inline in the log. They are read, but not written: delta-spark's VACUUM fails with a
-MatchError on a table that has one (VacuumCommand.getDeletionVectorRelativePathAndSize, 3.1 to 4.4).
+The protocol allows small deletion vectors inline in the log. deltalog reads but does not write them, because
+delta-spark's VACUUM fails with a MatchError on a table that has one
+(VacuumCommand.getDeletionVectorRelativePathAndSize, 3.1 to 4.4).
 
 Spec: PROTOCOL.md#deletion-vectors, #deletion-vector-file-storage-format, #deletion-vector-files,
 #writer-requirement-for-deletion-vectors.
@@ -18,7 +19,7 @@ from deltalog.protocol import deletion_vectors
 from deltalog.protocol.actions import DeletionVector
 from deltalog.storage.base import LogStore
 
-# Some readers fetch the whole file for each vector, so files are kept small.
+# Some readers fetch the whole file for each deletion vector, so the files are kept small.
 FILE_BYTES = 2 << 20
 
 
@@ -29,9 +30,10 @@ def write_deletion_vectors(
     prefix_length: int,
     written: Callable[[str], None],
 ) -> list[DeletionVector]:
-    """Store sets of row positions, durable on return. Returns their descriptors, in order.
+    """Store sets of row positions as deletion vectors, durable on return. Returns the descriptors of the vectors, in
+    the order of the sets.
 
-    ``prefix_length``: the length of a file's random directory name, in characters; 0: no directory. ``written`` is
+    ``prefix_length``: the length of the random directory name of a file, in characters; 0: no directory. ``written`` is
     called with the path of each file before it is written. Raises InvalidActionError for a vector over the size limit,
     StoreError. Cost: 1 PUT for each FILE_BYTES of vectors.
     """
@@ -51,7 +53,7 @@ def write_deletion_vectors(
 
 
 def _packed(encoded: Sequence[bytes]) -> Iterator[list[int]]:
-    """The numbers of the vectors in groups of at most FILE_BYTES; a larger vector is a group by itself."""
+    """The indexes of the vectors, in groups of at most FILE_BYTES; a larger vector is in a group by itself."""
     group: list[int] = []
     size = 0
     for number, data in enumerate(encoded):
@@ -65,10 +67,10 @@ def _packed(encoded: Sequence[bytes]) -> Iterator[list[int]]:
 
 
 def masked_statistics(text: str | None, rows: int) -> str:
-    """The statistics of a file with a deletion vector: bounds are valid, but no longer tight.
+    """The statistics of a file with a deletion vector, whose bounds are valid but no longer tight.
 
-    ``rows``: the number of rows in the Parquet file, deleted ones included; the protocol requires it for such a file.
-    The text of the bounds is kept unchanged. Spec: PROTOCOL.md#per-file-statistics.
+    ``rows``: the number of rows in the Parquet file, including deleted rows; the protocol requires it for such a file.
+    The JSON text of the bounds is kept unchanged. Spec: PROTOCOL.md#per-file-statistics.
     """
     try:
         statistics = msgspec.json.decode(text or "{}", type=dict[str, msgspec.Raw])

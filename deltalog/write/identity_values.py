@@ -9,20 +9,19 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-import pyarrow.compute as pc
-
 from deltalog.arrow_arrays import combined, int64s, row_numbers
 from deltalog.errors import ConstraintViolationError, SchemaMismatchError
+from deltalog.lazy_arrow import pc
 from deltalog.protocol.identity_columns import Identity, fits
 
 Marks = Mapping[str, int | None]
 
 
 class IdentityValues:
-    """The identity columns of one transaction, by name, with their high-water marks.
+    """The identity columns of one transaction, keyed by name, with their high-water marks.
 
-    Two transactions on the same version generate the same values. The marks are in the metadata, so the second commit
-    is a conflict.
+    Two transactions on the same version generate the same values, but the high-water marks are in the metadata, so the
+    second commit is a conflict.
     """
 
     def __init__(self, table: str) -> None:
@@ -30,8 +29,8 @@ class IdentityValues:
         self._columns: dict[str, Identity] = {}
 
     def resume(self, columns: Iterable[Identity]) -> None:
-        """Continue with the identity columns of a schema, from the schema's mark or this object's, whichever is
-        further."""
+        """Continue to generate values for the identity columns of a schema, from the high-water mark in the schema or
+        the one in this object, whichever is further along."""
         found = dict[str, Identity]()
         for column in columns:
             own = self._columns.get(column.name)
@@ -49,16 +48,16 @@ class IdentityValues:
 
     @property
     def marks(self) -> Marks:
-        """The current high-water marks, for ``reset_to``."""
+        """The current high-water marks, which can be passed to ``reset_to``."""
         return {name: column.mark for name, column in self._columns.items()}
 
     def reset_to(self, marks: Marks) -> None:
-        """Go back to earlier marks, to generate the same values again for the same rows in the same order."""
+        """Go back to earlier high-water marks, to generate the same values again for the same rows in the same
+        order."""
         self._columns = {name: replace(column, mark=marks[name]) for name, column in self._columns.items()}
 
     def check_given(self, names: Iterable[str]) -> None:
-        """Raise SchemaMismatchError if new rows with the columns ``names`` have values for a GENERATED ALWAYS
-        column."""
+        """Raise SchemaMismatchError if ``names``, the columns of new rows, include a GENERATED ALWAYS column."""
         given = {name.lower() for name in names}
         for name, column in self._columns.items():
             if name.lower() in given and not column.is_explicit:
@@ -68,7 +67,7 @@ class IdentityValues:
                 )
 
     def check_assigned(self, names: Iterable[str]) -> None:
-        """Raise SchemaMismatchError if an update assigns an identity column."""
+        """Raise SchemaMismatchError if an update assigns to an identity column."""
         assigned = {name.lower() for name in names}
         for name, column in self._columns.items():
             if name.lower() in assigned:
@@ -94,11 +93,11 @@ class IdentityValues:
         if count:
             self._columns[name] = replace(column, mark=last)
         start, step = int64s([first if count else 0, column.step])
-        # If a product wraps around, the sum wraps back, because the first and the last value fit.
+        # If a product overflows, the sum wraps back into range, because the first and the last value fit.
         return pc.add(pc.multiply(row_numbers(count), step), start)
 
     def note(self, name: str, values: Any) -> None:
-        """Advance the mark past values in the data, an Arrow array or chunked array."""
+        """Advance the high-water mark past the ``values`` in the data, an Arrow array or chunked array."""
         column = self._columns[name]
         bounds = pc.min_max(combined(values)).as_py()
         value = bounds["max" if column.step > 0 else "min"]
@@ -106,6 +105,6 @@ class IdentityValues:
             self._columns[name] = column.advanced(value)
 
     def note_all(self, rows: Any) -> None:
-        """Like ``note``, for an Arrow table with all identity columns."""
+        """Like ``note``, for an Arrow table that contains all identity columns."""
         for name in self._columns:
             self.note(name, rows.column(name))

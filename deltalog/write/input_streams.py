@@ -1,6 +1,7 @@
-"""Callers' input data as Arrow streams. A stream that was already read is refused: its rows would be missing.
+"""Converts callers' input data to Arrow streams. A stream that has already been read is refused, because its rows would
+be missing.
 
-Arrow cannot distinguish an exhausted stream from an empty one, so streams that were read are remembered.
+Arrow cannot distinguish an exhausted stream from an empty stream, so streams that were read are remembered.
 """
 
 from __future__ import annotations
@@ -15,26 +16,26 @@ from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arguments import shown
 from deltalog.arrow_arrays import row_numbers
 from deltalog.errors import CallError
+from deltalog.lazy_arrow import pc
 
 T = TypeVar("T")
 
-# Iterators that do not support weak references, such as map and zip, can be recognised only while they are kept alive,
-# which is done for the latest few.
+# Iterators that do not support weak references, such as map and zip, can be recognised only while they are kept alive.
+# Therefore the last few such iterators are kept alive.
 _MAX_STRONG = 8
-_UNNAMED = re.compile(r"__index_level_[0-9]+__")  # pandas' column for an unnamed index
+_UNNAMED = re.compile(r"__index_level_[0-9]+__")  # the name of pandas' column for an unnamed index
 _lock = threading.Lock()
 _read: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 _read_strong: deque[Any] = deque(maxlen=_MAX_STRONG)
 
 
 def as_reader(data: Any) -> pa.RecordBatchReader:
-    """A reader for data with the Arrow C stream interface, or a record batch, without pandas' unnamed index. Raises
-    CallError, also for a stream that was read before."""
+    """A reader for a record batch or for data with the Arrow C stream interface, without the column of an unnamed
+    pandas index. Raises CallError, also for a stream that was read before."""
     reader = _reader(data)
     return _with_pandas_columns(reader, type(data).__module__.partition(".")[0] == "pandas")
 
@@ -60,8 +61,8 @@ def _reader(data: Any) -> pa.RecordBatchReader:
 
 
 def _with_pandas_columns(reader: pa.RecordBatchReader, is_frame: bool) -> pa.RecordBatchReader:
-    """The stream without the columns of an unnamed pandas index. ``is_frame``: the data is a data frame; its named
-    index becomes a column even if pandas stores it only as a range."""
+    """The stream without the column of an unnamed pandas index. ``is_frame``: whether the data is a data frame; its
+    named index becomes a column even if pandas stores the index only as a range."""
     schema = reader.schema
     indexes = _indexes_of_pandas(schema)
     unnamed = {each for each in indexes if isinstance(each, str) and _UNNAMED.fullmatch(each)}
@@ -84,7 +85,8 @@ def _with_pandas_columns(reader: pa.RecordBatchReader, is_frame: bool) -> pa.Rec
 
 
 def _indexes_of_pandas(schema: pa.Schema) -> list[Any]:
-    """The index in the pandas metadata of a schema: column names, and ranges that have no column."""
+    """The pandas index that the metadata of a schema describes: the names of the index columns, and range indexes,
+    which are not stored as columns."""
     try:
         found = json.loads((schema.metadata or {})[b"pandas"])["index_columns"]
     except (KeyError, ValueError, TypeError):
@@ -109,7 +111,8 @@ def _batch(batch: Any) -> pa.RecordBatch:
 
 
 def is_in_memory(data: Any) -> bool:
-    """Whether reading the data runs no caller code: true for tables and lists, not for streams and generators."""
+    """Whether the data can be read without running the caller's code: true for tables and lists, false for streams and
+    generators."""
     package = type(data).__module__.partition(".")[0]
     return isinstance(data, (pa.Table, pa.RecordBatch, list, tuple, bytes)) or package in ("pandas", "polars")
 
@@ -122,8 +125,8 @@ def check_unread(data: object) -> None:
 
 
 def read_once(data: Iterable[T], *, is_callers: bool = False) -> Iterator[T]:
-    """An iterator over ``data`` from its beginning. ``is_callers``: the data comes from a caller, so iterators without
-    weak references are remembered too. Raises CallError as ``check_unread``."""
+    """An iterator over ``data`` from its beginning. ``is_callers``: whether the data comes from a caller; if so,
+    iterators that do not support weak references are remembered too. Raises CallError as ``check_unread``."""
     iterator = iter(data)
     if iterator is data or isinstance(data, pa.RecordBatchReader):
         with _lock:

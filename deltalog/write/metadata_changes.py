@@ -1,4 +1,4 @@
-"""The changes of protocol, metadata and metadata domains in a transaction.
+"""The changes to protocol, metadata and metadata domains in a transaction.
 
 Spec: PROTOCOL.md#change-metadata, #protocol-evolution, #domain-metadata, #writer-requirements-for-domain-metadata,
 #format-specification, #identity-columns, #clustered-table.
@@ -7,7 +7,7 @@ Spec: PROTOCOL.md#change-metadata, #protocol-evolution, #domain-metadata, #write
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -19,8 +19,9 @@ from deltalog.errors import (
     SchemaMismatchError,
     UnsupportedFeatureError,
 )
+from deltalog.lazy_names import lazy_modules
 from deltalog.log.snapshot import LogSnapshot
-from deltalog.protocol import column_mapping, features, identity_columns, metadata_update, row_tracking
+from deltalog.protocol import column_mapping, features, identity_columns, row_tracking
 from deltalog.protocol.actions import DomainMetadata, Metadata, Protocol
 from deltalog.protocol.column_metadata import IDENTITY_KEY
 from deltalog.protocol.column_paths import path_text
@@ -34,18 +35,24 @@ from deltalog.protocol.properties import (
 )
 from deltalog.protocol.schema import StructType
 from deltalog.protocol.schema_enforcement import check_column_names
-from deltalog.write.clustering_columns import FEATURE, clustering_paths
+
+if TYPE_CHECKING:
+    from deltalog.protocol import metadata_update
+    from deltalog.write import clustering_columns as clustering
+else:
+    lazy_modules(__name__, "deltalog.protocol.metadata_update", clustering="deltalog.write.clustering_columns")
 
 
 class MetadataChanges:
-    """Protocol and metadata as a transaction will leave them, and the metadata domains that it changes.
+    """The protocol and the metadata that a table has after a transaction, and the metadata domains that the transaction
+    changes.
 
     ``base``: the version to change; None for a new table. ``protocol`` and ``metadata``: the values after the
-    transaction. Each change includes what it requires: features, column ids and physical names. Actions are normalised
-    to what readers of the log will decode, or InvalidActionError is raised. ``depends_on_metadata``: whether metadata
-    was set. Setting it to its current value writes nothing, but conflicts with a concurrent change.
-    ``depends_on_files``: whether a change is valid only for the files of the base, so that a file added by another
-    writer is a conflict.
+    transaction. Each change also makes the changes that it requires: table features, column ids and physical names.
+    Actions are normalised to the form that readers of the log will decode; otherwise InvalidActionError is raised.
+    ``depends_on_metadata``: whether metadata was set. Setting the metadata to its current value writes nothing, but
+    then a concurrent change of the metadata is a conflict. ``depends_on_files``: whether a change is valid only for the
+    files of ``base``, so that a file added by another writer is a conflict.
     """
 
     protocol: Protocol
@@ -81,12 +88,12 @@ class MetadataChanges:
 
     @property
     def changed_metadata(self) -> Metadata | None:
-        """The metadata if it differs from the base's."""
+        """The metadata if it differs from that of the base, else None."""
         return None if self.base is not None and self.metadata == self.base.metadata else self.metadata
 
     @property
     def changed_protocol(self) -> Protocol | None:
-        """The protocol if it differs from the base's."""
+        """The protocol if it differs from that of the base, else None."""
         return None if self.base is not None and self.protocol == self.base.protocol else self.protocol
 
     @property
@@ -114,7 +121,7 @@ class MetadataChanges:
             text = f"No rows can be written. {error} Correct the metadata with the writer that set it."
             raise UnsupportedFeatureError(text, features=("identityColumns",)) from None
 
-    # -------------------------------------------------------------------------------------------------- changes
+    # ---------------------------------------------------------------------------------- changes of the metadata
 
     def set_schema(self, schema: StructType, partition_by: Sequence[str] | None = None) -> None:
         """Replace the schema, and the partition columns if passed. Like ``Transaction.set_schema``."""
@@ -145,7 +152,7 @@ class MetadataChanges:
         self._set_protocol(features.with_features(self.protocol, named))
 
     def unset_properties(self, keys: Iterable[str]) -> None:
-        """Remove table properties; absent ones are ignored."""
+        """Remove table properties; absent properties are ignored."""
         removed = set(keys)
         check_assignment(dict.fromkeys(removed))
         self._replace_configuration({k: v for k, v in self.metadata.configuration.items() if k not in removed})
@@ -162,26 +169,27 @@ class MetadataChanges:
         self._replace(**{key: value for key, value in given.items() if value is not None})
 
     def set_protocol(self, protocol: Protocol) -> None:
-        """Replace the protocol. It must have all features that the table needs."""
+        """Replace the protocol. The new protocol must have all features that the table needs."""
         self._set_protocol(protocol)
 
     def set_state(self, protocol: Protocol, metadata: Metadata) -> None:
-        """Replace protocol and metadata verbatim, ids and physical names of columns included. They are checked at
+        """Replace protocol and metadata verbatim, including the ids and physical names of columns. They are checked at
         commit."""
         self._set_protocol(protocol)
         self.metadata = as_read_back(metadata, Metadata)
         self.depends_on_metadata = True
 
     def set_clustering(self, columns: Sequence[str | Sequence[str]]) -> None:
-        """Set the clustering columns, as paths; an empty sequence ends clustering. Files are not checked. Raises
+        """Set the clustering columns, each as a path; an empty sequence ends clustering. Files are not checked. Raises
         CallError, SchemaMismatchError."""
-        paths = clustering_paths(columns, self.metadata)
+        paths = clustering.clustering_paths(columns, self.metadata)
         mode = column_mapping.mode_of(self.metadata.configuration)
         self.stage_domain(column_mapping.clustering_domain(paths, self.metadata.schema, mode))
-        self._set_protocol(features.with_features(self.protocol, [FEATURE]))
+        self._set_protocol(features.with_features(self.protocol, [clustering.FEATURE]))
 
     def raise_marks(self, marks: Mapping[str, int | None]) -> None:
-        """Raise the high-water marks of identity columns, by name. Stages nothing if none changes."""
+        """Raise the high-water marks of identity columns, keyed by column name. Stages nothing if no high-water mark
+        changes."""
         before = self.metadata.schema if marks else None
         after = None if before is None else identity_columns.with_marks(before, marks)
         if after is not None and after != before:
@@ -195,14 +203,14 @@ class MetadataChanges:
         self.stage_domain(DomainMetadata(domain=domain, configuration=configuration, removed=False))
 
     def remove_domain(self, domain: str) -> None:
-        """Remove a custom domain; an absent one is ignored. Raises CallError as ``set_domain``."""
+        """Remove a custom domain; an absent domain is ignored. Raises CallError as ``set_domain``."""
         _check_user_domain(domain, "")
         for existing in () if self.base is None else self.base.state.domains.values():
             if existing.domain == domain:
                 self.stage_domain(msgspec.structs.replace(existing, removed=True))
 
     def stage_domain(self, action: DomainMetadata) -> None:
-        """Stage a domainMetadata action, of a custom or system domain. The last action for a domain wins."""
+        """Stage a domainMetadata action for a custom or system domain. The last action for a domain wins."""
         action = as_read_back(action, DomainMetadata)
         self._domains = [*(each for each in self._domains if each.domain != action.domain), action]
         self._set_protocol(features.with_features(self.protocol, ["domainMetadata"]))
@@ -222,7 +230,7 @@ class MetadataChanges:
         self._replace(configuration=self.metadata.with_configuration(configuration).configuration)
 
     def _check_clustering(self, columns: Sequence[tuple[str, ...]]) -> None:
-        """Raise SchemaMismatchError if the table can no longer be clustered by its columns."""
+        """Raise SchemaMismatchError if the table can no longer be clustered by its clustering columns."""
         names = ", ".join(path_text(column) for column in columns)
         if self.metadata.partition_columns:
             raise SchemaMismatchError(
@@ -237,8 +245,8 @@ class MetadataChanges:
             ) from None
 
     def _check_row_ids(self, base: LogSnapshot) -> None:
-        """Refuse to turn row tracking on while files have no row ids. If other writers may not assign them yet, a file
-        that one of them adds before the commit is a conflict."""
+        """Refuse to turn on row tracking while files have no row ids. As long as other writers need not assign row ids,
+        a file that another writer adds before this commit is a conflict."""
         without = base.cache.files(["base_row_id"])["base_row_id"].null_count
         if without:
             raise InvalidPropertyError(
@@ -251,7 +259,7 @@ class MetadataChanges:
 
 def _check_user_domain(domain: str, configuration: str) -> None:
     if not (isinstance(domain, str) and domain and isinstance(configuration, str)):
-        raise CallError(f"A metadata domain must have a name and a configuration, both text; got {domain!r}.")
+        raise CallError(f"A metadata domain must have a name and a configuration, both strings; got {domain!r}.")
     if domain.startswith("delta."):
         raise CallError(
             f"The metadata domain {domain!r} is reserved for Delta. Choose a name without the prefix delta."

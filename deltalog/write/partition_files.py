@@ -1,4 +1,4 @@
-"""Writes streams of rows into partition files, row group by row group.
+"""Writes streams of rows into files of partitions, one row group at a time.
 
 Spec: PROTOCOL.md#data-files, #per-file-statistics.
 """
@@ -23,16 +23,16 @@ from deltalog.write.input_streams import as_batches
 
 #: The size of a row group in memory.
 GROUP_BYTES = 8 << 20
-#: The size of the rows of a stream that are held until their partition's row group is full.
+#: The maximum size of the rows of a stream that are held until the row groups of their partitions are full.
 HELD_BYTES = 32 << 20
 _MOST_WRITERS = 4
 
-# Partition values by the physical names of their columns.
+# Partition values, keyed by the physical names of the columns.
 _Values = tuple[tuple[str, str | None], ...]
 
 
 def num_writers() -> int:
-    """How many streams are written in parallel."""
+    """The number of streams to write in parallel."""
     return min(_MOST_WRITERS, os.cpu_count() or 1)
 
 
@@ -43,14 +43,14 @@ def write_streams(
     new_uuid: Callable[[], str],
     clock_ms: int,
 ) -> tuple[list[AddFile], int]:
-    """Write streams into new files, durable on return; several streams in parallel. Returns the add actions and the
-    number of rows.
+    """Write streams of rows into new files, which are durable on return; several streams are written in parallel.
+    Returns the add actions and the number of rows.
 
-    Rows should be grouped by partition. On any error the files written so far are removed, best effort. Memory:
-    GROUP_BYTES for each stream being written, and HELD_BYTES if partitions alternate. Raises SchemaMismatchError if the
-    rows do not fit the schema, StoreError. Cost: 1 PUT for each file.
+    The rows should be grouped by partition, to save memory. On an error, the files written so far are deleted, best
+    effort. Memory: GROUP_BYTES for each stream in progress, and HELD_BYTES if partitions alternate. Raises
+    SchemaMismatchError if the rows do not fit the schema, StoreError. Cost: 1 PUT for each file.
     """
-    # Names are drawn here, not in the threads, whose order varies.
+    # Names are generated here rather than in the threads, whose order varies.
     files = [_PartitionFiles(store, layout, new_uuid(), clock_ms) for _ in streams]
     threads = num_writers() if num_writers() > 1 else 0
     try:
@@ -64,7 +64,7 @@ def write_streams(
 
 @dataclass
 class _Held:
-    """Rows of a partition, in file columns, held until they fill a row group."""
+    """Rows of a partition, with the columns of the file, held until they fill a row group."""
 
     tables: list[pa.Table] = field(default_factory=list)
     rows: int = 0
@@ -87,7 +87,7 @@ class _PartitionFiles:
         self._group_bytes = layout.options.target_bytes or TARGET_BYTES
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> None:
-        """Write all rows. After an error, ``adds`` has the completed files."""
+        """Write all rows. After an error, ``adds`` contains the completed files."""
         try:
             for batch in as_batches(batches):
                 if batch.num_rows:
@@ -113,7 +113,7 @@ class _PartitionFiles:
         return max(1, min(int(rows.num_rows), int(rows.num_rows) * self._group_bytes // max(int(rows.nbytes), 1)))
 
     def _take(self, values: Mapping[str, str | None], rows: pa.Table) -> None:
-        """Hold rows until their partition, or all partitions together, reach the size limit."""
+        """Buffer rows until their partition reaches its size limit, or until all partitions together reach theirs."""
         key, stored = tuple(values.items()), self._layout.file_columns.stored_rows(rows)
         held = self._held.setdefault(key, _Held())
         held.tables.append(stored)
@@ -143,14 +143,14 @@ class _PartitionFiles:
         if self._open is None:
             unique = f"{len(self.adds):04d}-{self._unique}" if self.adds else self._unique
             self._open = _OpenFile(self._store, self._layout, values, unique, rows)
-        pa.default_memory_pool().release_unused()  # memory cached by allocators per thread
+        pa.default_memory_pool().release_unused()  # returns the memory that allocators cache for each thread
         self._open.file.write(rows)
         self.rows += rows.num_rows
         del rows
         pa.default_memory_pool().release_unused()
 
     def _complete(self) -> None:
-        """Close the open file, if there is one, and describe it."""
+        """Close the open file, if there is one, and add its add action to ``adds``."""
         if self._open is not None:
             opened, self._open = self._open, None
             self.adds.append(opened.completed(self._clock_ms))
@@ -171,11 +171,11 @@ class _OpenFile:
             self._output = output.pop_all()
 
     def takes(self, rows: pa.Table) -> bool:
-        """Whether the file can take these rows of its partition."""
+        """Whether these rows of the file's partition can still be written to the file."""
         return self.file.tell() < self._target_bytes and self.file.takes(rows)
 
     def completed(self, clock_ms: int) -> AddFile:
-        """Close the file and make it durable. Raises StoreError; the file does not exist then."""
+        """Close the file, which makes it durable. Raises StoreError; the file does not exist then."""
         with self._output:
             self.file.close()
         written = self.file.written()
@@ -190,7 +190,7 @@ class _OpenFile:
         )
 
     def abort(self, error: BaseException) -> None:
-        """Remove the file after an error."""
+        """Delete the file after an error."""
         with contextlib.suppress(Exception):
             self.file.close()
         try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import datetime
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa
@@ -17,7 +17,7 @@ from pyroaring import BitMap64
 
 from deltalog.environment import Environment
 from deltalog.errors import RowCountError
-from deltalog.log.file_statistics import BOUNDS, column_name, leaves_of, statistics_of_files
+from deltalog.lazy_names import lazy_modules
 from deltalog.log.file_tables import files_table
 from deltalog.log.reader import LogReader
 from deltalog.parquet.file_options import DEFAULT, FileOptions
@@ -25,8 +25,6 @@ from deltalog.parquet.file_writer import Checksum
 from deltalog.protocol import row_tracking
 from deltalog.protocol.actions import AddCDCFile, AddFile, DeletionVector, Metadata, Protocol
 from deltalog.protocol.schema import PrimitiveType, StructField, StructType
-from deltalog.read.changes import CHANGE_TYPE_FIELD
-from deltalog.write.added_files import Examine, check_files, check_rows, describe_files
 from deltalog.write.data_files import (
     WriteLayout,
     change_file,
@@ -34,20 +32,33 @@ from deltalog.write.data_files import (
     with_change_type,
     write_rows,
 )
-from deltalog.write.deletion_vector_writer import write_deletion_vectors
 from deltalog.write.identity_values import IdentityValues
 from deltalog.write.input_streams import as_batches
 from deltalog.write.metadata_changes import MetadataChanges
-from deltalog.write.partition_files import write_streams
 from deltalog.write.table_rules import TableRules, rules_of
-from deltalog.write.task_files import TaskFiles, storage_of
+
+if TYPE_CHECKING:
+    from deltalog.log import file_statistics
+    from deltalog.read import changes as change_feed
+    from deltalog.write import added_files, partition_files
+    from deltalog.write import deletion_vector_writer as vector_writer
+    from deltalog.write import task_files as distributed_files
+else:
+    lazy_modules(
+        __name__,
+        "deltalog.log.file_statistics",
+        "deltalog.write.added_files",
+        "deltalog.write.partition_files",
+        change_feed="deltalog.read.changes",
+        vector_writer="deltalog.write.deletion_vector_writer",
+        distributed_files="deltalog.write.task_files",
+    )
 
 
 class RowWriter:
-    """Writes the rows of one transaction, and owns the written files until they are committed or released.
-
-    It uses the columns, layout and rules that the table has after the transaction. Every method that writes raises
-    SchemaMismatchError for rows that do not fit, and on failure removes the files that it wrote, best effort.
+    """Writes the rows of one transaction, and owns the written files until they are committed or released. Columns,
+    layout and rules are those of the table after the transaction. Every method that writes raises SchemaMismatchError
+    for rows that do not fit, and on failure deletes the files that it wrote, best effort.
     """
 
     def __init__(
@@ -67,13 +78,13 @@ class RowWriter:
         self._environment = environment
         self._changes = changes
         self._written_paths: list[str] = []
-        self._applied_rules: TableRules | None = None  # the rules that written rows were checked against
+        self._applied_rules: TableRules | None = None  # the rules against which written rows were checked
         self._rules_source: tuple[Metadata, Protocol] | None = None  # source of the applied rules
         self._identities = IdentityValues(reader.store.url)
 
     @property
     def written_paths(self) -> tuple[str, ...]:
-        """The paths, as in the log, of the files that the transaction owns."""
+        """The paths of the files that the transaction owns, in the form used in the log."""
         return tuple(self._written_paths)
 
     def new_uuid(self) -> str:
@@ -81,11 +92,13 @@ class RowWriter:
         return self._environment.new_uuid()
 
     def own(self, paths: Iterable[str]) -> None:
-        """Take ownership of files that were written for this transaction only. ``paths``: as in the log."""
+        """Take ownership of files that were written for this transaction only. ``paths``: the paths of the files, as in
+        the log."""
         self._written_paths.extend(paths)
 
     def release(self) -> None:
-        """Give up ownership: the caller commits the files in another transaction, or deletes them."""
+        """Give up ownership of the files that the transaction has written. The caller must commit these files in
+        another transaction or delete them."""
         self._written_paths.clear()
 
     def discard(self) -> list[Exception]:
@@ -103,17 +116,18 @@ class RowWriter:
         return replace(rules, table=self._reader.store.url, identities=self._identities) if self._identities else rules
 
     def now(self) -> datetime.datetime:
-        """The current time in UTC by the environment's clock, fixed at the first call in a transaction."""
+        """The current time in UTC from the environment's clock. All calls in a transaction return the time of the first
+        call."""
         if self._now is None:
             clock_ms = self._environment.clock_ms()
             self._now = datetime.datetime.fromtimestamp(clock_ms / 1000, datetime.timezone.utc)
         return self._now
 
     def check(self, unchecked: Sequence[AddFile], adds: Iterable[AddFile]) -> None:
-        """Check the rows of ``unchecked`` files against the rules. If the rules have changed since the last write, also
-        check the files among ``adds`` that were written here. Raises ConstraintViolationError, InvalidDataFileError,
-        and SchemaMismatchError for foreign files with a GENERATED ALWAYS identity column. Cost: none without rules,
-        else the GETs of the columns that they use."""
+        """Check the rows of the files ``unchecked`` against the table's rules. If the rules have changed since the last
+        write, also check those files in ``adds`` that this transaction wrote. Raises ConstraintViolationError,
+        InvalidDataFileError, and SchemaMismatchError for foreign files with a GENERATED ALWAYS identity column. Cost:
+        none without rules, else the GETs of the columns that they use."""
         changes = self._changes
         if not unchecked and self._rules_source in (None, (changes.metadata, changes.protocol)):
             return
@@ -126,40 +140,40 @@ class RowWriter:
         if self._applied_rules is not None and self._applied_rules.demands != layout.rules.demands:
             own = set(self._written_paths)
             files.extend(add for add in adds if add.path in own)
-        check_files(self._reader.files, files, layout)
+        added_files.check_files(self._reader.files, files, layout)
         changes.raise_marks(self._identities.marks)
 
     # ------------------------------------------------------------------------------------------------ rows
 
     def write(self, rows: Any, checksum: Checksum | None = None, filled: bool = False) -> tuple[list[AddFile], int]:
         """Write new rows, a stream of Arrow batches. Returns the add actions and the number of rows. Absent columns are
-        generated or get their default if the table defines one, else they are null. ``filled``: the rows already have
-        the values of their identity columns, from ``rules()``.
+        generated or get their default value if the table defines one; otherwise they are null. ``filled``: whether the
+        rows already contain identity values, from ``rules()``.
 
         Raises ConstraintViolationError, UnsupportedFeatureError as ``rules``. Cost: 1 PUT for each file.
         """
         return self._write(rows, replace(self._layout_of_new_rows(filled), checksum=checksum))
 
     def write_inserts(self, rows: Any) -> tuple[list[AddFile], int]:
-        """Like ``write`` with ``filled``, for a commit with change files: every row has the change type insert, and
-        each file must also be staged as a change file (``change_file``)."""
-        layout = replace(self._layout_of_new_rows(filled=True), extra_columns=(CHANGE_TYPE_FIELD,))
+        """Like ``write(rows, filled=True)``, for a commit with change data files. Every row gets the change type
+        insert, and each file must also be staged as a change data file (``change_file``)."""
+        layout = replace(self._layout_of_new_rows(filled=True), extra_columns=(change_feed.CHANGE_TYPE_FIELD,))
         return self._write(with_change_type("insert", rows), layout)
 
     def write_updates(
         self, streams: Sequence[Iterable[pa.RecordBatch]], num_rows: int | None, rules: TableRules
     ) -> list[AddFile]:
-        """Like ``write_copies``, but some of the rows have new values, which satisfy ``rules``, the result of
-        ``rules()``. ``num_rows``: None if unknown."""
+        """Like ``write_copies``, but some rows have new values, which must satisfy ``rules`` (from ``rules()``).
+        ``num_rows``: None if unknown."""
         self._record_applied(rules)
         return self.write_copies(streams, num_rows)
 
     def write_copies(self, streams: Sequence[Iterable[pa.RecordBatch]], num_rows: int | None) -> list[AddFile]:
-        """Copy existing rows into new files; several streams in parallel. Batches have the columns of
-        ``row_tracking.kept_columns`` after the table's, so that rows keep their ids. Raises RowCountError unless there
+        """Copy existing rows into new files, several streams in parallel. After the table's columns, batches contain
+        the columns of ``row_tracking.kept_columns``, so that rows keep their row ids. Raises RowCountError unless there
         are ``num_rows`` rows."""
         watched = [self._watched(stream) for stream in streams]
-        adds, written = self._written(write_streams, watched, self.layout_of_copies())
+        adds, written = self._written(partition_files.write_streams, watched, self.layout_of_copies())
         if num_rows is not None and written != num_rows:
             raise RowCountError(
                 f"{self._reader.store.url}: {num_rows} rows of rewritten files must be kept, but {written} were read "
@@ -177,21 +191,25 @@ class RowWriter:
         return replace(self._layout(), extra_columns=extra)
 
     def write_changes(self, changes: Iterable[tuple[str, Any]]) -> list[AddCDCFile]:
-        """Write change files. ``changes``: pairs of a change type (insert, delete, update_preimage, update_postimage)
-        and a batch with the table's columns.
+        """Write change data files. ``changes``: pairs of a change type (insert, delete, update_preimage,
+        update_postimage) and a batch with the table's columns.
 
-        If a commit has change files, change feed readers read only these, so they must record every change. Cost: 1 PUT
-        for each file.
+        If a commit has change data files, readers of the change data feed read only these, so they must contain every
+        change. Cost: 1 PUT for each file.
         """
         batches = (batch for kind, each in changes for batch in with_change_type(kind, (each,)))
-        adds, _ = self._write(batches, replace(self._layout(), extra_columns=(CHANGE_TYPE_FIELD,), as_changes=True))
+        adds, _ = self._write(
+            batches, replace(self._layout(), extra_columns=(change_feed.CHANGE_TYPE_FIELD,), as_changes=True)
+        )
         return [change_file(add) for add in adds]
 
     def write_deletion_vectors(self, vectors: Sequence[BitMap64]) -> list[DeletionVector]:
         """Store sets of row positions (from 0, in a Parquet file) as deletion vectors. Cost: at most 1 PUT for each 2
-        MiB of them."""
+        MiB."""
         length = self._layout().prefix_length
-        return write_deletion_vectors(self._reader.store, vectors, self.new_uuid, length, self._written_paths.append)
+        return vector_writer.write_deletion_vectors(
+            self._reader.store, vectors, self.new_uuid, length, self._written_paths.append
+        )
 
     def task_files(
         self,
@@ -202,41 +220,45 @@ class RowWriter:
         target_bytes: int = 1 << 30,
         extra_columns: Sequence[StructField] = (),
         as_changes: bool = False,
-    ) -> TaskFiles:
-        """The file writer for the tasks of a distributed job, whose rows satisfy the table's rules; pass what the tasks
-        return to ``take_over``. ``extra_columns``: columns after the table's, such as ``_change_type``. ``as_changes``:
-        whether the files are change data files. Cost: none; starts the commit's checks, as
-        ``LogStore.prepare_commit``."""
+    ) -> distributed_files.TaskFiles:
+        """The file writer for the tasks of a distributed job. The rows must satisfy the table's rules. Pass the results
+        of the tasks to ``take_over``. ``extra_columns``: columns that follow the table's columns, such as
+        ``_change_type``. ``as_changes``: whether the files are change data files. Cost: none; starts the commit's
+        checks, as ``LogStore.prepare_commit``."""
         base = self._changes.base
         self._reader.store.prepare_commit(0 if base is None else base.version + 1)
         layout = replace(self._layout(), extra_columns=tuple(extra_columns), as_changes=as_changes)
-        return TaskFiles(storage_of(self._reader.store), layout, job, compression, max_rows, target_bytes)
+        return distributed_files.TaskFiles(
+            distributed_files.storage_of(self._reader.store), layout, job, compression, max_rows, target_bytes
+        )
 
     def take_over(self, files: Sequence[AddFile], num_rows: Iterable[int], written: int | None) -> None:
         """Take ownership of the files that a job's tasks wrote, for ``Transaction.add(known=True)``. ``num_rows``: the
-        row count of each file. ``written``: an independent count of the job's rows; RowCountError if the counts differ.
-        Cost: none."""
+        row count of each file. ``written``: an independent count of the job's rows; RowCountError is raised if the
+        counts differ. Cost: none."""
         self.own(add.path for add in files)
-        check_rows(self._reader.store.url, written, list(num_rows))
+        added_files.check_rows(self._reader.store.url, written, list(num_rows))
 
     def note_values(self, files: Sequence[AddFile]) -> None:
-        """Advance the high-water marks of identity columns past the values in a distributed job's files. Call ``rules``
-        first. Cost: none; without statistics the GETs of these columns."""
+        """Advance the high-water marks of identity columns past the values in the files of a distributed job. Call
+        ``rules`` first. Cost: none; without statistics the GETs of these columns."""
         if not self._identities:
             return
         layout = self._layout()
         schema = StructType(tuple(layout.schema.field(name) for name in sorted(self._identities.names)))
-        leaves = leaves_of(schema, layout.mapping)
-        bounds = statistics_of_files(files_table(files), leaves)
+        leaves = file_statistics.leaves_of(schema, layout.mapping)
+        bounds = file_statistics.statistics_of_files(files_table(files), leaves)
         unknown = set[str]()
         for leaf, column in zip(leaves, schema.fields, strict=True):
-            low, high = (bounds.column(column_name(group, leaf)) for group in BOUNDS)
+            low, high = (bounds.column(file_statistics.column_name(group, leaf)) for group in file_statistics.BOUNDS)
             self._identities.note(column.name, low)
             self._identities.note(column.name, high)
             known = low.is_valid().to_pylist()
             unknown |= {add.path for add, is_known in zip(files, known, strict=True) if not is_known}
         rules = TableRules(layout.rules.table, identities=self._identities)
-        check_files(self._reader.files, [add for add in files if add.path in unknown], replace(layout, rules=rules))
+        added_files.check_files(
+            self._reader.files, [add for add in files if add.path in unknown], replace(layout, rules=rules)
+        )
         self._changes.raise_marks(self._identities.marks)
 
     def describe(
@@ -244,10 +266,10 @@ class RowWriter:
         files: Sequence[tuple[str, Mapping[str, str | None]]],
         tags: Mapping[str, Mapping[str, str]] | None,
         num_rows: int | None,
-        examine: Examine | None,
+        examine: added_files.Examine | None,
     ) -> list[AddFile]:
-        """Add actions for Parquet files that other programs wrote. Like ``Transaction.add_parquet_files``."""
-        adds = describe_files(self._reader.store, files, self._layout(), num_rows, examine)
+        """Create add actions for Parquet files that other programs wrote. Like ``Transaction.add_parquet_files``."""
+        adds = added_files.describe_files(self._reader.store, files, self._layout(), num_rows, examine)
         if not tags:
             return adds
         of_files = [dict(tags[path]) if path in tags else None for path, _ in files]
@@ -271,7 +293,7 @@ class RowWriter:
 
     def _write(self, rows: Iterable[Any], layout: WriteLayout) -> tuple[list[AddFile], int]:
         if layout.options.target_bytes is not None:
-            return self._written(write_streams, [self._watched(rows)], layout)
+            return self._written(partition_files.write_streams, [self._watched(rows)], layout)
         return self._written(write_rows, self._watched(rows), layout)
 
     def _watched(self, rows: Any) -> Iterator[pa.RecordBatch]:

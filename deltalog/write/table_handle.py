@@ -1,4 +1,4 @@
-"""A table handle: the latest known version, and the transactions that begin on it."""
+"""A table handle: keeps the latest known version of a table, and begins transactions on it."""
 
 from __future__ import annotations
 
@@ -8,13 +8,9 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from deltalog.commit.committer import Committer
-from deltalog.commit.conflicts import commits_missing_since, unexpected_version
-from deltalog.commit.hooks import wait_for_hooks
-from deltalog.commit.prepared import IsolationLevel
-from deltalog.commit.tip_proof import replaced, replaced_by
 from deltalog.environment import Environment
 from deltalog.errors import (
     CallError,
@@ -25,8 +21,7 @@ from deltalog.errors import (
     VersionNotFoundError,
 )
 from deltalog.expressions.tree import Predicate
-from deltalog.log.history import LogHistory
-from deltalog.log.history_entries import CommitEntry
+from deltalog.lazy_names import lazy_modules
 from deltalog.log.loader import load_after, load_latest
 from deltalog.log.reader import LogReader
 from deltalog.log.snapshot import LogSnapshot
@@ -34,18 +29,36 @@ from deltalog.parallel import both
 from deltalog.protocol import features
 from deltalog.protocol.column_metadata import IDENTITY_KEY
 from deltalog.protocol.paths import commit_path
-from deltalog.read.origin import Read, decoded, origin_in
 from deltalog.read.snapshot import Snapshot, is_outdated, is_read
 from deltalog.storage.base import real_url
-from deltalog.write.input_streams import is_in_memory
-from deltalog.write.transaction import Transaction
-from deltalog.write.transaction_options import NO_OPTIONS, TransactionOptions
+
+if TYPE_CHECKING:
+    from deltalog.commit import conflicts, hooks, prepared, tip_proof
+    from deltalog.log import history as histories
+    from deltalog.log import history_entries as past_commits
+    from deltalog.read import origin as row_origins
+    from deltalog.write import input_streams, transaction_options
+    from deltalog.write import transaction as transactions
+else:
+    lazy_modules(
+        __name__,
+        "deltalog.commit.conflicts",
+        "deltalog.commit.hooks",
+        "deltalog.commit.prepared",
+        "deltalog.commit.tip_proof",
+        "deltalog.write.input_streams",
+        "deltalog.write.transaction_options",
+        histories="deltalog.log.history",
+        past_commits="deltalog.log.history_entries",
+        row_origins="deltalog.read.origin",
+        transactions="deltalog.write.transaction",
+    )
 
 T = TypeVar("T")
 
-# How long a remote table's latest known version is assumed to be current.
+# How long the latest known version of a remote table is assumed to be current.
 _WARM_MS = 10_000
-# Held only while a handle moves to another version.
+# A lock that is held only while a handle moves to another version.
 _MOVING = threading.Lock()
 
 log = logging.getLogger(__name__)
@@ -58,20 +71,21 @@ class TableHandle:
     """
 
     def __init__(self, reader: LogReader, committer: Committer, environment: Environment, latest: Snapshot) -> None:
-        self.options = NO_OPTIONS  # of every transaction that begins here
+        self.options: transaction_options.TransactionOptions | None = None  # of every transaction that begins here
         self.base: Snapshot | None = None  # where the next transaction begins; None: at the latest version
         self.reader = reader
         self.committer = committer
         self.environment = environment
         self.latest = latest
-        # Snapshots in use, by version; cleared if the table is replaced.
+        # Snapshots in use, keyed by version; cleared if the table is replaced.
         self._shared: weakref.WeakValueDictionary[int, LogSnapshot] = weakref.WeakValueDictionary()
-        # Staged files whose commit may still land, by path: they are not deleted until the commit is settled.
+        # Staged files whose commit may still succeed, keyed by path. These staged files are not deleted until the
+        # outcome of the commit is known.
         self.unsettled: dict[str, CommitStateUnknownError] = {}
-        # A version, and the start time of the last log check that showed it to be the latest.
+        # A version, and the time at which the last check of the log that found it to be the latest began.
         self._proven: tuple[Snapshot, int] | None = None
-        self._lost: Snapshot | None = None  # a version that is gone, already reported by an error
-        self._fresh_ms = 0  # when ``latest`` was last known to be current; 0 on a local store
+        self._lost: Snapshot | None = None  # a lost version that an error has already reported
+        self._fresh_ms = 0  # the time at which ``latest`` was last known to be current; 0 on a local store
         self._mark_fresh()
 
     @property
@@ -79,7 +93,10 @@ class TableHandle:
         return self.reader.store.url
 
     def configured(
-        self, options: TransactionOptions, max_attempts: int | None = None, base: Snapshot | None = None
+        self,
+        options: transaction_options.TransactionOptions,
+        max_attempts: int | None = None,
+        base: Snapshot | None = None,
     ) -> TableHandle:
         """A second handle on the table, on the same version, whose transactions have these options. ``max_attempts``:
         as in RetryPolicy; None: as here. ``base``: the version on which its first transaction begins, if not the
@@ -94,24 +111,25 @@ class TableHandle:
     # ------------------------------------------------------------------------------------------ the latest version
 
     def refresh(self) -> Snapshot:
-        """The latest version. Cost: 2 concurrent HEADs if there is no new version. Versions are contiguous, so the
-        absence of the next commit proves it, unless the table was removed or replaced; the HEAD of the known commit
-        shows that. If clean-up has deleted commits of the known version, it is read again. Otherwise the cost of
-        ``load_after`` in addition, or of ``load_latest``."""
+        """The latest version. Cost: 2 concurrent HEADs if there is no new version. Versions are contiguous, so if the
+        next commit is absent, the known version is the latest, unless the table was deleted or replaced, which the HEAD
+        of the known commit detects. If clean-up has deleted commits of the known version, that version is read again.
+        If there is a new version, also the cost of ``load_after`` or ``load_latest``."""
         return self._refreshed()[0]
 
     def refresh_for_change(self) -> Snapshot:
         """Like ``refresh``, for a call that changes the table. Raises TableReplacedError if the log now belongs to
-        another table; the handle then has moved to the new table, which the next call changes."""
+        another table. The handle has then moved to the new table, so that the next call changes the new table."""
         before = self.latest
         latest, is_same = self._refreshed()
         is_known = before is not self._lost and is_read(before)
         if not is_same and is_known and before.metadata.id != latest.metadata.id:
-            raise replaced_by(before, latest.log)
+            raise tip_proof.replaced_by(before, latest.log)
         return latest
 
     def _refreshed(self) -> tuple[Snapshot, bool]:
-        """The latest version, and whether the previously known version is known to be in its log."""
+        """The latest version, and whether that version's log is known to contain the version that the handle knew
+        before."""
         latest = self.latest
         began_ms = self.environment.clock_ms() if self.reader.store.is_remote else None
         newer: LogSnapshot | None = None
@@ -124,8 +142,8 @@ class TableHandle:
                 return latest, True
             newer = load_after(self.reader, latest.log) if is_same else None
             if is_same and not (newer is not None and self.reader.store.is_remote):
-                # If the known commit is still there, the newer commits belong to the same table: a deleted table does
-                # not come back.
+                # If the known commit is still in the log, the newer commits belong to the same table, because a deleted
+                # table is never restored in place.
                 found = self.reader.store.head(commit_path(latest.version))
                 is_same = found is not None and latest.tip.is_file(self.reader, found)
                 newer = newer if is_same else None
@@ -134,42 +152,43 @@ class TableHandle:
         with _MOVING:
             if newer is None:
                 self._shared = weakref.WeakValueDictionary()
-            # If another thread has moved the handle meanwhile, only a later version moves it again.
+            # If another thread has moved the handle in the meantime, only a later version moves it again.
             if self.latest is latest or fresh.version > self.latest.version:
                 self.latest = snapshot
         self._mark_fresh(snapshot, began_ms)
         return snapshot, is_same
 
     def recent(self) -> tuple[Snapshot, int | None]:
-        """The latest version, for a call that changes the table; on a remote store up to _WARM_MS old. The second item
-        is the start time of the log check that has just shown it to be the latest; None if the log was not checked.
-        Cost: none without a check, else as ``refresh_for_change``."""
+        """The latest version, for a call that changes the table. On a remote store, this version may be up to _WARM_MS
+        out of date. The second item of the result is the start time of the log check that has just shown this version
+        to be the latest; None if the log was not checked. Cost: none without a check, else as
+        ``refresh_for_change``."""
         if self._is_warm():
             return self.latest, None
         latest = self.refresh_for_change()
         return latest, self._proven_ms(latest)
 
     def at(self, version: int | None, timestamp_ms: int | None, for_change: bool = False) -> Snapshot:
-        """The latest version, a specific version, or the version that was current at a point in time. As
-        ``DeltaTable.snapshot``, with ms since the Unix epoch. ``for_change``: as ``refresh_for_change``."""
+        """The latest version, a specific version, or the version that was current at a point in time. Like
+        ``DeltaTable.snapshot``, with a time in milliseconds since 1970. ``for_change``: as ``refresh_for_change``."""
         if version is not None and timestamp_ms is not None:
             raise CallError("Pass a version or a timestamp, not both.")
         if not (version is None or isinstance(version, int)):
             raise CallError(f"A version must be an integer, not {version!r}. For a point in time use timestamp=.")
         latest = self.refresh_for_change() if for_change else self.refresh()
         if timestamp_ms is not None:
-            history = LogHistory(self.reader, latest.log)
+            history = histories.LogHistory(self.reader, latest.log)
             found = self._snapshot(history, history.version_at(timestamp_ms).version)
             return Snapshot(found, is_time_travel=True)
         if version is None:
             return latest
         if version == latest.version:
             return latest.as_time_travel()
-        return Snapshot(self._snapshot(LogHistory(self.reader, latest.log), version), is_time_travel=True)
+        return Snapshot(self._snapshot(histories.LogHistory(self.reader, latest.log), version), is_time_travel=True)
 
-    def _snapshot(self, history: LogHistory, version: int) -> LogSnapshot:
-        """The snapshot of a version; shared, with its cached data, while it is in use. Raises and costs as
-        ``LogHistory.snapshot``."""
+    def _snapshot(self, history: histories.LogHistory, version: int) -> LogSnapshot:
+        """The snapshot of a version. While a snapshot is in use, all callers share it and its cached data. Raises and
+        costs as ``LogHistory.snapshot``."""
         shared = self._shared
         found = shared.get(version)
         if found is not None and found.cache.is_outdated:
@@ -177,38 +196,43 @@ class TableHandle:
             found = None
         return shared.setdefault(version, history.snapshot(version)) if found is None else found
 
-    def history(self) -> LogHistory:
+    def history(self) -> histories.LogHistory:
         """The commits up to the latest version. Cost: as ``refresh``."""
-        return LogHistory(self.reader, self.refresh().log)
+        return histories.LogHistory(self.reader, self.refresh().log)
 
-    def history_entries(self, limit: int | None) -> list[CommitEntry]:
-        """Like ``LogHistory.entries`` of ``history``. If the latest known version was read recently, its last ``limit``
-        commits are read concurrently with ``refresh``, and again if there is a later version."""
+    def history_entries(self, limit: int | None) -> list[past_commits.CommitEntry]:
+        """The same entries as ``history().entries(limit)``. If the latest known version was read recently, its last
+        ``limit`` commits are read concurrently with ``refresh``. If ``refresh`` finds a later version, the last commits
+        are read again."""
         known = self.latest
         if limit is None or limit < 1 or not self._is_warm() or is_outdated(known):
             return self.history().entries(limit)
 
-        def early() -> list[CommitEntry] | None:
+        def early() -> list[past_commits.CommitEntry] | None:
             try:
-                return LogHistory(self.reader, known.log).recent_entries(limit)
-            except DeltaLogError:  # raised again below, unless a later version does not have the error
+                return histories.LogHistory(self.reader, known.log).recent_entries(limit)
+            except DeltaLogError:  # raised again below if a later version has the same error
                 return None
 
         fresh, entries = both(self.refresh, early, side_by_side=True)
-        return entries if entries is not None and fresh is known else LogHistory(self.reader, fresh.log).entries(limit)
+        return (
+            entries
+            if entries is not None and fresh is known
+            else histories.LogHistory(self.reader, fresh.log).entries(limit)
+        )
 
     def writable(self, for_change: bool = True) -> Snapshot:
-        """The latest version, checked to be writable. ``for_change``: as ``refresh_for_change``. Raises
-        UnsupportedFeatureError."""
+        """The latest version, after a check that this client can write the table. ``for_change``: as
+        ``refresh_for_change``. Raises UnsupportedFeatureError."""
         snapshot = self.refresh_for_change() if for_change else self.refresh()
         features.check_writable(snapshot.protocol, self.url)
         return snapshot
 
     def advance(self, snapshot: Snapshot, replaced: Snapshot | None = None) -> None:
-        """Move to a version of this table that this handle's reader has read; an older one is ignored.
+        """Move to a version of this table that this handle's reader has read; an older version is ignored.
 
-        ``replaced``: the snapshot of the same version without its new checkpoint. The call is ignored if the handle has
-        moved on from it.
+        ``replaced``: the snapshot of the same version without its new checkpoint. If the handle already refers to
+        another snapshot, the call has no effect.
         """
         if replaced is not None:
             with _MOVING:
@@ -224,16 +248,16 @@ class TableHandle:
 
     def flush(self) -> None:
         """See ``DeltaTable.flush``."""
-        wait_for_hooks(self.reader.store)
+        hooks.wait_for_hooks(self.reader.store)
 
     def mark_lost(self) -> None:
         """Record that the latest known version is no longer in the log and that a call has reported it. The next call
-        reads the log, and changes the table found there."""
+        reads the log again, and uses the table that it finds there."""
         self._lost = self.latest
         self.expire()
 
     def expire(self) -> None:
-        """Make the next ``recent`` read the log."""
+        """Make the next call of ``recent`` read the log."""
         self._fresh_ms = -_WARM_MS
 
     def _mark_fresh(self, proven: Snapshot | None = None, proven_ms: int | None = None) -> None:
@@ -244,8 +268,8 @@ class TableHandle:
             self._proven = proven, proven_ms
 
     def _proven_ms(self, latest: Snapshot) -> int | None:
-        """The start time of the log check that showed this version to be the latest; None if another thread's later
-        check showed another version."""
+        """The time at which the last check of the log began, if it showed that ``latest`` is the latest version; None
+        if a later check by another thread found another version."""
         proven = self._proven
         return proven[1] if proven is not None and proven[0] is latest else None
 
@@ -257,10 +281,10 @@ class TableHandle:
 
     def transaction(
         self,
-        isolation_level: IsolationLevel | None = None,
-        reads: Iterable[Read] = (),
+        isolation_level: prepared.IsolationLevel | None = None,
+        reads: Iterable[row_origins.Read] = (),
         expected_version: int | None = None,
-    ) -> Transaction:
+    ) -> transactions.Transaction:
         """See ``DeltaTable.transaction``."""
         latest = self.refresh_for_change()
         origins = self._own_origins(latest, reads if expected_version is None else ())
@@ -269,8 +293,10 @@ class TableHandle:
         for version, txn_id, _ in origins:
             found = {each.version: each.tip.txn_id for each in (read, latest)}.get(version)
             if None not in (txn_id, found) and txn_id != found:
-                raise replaced(self.url, version, f"version {version} is now another commit, in an older copy")
-        transaction = Transaction(
+                raise tip_proof.replaced(
+                    self.url, version, f"version {version} is now another commit, in an older copy"
+                )
+        transaction = transactions.Transaction(
             self.reader,
             self.committer,
             self.environment if expected_version is None else self._expecting(expected_version, latest),
@@ -289,28 +315,32 @@ class TableHandle:
             transaction.check_conflicts()
         return transaction
 
-    def transaction_for(self, data: Any, expected_version: int | None, may_be_blind: bool = False) -> Transaction:
-        """A transaction for new rows. If a scan of this table read them (``Scan.origin``), the read is declared.
-
-        ``may_be_blind``: only rows are added. If they depend on no version, the transaction is a blind append.
+    def transaction_for(
+        self, data: Any, expected_version: int | None, may_be_blind: bool = False
+    ) -> transactions.Transaction:
+        """A transaction for new rows. If the rows were read by a scan of this table (``Scan.origin``), the transaction
+        declares that read. ``may_be_blind``: whether the transaction only adds rows; it is a blind append if these rows
+        depend on no version of the table.
         """
-        origin = origin_in(data)
-        if may_be_blind and origin is None and expected_version is None and not self.options.app_versions:
+        origin = row_origins.origin_in(data)
+        records_apps = self.options is not None and bool(self.options.app_versions)
+        if may_be_blind and origin is None and expected_version is None and not records_apps:
             transaction = self._blind_append()
         else:
             reads = () if origin is None else (origin,)
             transaction = self.transaction(reads=reads, expected_version=expected_version)
-        transaction.reads_callers_rows = not is_in_memory(data)
+        transaction.reads_callers_rows = not input_streams.is_in_memory(data)
         return transaction
 
-    def _blind_append(self) -> Transaction:
-        """A transaction on a ``recent`` version: the commit attempt detects later commits, so no request looks for them
-        before. Only identity columns need the latest version, because new values continue after its last ones."""
+    def _blind_append(self) -> transactions.Transaction:
+        """Begin a transaction on the version that ``recent`` returns. No request checks for later commits in advance,
+        because the commit attempt detects them. Only identity columns need the latest version, because new values
+        continue from that version's high-water marks."""
         recent, proven_ms = self.recent()
         if proven_ms is None and IDENTITY_KEY in recent.metadata.schema_string:
             recent = self.refresh_for_change()
             proven_ms = self._proven_ms(recent)
-        return Transaction(
+        return transactions.Transaction(
             self.reader,
             self.committer,
             self.environment,
@@ -322,10 +352,11 @@ class TableHandle:
             options=self.options,
         )
 
-    def following(self, parent: Snapshot, environment: Environment, proven_ms: int | None) -> Transaction:
-        """A transaction that must commit directly after ``parent``, or after as many winning commits as the attempts of
-        ``environment`` allow; else VersionConflictError. ``proven_ms``: as returned by ``recent``."""
-        return Transaction(
+    def following(self, parent: Snapshot, environment: Environment, proven_ms: int | None) -> transactions.Transaction:
+        """A transaction that must commit directly after ``parent``, or after at most as many other commits as the
+        number of attempts in ``environment`` allows; otherwise it raises VersionConflictError. ``proven_ms``: as
+        returned by ``recent``."""
+        return transactions.Transaction(
             self.reader,
             self.committer,
             environment,
@@ -337,11 +368,11 @@ class TableHandle:
             options=self.options,
         )
 
-    def continuing(self, planned: Snapshot) -> Transaction:
-        """A transaction that was planned on an earlier version. Its commit is checked for conflicts with later commits.
-        Cost: as ``refresh``, and 1 GET for each version in between."""
+    def continuing(self, planned: Snapshot) -> transactions.Transaction:
+        """A transaction that was planned on an earlier version. The commit of this transaction is checked for conflicts
+        with the commits after that version. Cost: as ``refresh``, and 1 GET for each version in between."""
         latest = self.refresh_for_change()
-        return Transaction(
+        return transactions.Transaction(
             self.reader,
             self.committer,
             self.environment,
@@ -375,15 +406,15 @@ class TableHandle:
         return attempt()
 
     def _own_origins(
-        self, latest: Snapshot, reads: Iterable[Read]
+        self, latest: Snapshot, reads: Iterable[row_origins.Read]
     ) -> list[tuple[int, str | None, Predicate | str | None]]:
-        """The ``reads`` that concern this table: for each, the version as this handle numbers it, the txnId of its
-        commit, and the condition."""
+        """Those of ``reads`` that refer to this table, each as a tuple: the version in this handle's numbering, the
+        txnId of the commit that was read, and the condition."""
         store, authority = self.reader.store, self.reader.authority
         branch, base_version = authority.branch, authority.base_version
         return [
             (origin.version_for(branch, base_version), None if branch else origin.txn_id, where)
-            for origin, where in decoded(reads)
+            for origin, where in row_origins.decoded(reads)
             if origin.is_of(latest.metadata.id, real_url(store))
         ]
 
@@ -393,16 +424,16 @@ class TableHandle:
         if self.base is not None and version == self.base.version:
             return self.base
         try:
-            return Snapshot(LogHistory(self.reader, latest.log).snapshot(version))
+            return Snapshot(histories.LogHistory(self.reader, latest.log).snapshot(version))
         except VersionNotFoundError as error:
-            raise commits_missing_since(version, latest.version, self.url) from error
+            raise conflicts.commits_missing_since(version, latest.version, self.url) from error
 
     def _expecting(self, version: int, latest: Snapshot) -> Environment:
-        """An environment with one commit attempt, directly after this version."""
+        """An environment that allows one commit attempt, directly after this version."""
         if isinstance(version, bool) or not isinstance(version, int):
             raise CallError(
                 f"expected_version must be an integer, the version that must be the latest; got {version!r}."
             )
         if version != latest.version:
-            raise unexpected_version(version, latest.version, self.url)
+            raise conflicts.unexpected_version(version, latest.version, self.url)
         return replace(self.environment, retry=replace(self.environment.retry, max_attempts=1))

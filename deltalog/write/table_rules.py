@@ -1,8 +1,9 @@
-"""The rules of a table for its rows: constraints to check, and columns to fill in. Pure.
+"""A table's rules for its rows: which constraints to check, and which columns to fill in. Pure.
 
 CHECK constraints, column invariants and generated columns are checked on every new row. Absent columns are generated or
-get their default, identity columns get their values, and char(n) and varchar(n) are padded and limited to their length.
-A condition must be true: null is a violation, as PROTOCOL.md defines for both constraints and invariants.
+get their default value, identity columns get their values, and the lengths of char(n) and varchar(n) columns are
+enforced, with padding for char(n). A condition must be true; null is a violation, as PROTOCOL.md defines for both
+constraints and invariants.
 Spec: PROTOCOL.md#check-constraints, #column-invariants, #generated-columns, #default-columns, #identity-columns.
 """
 
@@ -13,55 +14,66 @@ import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.errors import CallError, ConstraintViolationError, UnsupportedFeatureError
-from deltalog.expressions.compile import CompiledExpression, compile_expression, equal_to_column, null_if_empty
-from deltalog.expressions.functions.types import BOOLEAN
+from deltalog.lazy_arrow import pc
+from deltalog.lazy_names import lazy_modules
 from deltalog.protocol import features, partitions
 from deltalog.protocol.actions import Metadata, Protocol
 from deltalog.protocol.char_varchar import SIZED_KEY, Length, declared, length_of, padded
 from deltalog.protocol.column_metadata import DEFAULT_KEY, GENERATION_KEY, INVARIANT_KEY
 from deltalog.protocol.properties import CONSTRAINT_PREFIX
 from deltalog.protocol.schema import DataType, StructField, StructType, columns_by_path
-from deltalog.write.identity_values import IdentityValues
 
-_MAX_SHOWN = 100  # characters of an expression or a value in a message
+if TYPE_CHECKING:
+    from deltalog.expressions import compile as expressions
+    from deltalog.expressions.functions import types as expression_types
+    from deltalog.write import identity_values
+else:
+    lazy_modules(
+        __name__,
+        "deltalog.write.identity_values",
+        expressions="deltalog.expressions.compile",
+        expression_types="deltalog.expressions.functions.types",
+    )
+
+_MAX_SHOWN = 100  # maximum number of characters of an expression or value in a message
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """A condition on every row, and its name in messages.
+    """A condition that every row must satisfy, and its name in messages.
 
     ``generates``: the column that must equal the expression ``text``; empty if ``text`` is the condition itself.
     """
 
     name: str
     text: str
-    condition: CompiledExpression
+    condition: expressions.CompiledExpression
     generates: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class TableRules:
-    """The rules of a table for new rows, also for engines that write rows themselves:
-    ``Transaction.row_writer.rules()`` returns them. An object without rules is false."""
+    """The rules of a table for new rows. Engines that write rows themselves get these rules from
+    ``Transaction.row_writer.rules()``. An object without rules is falsy."""
 
     #: The URL of the table, for messages.
     table: str = ""
     #: Conditions that every row must satisfy: CHECK constraints, invariants, generated columns.
     checks: tuple[Check, ...] = ()
-    #: The expression that fills in an absent column, by column: a default or a generation expression.
-    fillings: Mapping[str, CompiledExpression] = field(default_factory=dict)
+    #: The expression that fills in a column if it is absent, keyed by column: a default or a generation expression.
+    fillings: Mapping[str, expressions.CompiledExpression] = field(default_factory=dict)
     #: The lengths of char and varchar columns.
     lengths: Mapping[str, Length] = field(default_factory=dict)
-    #: The generator of identity values; None without identity columns, or if the rows already have the values.
-    identities: IdentityValues | None = field(default=None, compare=False)
-    #: Partition columns in which an empty value is stored as null. ``fillings`` account for that.
+    #: The generator of identity values; None if there are no identity columns, or if the rows already have the values.
+    identities: identity_values.IdentityValues | None = field(default=None, compare=False)
+    #: Partition columns in which an empty value is stored as null. The expressions in ``fillings`` already take that
+    #: into account.
     null_if_empty: frozenset[str] = frozenset()
 
     def __bool__(self) -> bool:
@@ -69,12 +81,12 @@ class TableRules:
 
     @property
     def filled(self) -> frozenset[str]:
-        """The columns that get values if the data lacks them."""
+        """The columns that are filled in if the data lacks them."""
         return frozenset(self.fillings) | (frozenset() if self.identities is None else self.identities.names)
 
     @property
     def demands(self) -> tuple[frozenset[tuple[str, str]], Mapping[str, Length]]:
-        """A value that is equal for rules that accept the same rows."""
+        """A value that is equal for rules that check the same conditions and lengths."""
         return frozenset((check.name, check.text) for check in self.checks), self.lengths
 
     @property
@@ -85,13 +97,14 @@ class TableRules:
         return list({**found, **dict.fromkeys(self.lengths), **dict.fromkeys(identities)})
 
     def applied(self, rows: pa.Table, absent: Collection[str], is_new: bool = False) -> pa.Table:
-        """Fill in ``absent`` columns (null in ``rows``), truncate and pad char and varchar values, and check all rules.
-        ``rows`` must have the table's types. ``is_new``: the rows are new to the table, so identity columns get values.
-        Raises ConstraintViolationError, SchemaMismatchError for values in a GENERATED ALWAYS identity column."""
+        """Fill in the ``absent`` columns (null in ``rows``), truncate and pad char and varchar values, and check all
+        rules. ``rows`` must have the types of the table's columns. ``is_new``: whether the rows are new to the table;
+        if so, identity columns get values. Raises ConstraintViolationError, SchemaMismatchError for values in a
+        GENERATED ALWAYS identity column."""
         if is_new and self.identities is not None:
             rows = self._identified(rows, self.identities, absent)
         rows = self._sized(rows, [name for name in self.lengths if name not in absent])
-        # Defaults come before generated columns, which may use them.
+        # Defaults come before generated columns, whose expressions may use them.
         for name, expression in self.fillings.items():
             if name in absent:
                 rows = _replaced(rows, name, self._values(expression, rows, f"column {name}"))
@@ -100,7 +113,7 @@ class TableRules:
         return rows
 
     @staticmethod
-    def _identified(rows: pa.Table, identities: IdentityValues, absent: Collection[str]) -> pa.Table:
+    def _identified(rows: pa.Table, identities: identity_values.IdentityValues, absent: Collection[str]) -> pa.Table:
         identities.check_given(name for name in rows.schema.names if name not in absent)
         for name in identities.names:
             if name in absent:
@@ -115,14 +128,14 @@ class TableRules:
         return rows
 
     def check(self, rows: pa.Table) -> None:
-        """Raise ConstraintViolationError unless every row passes."""
+        """Raise ConstraintViolationError unless every row satisfies the rules."""
         for name, length in self.lengths.items():
             self._check_length(_whole(rows, name), name, length)
         self.check_all((rows,))
 
     def check_all(self, tables: Iterable[pa.Table]) -> None:
-        """Like ``check``, for several Arrow tables, without lengths. The error counts all rows that violate the first
-        violated condition."""
+        """Like ``check``, for several Arrow tables, without checking declared lengths (char and varchar). The error
+        contains the number of all rows that violate the first violated condition."""
         broken_check, total, example = None, 0, ""
         for rows in tables:
             for check in self.checks if broken_check is None else (broken_check,):
@@ -137,7 +150,9 @@ class TableRules:
         if broken_check is not None:
             raise self._violation(broken_check.name, broken_check.text, total, example)
 
-    def _values(self, expression: CompiledExpression, rows: pa.Table, what: str, text: str | None = None) -> Any:
+    def _values(
+        self, expression: expressions.CompiledExpression, rows: pa.Table, what: str, text: str | None = None
+    ) -> Any:
         try:
             return expression.evaluate(rows)
         except (pa.ArrowException, OverflowError) as error:
@@ -185,7 +200,7 @@ def _replaced(rows: pa.Table, name: str, values: Any) -> pa.Table:
     return rows.set_column(index, rows.schema.field(index), values)
 
 
-def _example(rows: pa.Table, broken: Any, condition: CompiledExpression) -> str:
+def _example(rows: pa.Table, broken: Any, condition: expressions.CompiledExpression) -> str:
     first = rows.filter(broken).slice(0, 1)
     names = dict.fromkeys(path[0] for path in condition.columns)
     return ", ".join(f"{name}={_shown(first.column(name)[0].as_py())}" for name in names) or "any"
@@ -207,7 +222,8 @@ _RULE_KEYS = (INVARIANT_KEY, GENERATION_KEY, DEFAULT_KEY, SIZED_KEY)
 
 
 def rules_of(metadata: Metadata, protocol: Protocol, table: str, clock_ms: Callable[[], int]) -> TableRules:
-    """The rules of a table. ``clock_ms``: returns CURRENT_TIMESTAMP for constraints and defaults, in ms since 1970.
+    """The rules of a table. ``clock_ms``: returns the value of CURRENT_TIMESTAMP for constraints and defaults, in
+    milliseconds since 1970.
 
     Raises UnsupportedFeatureError for an unsupported expression, with the column or constraint.
     """
@@ -220,43 +236,43 @@ def rules_of(metadata: Metadata, protocol: Protocol, table: str, clock_ms: Calla
     supported = features.writer_features(protocol)
     now = datetime.datetime.fromtimestamp(clock_ms() / 1000, datetime.timezone.utc)
     checks = [*_constraints(metadata, schema, table, now), *_invariants(schema, table, now)]
-    fillings: dict[str, CompiledExpression] = {}
+    fillings: dict[str, expressions.CompiledExpression] = {}
     defaults = _columns_with(schema, DEFAULT_KEY) if "allowColumnDefaults" in supported else []
     for column in defaults:
         name = f"the default of column {column.name}"
         source = _Source("allowColumnDefaults", name, column.metadata[DEFAULT_KEY])
         compiled = source.compiled(table, StructType(()), column.data_type, now)
-        fillings[column.name] = null_if_empty(compiled) if column.name in empties else compiled
+        fillings[column.name] = expressions.null_if_empty(compiled) if column.name in empties else compiled
     if "generatedColumns" in supported:
         for column in _columns_with(schema, GENERATION_KEY):
             name = f"the generation expression of column {column.name}"
             source = _Source("generatedColumns", name, column.metadata[GENERATION_KEY])
             expression = source.compiled(table, schema, column.data_type)
             if column.name in empties:
-                expression = null_if_empty(expression)
+                expression = expressions.null_if_empty(expression)
             fillings[column.name] = expression
-            condition = source.guarded(table, partial(equal_to_column, expression, column))
+            condition = source.guarded(table, partial(expressions.equal_to_column, expression, column))
             checks.append(Check(name, expression.text, condition, column.name))
     return TableRules(table, tuple(checks), fillings, dict(_lengths(schema)), null_if_empty=empties)
 
 
 def constraint(name: str, text: str, schema: StructType, now: datetime.datetime) -> Check:
-    """A CHECK constraint. ``now``: the value of CURRENT_TIMESTAMP. Raises CallError if the expression is not supported
-    or not a condition."""
+    """A CHECK constraint. ``now``: the time to use as CURRENT_TIMESTAMP. Raises CallError if the expression is not
+    supported or not a condition."""
     condition = _condition(text, schema, f"The constraint {name} ({_short(text)})", now)
     return Check(f"the CHECK constraint {name}", text, condition)
 
 
-def _condition(text: str, schema: StructType, what: str, now: datetime.datetime) -> CompiledExpression:
-    compiled = compile_expression(text, schema, now=now)
-    if compiled.data_type != BOOLEAN:
+def _condition(text: str, schema: StructType, what: str, now: datetime.datetime) -> expressions.CompiledExpression:
+    compiled = expressions.compile_expression(text, schema, now=now)
+    if compiled.data_type != expression_types.BOOLEAN:
         raise CallError(f"{what} is of type {compiled.data_type}, not a condition.")
     return compiled
 
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """An expression in a table's metadata. ``name``: its name in messages."""
+    """An expression in a table's metadata. ``name``: the name of the expression in error messages."""
 
     feature: str
     name: str
@@ -268,8 +284,8 @@ class _Source:
         schema: StructType,
         wanted: DataType | None = None,
         now: datetime.datetime | None = None,
-    ) -> CompiledExpression:
-        return self.guarded(table, partial(compile_expression, str(self.text), schema, wanted, now))
+    ) -> expressions.CompiledExpression:
+        return self.guarded(table, partial(expressions.compile_expression, str(self.text), schema, wanted, now))
 
     def guarded(self, table: str, make: Callable[[], T]) -> T:
         try:

@@ -1,9 +1,9 @@
-"""Data files written by the tasks of a distributed job. Each task writes its rows and returns add actions, which one
+"""Writes data files in the tasks of a distributed job. Each task writes its rows and returns add actions, which one
 transaction commits.
 
 A task may be attempted more than once, even concurrently, and several attempts may complete. Each attempt uses its own
 file names, so attempts do not overwrite each other's files. Only the files that the job returns are committed; no
-version names the others.
+version names the other files.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from deltalog.storage.wrapped import WrappedStore
 from deltalog.write.data_files import WriteLayout, by_partition, conformed, discard, remove_job_files
 from deltalog.write.input_streams import as_batches
 
-#: Size of the rows held in memory and written as one row group.
+#: The size of the rows that are held in memory and written as one row group.
 GROUP_BYTES = 64 << 20
-# pyarrow's codec names by Spark's. The LZ4 codecs differ only in their framing.
+# The codec names of pyarrow, keyed by the names in Spark. The two LZ4 codecs differ only in framing.
 _CODECS = {
     "none": "none",
     "uncompressed": "none",
@@ -44,12 +44,12 @@ _CODECS = {
 
 @dataclass(frozen=True)
 class TaskFiles:
-    """Writes the files of one job's tasks. Can be pickled; the pickle contains the storage options, including any
-    secrets.
+    """Writes the files of the tasks of one job. The object can be pickled; the pickle contains the storage options,
+    including secrets.
 
-    ``job``: an id that the names of its files begin with, after ``part-`` or ``cdc-``. ``compression``: as Spark names
-    it. ``max_rows``: the maximum number of rows in a file; 0: no limit. ``target_bytes``: no row group is added to a
-    file of this size or more.
+    ``job``: an id that follows ``part-`` or ``cdc-`` in the names of the job's files. ``compression``: the name of the
+    codec in Spark. ``max_rows``: the maximum number of rows in a file; 0: no limit. ``target_bytes``: once a file has
+    this size, no row group is added to it.
     """
 
     store: LogStore
@@ -64,11 +64,12 @@ class TaskFiles:
             raise CallError(f"Unknown compression {self.compression!r}. Known: {', '.join(_CODECS)}.")
 
     def write(self, batches: Iterable[pa.RecordBatch], task: int, attempt: int) -> tuple[list[AddFile], list[int]]:
-        """Write the rows of one attempt of a task. Returns the add actions of its files, and their row counts.
+        """Write the rows of one attempt of a task. Returns the add actions of the new files, and the row counts of
+        these files.
 
-        Rows should be grouped by partition: each change of the partition begins a new file. On any error the files are
-        deleted, best effort. Memory: about GROUP_BYTES, and the store's part buffer. Raises SchemaMismatchError,
-        StoreError. Cost: 1 PUT for each file, or a multipart upload for large ones.
+        Rows should be grouped by partition, because each change of partition begins a new file. On an error, the files
+        are deleted, best effort. Memory: about GROUP_BYTES, and the store's buffer for one part of an upload. Raises
+        SchemaMismatchError, StoreError. Cost: 1 PUT for each file, or a multipart upload for large ones.
         """
         adds: list[AddFile] = []
         rows: list[int] = []
@@ -87,8 +88,8 @@ class TaskFiles:
         return adds, rows
 
     def remove_all(self) -> int:
-        """Delete all files of this job after it failed, best effort; no version can name them. Returns the number of
-        files found. Cost: as ``remove_job_files``."""
+        """Delete all files of this job after it failed, best effort; no version can refer to them. Returns the number
+        of files found. Cost: as ``remove_job_files``."""
         return remove_job_files(self.store, self.job, self.layout)
 
     def _write_file(
@@ -127,7 +128,8 @@ class TaskFiles:
 def _runs(
     batches: Iterable[pa.RecordBatch], layout: WriteLayout
 ) -> Iterator[tuple[Mapping[str, str | None], Iterator[pa.Table]]]:
-    """The runs of consecutive rows of one partition, without the partition columns."""
+    """Split batches into runs of consecutive rows of the same partition; yields the partition values and the rows
+    without the partition columns."""
 
     def pieces() -> Iterator[tuple[Mapping[str, str | None], pa.Table]]:
         for batch in as_batches(batches):
@@ -158,7 +160,7 @@ class Groups:
         return bool(self._held)
 
     def take(self, limit: int) -> pa.Table:
-        """Take the next rows, at most ``limit``."""
+        """Take the next rows, at most ``limit`` of them."""
         limit = min(limit, ROW_GROUP_ROWS)
         taken: list[pa.Table] = []
         rows = size_bytes = 0
@@ -178,7 +180,7 @@ class Groups:
 
 
 def storage_of(store: LogStore) -> LogStore:
-    """The store of a table's data files, as other processes can open it: without the wrappers that decide on
+    """The store of a table's data files in a form that other processes can open, without the wrappers that handle
     commits."""
     while store.reopen is None and isinstance(store, WrappedStore):
         store = store.inner

@@ -1,4 +1,4 @@
-"""A transaction: a base snapshot and the changes staged on it, committed once."""
+"""A transaction: a base snapshot and the changes staged on it, which are committed once."""
 
 from __future__ import annotations
 
@@ -7,16 +7,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from types import TracebackType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arguments import checked
 from deltalog.arrow_arrays import strings
 from deltalog.commit.base import Base
 from deltalog.commit.committer import Committer
-from deltalog.commit.conflicts import commits_missing_since, files_still_fit
 from deltalog.commit.hooks import NewVersion, errors_logged
 from deltalog.commit.loop import CommitLoop, CommittedAttempt, base_of, rebased_on
 from deltalog.commit.prepared import IsolationLevel, Prepared, check_isolation_level, isolation_for
@@ -39,30 +37,42 @@ from deltalog.errors import (
     TransactionCommittedError,
 )
 from deltalog.expressions.tree import Predicate
+from deltalog.lazy_arrow import pc
+from deltalog.lazy_names import lazy_modules
 from deltalog.log.loader import UnreadSnapshot
 from deltalog.log.reader import LogReader
 from deltalog.log.snapshot import LogSnapshot
 from deltalog.parquet.file_writer import Checksum
-from deltalog.protocol import column_mapping, features, widening
+from deltalog.protocol import column_mapping, features
 from deltalog.protocol.actions import AddCDCFile, AddFile, Metadata, Protocol
 from deltalog.protocol.codec import CommitActions, json_text
 from deltalog.protocol.properties import ISOLATION_LEVEL
 from deltalog.protocol.schema import StructType
-from deltalog.protocol.schema_enforcement import merge_schemas
-from deltalog.read.data_skipping import in_partitions
 from deltalog.read.snapshot import Snapshot
 from deltalog.storage.base import keep_cleanup_errors
 from deltalog.write import commit_info
-from deltalog.write.added_files import Examine
 from deltalog.write.commit_info import UserMetadata
-from deltalog.write.committed_files import check_not_live
 from deltalog.write.data_files import change_file
 from deltalog.write.metadata_changes import MetadataChanges
 from deltalog.write.row_writer import RowWriter
 from deltalog.write.staged_actions import StagedActions
 from deltalog.write.transaction_options import NO_OPTIONS, TransactionOptions
 
-# Text, or JSON values written as text.
+if TYPE_CHECKING:
+    from deltalog.commit import conflicts
+    from deltalog.protocol import schema_enforcement, widening
+    from deltalog.read import data_skipping
+    from deltalog.write import added_files, committed_files
+else:
+    lazy_modules(
+        __name__,
+        "deltalog.commit.conflicts",
+        "deltalog.protocol.schema_enforcement",
+        "deltalog.protocol.widening",
+        "deltalog.read.data_skipping",
+        "deltalog.write.added_files",
+        "deltalog.write.committed_files",
+    )
 
 
 @checked
@@ -70,12 +80,13 @@ class Transaction:
     """Atomic changes to one table.
 
     Created by ``DeltaTable.transaction`` and ``DeltaTable.create_transaction``. Nothing is written to the log before
-    ``commit``. Leaving the ``with`` block without a commit removes the files that this transaction wrote.
+    ``commit``. If the ``with`` block ends without a commit, the files that this transaction wrote are deleted.
 
-    It has three parts, which operations also use: ``staged`` (file actions and the reads that they depend on),
-    ``row_writer`` (writes rows into files) and ``metadata_changes``.
+    A transaction has three members, which operations also use directly: ``staged`` (file actions and the reads on which
+    they depend), ``row_writer`` (writes rows into files) and ``metadata_changes``.
 
-    It has one method for each kind of action in a commit, and for each kind of read that a commit may depend on.
+    Transaction has one method for each kind of action in a commit, and one for each kind of read on which a commit may
+    depend.
     """
 
     def __init__(
@@ -95,7 +106,7 @@ class Transaction:
         anchor: Snapshot | None = None,
         proven_ms: int | None = None,
         on_lost: Callable[[], None] = lambda: None,
-        options: TransactionOptions = NO_OPTIONS,
+        options: TransactionOptions | None = None,
     ) -> None:
         """``on_commit``: called with the committed version; called again when it has a checkpoint, with the snapshot to
         replace. ``refresh``: returns the latest version, if ``snapshot`` may be stale. ``latest``: the latest version,
@@ -104,6 +115,7 @@ class Transaction:
         ``proven_ms``: as in TipProof. ``on_lost``: called if the anchor is no longer in the log. ``options``: of the
         call."""
         check_isolation_level(isolation_level)
+        options = options or NO_OPTIONS
         self._snapshot = snapshot
         self.latest = snapshot if latest is None else latest
         self.reader = reader
@@ -121,14 +133,14 @@ class Transaction:
         self._metadata_changes = MetadataChanges(base, protocol, metadata, environment.new_uuid)
         self.proof = TipProof(reader, anchor or self.latest, environment, proven_ms)
         self._on_lost = on_lost
+        self._is_callers = False
+        self.reads_callers_rows = True  # whether writing the rows runs code of the caller, such as an iterator
+        self._row_writer = RowWriter(reader, environment, self._metadata_changes, self._begin_proof, options.files)
         self._finished = False
         self._in_doubt: DeltaLogError | None = None  # the error of a commit whose outcome is unknown
-        self._is_callers = False
-        self.reads_callers_rows = True  # whether writing rows runs caller code
         self._options = options
         for each in options.app_versions:
             self.set_transaction(each.app_id, each.version, each.last_updated_ms)
-        self._row_writer = RowWriter(reader, environment, self._metadata_changes, self._begin_proof, options.files)
 
     # ------------------------------------------------------------------------------------------- context
 
@@ -145,25 +157,25 @@ class Transaction:
 
     def abort(self) -> list[Exception]:
         """End without a commit. Deletes the data files that ``write`` wrote, best effort, and returns the failures.
-        After ``commit``, raises as a second ``commit`` does."""
+        After ``commit``, raises the same error as a second call of ``commit``."""
         self._check_open(ends=True)
         self._finished = True
         return self._row_writer.discard()
 
     def for_caller(self) -> Transaction:
-        """Mark this transaction as one in which caller code runs between begin and commit, and return it. Cost: on a
-        remote store, 1 more HEAD at the commit."""
+        """Mark this transaction as one in which the caller's code runs between begin and commit, and return it. Cost:
+        on a remote store, 1 more HEAD at the commit."""
         self._is_callers = True
         return self
 
     @property
     def snapshot(self) -> Snapshot | None:
-        """The version that this transaction reads; None if it creates the table."""
+        """The snapshot that this transaction reads; None if it creates the table."""
         return self._snapshot
 
     @property
     def txn_id(self) -> str:
-        """The txnId in the commitInfo of this transaction's commit; unique to it."""
+        """The unique txnId in the commitInfo of this transaction's commit."""
         return self._txn_id
 
     @property
@@ -181,24 +193,24 @@ class Transaction:
         """The schema after this transaction."""
         return self.metadata.schema
 
-    # --------------------------------------------------------------------------------------------- parts
+    # ------------------------------------------------------------------------------------------- members
 
     @property
     def staged(self) -> StagedActions:
-        """The staged actions and the reads that they depend on. Raises CallError if the transaction has ended."""
+        """The staged actions and the reads on which they depend. Raises CallError if the transaction has ended."""
         self._check_open()
         return self._staged
 
     @property
     def row_writer(self) -> RowWriter:
-        """Writes rows for the table after this transaction; the caller stages the files. Raises CallError if the
-        transaction has ended."""
+        """Writes rows according to the table's metadata after this transaction; the caller stages the files. Raises
+        CallError if the transaction has ended."""
         self._check_open()
         return self._row_writer
 
     @property
     def metadata_changes(self) -> MetadataChanges:
-        """The changes of protocol, metadata and domains. Raises CallError if the transaction has ended."""
+        """The changes to protocol, metadata and metadata domains. Raises CallError if the transaction has ended."""
         self._check_open()
         return self._metadata_changes
 
@@ -208,8 +220,8 @@ class Transaction:
         """Stage add actions for existing files below the table. Raises InvalidActionError.
 
         If the table has rules, such as constraints or generated columns, ``commit`` reads and checks the rows.
-        ``known``: the rows are already in this version or an earlier one, and are not checked again. The caller must
-        ensure that no version has named the files; ``add_parquet_files`` checks that.
+        ``known``: the rows are already in this version or an earlier one, so they are not checked again. The caller
+        must ensure that no version has named the files; only ``add_parquet_files`` checks that.
         """
         self.staged.add(files, is_checked=known)
 
@@ -221,22 +233,24 @@ class Transaction:
         owned: bool = False,
         tags: Mapping[str, Mapping[str, str]] | None = None,
         num_rows: int | None = None,
-        examine: Examine | None = None,
+        examine: added_files.Examine | None = None,
         as_changes: bool = False,
     ) -> list[AddFile]:
         """Stage existing Parquet files below the table, and return their add actions. ``files``: pairs of a relative
-        path, not percent-encoded, and the partition values in the log's serialization. Statistics come from the
-        footers; the files are made durable.
+        path, not percent-encoded, and the partition values in the log's serialization. Statistics are taken from the
+        footers, and the files are made durable.
 
         If the table has rules, such as constraints or generated columns, ``commit`` reads and checks the rows, unless
         the files' writer has ``checked`` them. ``owned``: the files were written for this transaction only, and are
-        deleted if it fails. For other files ``commit`` raises FilesCommittedError if one is live already. ``tags``: the
-        files' tags, by path.
+        deleted if it fails. For files that are not ``owned``, ``commit`` raises FilesCommittedError if one is already
+        live. ``tags``: the tags of the files, keyed by path.
 
-        ``num_rows``: the total number of rows that their writer wrote; RowCountError if the files hold another number.
-        ``examine`` is called with the path and the footer (pyarrow.parquet.FileMetaData) of each file, in threads, and
-        may raise to refuse it. ``as_changes``: the files are change data files, not data files, with the change type of
-        each row in the column ``_change_type``. For files that are both, pass the returned actions to ``add_cdc``.
+        ``num_rows``: the total number of rows that their writer wrote; RowCountError is raised if the files contain
+        another number. ``examine`` is called, in several threads, with the path and the footer
+        (pyarrow.parquet.FileMetaData) of each file, and may raise an error to refuse the file. ``as_changes``: the
+        files are change data files instead of data files, with the change type of each row in the column
+        ``_change_type``. If files are data files and change data files at the same time, pass the returned actions to
+        ``add_cdc``.
 
         Raises InvalidDataFileError, also for a file without field ids if columns are mapped by id. Cost: 1 HEAD and 1
         or 2 ranged GETs for each file, in threads; unless ``owned``, also as ``Snapshot.files``.
@@ -255,24 +269,25 @@ class Transaction:
         return adds
 
     def add_cdc(self, *files: AddCDCFile | AddFile) -> None:
-        """Stage change data files, which change feed readers read instead of the adds and removes. To use data files as
-        change data files, pass their add actions; their rows must have the change type in ``_change_type``."""
+        """Stage change data files, which readers of the change data feed read instead of the adds and removes. To use
+        data files as change data files, pass their add actions; their rows must have the change type in
+        ``_change_type``."""
         self.staged.add_change_files(change_file(each) if isinstance(each, AddFile) else each for each in files)
 
     def write(self, reader: Any, *, checksum: Checksum | None = None) -> int:
         """Write a stream of Arrow batches into new files and stage them. Returns the number of rows.
 
-        ``checksum="sha256"`` hashes each file while it is written, and records the hash in its tag ``deltalog.sha256``.
-        Absent columns are generated or get their default if the table defines one, else they are null. Raises
-        SchemaMismatchError, ConstraintViolationError, and UnsupportedFeatureError for an unsupported constraint. Cost:
-        1 PUT for each file.
+        ``checksum="sha256"`` hashes each file while it is written, and records the hash in the file's tag
+        ``deltalog.sha256``. Absent columns are generated or get their default value if the table defines one; otherwise
+        they are null. Raises SchemaMismatchError, ConstraintViolationError, and UnsupportedFeatureError for an
+        unsupported constraint. Cost: 1 PUT for each file.
         """
         adds, rows = self.row_writer.write(reader, checksum)
         self._staged.add_written(adds)
         return rows
 
     def remove(self, paths: Iterable[str]) -> int:
-        """Stage the removal of live files, by path as in the log. Returns their number.
+        """Stage the removal of the live files with these paths (as in the log). Returns their number.
 
         Declares the files as read. Raises InvalidActionError if a path is not a live file.
         """
@@ -293,7 +308,8 @@ class Transaction:
         return self.remove_files(self.find_files())
 
     def find_files(self, where: Predicate | str | None = None) -> pa.Table:
-        """The live files that may contain a row for which ``where`` is true, as rows of ``Snapshot.files``; None: all.
+        """The live files that may contain a row for which ``where`` is true (None: all live files), as rows of
+        ``Snapshot.files``.
 
         Declares the read: it is a conflict if another writer concurrently adds rows for which ``where`` is true, or
         removes one of these files. Raises CallError, SchemaMismatchError. Cost: as ``Scan.files``.
@@ -308,16 +324,17 @@ class Transaction:
         return files
 
     def remove_files(self, files: pa.Table, data_change: bool = True) -> int:
-        """Stage the removal of live files, rows of ``Snapshot.files``. Returns their number.
+        """Stage the removal of live files, which are passed as rows of ``Snapshot.files``. Returns their number.
 
-        ``data_change=False``: their rows are in files that this transaction adds. Declares the files as read.
+        ``data_change=False``: the rows of these files are also in files that this transaction adds. Declares the files
+        as read.
         """
         self._existing("remove files")
         return self._staged.remove(files, self._environment.clock_ms(), data_change)
 
     def replace_partitions(self) -> int:
         """Stage the removal of all live files in the partitions of the staged adds (dynamic partition overwrite).
-        Returns their number. Declares only these partitions as read. Cost: as ``find_files``."""
+        Returns their number. Declares a read of only these partitions. Cost: as ``find_files``."""
         self._existing("replace partitions")
         mapping = column_mapping.mode_of(self.metadata.configuration)
         columns = [self.schema.field(name) for name in self.metadata.partition_columns]
@@ -325,7 +342,7 @@ class Transaction:
             raise CallError(f"{self.reader.store.url} has no partitions to replace.")
         keys = [column_mapping.physical_name(column, mapping) for column in columns]
         values = dict.fromkeys(tuple(add.partition_values[key] for key in keys) for add in self._staged.adds)
-        return self.remove_files(self.find_files(in_partitions(list(values), columns)))
+        return self.remove_files(self.find_files(data_skipping.in_partitions(list(values), columns)))
 
     def read_whole_table(self) -> None:
         """Declare that the staged actions depend on every row of the snapshot."""
@@ -333,7 +350,7 @@ class Transaction:
         self._staged.read_whole_table()
 
     def declare_read(self, where: Predicate | str | None) -> None:
-        """Declare that the staged actions depend on the rows for which ``where`` is true; None: on all rows."""
+        """Declare that the staged actions depend on the rows for which ``where`` is true (None: all rows)."""
         if where is None:
             self.read_whole_table()
         else:
@@ -342,22 +359,22 @@ class Transaction:
     # ------------------------------------------------------------------------------------------ metadata
 
     def set_schema(self, schema: StructType, partition_by: Sequence[str] | None = None) -> None:
-        """Stage another schema, and partition columns if passed. Columns are checked, rows are not.
-
-        With column mapping, a column is matched with an existing one at the same place by id, else by name and type.
-        Any other column is new and gets an id. Raises SchemaMismatchError.
+        """Stage a new schema, and new partition columns if passed. Columns are checked, but rows are not. With column
+        mapping, a column is matched with an existing column at the same place by id, else by name and type. A column
+        that matches no existing column is new, and is assigned an id. Raises SchemaMismatchError.
         """
         self.metadata_changes.set_schema(schema, partition_by)
 
     def merge_schema(self, data: StructType, *, keeps_types: bool = False) -> None:
-        """Stage the columns and struct fields that ``data`` has and the table lacks, at the end and nullable.
+        """Stage the columns and struct fields that ``data`` has and the table lacks. The staged columns and fields are
+        appended at the end and are nullable.
 
-        A column of type void gets the type of the data. With ``delta.enableTypeWidening`` a column is widened to the
-        data's type, but not from an integer to another kind of number. Raises SchemaMismatchError for other types that
-        do not fit, unless ``keeps_types``, for values that are cast to the table's types.
+        A column of type void gets the type of the data. With ``delta.enableTypeWidening``, a column is widened to the
+        type of the data, but not from an integer to another kind of number. Raises SchemaMismatchError for other types
+        that do not fit, unless ``keeps_types``, for values that are cast to the table's types.
         """
         widens = widening.automatic(self.metadata.configuration)
-        merged = merge_schemas(self.schema, data, widens, keeps_types)
+        merged = schema_enforcement.merge_schemas(self.schema, data, widens, keeps_types)
         if merged != self.schema:
             self.set_schema(widening.recorded(self.schema, merged))
 
@@ -365,16 +382,16 @@ class Transaction:
         """Stage table properties, including delta.enableInCommitTimestamps.
 
         Raises InvalidPropertyError for values that cannot be parsed, and for the enablement pair, which only the commit
-        sets. Features that a property requires are added to the protocol.
+        sets. Table features that a property requires are added to the protocol.
         """
         self.metadata_changes.set_properties(properties)
 
     def unset_properties(self, keys: Iterable[str]) -> None:
-        """Stage the removal of table properties; absent ones are ignored."""
+        """Stage the removal of table properties; absent properties are ignored."""
         self.metadata_changes.unset_properties(keys)
 
     def set_metadata(self, *, name: str | None = None, description: str | None = None) -> None:
-        """Stage the name or the description of the table; None: unchanged."""
+        """Stage the name or the description of the table; None leaves it unchanged."""
         self.metadata_changes.set_description(name, description)
 
     def set_domain_metadata(self, domain: str, configuration: str) -> None:
@@ -385,7 +402,7 @@ class Transaction:
         self.metadata_changes.set_domain(domain, configuration)
 
     def remove_domain_metadata(self, domain: str) -> None:
-        """Stage the removal of a custom metadata domain; an absent one is ignored."""
+        """Stage the removal of a custom metadata domain; an absent domain is ignored."""
         self._existing("remove a metadata domain")
         self._metadata_changes.remove_domain(domain)
 
@@ -396,8 +413,8 @@ class Transaction:
         self.staged.set_transaction(app_id, version, updated_ms)
 
     def set_commit_annotations(self, annotations: Mapping[str, Any]) -> None:
-        """Set further entries of ``deltalog`` in commitInfo, besides the parent version: JSON values only. Raises
-        CallError."""
+        """Add entries to the ``deltalog`` object in commitInfo, which already contains the parent version. Values must
+        be JSON values. Raises CallError."""
         self._check_open()
         self._annotations = json.loads(json_text(annotations))
 
@@ -414,10 +431,10 @@ class Transaction:
 
         Raises before anything is written: InvalidActionError, SchemaMismatchError, UnsupportedFeatureError. Raises with
         nothing committed: CommitConflictError, TableExistsError, CommitAttemptsExhaustedError, StoreError;
-        TableNotFoundError and TableReplacedError if the table that was read is gone. Raises with the outcome unknown:
-        CommitStateUnknownError; no file is deleted then. A second call raises that error again,
-        TransactionCommittedError after a commit, or CallError after a failure. Cost: 1 PUT and the ``.crc``; see
-        CommitLoop.run for conflicts and after_commit for checkpoints.
+        TableNotFoundError and TableReplacedError if the table that was read no longer exists. Raises with the outcome
+        unknown: CommitStateUnknownError; no file is deleted then. A second call raises CommitStateUnknownError again if
+        the outcome is unknown, TransactionCommittedError after a commit, or CallError after a failure. Cost: 1 PUT and
+        the ``.crc``; see CommitLoop.run for conflicts and after_commit for checkpoints.
         """
         self._check_open(ends=True)
         prepared = self._prepare(operation, parameters or {}, metrics or {}, user_metadata)
@@ -425,7 +442,7 @@ class Transaction:
         self._check_catalog()
         self._check_new_paths()
         self._row_writer.check(self._staged.unchecked, self._staged.adds)
-        if self._metadata_changes.changed_metadata != prepared.metadata:  # marks of identity columns moved
+        if self._metadata_changes.changed_metadata != prepared.metadata:  # high-water marks moved
             prepared = self._prepare(operation, parameters or {}, metrics or {}, user_metadata)
         self._finished = True
         if self._is_callers:
@@ -436,7 +453,7 @@ class Transaction:
         except (DeltaLogError, ClockDriftWarning) as error:
             if isinstance(error, (TableNotFoundError, TableReplacedError)):
                 self._on_lost()
-            if error.outcome is not Outcome.UNKNOWN:  # otherwise a commit may name the files
+            if error.outcome is not Outcome.UNKNOWN:  # otherwise a commit may refer to the files
                 keep_cleanup_errors(error, self._row_writer.discard())
             elif isinstance(error, DeltaLogError):
                 self._in_doubt = error
@@ -445,13 +462,13 @@ class Transaction:
         return committed.result
 
     def check_conflicts(self) -> None:
-        """Raise the CommitConflictError that ``commit`` would raise for the reads and actions so far, if this
-        transaction began on an earlier version than the latest. Cost: 1 GET for each version in between."""
+        """If this transaction began on a version before the latest, raise the CommitConflictError that ``commit`` would
+        raise for the reads and actions so far. Cost: 1 GET for each version in between."""
         self._check_open()
         self._after_others(self._prepare("READ", {}, {}, None))
 
     def _after_others(self, prepared: Prepared) -> tuple[Base, list[CommitActions]]:
-        """The base of the first attempt, and the commits between it and the version that was read."""
+        """The base of the first attempt, and the commits between the version that was read and that base."""
         base, passed = self._base(), list[CommitActions]()
         if self.latest is None or self.latest.version <= base.version:
             return base, passed
@@ -464,7 +481,7 @@ class Transaction:
         try:
             return list(self.reader.commits(range(read + 1, latest + 1)))
         except MissingVersionError as error:
-            raise commits_missing_since(read, latest, self.reader.store.url) from error
+            raise conflicts.commits_missing_since(read, latest, self.reader.store.url) from error
 
     def _follow(self, committed: CommittedAttempt) -> None:
         """Build the snapshot of the commit, update the handle and start the hooks. Never raises. If the snapshot cannot
@@ -492,8 +509,8 @@ class Transaction:
             self._committer.after_commit(version, self._environment, on_checkpoint)
 
     def _begin_proof(self) -> None:
-        """Called at the end of the rows. Starts a new proof if caller code has run since the last proof, or if there is
-        no proof yet."""
+        """Called after the last row. Starts a new proof if the caller's code has run since the last proof, or if there
+        is no proof yet."""
         if self.reads_callers_rows or not self.proof.is_valid:
             self.proof.begin()
 
@@ -501,14 +518,14 @@ class Transaction:
         try:
             return self._loop(prepared, base).run()
         except CommitConflictError as error:
-            # A blind append may begin on a stale version; repeat it once on the latest.
+            # A blind append may begin on a stale version, so repeat it once on the latest version.
             if type(error) not in (MetadataChangedError, ProtocolChangedError, CommitConflictError):
                 raise
             if self._refresh is None or not prepared.is_blind_append:
                 raise
             assert self.snapshot is not None
             latest = self._refresh()
-            if not files_still_fit(self.snapshot.metadata, latest.metadata):
+            if not conflicts.files_still_fit(self.snapshot.metadata, latest.metadata):
                 raise
             if latest.clustering_columns != self.snapshot.clustering_columns:  # files lack their statistics
                 raise
@@ -562,7 +579,7 @@ class Transaction:
         return base_of(base, self.reader.file_time_ms(base.version) if enables else None)
 
     def _following(self, committed: CommittedAttempt) -> Snapshot:
-        """The snapshot of the commit, from the base snapshot and the winning commits in between. Cost: none."""
+        """The snapshot of the commit, built from the base snapshot and the winning commits in between. Cost: none."""
         latest = self._metadata_changes.base
         for commit in committed.commits:
             if latest is None:
@@ -589,7 +606,7 @@ class Transaction:
         """Raise FilesCommittedError if a file from the caller is live, unless the same commit removes it."""
         paths = self._staged.new_paths
         if paths and self.snapshot is not None:
-            check_not_live(self.snapshot, paths)
+            committed_files.check_not_live(self.snapshot, paths)
 
     def _existing(self, what: str) -> Snapshot:
         self._check_open()
@@ -598,8 +615,8 @@ class Transaction:
         return self.snapshot
 
     def _check_open(self, ends: bool = False) -> None:
-        """Raise CallError if the transaction has ended. ``ends``: for a call that ends the transaction; if its commit
-        has landed or may have, the error says so."""
+        """Raise CallError if the transaction has ended. ``ends``: whether the call would end the transaction; then the
+        error says if the commit has succeeded or may have succeeded."""
         if ends and self._in_doubt is not None:
             raise self._in_doubt
         if ends and self.committed is not None:
@@ -610,7 +627,7 @@ class Transaction:
 
 
 def skipped(transaction: Transaction) -> CommitResult:
-    """The result of a verb that had nothing to commit: the version that was read."""
+    """The result of a call that had nothing to commit: the version that was read."""
     snapshot = transaction.snapshot
     assert snapshot is not None
     return CommitResult(snapshot.version, snapshot.timestamp_ms, snapshot.in_commit_timestamp_ms, 0, transaction.txn_id)

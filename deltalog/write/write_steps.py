@@ -1,4 +1,5 @@
-"""Steps shared by the verbs that write rows: schema checks, the check for recorded txn pairs, the WRITE commit."""
+"""Steps shared by all verbs that write rows: schema checks, the check for recorded application versions (txn), and the
+WRITE commit."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from deltalog.write.transaction import Transaction
 
 
 def is_recorded(transaction: Transaction, txn: tuple[str, int] | None) -> bool:
-    """Whether the table has recorded this version of an application (txn), or a later one. Raises CallError."""
+    """Whether the table has recorded this version of an application (txn) or a later version. Raises CallError."""
     if txn is None or transaction.snapshot is None:
         return False
     if not (isinstance(txn, (tuple, list)) and len(txn) == 2 and isinstance(txn[0], str) and isinstance(txn[1], int)):
@@ -29,8 +30,8 @@ def is_recorded(transaction: Transaction, txn: tuple[str, int] | None) -> bool:
 
 
 def fitting(transaction: Transaction, data: Any, merge: bool = False) -> pa.RecordBatchReader:
-    """The rows as a stream whose columns fit the table's. ``merge``: add columns that the table lacks. Raises
-    CallError, SchemaMismatchError."""
+    """The rows as a stream of batches whose columns fit the table's columns. ``merge``: add columns that the table
+    lacks. Raises CallError, SchemaMismatchError."""
     reader = as_reader(data)
     given = StructType.from_arrow(reader.schema)
     if merge:
@@ -53,7 +54,7 @@ def commit_write(
     txn: tuple[str, int] | None,
     **more: Any,
 ) -> CommitResult:
-    """Commit the staged actions as a WRITE, with ``txn`` if set."""
+    """Commit the staged actions as a WRITE, with the application version ``txn`` if set."""
     if txn is not None:
         transaction.set_transaction(*txn)
     partition_by = canonical_json(list(transaction.metadata.partition_columns))

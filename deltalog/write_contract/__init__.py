@@ -1,1 +1,2 @@
-"""The write contract (docs/contracts/write.md): files first, then one commit with a named parent."""
+"""The write contract (docs/contracts/write.md): files are written first, and then committed once, with a named parent
+version."""

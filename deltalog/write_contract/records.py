@@ -1,5 +1,5 @@
-"""Converts records, read one by one, to Arrow batches of a few MiB. Refuses values that Arrow would round or
-truncate."""
+"""Converts records, which are read one by one, to Arrow batches of a few MiB. Values that Arrow would round or truncate
+are refused."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ _FIRST_RECORDS, _MAX_RECORDS = 64, 8_192
 
 
 def record_batches(records: Records, schema: StructType, filled: frozenset[str]) -> Iterator[pa.RecordBatch]:
-    """Convert mappings from column names to values to batches; record batches are passed through, in order.
+    """Convert records (mappings from column names to values) to batches; record batches among them are passed through,
+    in order.
 
     ``filled``: columns that the table fills in if a record lacks them; other absent columns are null. Raises CallError
     for an item that is not a record, SchemaMismatchError for values that do not fit.

@@ -1,8 +1,8 @@
-"""Staged files and their commit, as defined by the write contract (docs/contracts/write.md): rows in files that no
-version names yet, and one version with a named parent and its author's metadata.
+"""Staged files and their commit, as defined by the write contract (docs/contracts/write.md). Rows are written into
+files that no version names yet; the commit creates one version with a named parent and the author's metadata.
 
-Files are written first. Then a transaction begins on the latest version, and is committed directly after it or not at
-all. So other writers' commits during a long stream are not conflicts.
+Files are written first. Then a transaction begins on the latest version, and is committed directly after that version
+or not at all. So commits that other writers make during a long stream are not conflicts.
 
 Spec: PROTOCOL.md#add-file-and-remove-file (tags), #commit-provenance-information.
 """
@@ -18,7 +18,6 @@ from typing import Any, TypedDict
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arguments import check_options, checked
 from deltalog.commit.conflicts import files_still_fit, unexpected_version
@@ -36,6 +35,7 @@ from deltalog.errors import (
     UnpartitionedTableRequiredError,
     UnsupportedFeatureError,
 )
+from deltalog.lazy_arrow import pc
 from deltalog.log.authority import Authority
 from deltalog.parquet.file_reader import EXACT, conform
 from deltalog.parquet.file_writer import Checksum, check_checksum
@@ -58,13 +58,13 @@ BLOBS_PROPERTY = "deltalog.blobs"
 
 
 class WriteOptions(TypedDict, total=False):
-    """Options of all verbs of the write contract.
+    """The options of all verbs of the write contract.
 
-    ``expected_parent``: the version that must be the latest at the commit, else VersionConflictError; None: the latest
-    one after the files are written. ``retry_count`` (0): how often the commit, and only the commit, is repeated on top
-    of another writer's commit. The waits grow from ``retry_base_delay_ms`` (10) to ``retry_max_delay_ms`` (2000); the
-    fraction ``retry_jitter`` (1.0) of a wait is random. ``checksum="sha256"``: the hash to record for each file.
-    ``timestamp_column``: the column whose minimum and maximum are recorded.
+    ``expected_parent``: the version that must be the latest when the commit is made, else VersionConflictError is
+    raised; None: the version that is the latest after the files are written. ``retry_count`` (0): how often the commit,
+    and only the commit, is retried on top of another writer's commit. The waits grow from ``retry_base_delay_ms`` (10)
+    to ``retry_max_delay_ms`` (2000); the fraction ``retry_jitter`` (1.0) of a wait is random. ``checksum="sha256"``
+    records a hash for each file. ``timestamp_column``: the column whose minimum and maximum are recorded.
     """
 
     expected_parent: int | None
@@ -78,7 +78,7 @@ class WriteOptions(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """WriteOptions with defaults, validated. Raises CallError."""
+    """Validated WriteOptions with default values. Raises CallError."""
 
     expected_parent: int | None = None
     retry_count: int = 0
@@ -104,7 +104,8 @@ class Options:
             raise CallError(f"timestamp_column must be the name of a column or None; got {self.timestamp_column!r}.")
 
     def environment(self, environment: Environment, parent: int | None, table: str) -> Environment:
-        """The environment for a commit after ``parent`` (None: for version 0), with these options' retries.
+        """The environment for a commit that follows ``parent`` (None: for version 0), with the retry settings of these
+        options.
 
         Raises VersionConflictError if ``parent`` is not the expected one and ``retry_count`` is 0.
         """
@@ -118,7 +119,7 @@ class Options:
             environment.retry,
             max_attempts=tries,
             immediate=0,
-            retry_base_delay_ms=self.retry_base_delay_ms / 2,  # the policy doubles it before the first wait
+            retry_base_delay_ms=self.retry_base_delay_ms / 2,  # the retry policy doubles it before the first wait
             retry_max_delay_ms=self.retry_max_delay_ms,
             retry_jitter=self.retry_jitter,
             race_max_delay_ms=self.retry_max_delay_ms,
@@ -141,8 +142,8 @@ def _is_amount(value: object) -> bool:
 
 
 def as_metadata(given: Mapping[str, Any] | None) -> dict[str, Any]:
-    """A copy of the metadata of a write; empty for None. Raises CallError unless it survives a round trip through
-    JSON."""
+    """A copy of the metadata of a write; empty for None. Raises CallError if a round trip through JSON would change
+    it."""
     if given is None:
         return {}
     if not isinstance(given, Mapping):
@@ -154,19 +155,19 @@ def as_metadata(given: Mapping[str, Any] | None) -> dict[str, Any]:
         raise CallError(f"The metadata of a write cannot be written as JSON: {error}.") from None
     if decoded != metadata:
         raise CallError(
-            "The metadata of a write would change when it is read back. Use only dict with text keys, list, str, int, "
-            "finite float, bool and None, at every depth."
+            "The metadata of a write would change when it is read back. Use only dict with string keys, list, str, "
+            "int, finite float, bool and None, at every depth."
         )
     return decoded
 
 
 @dataclass(frozen=True, slots=True)
 class WriteTarget:
-    """Where verbs write: a store, and the authority for its commits.
+    """The target of a verb: a store, and the authority over the commits in it.
 
     ``begin``: begins a transaction on the latest version. ``forget``: makes the next transaction read the log again,
-    since the known version may be stale. ``unsettled``: commits with an unknown outcome, by path of their staged files,
-    for all copies of StagedFiles.
+    because the known version may be stale. ``unsettled``: commits with an unknown outcome, keyed by the paths of their
+    staged files, so that they also apply to copies of a StagedFiles object.
     """
 
     store: LogStore
@@ -174,7 +175,7 @@ class WriteTarget:
     begin: Callable[[Options], Transaction]
     forget: Callable[[], None]
     unsettled: dict[str, CommitStateUnknownError] = field(default_factory=dict)
-    # Proofs begun while the files were written, for their commit in the same call.
+    # Proofs that began while the files were written, for the commit in the same call.
     proofs: list[TipProof] = field(default_factory=list)
 
 
@@ -184,11 +185,12 @@ class WriteTarget:
 @checked
 @dataclass(frozen=True, slots=True)
 class StagedFiles:
-    """Files below a table that no version names yet. ``DeltaTable.commit_staged`` commits any number of them together,
-    once. Threads or other processes may stage them, and send them by pickle or as JSON.
+    """Files below a table's root that no version of the table names yet. ``DeltaTable.commit_staged`` commits any
+    number of StagedFiles together, once. Threads or other processes may stage files, and send the StagedFiles as a
+    pickle or as JSON.
 
-    ``table`` and ``version``: the table's metadata and latest version when the files were written (version -1: there
-    was no table; None: unknown). ``first_us`` and ``last_us``: the minimum and maximum of the column
+    ``table`` and ``version``: the table's metadata and its latest version when the files were written (version -1: the
+    table did not exist; None: unknown). ``first_us`` and ``last_us``: the minimum and maximum of the column
     ``timestamp_column``, in microseconds since 1970 UTC.
     """
 
@@ -199,11 +201,12 @@ class StagedFiles:
     first_us: int | None = None
     last_us: int | None = None
     version: int | None = None
-    # Commits of these files with an unknown outcome: the files are not deleted until these are settled.
+    # The errors of commits of these files whose outcome is unknown. The staged files are not deleted until these
+    # outcomes are known.
     unsettled: list[CommitStateUnknownError] = field(default_factory=list, compare=False, repr=False)
 
     def to_json(self) -> str:
-        """These files as JSON text, for another process."""
+        """The staged files as JSON text, for another process."""
         body = {name: getattr(self, name) for name in _PLAIN_FIELDS}
         actions = {"files": [file.to_json() for file in self.files], "table": self.table.to_json()}
         doubts = [{"message": each.message, **each.facts} for each in self.unsettled]
@@ -260,7 +263,7 @@ def target_of(handle: TableHandle) -> WriteTarget:
 def stage(target: WriteTarget, data: Any, options: Options) -> StagedFiles:
     """Write rows into files that no version names yet.
 
-    On any error the files are deleted, best effort. Raises as DeltaTable.append. Cost: 1 PUT for each file.
+    On an error, the files are deleted, best effort. Raises as DeltaTable.append. Cost: 1 PUT for each file.
     """
     with target.begin(options) as transaction:
         _check_has_rows(transaction.metadata, "rows")
@@ -269,7 +272,7 @@ def stage(target: WriteTarget, data: Any, options: Options) -> StagedFiles:
 
 
 def stage_records(target: WriteTarget, records: Records | None, options: Options) -> StagedFiles:
-    """Like ``stage``, for records read one by one."""
+    """Like ``stage``, for records that are read one by one."""
     if records is None:
         raise MissingRecordsError("records is None. To write no rows, pass an empty list.")
     with target.begin(options) as transaction:
@@ -308,7 +311,7 @@ class _Span:
             raise CallError(f"timestamp_column must be a timestamp column; {name} is {self._column.data_type}.")
 
     def watch(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Pass the batches through, and include their values in the span."""
+        """Yield the batches unchanged, and include the values of the timestamp column in the span."""
         for batch in read_once(batches):
             if self._column is not None:
                 self._include_batch(batch, self._column)
@@ -339,12 +342,12 @@ def commit_staged(
     *,
     owned: bool = False,
 ) -> Snapshot:
-    """Commit staged files as one version. On failure the files are kept, to be committed again or passed to
-    ``discard_staged``. Raises FilesCommittedError for a file that a version has named.
+    """Commit staged files as one version. If the commit fails, the files are kept, so that they can be committed again
+    or passed to ``discard_staged``. Raises FilesCommittedError for a file that a version has named.
 
-    If a multi-table transaction that contains the commit is cancelled, the files are also kept: their owner may commit
-    them in another transaction. ``owned``: the files were staged for this commit only, and are deleted in that case.
-    Cost: as the commit, and unless ``owned`` as ``check_never_committed``.
+    If the commit is part of a multi-table transaction that is cancelled, the files are also kept, and their owner may
+    commit them in another transaction. ``owned``: the files were staged for this commit only, and are deleted if the
+    multi-table transaction is cancelled. Cost: as the commit, and unless ``owned`` as ``check_never_committed``.
     """
     annotations = {"metadata": as_metadata(metadata), **_times(staged)}
     rows = sum(each.row_count for each in staged)
@@ -381,7 +384,8 @@ def _paths(staged: Iterable[StagedFiles]) -> list[str]:
 
 
 def _shared_version(snapshot: Snapshot) -> int:
-    """The version as other processes number it: in a multi-table transaction, the base of its branch."""
+    """The number of the snapshot's version, as other processes know it: in a multi-table transaction, that of the base
+    version of the branch."""
     base = snapshot.reader.authority.base_version
     return snapshot.version if base is None else base
 
@@ -442,7 +446,7 @@ def commit_one(
     except CommitConflictError:
         target.forget()
         raise
-    except TableExistsError:  # another writer created the table: commit after it if a retry is left
+    except TableExistsError:  # another writer created the table; commit after it if a retry is left
         return commit_one(target, stage_on, annotations, replace(options, retry_count=options.retry_count - 1))
     assert transaction.committed is not None
     return transaction.committed
@@ -484,7 +488,8 @@ def _check_has_rows(metadata: Metadata, what: str) -> None:
 
 
 def _check_no_identities(transaction: Transaction) -> None:
-    """Refuse to stage files for a table with identity columns: rows committed before them would get the same values."""
+    """Refuse to stage files for a table with identity columns, because rows committed before the staged files would get
+    the same values."""
     if transaction.row_writer.rules().identities is not None:
         raise UnsupportedFeatureError(
             f"{transaction.reader.store.url} has identity columns (identityColumns), so files cannot be staged for "

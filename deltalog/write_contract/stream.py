@@ -1,5 +1,5 @@
-"""The verbs of the write contract (docs/contracts/write.md) that write and commit in one call: rows, streams of
-records, and streams of bytes into a table of blobs. On failure they delete their files.
+"""The verbs of the write contract (docs/contracts/write.md) that write and commit in one call. These verbs write rows,
+streams of records, or streams of bytes (to a table of blobs). If a verb fails, it deletes the files that it wrote.
 
 Spec: PROTOCOL.md#add-file-and-remove-file (tags), #commit-provenance-information.
 """
@@ -44,7 +44,8 @@ from deltalog.write_contract.staging import (
     stage_records,
 )
 
-# Blobs are stored outside of Parquet, whose values are limited to 2 GiB. Engines' VACUUM skips hidden directories.
+# Blobs are stored outside of Parquet, whose values are limited to 2 GiB. The directory is hidden, because VACUUM in
+# other engines skips hidden directories.
 BLOBS_DIRECTORY = "_blobs"
 BLOB_SCHEMA = StructType(
     (
@@ -88,10 +89,11 @@ def _commit_or_discard(
 
 @checked
 class StreamWriter:
-    """Writes one blob in pieces, and commits it as one version of a table of blobs; see ``Dataset.stream_write``.
+    """Writes a blob in pieces, and commits it as one version of a table of blobs; see ``Dataset.stream_write``.
 
-    The bytes are written once, to their final path. No reader sees them before ``commit``. ``close``, or leaving the
-    ``with`` block, without a commit aborts the stream. Memory: one piece, and the store's part buffer (S3: 16 MiB).
+    The bytes are written once, to their final path. Readers do not see the bytes before ``commit``. If ``close`` is
+    called or the ``with`` block ends without a commit, the stream is aborted. Memory: one piece, and the store's buffer
+    for a part (S3: 16 MiB).
     """
 
     def __init__(self, target: WriteTarget, metadata: Mapping[str, Any] | None, options: Options) -> None:
@@ -113,7 +115,7 @@ class StreamWriter:
         self._file: BinaryIO | HashedFile = file if options.checksum is None else HashedFile(file)
         self._state: Literal["open", "committed", "aborted", "unsettled"] = "open"
         self._is_sent = False
-        self._version: int | None = None  # the version that added the blob
+        self._version: int | None = None  # the table version that added the blob
         self._in_doubt: DeltaLogError | None = None  # the error of a commit whose outcome is unknown
 
     def write(self, data: bytes | bytearray | memoryview) -> int:
@@ -134,9 +136,9 @@ class StreamWriter:
         return len(view)
 
     def commit(self) -> Snapshot:
-        """Commit the blob: the next version adds one row.
+        """Commit the blob as the next version, which adds one row.
 
-        On an error the bytes are deleted, best effort, unless the outcome is unknown. Raises VersionConflictError and
+        On an error, the bytes are deleted, best effort, unless the outcome is unknown. Raises VersionConflictError and
         as Transaction.commit; a second call after a commit raises FilesCommittedError. Cost: 1 PUT of the row, and the
         commit.
         """
@@ -145,7 +147,7 @@ class StreamWriter:
         try:
             self._sending.close()
             self._is_sent = True
-            self._state = "unsettled"  # remains if another kind of error interrupts the commit
+            self._state = "unsettled"  # kept if another kind of error interrupts the commit
             snapshot = commit_one(
                 self._target, self._add_row, {**self._annotations, "blob": self._blob()}, self._options
             )
@@ -159,15 +161,15 @@ class StreamWriter:
         return snapshot
 
     def abort(self) -> None:
-        """End without a commit. The bytes are deleted, best effort; the failures are in ``cleanup_errors``. Idempotent.
-        After ``commit``, raises as a second ``commit`` does."""
+        """End without a commit. The bytes are deleted, best effort; failures are recorded in ``cleanup_errors``.
+        Idempotent. Calling it after ``commit`` raises the same error as a second ``commit``."""
         if self._state != "aborted":
             self._check_undecided()
             self._check_open()
             self._abort_with(None)
 
     def close(self) -> None:
-        """Abort the stream unless it is committed. Idempotent."""
+        """Abort the stream unless it has been committed. Idempotent."""
         if self._state == "open":
             self.abort()
 
@@ -181,7 +183,7 @@ class StreamWriter:
             self._abort_with(error)
 
     def _check_undecided(self) -> None:
-        """Raise an error if the commit has landed, or its outcome is unknown."""
+        """Raise an error if the commit has succeeded or its outcome is unknown."""
         if self._in_doubt is not None:
             raise self._in_doubt
         if self._version is not None:
@@ -210,10 +212,10 @@ class StreamWriter:
         return {**blob, "sha256": self._file.hexdigest()} if isinstance(self._file, HashedFile) else blob
 
     def _abort_with(self, error: BaseException | None) -> BaseException:
-        """Delete the files of the stream. Failures are added to the cause and never replace it.
-
-        Returns the cause: ``error``, or if that is an OSError of the file, the StoreError that the store raises from
+        """Delete the files of the stream. Failures are attached to the error that caused the deletion and never replace
         it.
+
+        Returns the cause: ``error``, or if it is an OSError of the file, the StoreError that the store raises from it.
         """
         self._state = "aborted"
         cause: BaseException = _Abandoned() if error is None else error
@@ -237,7 +239,7 @@ class StreamWriter:
 
 
 class _Abandoned(Exception):
-    """Passed to the output's ``__exit__`` to abandon the file."""
+    """The exception that is passed to the ``__exit__`` of an output, so that the output abandons the file."""
 
 
 def blob_path(snapshot: Snapshot) -> str:

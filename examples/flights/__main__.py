@@ -101,7 +101,7 @@ def _print_error(name: str, code: str, message: str, as_json: bool) -> None:
 if __name__ == "__main__":
     if find_spec("rich") is None:
         sys.exit(f"The demo prints its tables with rich, which is not installed: {INSTALL}")
-    for stream in (sys.stdout, sys.stderr):  # the locale may be unable to encode the marks in the tables
+    for stream in (sys.stdout, sys.stderr):  # the locale may be unable to encode the symbols in the tables
         with contextlib.suppress(AttributeError, OSError):
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     sys.exit(main(sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""The months that were written, and what the three tables answer for their times."""
+"""The months that were written, and the answers of the three tables to queries at their times."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Month:
-    """The commit of a month. ``rows``: the number of flights up to and including this month. ``timestamp_ms``: its time
-    in the history."""
+    """The commit of a month. ``rows``: the number of flights up to and including this month. ``timestamp_ms``: the time
+    that the table's history shows for this commit."""
 
     name: str
     version: int

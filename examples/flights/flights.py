@@ -1,7 +1,7 @@
 """The work: one commit per month, in-commit timestamps turned on halfway, two copies, and TIMESTAMP AS OF in all three.
 
-Spark and spark_ext read and write the rows, DeltaTable the log, the command ``deltalog timeline`` makes the pages.
-Spark counts the printed row counts in the results of TIMESTAMP AS OF.
+Spark and spark_ext read and write the rows, DeltaTable reads and writes the log, and ``deltalog timeline`` writes the
+pages. Spark computes the printed row counts from the results of TIMESTAMP AS OF.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from examples.flights.preparation import (
 )
 from examples.flights.report import Report
 
-# A fixed file time, as some archive tools set it.
+# A fixed file time such as some archive tools set.
 _ARCHIVE_DATE = datetime.datetime(2020, 1, 1, tzinfo=datetime.timezone.utc)
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 _MONTHS = (
@@ -70,7 +70,7 @@ def run(data: Path, path: Path, months: int, report: Report) -> None:
     make_pages(path)
     report.end(compared, enabled_at, path, time.monotonic() - started)
     if not as_expected(compared, enabled_at):
-        raise DemoNotPossibleError("An answer differs from what was written. Please report this with the output above.")
+        raise DemoNotPossibleError("An answer differs from the written rows. Please report this with the output above.")
 
 
 def write(spark: SparkSession, csv: Path, target: Path, months: int, report: Report) -> tuple[list[Month], int]:
@@ -125,7 +125,7 @@ def compare(spark: SparkSession, path: Path, written: Sequence[Month], report: R
     questions = [(path / name, month.timestamp_ms) for month in written for name in (TABLE, COPY, ARCHIVE)]
     with (
         report.progress("Reading each month by its time with Spark, in all three", len(questions)) as advance,
-        # Planning a query occupies one core, so two at a time.
+        # Planning a query occupies one core, so two queries run at a time.
         ThreadPoolExecutor(max_workers=2) as pool,
     ):
         answers = []
@@ -136,7 +136,7 @@ def compare(spark: SparkSession, path: Path, written: Sequence[Month], report: R
 
 
 def ask(spark: SparkSession, table: Path, timestamp_ms: int) -> Answer:
-    """The version that was current at a time, and its rows."""
+    """The version that was current at the given time, and its row count."""
     instant = _EPOCH + datetime.timedelta(milliseconds=timestamp_ms)
     reader = spark_ext.read(spark).option("timestampAsOf", instant)
     try:
@@ -186,7 +186,7 @@ def _spark(log: Path, report: Report) -> Iterator[SparkSession]:
         "spark.ui.showConsoleProgress": "false",
     }.items():
         builder = builder.config(key, value)
-    os.environ.pop("SPARK_REMOTE", None)  # otherwise the builder uses it as the master
+    os.environ.pop("SPARK_REMOTE", None)  # otherwise the session builder uses the value as the master
     try:
         with _errors_into(log):
             session = builder.getOrCreate()

@@ -1,4 +1,5 @@
-"""What the example needs, checked before anything is written: the flights, PySpark, Java, and an empty directory."""
+"""Checks the requirements of the example before anything is written: the flights, PySpark, Java, and an empty
+directory."""
 
 from __future__ import annotations
 
@@ -72,7 +73,8 @@ def java_major(text: str) -> int | None:
 
 
 def prepare(path: Path, overwrite: bool) -> None:
-    """Create an empty directory with the demo's marker. Deletes only an earlier demo, and only with ``overwrite``."""
+    """Create a directory that contains only the demo's marker. Deletes only an earlier demo, and only with
+    ``overwrite``."""
     if path.is_symlink() or (path.exists() and not path.is_dir()):
         raise CallError(f"{path} is not a directory. Choose another --path.")
     if path.is_dir() and any(path.iterdir()):
@@ -89,7 +91,7 @@ def prepare(path: Path, overwrite: bool) -> None:
 
 
 def _is_demo(path: Path) -> bool:
-    """Whether a directory has the demo's marker and contains only what the demo creates."""
+    """Whether a directory contains the demo's marker file, and otherwise only files that the demo creates."""
     marker = path / MARKER
     try:
         marked = not marker.is_symlink() and json.loads(marker.read_text()) == _MARK

@@ -151,7 +151,7 @@ class Report:
 
 
 def utc(timestamp_ms: int) -> str:
-    """UTC text with milliseconds, such as 2026-11-20T10:00:00.123Z."""
+    """A UTC time with milliseconds, such as 2026-11-20T10:00:00.123Z."""
     moment = datetime.datetime(1970, 1, 1) + datetime.timedelta(milliseconds=timestamp_ms)
     return moment.isoformat(timespec="milliseconds") + "Z"
 
@@ -160,7 +160,7 @@ def _console() -> Console:
     """A console for standard output; only a terminal gets colours and wrapped lines."""
     width = None if sys.stdout.isatty() or os.environ.get("COLUMNS") else 200
     console = Console(highlight=False, markup=False, emoji=False, width=width)
-    console.width = max(console.width, 80)  # with less, tables would lose columns
+    console.width = max(console.width, 80)  # rich drops table columns on a narrower console
     return console
 
 

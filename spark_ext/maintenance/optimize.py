@@ -17,11 +17,11 @@ from spark_ext.session.jobs import lost_session_explained
 from spark_ext.writing.task_job import explained_by_task
 from spark_ext.writing.write_options import column_names
 
-# delta-spark's setting for the size of new files. Its default is larger than deltalog's.
+# delta-spark's setting for the size of new files. The default of this setting is larger than deltalog's target size.
 _TARGET_SIZE = "spark.databricks.delta.optimize.maxFileSize"
 _FILES = "struct<min: bigint, max: bigint, avg: double, totalFiles: bigint, totalSize: bigint>"
 _MOVED = "struct<num: bigint, size: bigint>"
-# The columns of delta-spark's result, except the ones about its scheduling.
+# The columns of delta-spark's result, except the metrics of its scheduling.
 _RESULT = (
     f"path string, metrics struct<numFilesAdded: bigint, numFilesRemoved: bigint, filesAdded: {_FILES}, "
     f"filesRemoved: {_FILES}, partitionsOptimized: bigint, numBins: bigint, numBatches: bigint, "
@@ -35,9 +35,9 @@ _RESULT = (
 
 class DeltaOptimizeBuilder:
     """Optimizes a table, or the partitions that ``where`` selects, with ``executeCompaction`` or ``executeZOrderBy``.
-    Rows do not change, and neither does the change data feed. Returned by ``DeltaTable.optimize``.
+    Optimizing changes no rows, and adds nothing to the change data feed. Returned by ``DeltaTable.optimize``.
 
-    It has the members of delta-spark's class.
+    This class has the same methods as delta-spark's ``DeltaOptimizeBuilder``.
     """
 
     def __init__(self, spark: SparkSession, table: deltalog.DeltaTable, where: str | None = None) -> None:
@@ -69,17 +69,17 @@ class DeltaOptimizeBuilder:
         return self._executed(orders, lambda **options: self._table.optimize.compact(self._where, full=full, **options))
 
     def executeZOrderBy(self, *cols: str | Sequence[str]) -> DataFrame:
-        """Rewrite all files of the partitions in Z-order of ``cols``. Returns the metrics, like ``executeCompaction``.
-        One task orders a partition of the table of up to 16 GiB; larger partitions take more tasks. Raises as
-        ``deltalog.TableOptimizer.z_order``, and as ``executeCompaction``. Cost: as ``executeCompaction``, and temporary
-        files on the executors' disks, at most as large as the rows."""
+        """Rewrite all files of the partitions, with the rows in Z-order by ``cols``. Returns the metrics, like
+        ``executeCompaction``. One task orders a partition of the table of up to 16 GiB; larger partitions take more
+        tasks. Raises as ``deltalog.TableOptimizer.z_order``, and as ``executeCompaction``. Cost: as
+        ``executeCompaction``, and temporary files on the executors' disks, at most as large as the rows."""
         given = list(column_names("executeZOrderBy", cols))
         z_order = self._table.optimize.z_order
         return self._executed(True, lambda **options: z_order(given, self._where, **options), is_z_order=True)
 
     def purged(self) -> DataFrame:
-        """Rewrite all files with deletion vectors, without the deleted rows (``REORG TABLE … APPLY (PURGE)``). Returns,
-        raises and costs as ``executeCompaction``."""
+        """Rewrite all files with deletion vectors, without the deleted rows (``REORG TABLE … APPLY (PURGE)``). The
+        result, the errors and the costs are those of ``executeCompaction``."""
         return self._executed(False, lambda **options: self._table.optimize.purge(self._where, **options))
 
     def _executed(self, is_ordered: bool, optimize: Any, is_z_order: bool = False) -> DataFrame:

@@ -14,11 +14,11 @@ import deltalog
 from spark_ext.session.bytes_job import parallelism, returned
 from spark_ext.writing.task_job import explained_by_task
 
-# Whether tasks list and delete files. By default they do for large tables on S3. On a local disk one process is faster
-# (docs/benchmarks.md), and executors of a cluster may not have access to it.
+# Whether tasks list and delete files. By default, tasks do this only for large tables on S3. On a local disk, a single
+# process is faster (docs/benchmarks.md), and the executors of a cluster may not have access to the disk.
 EXECUTORS = "spark.deltalog.vacuum.executors"
 _MANY_FILES = 500_000
-# Tasks of a job per parallel slot, since some take longer than others.
+# The number of tasks per parallel slot: several, since some tasks take longer than others.
 _FOR_EACH = 4
 _MOST_TASKS = 512
 _SWITCH = {"true": True, "false": False}
@@ -33,8 +33,8 @@ def vacuumed(
     full: bool,
     on_executors: bool | None = None,
 ) -> deltalog.VacuumReport:
-    """Like ``deltalog.DeltaTable.vacuum``. ``on_executors``: by default the session's setting ``EXECUTORS`` decides; if
-    it is unset, tasks do the work for a table on S3 whose latest version has at least 500,000 files.
+    """Like ``deltalog.DeltaTable.vacuum``. ``on_executors``: the default is the session's setting ``EXECUTORS``; if
+    that is unset, tasks do the work only for a table on S3 whose latest version has at least 500,000 files.
 
     Raises as ``deltalog.DeltaTable.vacuum``, StoreError and UnsupportedFeatureError if tasks cannot do the work, and
     Spark's own errors for a job.

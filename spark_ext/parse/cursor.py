@@ -17,8 +17,8 @@ _OPENS, _CLOSES = ("(", "[", "{"), (")", "]", "}")
 
 
 class Cursor:
-    """A position in a statement. Parsing methods advance it, or raise CallError if the next tokens are not what they
-    expect."""
+    """A position in a statement. Parsing methods advance the position, or raise CallError if the next tokens are not
+    what they expect."""
 
     def __init__(self, spark: SparkSession, statement: Statement, at: int = 0) -> None:
         self.spark, self.statement, self.at = spark, statement, at
@@ -106,7 +106,8 @@ class Cursor:
         return string_value(self.spark, self.statement.tokens[start : self.at])
 
     def until(self, *stops: str) -> str:
-        """The text up to one of these keywords, outside parentheses and CASE, or up to the end."""
+        """The text up to the first of the keywords ``stops`` that is outside parentheses and CASE, or up to the end of
+        the statement."""
         return self.text(self.at, self.skip(*stops))
 
     def skip(self, *stops: str) -> int:
@@ -125,7 +126,8 @@ class Cursor:
         return self.at
 
     def expression(self, what: str, *stops: str) -> str:
-        """Like ``until``, for an expression that must not be empty or have a subquery. ``what``: its name in errors."""
+        """Like ``until``, for an expression that must not be empty or contain a subquery. ``what``: its name in
+        errors."""
         start = self.at
         text = self.until(*stops)
         if not text:

@@ -1,7 +1,7 @@
 """The conditions that the queries of a statement place on each deltalog table, from sqlglot's tree. Pure.
 
-They serve data skipping and answers from the log. sqlglot is not Spark's parser: a construct that either it or this
-module may misread yields no condition, so that no file is skipped.
+The conditions are used to skip files and to answer queries from the log. sqlglot is not Spark's parser: a construct
+that either it or this module may misread yields no condition, so that no file is skipped.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from spark_ext.parse.table_references import Statement, Token
 from spark_ext.parse.trees import trees_of
 
 _TABLE = "__deltalog_table_{}"
-_UNKNOWN = "__deltalog_unknown"  # replaces a value that is not known
+_UNKNOWN = "__deltalog_unknown"  # replaces an unknown value
 _KNOWN_PARTS = frozenset(
     [
         *("expressions", "from", "from_", "where", "joins", "group", "having", "order", "limit", "offset", "distinct"),
         *("hint", "with", "with_", "windows", "qualify", "sort", "cluster", "distribute"),
     ]
 )
-# Kinds of nodes whose value depends on the values of columns only.
+# Kinds of sqlglot nodes whose value depends only on the values of columns.
 _DETERMINISTIC = frozenset(
     [
         *("Select", "From", "Table", "TableAlias", "Where", "Group", "Having", "Order", "Ordered", "Limit", "Offset"),
@@ -33,24 +33,25 @@ _DETERMINISTIC = frozenset(
     ]
 )
 _PIPE = ("|", ">")
-# Functions that take FROM between their arguments.
+# Functions that accept the keyword FROM between their arguments.
 _WITH_FROM = ("extract", "trim", "substring", "substr", "overlay")
 
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What a statement asks of its tables."""
+    """The conditions on the tables in a statement, and the syntax tree of the statement if it is a simple query."""
 
     #: For each reference, the conjuncts of WHERE that use only its columns, as sqlglot trees with unqualified names.
     conditions: Sequence[Sequence[Any]]
-    #: The tree of the statement, if it is a single query of one table and ``conditions`` are its whole WHERE.
+    #: The tree of the statement, if it is a single query of one table and ``conditions`` contains the whole WHERE
+    #: clause.
     select: Any | None = None
     #: The alias of that table.
     alias: str = ""
 
     @property
     def count_name(self) -> str | None:
-        """The column name of the count in a query that only counts rows; None for other queries."""
+        """The name of the result column if the query only counts rows; otherwise None."""
         from sqlglot import exp
 
         if self.select is None or set(_given(self.select)) - {"expressions", "from", "from_", "where"}:
@@ -63,7 +64,7 @@ class Query:
         return name if name == "count(1)" or re.fullmatch(r"\w+", name) else None
 
     def is_on_values_of(self, columns: Sequence[str]) -> bool:
-        """Whether the answer depends only on the distinct combinations of values in these columns."""
+        """Whether the query's answer depends only on the distinct combinations of values in these columns."""
         from sqlglot import exp
 
         if self.select is None or set(_given(self.select)) & {"windows", "qualify", "hint"}:
@@ -81,7 +82,8 @@ class Query:
 
 
 def query_of(statement: Statement, args: Any) -> Query:
-    """What a statement asks of its tables. ``args``: its named arguments. Cost: none."""
+    """The conditions on the tables in a statement, and the syntax tree of the statement if it is a simple query.
+    ``args``: its named arguments. Cost: none."""
     conditions: list[list[Any]] = [[] for _ in statement.references]
     tree = _tree(statement, args if isinstance(args, Mapping) else {})
     if tree is None:
@@ -125,7 +127,7 @@ def _query_start(statement: Statement) -> int | None:
 
 
 def _has_known_form(statement: Statement, start: int) -> bool:
-    """Whether a query is free of leading FROM, pipes and INSERT, which sqlglot parses into other trees."""
+    """Whether a query has no leading FROM, no pipe and no INSERT, which sqlglot parses into trees of another form."""
     # For each open parenthesis: whether SELECT was seen, and whether FROM needs a SELECT before it.
     levels, before = [[False, True]], ""
     for at in range(start, len(statement.tokens)):
@@ -147,7 +149,7 @@ def _has_known_form(statement: Statement, start: int) -> bool:
 
 
 def _text(statement: Statement, start: int, args: Mapping[str, Any]) -> str:
-    """The query without comments, with placeholder names for its references."""
+    """The query without comments, with placeholder names instead of its references to tables."""
     pieces, end = [], None
     references = {reference.start: (index, reference) for index, reference in enumerate(statement.references)}
     at, tokens = start, statement.tokens
@@ -182,14 +184,14 @@ def _text(statement: Statement, start: int, args: Mapping[str, Any]) -> str:
 
 
 def _is_plain(tokens: Sequence[Token], at: int) -> bool:
-    """Whether a string literal has the same value with any session settings."""
+    """Whether a string literal has the same value whatever the session's settings."""
     text = tokens[at].text
     alone = all(not 0 <= beside < len(tokens) or tokens[beside].kind != "string" for beside in (at - 1, at + 1))
     return alone and text.startswith("'") and "\\" not in text
 
 
 def _literal(value: Any) -> str | None:
-    """An argument as a SQL literal; None if it has none that means the same in every session."""
+    """An argument as a SQL literal; None if no literal for it means the same in every session."""
     if type(value) is int:
         return str(value)
     if type(value) is datetime.date:
@@ -206,14 +208,14 @@ def _literal(value: Any) -> str | None:
 class _Relation:
     """A table in FROM or JOIN."""
 
-    #: The index of its reference; None for another table.
+    #: The index of the reference, if this is the table of the statement; None for any other table.
     index: int | None
     #: In lower case.
     alias: str
 
 
 def _conditions(select: Any) -> Iterator[tuple[int, Any]]:
-    """The conjuncts of WHERE that use a single reference, with the index of this reference."""
+    """The conjuncts of WHERE that refer to only one table reference, each with the index of that table reference."""
     from sqlglot import exp
 
     where, relations = select.args.get("where"), _relations(select)
@@ -232,7 +234,7 @@ def _conditions(select: Any) -> Iterator[tuple[int, Any]]:
 
 def _relations(select: Any) -> tuple[list[_Relation], list[_Relation]] | None:
     """The tables of a query, and among them the tables whose rows can be skipped if WHERE rejects them: all except the
-    tables that an outer join fills with nulls. None if the query has clauses that are not understood."""
+    tables that an outer join fills with nulls. None if the query has clauses that this module does not support."""
     base = _from(select)
     if base is None or set(_given(select)) - _KNOWN_PARTS:
         return None

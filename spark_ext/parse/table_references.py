@@ -28,9 +28,9 @@ _FROM_ENDS = frozenset(
         *("select", "union", "except", "intersect", "minus", "insert", "set", "aggregate", "|"),
     ]
 )
-# Words that can stand between FROM, INTO and the like and the table.
+# Words that can appear between a keyword such as FROM or INTO and the table.
 _BETWEEN = frozenset(["table", "into", "if", "not", "exists", "lateral", "query", "extended", "formatted"])
-# Keywords that can stand where a table name can.
+# Keywords that can appear in place of a table name.
 _NOT_NAMES = frozenset(
     [
         *(
@@ -64,7 +64,7 @@ _AFTER_TABLE = frozenset(
 )
 _EXPLAIN_MODES = ("extended", "codegen", "cost", "formatted")
 _TABLE_VERBS = (["create"], ["create", "or", "replace"], ["create", "external"], ["replace"])
-# The words before the table in statements about one table.
+# The words that precede the table in statements about one table.
 _BEFORE_SUBJECT = (
     *(("show", "tblproperties"), ("show", "create", "table"), ("show", "partitions")),
     *(("drop", "table", "if", "exists"), ("drop", "table"), ("truncate", "table"), ("reorg", "table"), ("reorg",)),
@@ -85,7 +85,7 @@ class Token:
 
     @property
     def word(self) -> str:
-        """The text in lower case if it is a word or a sign, otherwise empty."""
+        """The token's text in lower case if it is a word or a sign, otherwise an empty string."""
         return self.text.lower() if self.kind in ("word", "other") else ""
 
 
@@ -95,7 +95,7 @@ class Reference:
 
     #: The path, or with ``is_name`` the name as ``schema.table``.
     path: str
-    #: Its place in the text, including the time travel clause.
+    #: The position of the reference in the text, including its time travel clause.
     start: int
     end: int
     #: The time travel clause, ``version`` or ``timestamp``, and the tokens of its value.
@@ -104,8 +104,8 @@ class Reference:
     #: Whether the statement writes the table.
     is_target: bool
     is_name: bool = False
-    #: The alias, in backticks, to insert at ``alias_at``, so that columns can be qualified with the table's name. Empty
-    #: if the statement has an alias.
+    #: The alias to insert into the statement at ``alias_at``, in backticks, so that columns can be qualified with the
+    #: table's name. Empty if the statement has an alias.
     alias: str = ""
     alias_at: int = 0
 
@@ -120,7 +120,7 @@ class View:
     columns: tuple[tuple[str, str | None], ...]
     replaces: bool
     is_global: bool
-    #: The place of the query in the text.
+    #: The position of the query in the text.
     query_start: int
     query_end: int
 
@@ -128,8 +128,9 @@ class View:
 class Statement:
     """The tokens of a statement and its references to deltalog tables.
 
-    ``names``: the tables of the catalog, as ``schema.table``. ``other_names``: the other names that stand where a table
-    can, except CTEs, both as ``schema.table`` and as written. Raises CallError for a reference that is not understood.
+    ``names``: the tables of the catalog, as ``schema.table``. ``other_names``: all other names, except those of CTEs,
+    at positions where SQL allows a table name, both as ``schema.table`` and as written. Raises CallError for a
+    reference that cannot be parsed.
     """
 
     def __init__(self, text: str, tokens: Sequence[Token], names: Collection[str] = ()) -> None:
@@ -161,8 +162,8 @@ class Statement:
 
     @property
     def subject_at(self) -> int | None:
-        """The token at which the table of a statement about one table (DESCRIBE, SHOW, DROP …) begins; None for other
-        statements."""
+        """The token at which the table name begins in a statement about one table (DESCRIBE, SHOW, DROP …); None for
+        other statements."""
         before = next((each for each in _BEFORE_SUBJECT if self.words(0, len(each)) == [*each]), None)
         if before is None or self.is_explained:
             return None
@@ -223,7 +224,7 @@ class Statement:
                 continue
             path, shown = self.path(at), "".join(token.text for token in self.tokens[at : at + 3])
             if place is None:
-                others[path] = shown  # as a rule it qualifies a column
+                others[path] = shown  # it usually qualifies a column
                 at += 3
                 continue
             if self.words(at + 3, at + 4) == ["."]:
@@ -283,12 +284,12 @@ class Statement:
         return "".join(token.text for token in self.tokens[at:end])
 
     def _is_of_another_kind(self, at: int) -> bool:
-        """Whether a word after DESCRIBE says that the name is not a table, as in DESCRIBE FUNCTION f."""
+        """Whether a word after DESCRIBE means that the name is not a table, as in DESCRIBE FUNCTION f."""
         is_followed = at + 1 < len(self.tokens) and self.tokens[at + 1].kind in ("word", "quoted")
         return self.head in ("describe", "desc") and self.tokens[at].word in _NOT_TABLES and is_followed
 
     def _shows_columns_of(self, at: int, end: int) -> bool:
-        """Whether a name is the table of SHOW COLUMNS, without a database after it."""
+        """Whether a name is the table in SHOW COLUMNS and is not followed by a database."""
         begin = self.words(self.start + 1, self.start + 2) == ["columns"] and at == self.start + 3
         return begin and self.words(end, end + 1)[0] not in ("from", "in")
 
@@ -313,8 +314,8 @@ class Statement:
         return words[: words.index("table")] in _TABLE_VERBS if "table" in words else False
 
     def temporary_view(self) -> View | None:
-        """The temporary view that the statement creates; None for other statements. Raises CallError for unsupported
-        clauses."""
+        """The name of the temporary view that the statement creates; None if it creates none. Raises CallError for
+        unsupported clauses."""
         at = self.start + 1
         replaces = self.words(at, at + 2) == ["or", "replace"]
         at += 2 if replaces else 0
@@ -352,7 +353,7 @@ class Statement:
         return tuple(found)
 
     def _time_travel(self, at: int) -> tuple[str | None, tuple[Token, ...], int]:
-        """The time travel clause that begins at a token, its value, and the token after it."""
+        """The time travel clause that begins at a token: its kind and value, and the token that follows it."""
         start = at + 1 if self.words(at, at + 1) == ["for"] else at
         first, *then = self.words(start, start + 3)
         if first not in _CLAUSES or then != ["as", "of"]:
@@ -398,7 +399,7 @@ class Statement:
         return end
 
     def closing_or_end(self, at: int) -> int:
-        """Like ``closing``, but beyond the last token if none does."""
+        """Like ``closing``, but returns a position beyond the last token if no parenthesis closes it."""
         depth = 0
         for index in range(at, len(self.tokens)):
             depth += {"(": 1, ")": -1}.get(self.tokens[index].text, 0)
@@ -419,8 +420,8 @@ class _Level:
 class _Places:
     """Tracks the clauses of a statement, token by token.
 
-    ``next``: whether a table can follow, and whether the statement reads or writes it. ``was_in_from``: whether the
-    last token could be a table that takes an alias.
+    ``next``: whether the next token can be a table, and whether the statement reads or writes that table.
+    ``was_in_from``: whether the last token could end a table reference that may be followed by an alias.
     """
 
     def __init__(self, statement: Statement) -> None:
@@ -522,7 +523,7 @@ class _Places:
         )
 
     def _precedes_source(self, word: str, at: int) -> bool:
-        """Whether a table follows this word, in statements of this kind only."""
+        """Whether this word is followed by a table name in this kind of statement (but not in others)."""
         head = self._statement.head
         if head == "merge":
             return word == "using"
@@ -542,7 +543,7 @@ def unquoted(text: str) -> str:
 
 # --- tokens
 
-_MOST_CONTINUED_COMMENTS = 100  # the text is tokenized again for each
+_MOST_CONTINUED_COMMENTS = 100  # for each continued comment the text is tokenized again
 
 
 def tokens_of(query: str) -> list[Token] | None:

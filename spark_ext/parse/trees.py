@@ -1,6 +1,6 @@
 """Parses SQL text into sqlglot's trees, in time proportional to its length. Pure.
 
-sqlglot backtracks over some constructs. Its parser steps are counted, and parsing is given up after too many.
+sqlglot backtracks over some constructs. This module counts sqlglot's parser steps, and gives up after too many.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 import deltalog
 
-_MOST_TYPES = 200  # sqlglot takes a millisecond for each
+_MOST_TYPES = 200  # sqlglot takes a millisecond per type
 _MOST_CHARS = 1 << 20
 
 
@@ -20,15 +20,15 @@ class _TooManyTypes(Exception):
 
 
 def trees_of(text: str) -> Sequence[Any]:
-    """The trees of the statements or conditions in a text, in Spark's dialect. Empty if sqlglot cannot parse it or
-    takes too long; Spark then decides what the text means. Cost: none."""
+    """The trees of the statements or conditions in a text, in Spark's dialect. Empty if sqlglot cannot parse the text
+    or takes too long; Spark then decides what the text means. Cost: none."""
     import sqlglot
 
     if len(text) > _MOST_CHARS:
         return ()
     try:
         trees = sqlglot.parse(text, dialect=_dialect())
-    except Exception:  # the parser raises many kinds, RecursionError among them
+    except Exception:  # the parser raises many kinds of errors, including RecursionError
         return ()
     return [] if None in trees else trees
 

@@ -1,1 +1,1 @@
-"""Reading: resolves versions, lists their files, and scans these natively."""
+"""Reads tables: resolves versions, lists their files, and scans the files natively."""

@@ -1,4 +1,4 @@
-"""The rows of files to scan, for a version or for the changes of a range of versions."""
+"""Describes which files and rows to scan, for a version or for the changes in a range of versions."""
 
 from __future__ import annotations
 
@@ -16,16 +16,17 @@ from pyroaring import BitMap64
 import deltalog
 
 CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP = "_change_type", "_commit_version", "_commit_timestamp"
-# Paths in a log that need no resolving: relative, without escapes, without "." and "..".
+# Paths in a log that need not be resolved: relative, without escapes, without "." and "..".
 _PLAIN = re.compile(r"[\w=,-][\w.=,-]*(?:/[\w=,-][\w.=,-]*)*", re.ASCII)
-_COLUMNS = ("path", "partition_values", "size", "modification_time", "deletion_vector")
+COLUMNS = ("path", "partition_values", "size", "modification_time", "deletion_vector")
 _FIRST_ROW_ID, _ROW_VERSION = "base_row_id", "default_row_commit_version"
 _THREADS = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The change that the rows of a file represent. ``kind``: None if the file has a column for it."""
+    """The change that the rows of a file represent. ``kind``: None if a column of the file contains the kind of each
+    row's change."""
 
     kind: str | None
     version: int
@@ -33,15 +34,15 @@ class Change:
 
 
 def value(values: Mapping[str, str], name: str) -> str | None:
-    """A partition value by column name. Writers may have spelled the name in another case."""
+    """The partition value of a column. Writers may have spelled the column name in another case."""
     if name in values:
         return values[name]
     return next((text for key, text in values.items() if key.lower() == name.lower()), None)
 
 
 def has_double_names(snapshot: deltalog.Snapshot, names: Sequence[str]) -> bool:
-    """Whether two paths in the log refer to one file. Cost: as ``Snapshot.file_path`` for each path that is absolute or
-    has escapes."""
+    """Whether two different paths in the log refer to the same file. Cost: as ``Snapshot.file_path`` for each path that
+    is absolute or has escapes."""
     root = snapshot.file_path("x")[:-1]
     located = {root + name if _PLAIN.fullmatch(name) else snapshot.file_path(name) for name in names}
     return len(located) < len(names)
@@ -57,14 +58,14 @@ class Entry(NamedTuple):
     dropped: BitMap64 | None = None
     kept: BitMap64 | None = None
     change: Change | None = None
-    #: The file's own size on a local disk, otherwise the size in the log; None if the file is missing or not a regular
-    #: file.
+    #: The file's actual size on a local disk, otherwise its size in the log; None if the file is missing or not a
+    #: regular file.
     size_bytes: int | None = None
     modified_ms: int = 0
     #: Row tracking: the base row id and the default row commit version, for rows that do not store their own.
     first_row_id: int | None = None
     row_version: int | None = None
-    #: Positions by outcome, for scans that return OUTCOME.
+    #: Positions, keyed by outcome, for scans that return OUTCOME.
     outcomes: Mapping[int, BitMap64] | None = None
 
 
@@ -76,7 +77,7 @@ def of_snapshot(snapshot: deltalog.Snapshot, where: deltalog.Predicate | None = 
     in a file, 16 at a time.
     """
     scan = snapshot.scan(where=where)
-    table = snapshot.files(_COLUMNS) if where is None else scan.files().select(_COLUMNS)
+    table = snapshot.files(COLUMNS) if where is None else scan.files().select(COLUMNS)
     entries = of_files(snapshot, table)
     entries.sort(key=lambda entry: entry.path)
     return entries
@@ -84,7 +85,7 @@ def of_snapshot(snapshot: deltalog.Snapshot, where: deltalog.Predicate | None = 
 
 def of_files(snapshot: deltalog.Snapshot, table: Any, each_once: bool = True) -> list[Entry]:
     """Live files from rows of ``Snapshot.files``, in order. A file that the log lists twice, under two spellings, is
-    returned once; without ``each_once`` it is a CorruptTableError. Raises and costs as ``of_snapshot``."""
+    returned once; without ``each_once`` a CorruptTableError is raised for it. Raises and costs as ``of_snapshot``."""
     names, sizes, times = (table[name].to_pylist() for name in ("path", "size", "modification_time"))
     values = values_of(table["partition_values"].combine_chunks())
     located = _located(snapshot, names, sizes, times)
@@ -111,6 +112,13 @@ def of_files(snapshot: deltalog.Snapshot, table: Any, each_once: bool = True) ->
     return entries
 
 
+def paths_of(snapshot: deltalog.Snapshot, table: Any) -> list[str]:
+    """The absolute paths of files, as in the entries of ``of_files``. ``table``: rows of ``Snapshot.files``. Raises
+    UnsafePathError. Cost: on a local disk 1 lstat for each file."""
+    names, sizes, times = (table[name].to_pylist() for name in ("path", "size", "modification_time"))
+    return [path for path, _, _ in _located(snapshot, names, sizes, times)]
+
+
 _Located = tuple[str, "int | None", int]  # an absolute path, the size in bytes, the time of modification in ms
 
 
@@ -118,7 +126,8 @@ def _located(
     snapshot: deltalog.Snapshot, names: Sequence[str], sizes: Sequence[int | None], times: Sequence[int]
 ) -> Iterator[_Located]:
     """The locations, sizes and times of the files in the log. ``Snapshot.file_path`` resolves paths and checks links.
-    In a directory that it has resolved, only the last segment of a plain path can still be a link."""
+    In a directory that ``Snapshot.file_path`` has resolved, only the last segment of a plain path can still be a
+    link."""
     below: dict[str, str] = {}
     for name, size, time in zip(names, sizes, times, strict=True):
         parent, _, last = name.rpartition("/")
@@ -146,9 +155,9 @@ def _located(
 
 
 def values_of(column: Any) -> Iterator[Mapping[str, str]]:
-    """The partition values of each file. Files with equal values share one object."""
+    """The partition values of each file. Files with equal partition values share one mapping object."""
     keys = pc.unique(column.keys).to_pylist()
-    # Of a repeated key the last value applies, as in JSON.
+    # If a key is repeated, its last value applies, as in JSON.
     texts = [pc.map_lookup(column, key, "last").to_pylist() for key in keys]
     known: dict[tuple[str | None, ...], Mapping[str, str]] = {}
     for row in zip(*texts, strict=True) if keys else [()] * len(column):
@@ -159,7 +168,7 @@ def values_of(column: Any) -> Iterator[Mapping[str, str]]:
 
 
 def _vectors(column: Any) -> dict[int, deltalog.engine.DeletionVector]:
-    """The deletion vectors, by row number in the column."""
+    """The non-null deletion vectors in the column, keyed by row number."""
     numbers = pc.indices_nonzero(column.is_valid())
     vectors = column.take(numbers).to_pylist()
     return {at: deltalog.engine.DeletionVector(**each) for at, each in zip(numbers.to_pylist(), vectors, strict=True)}
@@ -168,7 +177,7 @@ def _vectors(column: Any) -> dict[int, deltalog.engine.DeletionVector]:
 def _once(
     snapshot: deltalog.Snapshot, entries: Sequence[Entry], vectors: Mapping[int, deltalog.engine.DeletionVector]
 ) -> tuple[list[Entry], dict[int, deltalog.engine.DeletionVector]]:
-    """The entries without repeated files: Spark would return their rows twice."""
+    """The entries without repeated files: Spark would return the rows of a repeated file twice."""
     found: dict[str, tuple[Entry, deltalog.engine.DeletionVector | None]] = {}
     for number, entry in enumerate(entries):
         state = (entry, vectors.get(number))

@@ -1,8 +1,8 @@
 """Passes the names and sizes of many files to Spark, so that it does not look them up.
 
-Spark looks up every path of a scan, and more than 32 paths in a job with one task per path. It trusts a log of files in
-``_spark_metadata`` instead, the format of its streaming file sink, whose paths may be anywhere. For a scan such a log
-is written to a temporary directory outside the table.
+Spark looks up every path of a scan, and more than 32 paths in a job with one task per path. If a directory has a
+``_spark_metadata`` log, the format of the streaming file sink, Spark trusts the list of files in it, whose paths may be
+anywhere. For each scan, deltalog writes such a log to a temporary directory outside the table.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from spark_ext.session.settings import is_connect
 _PREFIX = "deltalog-file-list-"
 _LOG = "_spark_metadata/0"
 _IGNORED = "spark.sql.streaming.fileStreamSink.ignoreMetadata"
-# A file that is not Parquet, so that the scan fails if Spark ignores the log and lists the directory.
+# The name of a file that is not valid Parquet, so that the scan fails if Spark ignores the log and lists the directory.
 _GUARD = "the-list-of-files-was-ignored"
 # Paths that need no escaping in Spark's URIs or in JSON.
 _PLAIN = re.compile(r"/[\w/.+-]+", re.ASCII)
@@ -61,11 +61,11 @@ def scan(
     columns: Sequence[Column | str],
     discovers: bool,
 ) -> DataFrame | None:
-    """A scan of ``columns`` of the files, which must be distinct. ``reader``: returns a reader with the given options;
-    ``discovers``: whether Spark discovers partition values in the directory names.
+    """A scan of ``columns`` of the files; every file must be listed only once. ``reader``: returns a reader with the
+    given options; ``discovers``: whether Spark discovers partition values in the directory names.
 
-    None if Spark cannot read this process's temporary directory, or ignores such logs. Raises InvalidDataFileError for
-    a missing or empty file. Cost: no Spark job, and no store call per file.
+    None if Spark cannot read this process's temporary directory, or is configured to ignore ``_spark_metadata`` logs.
+    Raises InvalidDataFileError for a missing or empty file. Cost: no Spark job, and no store call per file.
     """
     if str(spark.conf.get(_IGNORED, "false")).lower() != "false":
         return None
@@ -77,17 +77,17 @@ def scan(
         if lines is None or _PLAIN.fullmatch(directory) is None:
             return None
         _write(directory, lines)
-        # A scan of the log itself makes Spark check that it exists; it contributes no rows.
+        # A scan of the log directory contributes no rows, but makes Spark check that the directory still exists.
         exists = reader({}).load(paths.uri(os.path.join(directory, _LOG)))
         lookup = {"recursiveFileLookup": "false" if discovers else "true"}
         found = reader(lookup).load(paths.uri(directory)).select(*columns)
         if not is_connect(spark):
             return found  # classic Spark has read the list by now
-        # Spark Connect may read it again for every query. If the log is gone, such a query then fails instead of
-        # returning no rows.
+        # Spark Connect may read the list again for every query. If the log no longer exists, the query then fails
+        # instead of returning no rows.
         guarded = found.union(exists.where(F.lit(False)).select(*[F.lit(None)] * len(columns)))
         guarded.schema  # noqa: B018 # the server reads the list
-        # Derived DataFrames refer to the plan, so the directory lives as long as any of them.
+        # Derived DataFrames refer to the plan, so the directory is kept as long as any of them exists.
         weakref.finalize(vars(found)["_plan"], scratch.remove)
         kept = True
         return guarded

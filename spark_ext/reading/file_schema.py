@@ -1,8 +1,8 @@
 """The names and types under which data files store a table's columns.
 
-Without column mapping, names are the table's. With mapping by name they are the physical names; with mapping by id, the
-field ids in a file decide. After type widening, older files have the narrower type. If files can differ, the driver
-reads their footers, and Spark scans each file with its own names and types.
+Without column mapping, files use the table's names. With mapping by name, files use the physical names; with mapping by
+id, columns are found by the field ids in a file. After type widening, older files have the narrower type. If the files'
+schemas can differ, the driver reads their footers, and Spark scans each file with that file's column names and types.
 """
 
 from __future__ import annotations
@@ -68,17 +68,18 @@ class Layout:
 
     @property
     def data_fields(self) -> list[spark_types.StructField]:
-        """The fields of ``schema`` that files hold."""
+        """The fields of ``schema`` that files store."""
         return [f for f in self.schema.fields if f.name not in self.partition_by]
 
     @property
     def partition_fields(self) -> list[spark_types.StructField]:
-        """The fields of ``schema`` that the log holds, in the order of ``partition_by``, under physical names."""
+        """The fields of ``schema`` that the log stores, in the order of ``partition_by``, under physical names."""
         fields = (self.schema[name] for name in self.partition_by)
         return [spark_types.StructField(self.physical_name(f), f.dataType) for f in fields]
 
     def physical_name(self, field: spark_types.StructField) -> str:
-        """The name of a column in the log and, unless mapped by id, in files. Raises CorruptTableError."""
+        """The name of a column in the log and, unless columns are mapped by id, in data files. Raises
+        CorruptTableError."""
         if self.mapping == "none":
             return str(field.name)
         name = field.metadata.get(PHYSICAL_NAME_KEY)
@@ -87,6 +88,11 @@ class Layout:
                 f"Column {field.name} has no {PHYSICAL_NAME_KEY}, which column mapping needs."
             )
         return name
+
+    @property
+    def hides_metadata(self) -> bool:
+        """Whether a column hides Spark's column ``_metadata``, which has the names of files."""
+        return any(self.physical_name(field).lower() == "_metadata" for field in self.schema.fields)
 
     @property
     def needs_footers(self) -> bool:
@@ -106,8 +112,8 @@ def read_schema(layout: Layout) -> spark_types.StructType:
 def read_schemas(
     layout: Layout, paths: Iterable[str], source: Callable[[str], Any]
 ) -> dict[str, spark_types.StructType]:
-    """The read schemas of files, by absolute path, from their footers. Files with equal schemas share one object.
-    ``source``: opens a path for pyarrow.
+    """The read schemas of files, determined from their footers and keyed by absolute path. Files with equal schemas
+    share one object. ``source``: opens a path for pyarrow.
 
     Raises InvalidDataFileError. Cost: 1 small read per file, 16 at a time.
     """
@@ -139,7 +145,8 @@ def _struct(
         name, arrow = layout.physical_name(field), None
         if find is not None:
             match = find(field, name)
-            # If the file lacks the column, use a name that no file has, since another column may use the physical name.
+            # If the file lacks the column, return a name that no file has, since another column may use the physical
+            # name.
             name, arrow = (f"{_ABSENT}{number}", None) if match is None else (match.name, match.type)
         data_type = _type(field.dataType, layout, arrow)
         found.append(spark_types.StructField(name, data_type, True, public_metadata(field)))
@@ -147,7 +154,7 @@ def _struct(
 
 
 def _finder(layout: Layout, stored: Sequence[Any]) -> Callable[[spark_types.StructField, str], Any]:
-    """A function from a column and its physical name to the matching field among ``stored``."""
+    """A function that takes a column and its physical name, and returns the matching field in ``stored``."""
     if layout.mapping == "id":
         ids = {(f.metadata or {}).get(_FIELD_ID): f for f in reversed(stored)}
         return lambda field, name: ids.get(str(field.metadata.get(ID_KEY)).encode())
@@ -174,12 +181,12 @@ def _type(data_type: Any, layout: Layout, arrow: Any) -> spark_types.DataType:
 
 
 def _narrower(data_type: spark_types.DataType, arrow: Any) -> spark_types.DataType | None:
-    """The file's type, if the table's type is a widening of it."""
+    """The type of the column in the file, if the table's type is a widening of that type."""
     if isinstance(data_type, spark_types.DecimalType) and arrow is not None and pa.types.is_decimal(arrow):
         return spark_types.DecimalType(arrow.precision, arrow.scale)
     found = _WIDENED_FROM.get(data_type.typeName(), {}).get(arrow)
     if found is None or _WIDTH.get(found.typeName(), 0) >= _WIDTH.get(data_type.typeName(), 99):
-        return None  # INT32 without an annotation can be a short, which is not narrower
+        return None  # INT32 without an annotation may be the file type of a short column
     return found
 
 

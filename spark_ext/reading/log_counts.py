@@ -18,8 +18,9 @@ NUM_RECORDS = "num_records"
 
 
 def num_records(snapshot: deltalog.Snapshot, conditions: Sequence[str] = ()) -> int | None:
-    """The number of rows that satisfy all ``conditions`` (SQL text). None if the log cannot tell: a file has no row
-    count, or a condition is not a simple one on partition columns. Cost: as ``Snapshot.statistics``."""
+    """The number of rows that satisfy all ``conditions`` (SQL text). None if the log does not determine the number of
+    rows: a file has no row count, or a condition is not a simple one on partition columns. Cost: as
+    ``Snapshot.statistics``."""
     found = _counted(snapshot, conditions)
     return None if found is None else int(pc.sum(found[NUM_RECORDS], min_count=0).as_py())
 
@@ -27,9 +28,9 @@ def num_records(snapshot: deltalog.Snapshot, conditions: Sequence[str] = ()) -> 
 def by_partition(
     spark: SparkSession, snapshot: deltalog.Snapshot, conditions: Sequence[str] = (), with_counts: bool = True
 ) -> DataFrame | None:
-    """One row for each combination of partition values that has rows: the partition columns, in the table's names and
-    types, and ``with_counts`` the number of rows. Values that the log spells differently are distinct. None and cost:
-    as for ``num_records``."""
+    """One row for each combination of partition values that has rows: the partition columns, with the table's names and
+    types, and if ``with_counts``, the number of rows. Values that the log spells differently are distinct. Cost, and
+    cases in which the result is None: as for ``num_records``."""
     found = _counted(snapshot, conditions)
     if found is None:
         return None

@@ -39,8 +39,8 @@ def history(
     storage_options: Mapping[str, Any] | None = None,
 ) -> DataFrame:
     """The commits, newest first, with the columns of delta-spark's DESCRIBE HISTORY and ``inCommitTimestamp``. Values
-    that the log does not have are null. ``limit``: the number of commits, by default all. ``storage_options``: as for
-    ``Reader.storage_options``.
+    that the log does not contain are null. ``limit``: the number of commits, by default all. ``storage_options``: as
+    for ``Reader.storage_options``.
 
     ``timestamp`` is the time that time travel uses; null if the commit lacks a required in-commit timestamp.
     Raises TableNotFoundError, CallError. Cost: as ``DeltaTable.history``; no Spark job.
@@ -51,8 +51,8 @@ def history(
 
 def detail(spark: SparkSession, path: Location, *, storage_options: Mapping[str, Any] | None = None) -> DataFrame:
     """One row that describes the latest version, with the columns of delta-spark's DESCRIBE DETAIL. ``lastModified`` is
-    the time of its commit. Raises TableNotFoundError. Cost: as ``DeltaTable.open``, and at most 1 GET or 1 HEAD; as
-    ``Snapshot.files`` if the version has no usable ``.crc``; no Spark job.
+    the time of the version's commit. Raises TableNotFoundError. Cost: as ``DeltaTable.open``, and at most 1 GET or 1
+    HEAD; as ``Snapshot.files`` if the version has no usable ``.crc``; no Spark job.
     """
     snapshot = _open(spark, path, storage_options).snapshot()
     metadata, protocol = snapshot.metadata, snapshot.protocol
@@ -113,6 +113,6 @@ def _text(value: Any) -> str | None:
 
 
 def _frame(spark: SparkSession, rows: Sequence[Any], columns: str, times: Sequence[str]) -> DataFrame:
-    """Rows with times in milliseconds as a DataFrame with timestamps."""
+    """Converts rows whose times are in milliseconds to a DataFrame with timestamps."""
     df = spark.createDataFrame(list(rows), columns)
     return df.selectExpr(*[f"timestamp_millis({name}) as {name}" if name in times else name for name in df.columns])

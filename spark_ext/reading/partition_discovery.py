@@ -14,7 +14,7 @@ from spark_ext.session import paths
 
 # Above this number of directory trees one scan with a join is cheaper to plan than a union of scans.
 _MAX_TREES = 8
-# Patterns of values in directory names that have the same meaning for Spark as in the log.
+# Regular expressions, by type, for partition values in directory names that Spark interprets as the log does.
 _VALUES = {
     "string": re.compile(r".+", re.DOTALL),
     "byte": re.compile(r"-?\d{1,3}"),
@@ -24,22 +24,23 @@ _VALUES = {
     "boolean": re.compile(r"true|false"),
     "date": re.compile(r"\d{4}-\d\d-\d\d"),
 }
-# Types whose values Spark parses in directory names with the session time zone, or not at all. They are read as text.
+# Types whose values in directory names Spark parses in the session time zone, or cannot parse. They are read as text.
 _AS_TEXT = frozenset(["timestamp", "timestamp_ntz", "float", "double"])
 
-Tree = tuple[str, tuple[str, ...]]  # the parent directory, and directory keys that are not columns
+Tree = tuple[str, tuple[str, ...]]  # the parent directory, and the directory keys that are not columns of the table
 
 
 def discovered(layout: Layout) -> list[spark_types.StructField]:
-    """The fields of ``partition_fields`` with the types in which Spark discovers them, some as text."""
+    """The fields of ``partition_fields`` with the types in which Spark discovers them; some are discovered as
+    strings."""
     fields = layout.partition_fields
     text = spark_types.StringType()
     return [spark_types.StructField(f.name, text) if f.dataType.typeName() in _AS_TEXT else f for f in fields]
 
 
 def trees(layout: Layout, entries: Sequence[Entry]) -> tuple[dict[Tree, list[Entry]], list[Entry]]:
-    """The entries by directory tree, for at most _MAX_TREES trees, and the other entries, whose path has another
-    layout, contradicts the log, or has a value that Spark parses differently.
+    """Returns the entries grouped by directory tree, for at most _MAX_TREES trees, and the other entries. The path of
+    such an entry has another layout, contradicts the log, or contains a value that Spark parses differently.
     """
     columns = discovered(layout)
     patterns = [_pattern(field.dataType) for field in columns]
@@ -47,7 +48,7 @@ def trees(layout: Layout, entries: Sequence[Entry]) -> tuple[dict[Tree, list[Ent
         return {}, list(entries)
     taken = {layout.physical_name(field).lower() for field in layout.schema.fields}
     found: dict[Tree | None, list[Entry]] = {None: []}
-    known: dict[tuple[str, int], list[Entry]] = {}  # by directory and id of the values
+    known: dict[tuple[str, int], list[Entry]] = {}  # keyed by directory and the id of the values
     for entry in entries:
         key = (entry.path.rpartition("/")[0], id(entry.values))
         its = known.get(key)
@@ -68,7 +69,8 @@ def _tree(
     patterns: Sequence[re.Pattern[str] | None],
     taken: Set[str],
 ) -> Tree | None:
-    """The tree of a directory whose last segments spell these values; None for other directories."""
+    """The directory tree of a directory whose last segments spell these partition values; None for other
+    directories."""
     parents = directory.split("/")
     own, above = parents[len(parents) - len(values) :], parents[: len(parents) - len(values)]
     if len(own) != len(values) or not all(

@@ -1,8 +1,8 @@
 """Translates Spark's conditions into deltalog predicates that skip files. Pure.
 
 Spark still filters the rows. For every row that satisfies Spark's condition the predicate is true or unknown, whatever
-the session's time zone, ANSI mode and parser settings. A part of a condition for which that is not certain is dropped,
-and skips no file.
+the session's time zone, ANSI mode and parser settings. A part of a condition for which this cannot be guaranteed is
+dropped, and skips no file.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
 _COMPARISONS = {"EQ": "=", "LT": "<", "LTE": "<=", "GT": ">", "GTE": ">=", "NEQ": "!=", "NullSafeEQ": "<=>"}
 
 
-# Kinds of sqlglot nodes whose value depends on their operands only.
+# Kinds of sqlglot nodes whose value depends only on their operands.
 _REPEATABLE = frozenset(
     [
         *("Column", "Dot", "Identifier", "Literal", "Boolean", "Null", "Paren", "And", "Or", "Not", "Is", "In"),
@@ -66,7 +66,7 @@ def predicate(
 ) -> deltalog.Predicate | None:
     """A predicate that is true or unknown for every row that satisfies all ``conditions`` (SQL text in Spark's dialect,
     or sqlglot trees of it); None if it would keep every file. ``alias``: a qualifier of the table's columns; with
-    ``only_qualified`` unqualified columns are not the table's. Cost: none."""
+    ``only_qualified``, unqualified columns belong to other tables. Cost: none."""
     found = []
     for condition in conditions:
         for each in _trees(condition):
@@ -102,8 +102,9 @@ def exact_predicate(
 
 
 def is_repeatable(expressions: Iterable[Any]) -> bool:
-    """Whether expressions have the same value for the same rows whenever a session evaluates them. This holds for SQL
-    text of columns, literals, comparisons and arithmetic. None stands for no expression. Cost: none."""
+    """Whether expressions have the same value for the same rows whenever a session evaluates them. True for SQL text
+    that consists of columns, literals, comparisons and arithmetic. A None among ``expressions`` stands for an omitted
+    expression. Cost: none."""
     for each in expressions:
         if each is None:
             continue
@@ -142,7 +143,7 @@ class ConditionError(Exception):
 
 
 def _trees(condition: Any) -> Sequence[Any]:
-    """The conjuncts of text or of a tree; empty for text that may mean something else in Spark."""
+    """The conditions joined by AND in SQL text or in a tree; empty for text that Spark may interpret differently."""
     if not isinstance(condition, str):
         return conjuncts(condition)
     if _UNSURE.search(condition):
@@ -152,8 +153,8 @@ def _trees(condition: Any) -> Sequence[Any]:
 
 
 class _Translation:
-    """Translates sqlglot trees; raises _Unsure. ``only_partitions``: refuse other columns. ``alias`` and
-    ``only_qualified``: as for ``predicate``."""
+    """Translates sqlglot trees; raises _Unsure. ``only_partitions``: whether to refuse all columns other than partition
+    columns. ``alias`` and ``only_qualified``: as for ``predicate``."""
 
     def __init__(
         self,
@@ -263,7 +264,7 @@ class _Translation:
         return found
 
     def _column(self, tree: Any) -> tuple[Any, str]:
-        """A column and the name of its type."""
+        """Resolve a column reference: the column's expression and the name of its type."""
         names: list[str] = []
         while type(tree).__name__ == "Dot" and type(tree.expression).__name__ == "Identifier":
             names.insert(0, tree.expression.name)

@@ -1,7 +1,7 @@
-"""Determines which versions of which tables a DataFrame was read from.
+"""Determines the tables, and their versions, from which a DataFrame was read.
 
-``load`` marks a DataFrame by a filter on a constant, which Spark's optimizer drops. The explained plan of a derived
-DataFrame has the markers of all its sources, through views and caches, in classic Spark and over Connect.
+``load`` marks a DataFrame with a filter on a constant, which Spark's optimizer drops. The output of EXPLAIN for a
+derived DataFrame contains the markers of all its sources, through views and caches, in classic Spark and over Connect.
 """
 
 from __future__ import annotations
@@ -21,15 +21,17 @@ from pyspark.sql import functions as F
 import deltalog
 from spark_ext.session import stores
 
-# An origin, as deltalog encodes it, and a condition that all rows in use satisfy (or None).
+# The origin of rows that were read, as deltalog encodes it, and a condition that all rows used from it satisfy (or
+# None).
 Read = tuple[str, "deltalog.Predicate | None"]
 
 _MARKER = re.compile(r"Filter isnotnull\(deltalog:read:(.*)")
-# The digits that encode a marker's bytes. They are consonants in short runs, since the patterns by which sessions
-# redact plans match words, numbers or long runs of letters and digits.
+# The letters that serve as hexadecimal digits to encode the bytes of a marker. The digits are consonants, written in
+# short runs, since the patterns that sessions use to redact plans match words, numbers or long runs of letters and
+# digits.
 _DIGITS = "bcdfghjklmnpqrst"
 _RUN = 8
-# A control marker without a table. If it is missing in a plan, settings of the session hide markers.
+# A control marker that names no table. If a plan lacks the control marker, the session's settings hide all markers.
 _CONTROL = ("", None)
 _NODE = re.compile(r"((?:[: ]  )*)(?:[+:]- )?(\S.*)")
 _RELATION = re.compile(r"^(?:HiveTable)?Relation(?:V2)?(?: \S+?)? ?\[")
@@ -41,7 +43,7 @@ _PASSING = ("Filter ", "Project [", "SubqueryAlias ", "View (", "Sort [", "Repar
 _COMPARED = re.compile(r"\((\w+)#(\d+)L? (<=|>=|<|>|=) (.+)\)", re.DOTALL)
 _COLUMN = re.compile(r"\w#\d+")
 _CAST = re.compile(r"cast\((.*) as \w+\)", re.DOTALL)
-# A constant, which lacks the signs that columns and function calls have.
+# Matches a constant, that is, text without the characters that occur in columns and function calls.
 _PLAIN_TEXT = re.compile(r"[^()#\n]*")
 _BITS = {"byte": 7, "short": 15, "integer": 31, "long": 63}
 _VALUES: Mapping[str, tuple[re.Pattern[str], Callable[[str], Any]]] = {
@@ -52,7 +54,7 @@ _VALUES: Mapping[str, tuple[re.Pattern[str], Callable[[str], Any]]] = {
 
 
 def marked(df: DataFrame, snapshot: deltalog.Snapshot, where: deltalog.Predicate | None = None) -> DataFrame:
-    """The rows of a snapshot, with a marker that names the snapshot and says that only the rows kept by ``where`` are
+    """The rows of a snapshot, with a marker that names the snapshot and states that only the rows kept by ``where`` are
     used."""
     return _marked(df, snapshot.url, snapshot.scan(where=where).origin)
 
@@ -153,7 +155,7 @@ class _Plan:
                 yield at, found
 
     def has_other_files(self, markers: Sequence[int]) -> bool:
-        """Whether a file relation has none of these markers above it."""
+        """Whether there is a file relation that has none of these markers above it in the plan."""
         return any(not set(markers).intersection(self._above(at)) for at, _ in self.matching(_RELATION))
 
     def condition_on(self, marker: int, snapshot: deltalog.Snapshot) -> deltalog.Predicate | None:
@@ -162,7 +164,7 @@ class _Plan:
         condition, depth, between = None, self.nodes[marker][0], ""
         for at in self._above(marker):
             node_depth, node = self.nodes[at]
-            # A depth that drops by more than one ends a subquery.
+            # A depth that decreases by more than one marks the end of a subquery.
             if node_depth != depth - 1 or not node.startswith(_PASSING) or " more fields" in node:
                 break
             if node.startswith("Filter "):
@@ -202,9 +204,9 @@ def _conditions(condition: str, known: Mapping[str, str], between: str) -> Itera
         try:
             value = _VALUES[kind][1](text)
         except ValueError:
-            continue  # a date that Python cannot hold, such as one of year 0
+            continue  # a date that Python cannot represent, such as in year 0
         if kind in _BITS and not -(1 << _BITS[kind]) <= value < 1 << _BITS[kind]:
-            continue  # a cast to another value, or to NULL
+            continue  # the cast changes the value, or returns NULL
         column = deltalog.col(f"`{found[1]}`")
         compared = {"=": column == value, "<": column < value, "<=": column <= value, ">": column > value}
         yield compared.get(found[3], column >= value)

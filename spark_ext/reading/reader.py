@@ -17,9 +17,10 @@ import deltalog
 from spark_ext.errors import explained
 from spark_ext.reading import file_entries, log_counts, pruning
 from spark_ext.reading.file_schema import Layout
+from spark_ext.reading.loaded_frame import Deferred, deferred, loaded
 from spark_ext.reading.read_versions import marked
-from spark_ext.reading.scan import scan
-from spark_ext.reading.table_columns import named
+from spark_ext.reading.scan import ExtraColumns, scan
+from spark_ext.reading.table_columns import named, quoted
 from spark_ext.session import names, paths, stores
 from spark_ext.session.paths import Location, check_format, not_here
 from spark_ext.session.stores import Storage
@@ -45,15 +46,16 @@ _RANGE = {
     "endingTimestamp": "ending_timestamp",
     "allowOutOfRange": "allow_out_of_range",
 }
-# delta-spark's session setting for allowOutOfRange.
+# The session setting of delta-spark that corresponds to the option allowOutOfRange.
 _ALLOW_OUT_OF_RANGE = "spark.databricks.delta.changeDataFeed.timestampOutOfRange.enabled"
 _ALLOWED = {"allowedPaths": "allowed_paths"}
 _OPTIONS = {name.lower(): name for name in (*_TRAVEL, *_RANGE, *_ALLOWED, _FEED)}
 _OPTIONS["readchangedata"] = _FEED  # its older name in delta-spark
 
-
+# The list of the files of a table with more files takes so long to read that it is better to know the filters first.
+_MOST_AT_ONCE = 1_000
 _FILES = "only Delta tables are read: load(path); spark.read reads files of other formats"
-# Methods of Spark's reader that Reader lacks, and what to do instead.
+# Methods of Spark's reader that Reader lacks, and their alternatives.
 _ELSEWHERE = {
     "schema": "a Delta table has its own schema; select columns after load(path)",
     **dict.fromkeys(("parquet", "json", "csv", "orc", "text", "textFile", "xml", "jdbc"), _FILES),
@@ -83,10 +85,11 @@ def read_changes(
     ``_change_type`` (insert, update_preimage, update_postimage, delete), ``_commit_version`` and ``_commit_timestamp``.
     A ``starting_timestamp`` means the first commit at or after it, an ``ending_timestamp`` the last commit at or before
     it; both are strings in the session time zone, or aware datetimes. A range that ends after the latest version is an
-    error. ``allow_out_of_range``: instead, it ends at the latest version, and is empty if it also begins after that; by
-    default the session's setting ``spark.databricks.delta.changeDataFeed.timestampOutOfRange.enabled`` applies.
-    ``allowed_paths``: as for ``DeltaTable.open``. ``storage_options``: as for ``Reader.storage_options``. Raises and
-    costs as ``DeltaTable.changes``, and 1 GET for each commit; each file is looked up once.
+    error. ``allow_out_of_range``: whether such a range ends at the latest version instead, and is empty if it also
+    begins after that version; by default the session's setting
+    ``spark.databricks.delta.changeDataFeed.timestampOutOfRange.enabled`` applies. ``allowed_paths``: as for
+    ``DeltaTable.open``. ``storage_options``: as for ``Reader.storage_options``. Raises and costs as
+    ``DeltaTable.changes``, and 1 GET for each commit; each file is looked up once.
     """
     first, last = _version("startingVersion", starting_version), _version("endingVersion", ending_version)
     since = timestamp_ms(spark, starting_timestamp, "startingTimestamp", round_up=True)
@@ -107,8 +110,8 @@ class Reader:
     Options: ``versionAsOf`` (a number) or ``timestampAsOf`` (a string or an aware datetime), with
     ``canReturnEarliestCommit`` and ``canReturnLastCommit`` for times before the first and after the last commit; or
     ``readChangeFeed`` with ``startingVersion`` or ``startingTimestamp``, ``endingVersion`` or ``endingTimestamp``, and
-    ``allowOutOfRange``. ``allowedPaths``: as for ``DeltaTable.open``. Names are case-insensitive; an unknown name is an
-    error.
+    ``allowOutOfRange``. ``allowedPaths``: as for ``DeltaTable.open``. Option names are case-insensitive; an unknown
+    option is an error.
     """
 
     def __init__(self, spark: SparkSession) -> None:
@@ -142,20 +145,20 @@ class Reader:
         return self
 
     def storage_options(self, **options: Any) -> Reader:
-        """Set the options of the store, under the names of ``DeltaTable.open(url, **options)``. They apply to deltalog
-        and to Spark's S3A (see docs/spark-reference.md). By default both use the session's S3A settings. Raises
-        CallError."""
+        """Set the options of the store, under the names of ``DeltaTable.open(url, **options)``. These options apply to
+        deltalog and to Spark's S3A (see docs/spark-reference.md). By default, deltalog and Spark use the session's S3A
+        settings. Raises CallError."""
         self._storage.update(stores.checked(options))
         return self
 
     def where(self, condition: str | deltalog.Predicate) -> Reader:
         """Keep only rows that satisfy a condition: SQL text as for ``DataFrame.where``, or a predicate built with
-        ``deltalog.col``. Several calls combine with AND.
+        ``deltalog.col``. The conditions of several calls are combined with AND.
 
-        Before Spark plans its scan, ``load`` skips the files whose partition values and statistics rule out such rows;
-        Spark evaluates the condition on the rows of the other files. Comparisons of a column with a literal, ``IN``,
-        ``BETWEEN``, ``LIKE 'prefix%'`` and ``IS NULL``, combined with AND, OR and NOT, skip files; other parts of a
-        condition do not. Raises CallError."""
+        Before Spark plans its scan, ``load`` skips the files that cannot contain matching rows according to their
+        partition values and statistics; Spark evaluates the condition on the rows of the other files. Comparisons of a
+        column with a literal, ``IN``, ``BETWEEN``, ``LIKE 'prefix%'`` and ``IS NULL``, combined with AND, OR and NOT,
+        skip files; other parts of a condition do not. Raises CallError."""
         if not isinstance(condition, (str, deltalog.Predicate)):
             kind = type(condition).__name__
             raise deltalog.CallError(f"where takes SQL text or a predicate built with deltalog.col(…), not {kind}.")
@@ -170,10 +173,10 @@ class Reader:
         ``read_changes``. ``path`` may also be ``catalog:<catalog>#<name>``, or a DeltaTable; if it belongs to a
         transaction, uncommitted changes are included.
 
-        The DataFrame is pinned to that version, and has the table's columns in order, with types and nullability. Cost:
-        the log and the deletion vectors are read once, and each data file is looked up once; with column mapping by id
-        or widened types, the footer of each file is read too. Raises CallError for a condition that Spark cannot parse
-        or resolve; over Connect only when rows are computed.
+        The DataFrame is pinned to the version that was read, and has the table's columns in order, with their types and
+        nullability. Cost: the log and the deletion vectors are read once, and each data file is looked up once; with
+        column mapping by id or widened types, the footer of each file is read too. Raises CallError for a condition
+        that Spark cannot parse or resolve; over Connect only when rows are computed.
         """
         if not self._reads_changes():
             snapshot = self.snapshot(path)
@@ -188,13 +191,14 @@ class Reader:
         return read_changes(self._spark, path, **named_options, storage_options=self._storage)
 
     def table(self, name: str) -> DataFrame:
-        """Like ``load``, by name in a session's catalog (``spark_ext.use_catalog``): ``[schema.]table``."""
+        """Like ``load``, but for a table name in the session's catalog (``spark_ext.use_catalog``):
+        ``[schema.]table``."""
         return self.load(names.address_of(self._spark, name))
 
     def count(self, path: Location) -> int:
-        """The number of rows of ``load(path)``. It comes from the log, without opening data files, if the log has the
-        row count of every file and ``where`` only compares partition columns with literals; otherwise Spark counts.
-        Cost: as ``Snapshot.statistics``."""
+        """The number of rows of ``load(path)``. The count comes from the log, without opening data files, if the log
+        has the row count of every file and ``where`` only compares partition columns with literals; otherwise Spark
+        counts. Cost: as ``Snapshot.statistics``."""
         if self._reads_changes():
             return int(self.load(path).count())
         snapshot = self.snapshot(path)
@@ -207,8 +211,8 @@ class Reader:
 
     def partitions(self, path: Location) -> DataFrame:
         """One row for each combination of partition values that has rows: the partition columns, and ``num_records``,
-        the number of rows. It comes from the log where ``count`` does; otherwise Spark counts. Raises CallError if a
-        partition column is called ``num_records``."""
+        the number of rows. The row count comes from the log under the same conditions as in ``count``; otherwise Spark
+        counts the rows. Raises CallError if a partition column is called ``num_records``."""
         self._refuse((_FEED,), "has no partitions; use load()")
         snapshot = self.snapshot(path)
         if any(name.lower() == log_counts.NUM_RECORDS for name in snapshot.partition_columns):
@@ -266,8 +270,8 @@ def resolve(
     allowed_paths: str | Sequence[str] = (),
     storage: Mapping[str, Any] | None = None,
 ) -> deltalog.Snapshot:
-    """The Snapshot of a table: the latest, or the one at ``version``, at ``timestamp`` (as for ``timestampAsOf``), at
-    ``at_ms``, or at the suffix ``@v…`` or ``@…`` of the path. ``can_return_earliest_commit`` and
+    """The Snapshot of a table: the latest, or the one selected by ``version``, ``timestamp`` (as for
+    ``timestampAsOf``), ``at_ms``, or an ``@v…`` or ``@…`` suffix of the path. ``can_return_earliest_commit`` and
     ``can_return_last_commit`` allow times outside the history. ``storage``: as for ``paths.open_table``."""
     before = "earliest" if _boolean("canReturnEarliestCommit", can_return_earliest_commit) else "error"
     after = "latest" if _boolean("canReturnLastCommit", can_return_last_commit) else "error"
@@ -318,12 +322,12 @@ def _open(
 
 
 def _suffix(path: Location) -> re.Match[str] | None:
-    """A match of the path and the version after ``@``; None if the path has no such suffix or is a directory as a
-    whole."""
+    """A regex match with the path and the version after ``@``; None if the path has no such suffix, or a directory has
+    the whole path as its name."""
     url = paths.url_of(path)
     if isinstance(path, deltalog.DeltaTable) or "@" not in url:
         return None
-    # On S3 one request cannot tell whether a directory exists, so there the suffix is always a version.
+    # On S3, a single request cannot determine whether a directory exists, so the suffix always selects a version.
     if not paths.is_address(url) and not stores.bucket_of(url) and os.path.isdir(paths.checked_root(url, None)):
         return None
     return _AT_VERSION.fullmatch(url) or _AT_TIMESTAMP.fullmatch(url)
@@ -406,13 +410,38 @@ def _whole_ms(micros: int, round_up: bool) -> int:
 
 def frame(spark: SparkSession, snapshot: deltalog.Snapshot, conditions: Sequence[str] = ()) -> DataFrame:
     """A DataFrame of a snapshot's rows, with exactly its schema. ``conditions`` (SQL text) filter rows and skip
-    files."""
-    rows = pruned(spark, snapshot, pruning.predicate(snapshot, conditions))
-    return reduce(lambda found, condition: found.where(condition), conditions, rows)
+    files, and so do later filters on the DataFrame. Of a table of more than _MOST_AT_ONCE files the DataFrame has no
+    plan until it is used, and errors of files are raised then."""
+    where, layout = pruning.predicate(snapshot, conditions), Layout.of(snapshot)
+
+    def filtered(rows: DataFrame) -> DataFrame:
+        return reduce(lambda found, condition: found.where(condition), conditions, rows)
+
+    if layout.hides_metadata:
+        return filtered(pruned(spark, snapshot, where))
+    if not conditions and snapshot.num_files > _MOST_AT_ONCE:
+        return deferred(_deferred(spark, snapshot, layout), snapshot)
+    extra = ExtraColumns(files=True)
+    found = scan(spark, layout, file_entries.of_snapshot(snapshot, where), Storage.of(spark, snapshot), extra=extra)
+    rows = marked(found, snapshot, where).select(*[quoted(name) for name in snapshot.schema.names])
+    return loaded(filtered(rows), snapshot)
+
+
+def _deferred(spark: SparkSession, snapshot: deltalog.Snapshot, layout: Layout) -> Deferred:
+    """The rows of a snapshot, without a plan. Cost: a scan of 1 file."""
+    storage = Storage.of(spark, snapshot)
+    one = file_entries.of_files(snapshot, snapshot.files(file_entries.COLUMNS).slice(0, 1))
+    shape = scan(spark, layout, one, storage).where(F.lit(False))
+
+    def rows(where: deltalog.Predicate | None) -> DataFrame:
+        found = scan(spark, layout, file_entries.of_snapshot(snapshot, where), storage)
+        return marked(found, snapshot, where)
+
+    return Deferred.of(rows, shape)
 
 
 def pruned(spark: SparkSession, snapshot: deltalog.Snapshot, where: deltalog.Predicate | None) -> DataFrame:
-    """A DataFrame of all rows of the files that data skipping by ``where`` keeps. The caller must filter the rows by it
-    too."""
+    """A DataFrame of all rows of the files that data skipping with ``where`` keeps. The caller must also filter the
+    rows with ``where``."""
     found = scan(spark, Layout.of(snapshot), file_entries.of_snapshot(snapshot, where), Storage.of(spark, snapshot))
     return marked(found, snapshot, where)

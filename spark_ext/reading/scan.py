@@ -1,7 +1,8 @@
 """Native Spark scans of a table's files, joined with data from the log.
 
-A broadcast join on the full path adds the log's data on a file to its rows. Another one, on file and row number, drops
-deleted rows or selects the rows of a change. Filters and column pruning are pushed down through both.
+A broadcast join on the full path adds the log's data about a file to the file's rows. Another broadcast join, on file
+and row number, drops deleted rows or selects the rows of a change. Filters and column pruning are pushed down through
+both joins.
 """
 
 from __future__ import annotations
@@ -30,29 +31,30 @@ from spark_ext.reading.table_columns import exact, is_exact, named, quoted, type
 from spark_ext.session import paths
 from spark_ext.session.stores import Storage
 
-# In a scan with positions: the file of a row, as one of ``paths.file_keys``, and its row number in the file.
+# Columns of a scan with positions: the file of each row, as one of ``paths.file_keys``, and the row's number in that
+# file.
 FILE, ROW = "__deltalog_file", "__deltalog_row"
-# What a change does with a row: the number of the clause that applies to it, or STAYS.
+# The outcome of a change for a row: the number of the clause that applies to the row, or STAYS.
 OUTCOME, STAYS = "__deltalog_outcome", -1
 _FILE, _ROW, _ENTRY, _FOUND = FILE, ROW, "__deltalog_entry", "__deltalog_found"
 _FIRST_ID, _ROW_VERSION = "__deltalog_first_id", "__deltalog_row_version"
 _KIND, _VERSION, _TIME = "__deltalog_kind", "__deltalog_version", "__deltalog_time"
 _CHUNK, _BITS = "__deltalog_chunk", "__deltalog_bits"
 _BITS_OF = "__deltalog_bits_of"
-# Positions are broadcast as bitmaps of this many rows, which takes little more than a bit per row.
+# Row positions are broadcast as bitmaps for this many rows each, which needs little more than one bit per row.
 _CHUNK_ROWS = 4096
 _MAX_CHUNK = 2**31
-# Reader options that override session settings which would change the rows of a table.
+# Reader options that override session settings that could change the rows read from a table.
 _SCAN_OPTIONS = {
     "ignoreMissingFiles": "false",
     "ignoreCorruptFiles": "false",
     "datetimeRebaseMode": "CORRECTED",
     "int96RebaseMode": "CORRECTED",
 }
-# Spark's Parquet source by its class name. By its short name a session can select its V2 source
+# Spark's Parquet source by its class name. With the short name, a session can select the V2 source
 # (spark.sql.sources.useV1SourceList), which does not return file names.
 _FORMAT = "org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat"
-# Above this number of paths, Spark looks them up in a job with one task per path.
+# If Spark receives more paths than this, it looks them up in a job with one task per path.
 _MAX_LISTED = 32
 # Up to this number of combinations of partition values, one scan for each is cheaper to plan than a join.
 _MAX_VALUES = 8
@@ -75,7 +77,10 @@ class ExtraColumns:
 
     #: FILE and ROW.
     positions: bool = False
-    #: If not empty, the scan returns OUTCOME: one of these numbers, as the entries say, or STAYS.
+    #: FILE, where Spark has it at no cost.
+    files: bool = False
+    #: If not empty, the scan also returns the column OUTCOME: one of these numbers, as the entry of the row's file
+    #: determines, or STAYS.
     outcomes: Sequence[int] = ()
     #: The row ids and the commit versions of rows, under the names that these columns have in files.
     row_tracking: tuple[str, str] | None = None
@@ -85,10 +90,9 @@ class ExtraColumns:
         """The columns, in their order."""
         longs = [spark_types.StructField(name, spark_types.LongType()) for name in self.row_tracking or ()]
         outcome = [spark_types.StructField(OUTCOME, spark_types.IntegerType())] if self.outcomes else []
-        if not self.positions:
-            return [*outcome, *longs]
-        at = [spark_types.StructField(FILE, spark_types.StringType())]
-        return [*at, spark_types.StructField(ROW, spark_types.LongType()), *outcome, *longs]
+        at = [spark_types.StructField(FILE, spark_types.StringType())] if self.files or self.positions else []
+        row = [spark_types.StructField(ROW, spark_types.LongType())] if self.positions else []
+        return [*at, *row, *outcome, *longs]
 
 
 _NOTHING = ExtraColumns()
@@ -102,8 +106,8 @@ def scan(
     changes: bool = False,
     extra: ExtraColumns = _NOTHING,
 ) -> DataFrame:
-    """The rows of the entries, with exactly the table's columns, then with ``changes`` the columns of the change data
-    feed, then ``extra``."""
+    """The rows of the entries, with exactly the table's columns, followed by the columns of the change data feed (if
+    ``changes``) and by ``extra``."""
     if not entries:
         shown = shown_schema(layout, changes)
         return spark.createDataFrame([], spark_types.StructType([*shown.fields, *extra.fields]))
@@ -131,7 +135,7 @@ def _alike(
 
 
 class _Part:
-    """One scan, and the joins with the log's data."""
+    """A scan by Spark, joined with data from the log."""
 
     def __init__(
         self,
@@ -145,7 +149,7 @@ class _Part:
         self._spark = spark
         self._extra = extra
         self._layout = layout
-        self._stored = schema  # as files hold ``layout.data_fields``
+        self._stored = schema  # ``layout.data_fields`` as the files store them
         self._entries = entries
         self._storage = storage
         first = entries[0]
@@ -160,7 +164,7 @@ class _Part:
         self._kind = named(CHANGE_TYPE if has_kind_column else _KIND)
 
     def rows(self) -> DataFrame:
-        # A column called _metadata hides Spark's hidden column, which has the row numbers.
+        # A column called _metadata hides Spark's hidden column, which contains the row numbers.
         has_no_rows = self._with_rows and _shadows_metadata(self._read)
         hidden = [e for e in self._entries if has_no_rows or paths.hidden_from_spark(e.path.rpartition("/")[2])]
         skipped = {entry.path for entry in hidden}
@@ -182,7 +186,7 @@ class _Part:
 
     def _of_tree(self, tree: partition_discovery.Tree, entries: Sequence[Entry]) -> DataFrame:
         """Rows of files under one Hive directory, whose partition values Spark discovers."""
-        found = self._tree(tree, entries, with_keys=self._with_rows)
+        found = self._tree(tree, entries, with_keys=self._with_rows or self._extra.files)
         if self._with_entries or self._extra.row_tracking:
             found = self._with_log_data(found, entries, ())
         found = self._by_positions(found, entries)
@@ -194,18 +198,18 @@ class _Part:
         self, visible: Sequence[Entry], hidden: Sequence[Entry], texts: Sequence[str | None] | None = None
     ) -> DataFrame:
         """Rows of files in any layout. ``texts``: the partition values as strings, if all files have the same values;
-        otherwise a join adds them."""
+        None: a join adds each file's values."""
         fields, entries = self._layout.partition_fields, [*visible, *hidden]
         tracked = self._extra.row_tracking is not None
         with_log_data = self._with_entries or self._has_changes or tracked or (bool(fields) and texts is None)
-        found = self._listed(visible, hidden, with_log_data or self._with_rows)
+        found = self._listed(visible, hidden, with_log_data or self._with_rows or self._extra.files)
         if with_log_data:
             found = self._with_log_data(found, entries, fields if texts is None else ())
         found = self._by_positions(found, entries)
         values = {field.name: named(_value_name(i)) for i, field in enumerate(fields)}
         if texts is not None:
-            # Constants, so that Spark drops the whole scan if a condition excludes them. Nullable like joined values;
-            # the table's nullability is declared later.
+            # The partition values are constants, so that Spark drops the whole scan if a condition excludes these
+            # values. The columns are nullable, because joined values are; the table's nullability is applied later.
             literals = (F.nullif(F.lit(text).cast("string"), F.lit(None).cast("string")) for text in texts)
             constants = [literal.alias(_value_name(i)) for i, literal in enumerate(literals)]
             found = found.select("*", *constants)
@@ -229,8 +233,9 @@ class _Part:
         if self._has_changes:
             for column, field in zip((self._kind, named(_VERSION), named(_TIME)), _CHANGE_FIELDS, strict=True):
                 yield column.alias(field.name)
-        if self._extra.positions:
+        if self._extra.files or self._extra.positions:
             yield FILE
+        if self._extra.positions:
             yield ROW
         if self._extra.outcomes:
             yield OUTCOME
@@ -242,7 +247,8 @@ class _Part:
     # --- scans
 
     def _tree(self, tree: partition_discovery.Tree, entries: Sequence[Entry], with_keys: bool) -> DataFrame:
-        """A scan of files under one Hive directory. Keys that are not columns are read as text and dropped."""
+        """A scan of files under one Hive directory. Directory keys that are not columns are read as strings and
+        dropped."""
         shown = [*self._read.fields, *partition_discovery.discovered(self._layout)]
         extra = [spark_types.StructField(key, spark_types.StringType()) for key in tree[1]]
         columns = [*[quoted(field.name) for field in shown], *(self._keys() if with_keys else ())]
@@ -266,7 +272,8 @@ class _Part:
         entries: Sequence[Entry],
         columns: Sequence[Column | str],
     ) -> DataFrame:
-        """Columns of the files of entries. With a tree, Spark discovers partition values."""
+        """Columns that are read from the files of the entries. If there is a directory tree, Spark discovers the
+        partition values."""
         files = _once(entries)
 
         def reader(options: Mapping[str, str]) -> DataFrameReader:
@@ -301,8 +308,8 @@ class _Part:
     def _with_log_data(
         self, found: DataFrame, entries: Sequence[Entry], fields: Sequence[spark_types.StructField]
     ) -> DataFrame:
-        """The rows joined with the log's data on their files and the partition values of ``fields``. Several entries of
-        one file repeat its rows."""
+        """Join the rows with the log's data about their files, including the partition values of ``fields``. If a file
+        has several entries, its rows are repeated."""
         rows: list[tuple[object, ...]] = []
         for number, entry in enumerate(entries):
             change = (entry.change.kind, entry.change.version, entry.change.timestamp_ms) if entry.change else ()
@@ -348,7 +355,7 @@ class _Part:
         return found.join(F.broadcast(bits), _in_chunk() & _is_set(_BITS), "left_anti" if dropped else "left_semi")
 
     def _with_outcomes(self, found: DataFrame, entries: Sequence[Entry]) -> DataFrame:
-        """The rows with OUTCOME. One row has the bitmaps of all outcomes of a chunk, so that the join repeats no
+        """The rows with OUTCOME. All bitmaps of a chunk are in one row, one per outcome, so that the join repeats no
         row."""
         outcomes = self._extra.outcomes
         words: dict[tuple[int, int], list[list[int] | None]] = {}
@@ -377,12 +384,13 @@ def _is_set(bits: str) -> Column:
 
 
 def chunks(positions: BitMap64) -> Iterator[tuple[int, list[int]]]:
-    """Positions as bitmaps of 4096 rows: the chunk's number, and 64 signed 64-bit words, lowest bit first."""
+    """Row positions as bitmaps of 4096 rows (chunks): for each chunk, its number and 64 signed 64-bit words, lowest bit
+    first."""
     at = pa.array(positions.to_array(), pa.uint64())
     # Unsigned scalars: with Python numbers the results would be signed.
     one, six, low = (pa.scalar(number, pa.uint64()) for number in (1, 6, 63))
     word, bit = pc.shift_right(at, six), pc.shift_left(one, pc.bit_wise_and(at, low))
-    # The bits of a word are distinct, so their sum is their union.
+    # Each bit occurs once per word, so the sum of the bits equals their bitwise OR.
     sums = pa.table({"word": word, "bit": bit}).group_by("word").aggregate([("bit", "sum")]).sort_by("word")
     pairs = zip(sums["word"].to_pylist(), sums["bit_sum"].cast(pa.int64(), safe=False).to_pylist(), strict=True)
     for chunk, group in groupby(pairs, lambda pair: pair[0] // (_CHUNK_ROWS // 64)):
@@ -415,8 +423,8 @@ def _arrow_scan(
     with_keys: bool,
     with_rows: bool,
 ) -> DataFrame:
-    """A scan in Python workers, with Arrow, of files that Spark cannot scan. Returns columns, file key and row
-    number."""
+    """A scan in Python workers, with Arrow, of files that Spark cannot scan. The result contains the columns, the file
+    key (``with_keys``) and the row number (``with_rows``)."""
     wanted = list(deltalog.schema.StructType.from_json(schema.json()).to_arrow())
     keys = [spark_types.StructField(_FILE, spark_types.StringType())] if with_keys else []
     keys += [spark_types.StructField(_ROW, spark_types.LongType())] if with_rows else []
@@ -426,7 +434,8 @@ def _arrow_scan(
     source, most_items = storage.source, MOST_ITEMS
 
     def batches(inputs: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        # Runs in a worker, which for a table on a disk may have only pyarrow, so it must not capture this package.
+        # Runs in a worker, which may lack this package if the table is on a disk, so it must not capture anything but
+        # pyarrow.
         import pyarrow
         import pyarrow.parquet
 

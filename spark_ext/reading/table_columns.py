@@ -49,7 +49,7 @@ def named(name: str) -> Column:
 
 
 def typed(name: str, field: spark_types.StructField) -> Column:
-    """A partition value of the log (a text column) cast to its type. The query fails for a value that cannot be
+    """A partition value from the log (a string column), cast to its type. The query fails for a value that cannot be
     cast."""
     kind = field.dataType.simpleString()
     # The meaning of "timestamp" depends on the session (spark.sql.timestampType).
@@ -88,8 +88,8 @@ def _padded(column: Column, field: spark_types.StructField) -> Column:
 
 
 def _value(column: Column, have: Any, want: Any) -> Column:
-    """The value in the table's type. A value of that type is returned unchanged, so that Spark can push down
-    filters."""
+    """The value in the table's type. A value that already has the table's type is returned unchanged, so that Spark can
+    push down filters."""
     if have == want:
         return column
     if isinstance(want, spark_types.NullType):
@@ -118,8 +118,8 @@ def _value(column: Column, have: Any, want: Any) -> Column:
 
 
 def _must_be_rebuilt(have: Any, want: Any) -> bool:
-    """Whether a cast is not enough: a nested field is NOT NULL or void, or map keys have another type, which Spark does
-    not cast if it considers the result nullable (as from date to timestamp_ntz)."""
+    """Whether a cast is not enough, because a nested field is NOT NULL or void, or because map keys have another type.
+    Spark does not cast map keys if it considers the result nullable (as from date to timestamp_ntz)."""
     if isinstance(want, spark_types.StructType):
         pairs = zip(have.fields, want.fields, strict=True)
         return any(not f.nullable or _must_be_rebuilt(stored.dataType, f.dataType) for stored, f in pairs)
@@ -132,7 +132,7 @@ def _must_be_rebuilt(have: Any, want: Any) -> bool:
 
 
 def _not_null(column: Column, data_type: spark_types.DataType, name: str) -> Column:
-    # The last argument is never reached. It is not nullable, which makes the column NOT NULL for Spark.
+    # The last argument is never evaluated. This argument is not nullable, so that Spark considers the column NOT NULL.
     found_null = F.raise_error(F.lit(f"DELTALOG: column {name} is NOT NULL, but a data file has a NULL in it"))
     return F.coalesce(column, found_null, _some_value(data_type))
 

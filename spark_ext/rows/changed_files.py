@@ -55,21 +55,21 @@ class ChangedFiles:
 
     @contextlib.contextmanager
     def removed_on_errors(self) -> Iterator[None]:
-        """Remove the files if the block fails, unless a commit may name them."""
+        """Remove the written files if the block fails, unless a commit may already refer to them."""
         try:
             yield
         except BaseException as error:
             if getattr(error, "outcome", None) is not deltalog.errors.Outcome.UNKNOWN:
-                with contextlib.suppress(deltalog.DeltaLogError):  # the transaction may have ended
+                with contextlib.suppress(deltalog.DeltaLogError):  # the transaction may have ended already
                     self._transaction.abort()
                 for job in self._jobs:
                     job.remove(stragglers=True)
             raise
 
     def new_rows(self, rows: DataFrame, carried: Sequence[str], is_inserted: bool) -> DataFrame:
-        """Rows with new values, in the table's types, as files hold them: filled in and checked by the table's rules.
-        ``carried``: further columns of the rows, kept unchanged. ``is_inserted``: inserted rows, not updated ones.
-        Raises SchemaMismatchError."""
+        """Rows with new values, in the table's types, as files store them: missing values are filled in, and the
+        table's constraints are checked. ``carried``: further columns of ``rows``, which are kept unchanged.
+        ``is_inserted``: whether the rows are inserted rather than updated. Raises SchemaMismatchError."""
         with explained_casts(self.url):
             data = stored_schema(from_spark(rows.drop(*carried).schema))
         found = list(problems(self.schema, data, False, ""))
@@ -82,12 +82,12 @@ class ChangedFiles:
         )
 
     def old_rows(self, rows: DataFrame, carried: Sequence[str]) -> DataFrame:
-        """Existing rows of the table as files hold them, without checks."""
+        """Existing rows of the table as files store them, without checks."""
         frame = rows if self._changed_schema is None else self._fitted(rows, self._changed_schema, carried)
         return file_rows.old_rows(frame, self._files, self._is_native, carried)
 
     def _fitted(self, rows: DataFrame, have: deltalog.schema.StructType, carried: Sequence[str]) -> DataFrame:
-        """Rows of the table cast to the columns that it has after the transaction."""
+        """Rows of the table, cast to the types that its columns have after the transaction."""
         columns = []
         for column in self.schema.fields:
             given, want = have.find(column.name), spark_type(column.data_type)
@@ -111,10 +111,10 @@ class ChangedFiles:
         """Write rows from ``new_rows`` or ``old_rows``, and stage their files.
 
         ``num_rows``: the expected number of rows; None if not known. ``extra``: the names of the columns that follow
-        the table's columns. If CHANGE_TYPE is one of them, the files are change data files, and without ``as_changes``
-        also data files. ``count``: as for ``Job.write``. Raises RowCountError if the number of rows differs, by the
-        job's count or by the files; the errors of the table's rules; JobFailedError, StoreError, and Spark's own
-        errors. Cost: the job.
+        the table's columns. If CHANGE_TYPE is among these columns, the files are change data files; without
+        ``as_changes``, they are also data files. ``count``: as for ``Job.write``. Raises RowCountError if the number of
+        rows differs, by the job's count or by the files; the errors of the table's rules; JobFailedError, StoreError,
+        and Spark's own errors. Cost: the job.
         """
         job = job_of(self.url)
         self._jobs.append(job)
@@ -138,7 +138,7 @@ class ChangedFiles:
         return adds
 
     def check_count(self, found: int | None, written: int | None) -> None:
-        """Raise RowCountError if the two numbers differ. None: not known."""
+        """Raise RowCountError if the number of rows found and the number written differ. None: unknown."""
         if found is None or written is None or found == written:
             return
         raise deltalog.errors.RowCountError(
@@ -150,7 +150,7 @@ class ChangedFiles:
 
     def check_found(self, found: tuple[int, int], count: RowCount) -> None:
         """Raise RowCountError if the rows selected again while writing are not the rows found before. ``found``: the
-        number and the digest of the rows found before."""
+        number and the digest of the rows that the first query found."""
         written = count.marked()
         self.check_count(found[0], written[0])
         if written != found:

@@ -43,7 +43,8 @@ class Rows:
     table: deltalog.DeltaTable
     transaction: deltalog.Transaction
     alias: str | None
-    #: The files that can have such rows, from ``Transaction.find_files``, which has declared the read.
+    #: The files that can contain rows that the statement may change, from ``Transaction.find_files``, which has
+    #: declared the read.
     files: pa.Table
     #: The same files, for scans.
     entries: Sequence[Entry]
@@ -59,8 +60,8 @@ class Rows:
         alias: str | None,
         where: deltalog.Predicate | None,
     ) -> Rows:
-        """The rows of the files that can have a row for which ``where`` is true. Cost: as ``Transaction.find_files``,
-        and a read of the deletion vectors of these files."""
+        """The rows of all files that can contain a row for which ``where`` is true. Cost: as
+        ``Transaction.find_files``, and a read of the deletion vectors of these files."""
         snapshot = transaction.snapshot
         assert snapshot is not None
         files = transaction.find_files(where)
@@ -74,7 +75,7 @@ class Rows:
         return self._qualified(scan(self.spark, self.layout, chosen, self.storage, extra=extra))
 
     def nothing(self) -> DataFrame:
-        """An empty frame with the columns of ``read``, to resolve expressions."""
+        """An empty DataFrame with the columns of ``read``, to resolve expressions."""
         return self._qualified(scan(self.spark, self.layout, (), self.storage))
 
     def _qualified(self, frame: DataFrame) -> DataFrame:
@@ -85,17 +86,18 @@ class Rows:
         return row_positions.positions(where(self.read(self.entries, ExtraColumns(positions=True))), self.entries)
 
     def can_select_again(self, expressions: Sequence[Expression | None]) -> bool:
-        """Whether a second query can select the rows that conditions found. It can if the conditions certainly select
-        the same rows again, and the session reports the digest that verifies this."""
+        """Whether a second query with the same conditions can be used to select the rows of the first query again. This
+        is the case if the conditions certainly select the same rows again, and the session reports the digest that
+        verifies this."""
         return pruning.is_repeatable(expressions) and not counts_are_not_sent(self.spark)
 
     def entries_at(self, positions: Mapping[int, BitMap64]) -> list[Entry]:
-        """Entries that select only these positions, given by file number."""
+        """Entries that select only the given positions, which are keyed by file number."""
         return [self.entries[number]._replace(dropped=None, kept=found) for number, found in positions.items()]
 
     def removal(self, positions: Mapping[int, BitMap64] | None, adds_only: bool = False) -> Removal:
-        """The removal of the rows at these positions (if None, of all files as a whole), not yet staged. Raises as
-        ``RowRemoval``."""
+        """An unstaged removal of the rows at these positions; if ``positions`` is None, of all files as a whole. Raises
+        as ``RowRemoval``."""
         found = deltalog.engine.RowRemoval(self.transaction, self.files, positions, adds_only=adds_only)
         return Removal(self, found, positions or {})
 
@@ -107,7 +109,8 @@ class Removal:
     rows: Rows
     found: deltalog.engine.RowRemoval
     positions: Mapping[int, BitMap64]
-    #: A condition that selects these rows in their files, much cheaper than their positions; None if no condition can.
+    #: A condition that selects these rows in their files, which is much cheaper than selecting them by position; None
+    #: if no condition can.
     again: Column | None = None
     #: The digest of the rows.
     digest: int = 0
@@ -123,14 +126,14 @@ class Removal:
 
     @property
     def marks(self) -> tuple[int, int] | None:
-        """The number and the digest of the rows, if ``removed(with_ids=True)`` and ``rewritten`` select them by
-        ``again`` (and then return FILE and ROW); None if they select positions."""
+        """The number and the digest of the rows, if ``removed(with_ids=True)`` and ``rewritten`` evaluate the condition
+        ``again`` to select them (and then return FILE and ROW); None if they select rows by position."""
         if self.again is None or self.tracked:
             return None
         return sum(map(len, self.positions.values())), self.digest
 
     def removed(self, with_ids: bool = False) -> DataFrame:
-        """The removed rows. ``with_ids``: with the ``tracked`` columns."""
+        """The removed rows. ``with_ids``: whether to include the ``tracked`` columns."""
         if self.again is not None and not (with_ids and self.tracked):
             return self._read([*self.found.whole, *self.found.partly]).where(self.again)
         chosen = [self.rows.entries[number] for number in self.found.whole]
@@ -138,12 +141,12 @@ class Removal:
         return self.rows.read(chosen, self.extra if with_ids else ExtraColumns())
 
     def at(self, positions: Mapping[int, BitMap64], with_ids: bool = False) -> DataFrame:
-        """Some of the removed rows, by file number. ``with_ids``: as for ``removed``."""
+        """The removed rows at these positions, which are keyed by file number. ``with_ids``: as for ``removed``."""
         return self.rows.read(self.rows.entries_at(positions), self.extra if with_ids else ExtraColumns())
 
     def rewritten(self, outcomes: Mapping[int, Mapping[int, BitMap64]], deleted: Collection[int] = ()) -> DataFrame:
-        """All rows, with OUTCOME, of the files in which some rows stay or change. ``outcomes``: positions by outcome
-        (except STAYS) and file number. ``deleted``: the outcomes whose rows are deleted."""
+        """All rows, with OUTCOME, of the files in which some rows stay or change. ``outcomes``: positions, keyed by
+        outcome (except STAYS) and file number. ``deleted``: the outcomes whose rows are deleted."""
         chosen, numbers = [], self.rewritten_files(outcomes, deleted)
         if self.marks is not None:
             outcome = F.when(self.again, F.lit(0)).otherwise(F.lit(STAYS))
@@ -156,7 +159,7 @@ class Removal:
     def rewritten_files(
         self, outcomes: Mapping[int, Mapping[int, BitMap64]], deleted: Collection[int] = ()
     ) -> list[int]:
-        """The file numbers that ``rewritten`` reads."""
+        """The numbers of the files that ``rewritten`` reads."""
         changed = {number for each, of_files in outcomes.items() if each not in deleted for number in of_files}
         return sorted({*self.found.partly, *changed})
 
@@ -164,7 +167,7 @@ class Removal:
         return self.rows.read([self.rows.entries[number] for number in numbers], ExtraColumns(positions=True))
 
     def kept(self) -> DataFrame:
-        """The remaining rows of files from which some rows are removed."""
+        """The rows that remain in files from which other rows are removed."""
         if self.again is not None and not self.tracked:
             return self._read(self.found.partly).where(~F.coalesce(self.again, F.lit(False)))
         return self.rows.read(list(self._kept()), self.extra)
@@ -200,7 +203,7 @@ def update(
     """Update columns in the rows for which ``condition`` is true; None: in all rows. ``sets``: the new values, computed
     from the old row, keyed by column or struct field.
 
-    Generated columns that are not set are computed again. Raises as ``delete``, ConstraintViolationError,
+    Generated columns that are not set explicitly are recomputed. Raises as ``delete``, ConstraintViolationError,
     SchemaMismatchError. Cost: as ``delete``, and a job that writes the new rows; with the change data feed another job.
     """
     parameters = {} if condition is None else {"predicate": json.dumps([text_of(condition)])}
@@ -281,9 +284,9 @@ def new_values(
     column_of: Callable[[str], Column | None] = named,
     mark: Column | None = None,
 ) -> DataFrame:
-    """Changed rows in the table's types, without the generated columns that must be computed again. Row ids are kept;
-    the row commit version becomes the new file's. ``column_of``: returns the old value of a column; None if the rows
-    lack it. ``mark``: the value of MARK. Raises SchemaMismatchError."""
+    """Changed rows in the table's types, without the generated columns, which must be recomputed. Row ids are kept; the
+    rows' commit version becomes that of the new file. ``column_of``: returns the old value of a column; None if the
+    rows lack it. ``mark``: the value of MARK. Raises SchemaMismatchError."""
     if files.rules.identities is not None:
         files.rules.identities.check_assigned(sets.columns)
     recomputed = {check.generates for check in files.rules.checks if check.generates} - sets.columns
@@ -330,7 +333,7 @@ class _Change:
                 )
 
     def _reads(self) -> Sequence[Read]:
-        """What subqueries of the condition read."""
+        """The reads of this table by subqueries in the condition."""
         if self.condition is None or "select" not in text_of(self.condition).lower():
             return ()
         frame = frame_of(self.spark, self.table.snapshot())
@@ -361,7 +364,7 @@ class _Change:
 
 
 def not_committed(transaction: deltalog.Transaction, reason: str) -> WriteResult:
-    """The result of a change with nothing to commit."""
+    """The result of an update or delete that had nothing to commit."""
     latest = transaction.latest
     assert latest is not None
     return WriteResult(latest.version, False, reason)

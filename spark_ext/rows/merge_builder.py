@@ -38,7 +38,7 @@ class DeltaMergeBuilder:
         return self._with("matched", "update", condition, arguments.values("set", set))
 
     def whenMatchedUpdateAll(self, condition: Expression | None = None) -> DeltaMergeBuilder:
-        """Update every column of the table from the source's column of the same name (without case). Columns and struct
+        """Update every column of the table from the source's column of the same name, ignoring case. Columns and struct
         fields that the source lacks are an error; with schema evolution they keep their values, except fields of
         structs in lists and maps."""
         return self._with("matched", "update", condition, None)
@@ -50,12 +50,12 @@ class DeltaMergeBuilder:
     def whenNotMatchedInsert(
         self, condition: Expression | None = None, values: Mapping[str, Expression] | None = None
     ) -> DeltaMergeBuilder:
-        """Insert a row for every source row that matches no row of the table. Other columns are generated, or get their
-        default, or null."""
+        """Insert a row for every source row that matches no row of the table. Columns without a value are generated, or
+        get their default, or null."""
         return self._with("not matched", "insert", condition, arguments.values("values", values))
 
     def whenNotMatchedInsertAll(self, condition: Expression | None = None) -> DeltaMergeBuilder:
-        """Insert every source row that matches no row of the table, by column names."""
+        """Insert every source row that matches no row of the table, matching columns by name."""
         return self._with("not matched", "insert", condition, None)
 
     def whenNotMatchedBySourceUpdate(
@@ -63,13 +63,13 @@ class DeltaMergeBuilder:
         condition: Expression | None = None,
         set: Mapping[str, Expression] | None = None,
     ) -> DeltaMergeBuilder:
-        """Update columns of rows of the table that no source row matches. If such a clause has no condition, the whole
-        table is read, and any row that another writer adds is a conflict."""
+        """Update columns of rows of the table that no source row matches. If a clause for rows not matched by the
+        source has no condition, the whole table is read, and any row that another writer adds causes a conflict."""
         return self._with("not matched by source", "update", condition, arguments.values("set", set))
 
     def whenNotMatchedBySourceDelete(self, condition: Expression | None = None) -> DeltaMergeBuilder:
-        """Delete rows of the table that no source row matches. What it reads and which writes conflict: as for
-        ``whenNotMatchedBySourceUpdate``."""
+        """Delete rows of the table that no source row matches. The clause reads the same rows, and conflicts with the
+        same writes, as ``whenNotMatchedBySourceUpdate``."""
         return self._with("not matched by source", "delete", condition, None)
 
     def withSchemaEvolution(self) -> DeltaMergeBuilder:
@@ -79,14 +79,15 @@ class DeltaMergeBuilder:
         return DeltaMergeBuilder(self._spark, self._table, replace(self._asked, evolves=True), self._alias)
 
     def execute(self) -> MergeResult:
-        """Execute the merge as one commit. If nothing changes there is no commit, and ``committed`` is false.
+        """Execute the merge as one commit. If no row changes, no commit is made, and ``committed`` is false.
 
         Raises CallError if several source rows match one row of the table, unless the only ``whenMatched`` clause is a
         delete without a condition; otherwise as ``DeltaTable.update``. The source is computed once and cached during
-        the merge, unless it is cached already. It should be deterministic, in case Spark has to recompute lost rows. If
-        the table has an alias, files are skipped by conditions on the table alone and by the bounds of the source's
-        keys. Cost: the source; a join that reads the columns of the conditions; a job that joins the changing rows and
-        writes all new ones; with the change data feed one or two more. A merge that only inserts takes one anti join.
+        the merge, unless it is already cached. The source should be deterministic, in case Spark has to recompute lost
+        rows. If the table has an alias, files are skipped by conditions on the table alone and by the bounds of the
+        source's keys. Cost: the source; a join that reads the columns of the conditions; a job that joins the changing
+        rows and writes all new ones; with the change data feed one or two more. A merge that only inserts needs one
+        anti join.
         """
         with explained(f"MERGE into {self._table.url}"):
             done = merge(self._spark, self._table, self._asked, self._alias)
@@ -110,7 +111,7 @@ def merge_of(
 ) -> DeltaMergeBuilder:
     """A merge without clauses. Raises CallError."""
     if not hasattr(source, "sparkSession") or not hasattr(source, "storageLevel"):
-        raise ArgumentTypeError(f"The source of a merge must be DataFrame of Spark, not {type(source).__name__}.")
+        raise ArgumentTypeError(f"The source of a merge must be a Spark DataFrame, not {type(source).__name__}.")
     if condition is None:
         raise deltalog.CallError("The condition of a merge cannot be None. Pass one such as 'target.id = source.id'.")
     arguments.expression("The condition of a merge", condition)

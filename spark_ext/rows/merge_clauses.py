@@ -34,7 +34,7 @@ class Clause:
 
 @dataclass(frozen=True)
 class Merge:
-    """A MERGE. ``evolves``: whether with schema evolution."""
+    """A MERGE. ``evolves``: whether schema evolution is enabled."""
 
     source: DataFrame
     condition: Expression
@@ -42,11 +42,11 @@ class Merge:
     evolves: bool = False
 
     def clauses_of(self, group: Group) -> list[tuple[int, Clause]]:
-        """The clauses of a group, with their indices among all clauses."""
+        """The clauses of a group, each with its index among all clauses of the merge."""
         return [(number, clause) for number, clause in enumerate(self.clauses) if clause.group == group]
 
     def check(self) -> None:
-        """Raise CallError if there is no clause, or one that can never apply."""
+        """Raise CallError if there is no clause, or if a clause can never apply."""
         if not self.clauses:
             raise deltalog.CallError("The merge has no clause. Add whenMatchedUpdate(…), whenNotMatchedInsert(…), ….")
         for group in ("matched", "not matched", "not matched by source"):
@@ -59,7 +59,8 @@ class Merge:
 
     @property
     def may_match_several(self) -> bool:
-        """Whether several source rows may match one row of the table: only if no value of the source is used."""
+        """Whether several source rows may match one row of the table: they may only if no clause uses a value of the
+        source."""
         matched = [clause for _, clause in self.clauses_of("matched")]
         return not matched or (len(matched) == 1 and matched[0].action == "delete" and matched[0].condition is None)
 

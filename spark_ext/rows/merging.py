@@ -1,5 +1,5 @@
-"""MERGE on Spark's executors. The source is computed once. A first join finds the rows that change, and rows with
-several matches; one job with further joins writes the new rows. No row reaches the driver.
+"""MERGE on Spark's executors. The source is computed once. A first join finds the rows that change, and detects rows
+with several matches. After that, one job with more joins writes the new rows. No row reaches the driver.
 """
 
 from __future__ import annotations
@@ -72,8 +72,8 @@ def merge(spark: SparkSession, table: deltalog.DeltaTable, asked: Merge, alias: 
 
 @contextlib.contextmanager
 def _materialised(source: DataFrame, keys: Sequence[str]) -> Iterator[tuple[int, Sequence[tuple[Any, Any]]]]:
-    """Persist the source, which is used several times. Yields its number of rows, and the minimum and maximum of its
-    columns ``keys``."""
+    """Persist the source, which is used several times. Yields the number of rows of the source, and the minimum and
+    maximum of each of its columns ``keys``."""
     level = source.storageLevel
     is_cached = level.useMemory or level.useDisk
     if not is_cached:
@@ -93,17 +93,17 @@ def _materialised(source: DataFrame, keys: Sequence[str]) -> Iterator[tuple[int,
 class _Found:
     """The rows of the table that change."""
 
-    #: All these rows.
+    #: Removes all these rows from their files.
     removal: Removal
-    #: Their positions, by clause and file.
+    #: The positions of the changing rows, by clause and file.
     by_clause: Mapping[int, Mapping[int, BitMap64]]
     #: The positions, by file, of the rows that a source row matches; None if no clause needed them.
     matched: Mapping[int, BitMap64] | None
-    #: The digests of the rows, by clause.
+    #: For each clause, a digest of the rows to which it applies.
     digests: Mapping[int, int]
 
     def marks(self, *numbers: int) -> tuple[int, int]:
-        """The number and the digest of the rows of these clauses."""
+        """The number and the digest of the rows to which these clauses apply."""
         return sum(map(self.count, numbers)), reduce(operator.xor, (self.digests.get(each, 0) for each in numbers), 0)
 
     def count(self, number: int) -> int:
@@ -111,7 +111,7 @@ class _Found:
 
 
 class _Parts:
-    """New rows of several kinds, which one job writes and counts separately."""
+    """Several sets of new rows. One job writes all of them and counts the rows of each set separately."""
 
     def __init__(self, files: ChangedFiles, extra: Sequence[str]) -> None:
         self._files, self._extra = files, extra
@@ -119,12 +119,13 @@ class _Parts:
 
     def add(self, rows: DataFrame, num_rows: int | None, marks: tuple[int, int] | None = None) -> None:
         """Add rows of one kind. ``num_rows``: the expected number; None if not known. ``marks``: the expected number
-        and digest of the changed rows among them, for rows with MARK."""
+        and digest of the changed rows among ``rows``, for rows with MARK."""
         self._parts.append((rows, num_rows, marks))
 
     def write(self) -> tuple[int, int]:
-        """Write all rows. Returns the number of files, and the number of rows of the kinds with unknown numbers. Raises
-        as ``ChangedFiles.write``, and RowCountError if the number of rows of a kind differs."""
+        """Write all rows. Returns the number of files, and the total number of rows in those sets whose number of rows
+        was not known in advance. Raises as ``ChangedFiles.write``, and RowCountError if the number of rows of a kind
+        differs."""
         if not self._parts:
             return 0, 0
         spark = self._parts[0][0].sparkSession
@@ -159,7 +160,7 @@ class _Plan:
     source: DataFrame
     condition: Column
     evolves: bool
-    #: Whether the conditions can select the found rows a second time: ``Rows.can_select_again``.
+    #: Whether evaluating the conditions a second time is certain to select the same rows: ``Rows.can_select_again``.
     is_again: bool
 
     @classmethod
@@ -190,7 +191,8 @@ class _Plan:
 
     def check(self) -> None:
         """Raise for a condition or a new value that Spark cannot resolve from the columns its clause can use, or that
-        does not fit its column. Otherwise such a merge would succeed as long as the clause applies to no row."""
+        does not fit its column. Without this check, such a merge would succeed as long as the clause applies to no
+        row."""
         target = self._with_copies(self.rows.nothing())
         both = target.join(self.source, self.condition, "inner")
         groups: Sequence[tuple[Group, DataFrame]] = (
@@ -213,7 +215,7 @@ class _Plan:
     # ------------------------------------------------------------------------------------------------ finding
 
     def found(self) -> _Found:
-        """Find the rows of the table that change. Raises CallError if several source rows match one of them."""
+        """Find the table's rows that the merge changes. Raises CallError if several source rows match one of them."""
         changing = [*self.asked.clauses_of("matched"), *self.asked.clauses_of("not matched by source")]
         by_clause: dict[int, dict[int, BitMap64]] = {}
         digests: Mapping[int, int] = {}
@@ -259,7 +261,8 @@ class _Plan:
         self, both: DataFrame, carried: Sequence[str], values: Mapping[int, NewValues] | None = None
     ) -> DataFrame:
         """Rows of the table (with copies, left-joined with the source) with OUTCOME: the number of the clause that
-        applies. If there are clauses for rows not matched by the source, with the columns of ``_alone``."""
+        applies. If there are clauses for rows not matched by the source, the rows also have the columns of
+        ``_alone``."""
         chosen = F.when(named(_IN_SOURCE).isNotNull(), self._number("matched")).alias(_CHOSEN)
         rows, others = both.select("*", chosen), F.lit(STAYS)
         if self.asked.clauses_of("not matched by source"):
@@ -271,7 +274,7 @@ class _Plan:
         self, both: DataFrame, outcome: str, carried: Sequence[str], values: Mapping[int, NewValues]
     ) -> DataFrame:
         """Rows of a join with the source, with only the table's columns visible, as in clauses for rows not matched by
-        the source. Copies, ``outcome``, ``carried`` and the new ``values`` of outcomes are kept."""
+        the source. The result keeps the copies, ``outcome``, ``carried`` and the new ``values`` of outcomes."""
         copies = [_TARGET.format(n) for n in range(len(self.rows.layout.schema.names))]
         own = [named(copy).alias(name) for copy, name in zip(copies, self.rows.layout.schema.names, strict=True)]
         new = [value for number, each in values.items() for value in each.named(named(outcome) == number)]
@@ -325,13 +328,14 @@ class _Plan:
         return rows.withColumn(CHANGE_TYPE, F.lit(kind)) if feed else rows
 
     def _is_selected_again(self, found: _Found) -> bool:
-        """Whether the conditions select the rows a second time. Selecting them by their positions would take two more
-        joins. The digest verifies that they are the same rows."""
+        """Whether the conditions are evaluated a second time to select the rows. Selecting these rows by their
+        positions would take two more joins. The digest verifies that the rows selected by the second evaluation are the
+        same as those selected by the first."""
         return self.is_again and not found.removal.tracked
 
     def _updated(self, found: _Found, number: int, is_again: bool) -> DataFrame:
-        """The new rows of a clause, as files hold them, for exactly the rows that were found. ``is_again``: the
-        conditions select them again, and they have MARK."""
+        """The rows that an update clause writes, as files store them, for exactly the rows that were found.
+        ``is_again``: the conditions are evaluated again to select these rows, which then have the column MARK."""
         removal, clause = found.removal, self.asked.clauses[number]
         tracked, mark = removal.tracked, row_positions.mark() if is_again else None
         if is_again:
@@ -347,12 +351,12 @@ class _Plan:
         return self.files.new_rows(new, [*tracked, *([MARK] if is_again else [])], is_inserted=False)
 
     def _read(self, numbers: Iterable[int], extra: ExtraColumns = ExtraColumns()) -> DataFrame:  # noqa: B008
-        """All rows of files, by file number."""
+        """All rows of the files with these numbers."""
         return self.rows.read([self.rows.entries[number] for number in sorted(numbers)], extra)
 
     def _rewritten(self, found: _Found, updates: Sequence[int]) -> DataFrame | None:
-        """All rows of the rewritten files, changed and unchanged, as files hold them; None as
-        ``rewritten_rows.from_one_scan``."""
+        """All rows of the rewritten files, both changed and unchanged, with the column names and types of the data
+        files; None in the same cases as ``rewritten_rows.from_one_scan``."""
         matched = [number for number in updates if self.asked.clauses[number].group == "matched"]
         sets = {
             number: self._sets(self.asked.clauses[number]) if number in updates else None for number in found.by_clause
@@ -371,7 +375,7 @@ class _Plan:
         if matched:
             is_matched = named(OUTCOME).isin(matched)
             both = both.join(self.source, is_matched & self.condition, "left")
-            # An inner join drops a row whose source row has disappeared since, which the row count detects.
+            # If a source row has disappeared since, the inner join drops its match, and the row count shows that.
             both = both.where(~is_matched | named(_IN_SOURCE).isNotNull())
         tracked = found.removal.tracked
         if matched and len(matched) < len(updates):
@@ -386,7 +390,7 @@ class _Plan:
         return rows.select("*", *copies)
 
     def _inserted(self, found: _Found, number: int, clause: Clause) -> DataFrame:
-        """The rows that a clause inserts, as files hold them."""
+        """The rows that a clause inserts, as files store them."""
         others, tracked = self.source, found.removal.tracked
         files = range(len(self.rows.entries)) if found.matched is None else found.matched
         if files:
@@ -401,14 +405,14 @@ class _Plan:
         return self._new_rows(others.where(self._number("not matched") == number), clause, tracked)
 
     def _new_rows(self, source: DataFrame, clause: Clause, tracked: Sequence[str]) -> DataFrame:
-        """The rows that a clause inserts for rows of the source, as files hold them."""
+        """The rows that a clause inserts for rows of the source, as files store them."""
         sets = self._sets(clause)
         carried = [F.lit(None).cast("bigint").alias(name) for name in tracked]
         new = changed(source, self.files.schema.fields, sets, carried, self.files.url, lambda name: None)
         return self.files.new_rows(new, tracked, is_inserted=True)
 
     def _target_column(self, name: str) -> Column | None:
-        """A column of the table in a join with the source; None for a column that the merge adds."""
+        """The column that contains a table column in the join with the source; None if the merge adds this column."""
         names = [each.lower() for each in self.rows.layout.schema.names]
         return named(_TARGET.format(names.index(name.lower()))) if name.lower() in names else None
 
@@ -433,7 +437,7 @@ class _Plan:
         return Assignments(values, others)
 
     def _old_rows_as_changes(self, found: _Found) -> list[deltalog.engine.AddFile]:
-        """Write the change data files with the old rows (preimages and deletes)."""
+        """Write change data files with the old rows: update_preimage and delete."""
         removal, parts, count = found.removal, [], 0
         for action, kind in (("update", "update_preimage"), ("delete", "delete")):
             numbers = (number for number, clause in enumerate(self.asked.clauses) if clause.action == action)
@@ -483,7 +487,7 @@ class _Plan:
 
 
 def _together(parts: Iterable[Mapping[int, BitMap64]]) -> dict[int, BitMap64]:
-    """The union of positions, by file number."""
+    """For each file number, the union of its sets of row positions."""
     union: dict[int, BitMap64] = {}
     for part in parts:
         for number, positions in part.items():
@@ -494,8 +498,8 @@ def _together(parts: Iterable[Mapping[int, BitMap64]]) -> dict[int, BitMap64]:
 def _evolve(
     transaction: deltalog.Transaction, given: deltalog.schema.StructType, asked: Merge, alias: str | None
 ) -> None:
-    """Stage the columns and struct fields of the source that the clauses assign and the table lacks. Existing ones keep
-    their types, to which values are cast, unless type widening applies."""
+    """Stage the addition of those columns and struct fields of the source that the clauses assign and that the table
+    lacks. Existing columns keep their types, to which values are cast, unless type widening applies."""
     schema, paths = transaction.schema, set[Path]()
     for clause in asked.clauses:
         if clause.action == "delete" or clause.group == "not matched by source":
@@ -509,7 +513,7 @@ def _evolve(
 
 
 def _selected(source: deltalog.schema.StructType, paths: Collection[Path]) -> deltalog.schema.StructType:
-    """The columns and struct fields of the source at these lower-case paths."""
+    """The source's columns and struct fields whose paths, in lower case, are among these paths."""
     fields = []
     for each in source.fields:
         below = [path[1:] for path in paths if path[0] == each.name.lower()]
@@ -525,8 +529,8 @@ def _selected(source: deltalog.schema.StructType, paths: Collection[Path]) -> de
 def _where(
     snapshot: deltalog.Snapshot, asked: Merge, alias: str | None, bounds: deltalog.Predicate | None
 ) -> deltalog.Predicate | None:
-    """A predicate for all rows of the table on which the merge depends; None if it is the whole table. ``bounds``: a
-    predicate for the rows that a source row can match."""
+    """A predicate for all rows of the table on which the merge depends; None if it depends on the whole table.
+    ``bounds``: a predicate that is true for every table row that a source row can match."""
     parts = []
     if alias is not None and isinstance(asked.condition, str):
         on = pruning.predicate(snapshot, [asked.condition], alias, only_qualified=True)
@@ -545,7 +549,8 @@ def _where(
 
 
 def _keys(transaction: deltalog.Transaction, asked: Merge, alias: str | None) -> list[tuple[str, str]]:
-    """Pairs of a table column and a source column that the condition equates, with types in _BOUNDED."""
+    """The (table column, source column) pairs that the condition compares for equality, if their types are in
+    _BOUNDED."""
     snapshot = transaction.snapshot
     assert snapshot is not None
     if alias is None or not isinstance(asked.condition, str):
@@ -566,7 +571,7 @@ def _keys(transaction: deltalog.Transaction, asked: Merge, alias: str | None) ->
 
 
 def _within(columns: Sequence[str], bounds: Sequence[tuple[Any, Any]]) -> deltalog.Predicate | None:
-    """A predicate that the table's ``columns`` are within the bounds of the source's keys."""
+    """A predicate that is true if the table's ``columns`` are within the bounds of the source's keys."""
     parts = []
     for own, (low, high) in zip(columns, bounds, strict=True):
         if low is not None:

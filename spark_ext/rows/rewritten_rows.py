@@ -1,7 +1,7 @@
-"""All rows of the files that are rewritten, changed and unchanged, from one scan.
+"""All rows of the rewritten files, both changed and unchanged, from one scan.
 
-New values and the table's conditions are evaluated for changed rows only, so unchanged rows are the same as from a
-separate scan.
+New values and the table's conditions are evaluated for changed rows only, so unchanged rows are the same as if a
+separate scan had read them.
 """
 
 from __future__ import annotations
@@ -30,13 +30,14 @@ def from_one_scan(
     is_marked: bool = False,
     computed: Collection[int] = (),
 ) -> DataFrame | None:
-    """The rows as files hold them. None if one scan is not enough: the table has rules for its rows or gets new
-    columns, or a new value has a nested NOT NULL.
+    """The rows as files store them. None if one scan is not enough: the table has rules for its rows or gets new
+    columns, or a new value contains a nested NOT NULL field.
 
-    ``rows``: all rows of the files, with OUTCOME. ``updates``: the new values by outcome (except STAYS); None for an
-    outcome whose rows are deleted. ``tracked``: the columns of row ids and commit versions. ``column_of``: returns the
-    old value of a column. ``is_marked``: the rows have FILE and ROW; changed rows get MARK from them. ``computed``: the
-    outcomes for which the rows already have the columns of ``NewValues.named``.
+    ``rows``: all rows of the files, with OUTCOME. ``updates``: the new values, keyed by outcome (except STAYS); None
+    for an outcome whose rows are deleted. ``tracked``: the columns of row ids and commit versions. ``column_of``:
+    returns the old value of a column. ``is_marked``: whether the rows have the columns FILE and ROW, from which the
+    MARK of changed rows is computed. ``computed``: the outcomes for which the rows already have the columns of
+    ``NewValues.named``.
     """
     fields = files.schema.fields
     if files.rules or files.changes_columns or any(CHAR_VARCHAR in field.metadata for field in fields):
@@ -76,7 +77,7 @@ def from_one_scan(
 
 
 def _has_not_null(data_type: Any) -> bool:
-    """Whether a type has a nested NOT NULL, which ``old_rows`` does not check."""
+    """Whether a type contains a nested NOT NULL field, which ``old_rows`` does not check."""
     if isinstance(data_type, deltalog.schema.StructType):
         return any(not field.nullable or _has_not_null(field.data_type) for field in data_type.fields)
     if isinstance(data_type, deltalog.schema.ArrayType):

@@ -23,15 +23,15 @@ from spark_ext.reading.scan import FILE, OUTCOME, ROW
 from spark_ext.session import paths
 from spark_ext.session.jobs import cancelled_with_its_caller
 
-# The rows in a bitmap of bitmap_construct_agg.
+# The number of rows that a bitmap of bitmap_construct_agg covers.
 _ROWS = 32_768
-# The column with ``mark``, in rows that conditions select a second time.
+# The name of the column with ``mark``, in rows that the conditions select a second time.
 MARK = "__deltalog_mark"
 
 
 def mark() -> Column:
-    """A hash of a row's FILE and ROW. The XOR over all rows of an outcome is its digest. Only the last segment of the
-    path is hashed, since Spark spells the rest in two ways."""
+    """A hash of a row's FILE and ROW. The digest of an outcome is the XOR of the hashes of all rows with this outcome.
+    Only the last segment of the path is hashed, since Spark spells the rest in two ways."""
     return F.expr(f"xxhash64(substring_index({FILE}, '/', -1), {ROW})")
 
 
@@ -39,17 +39,17 @@ def mark() -> Column:
 class Found:
     """The rows that a job found."""
 
-    #: Positions by outcome, then by file number.
+    #: Positions, keyed by outcome and then by file number.
     rows: Mapping[int, dict[int, BitMap64]]
-    #: By outcome: the XOR of the rows' ``mark``.
+    #: For each outcome: the XOR of the ``mark`` of its rows.
     digests: Mapping[int, int]
-    #: The number of rows that cannot be changed.
+    #: The number of rows that must not be changed.
     num_faults: int
 
 
 def positions(found: DataFrame, entries: Sequence[Entry]) -> Found:
-    """The positions of the rows, which get outcome 0. File numbers are indices of ``entries``. ``found``: distinct rows
-    with FILE and ROW.
+    """The positions of the rows in ``found``; all rows get outcome 0. File numbers are indices of ``entries``.
+    ``found``: distinct rows with FILE and ROW.
 
     Raises RowCountError for a repeated row, and Spark's own errors. Memory: the bitmaps. Cost: a job that returns one
     row per bitmap.
@@ -58,7 +58,8 @@ def positions(found: DataFrame, entries: Sequence[Entry]) -> Found:
 
 
 def outcomes(found: DataFrame, entries: Sequence[Entry], faults: Column | None = None) -> Found:
-    """Like ``positions``, by OUTCOME. ``faults``: an aggregate that counts the rows which cannot be changed."""
+    """Like ``positions``, but for rows with an OUTCOME column: separate positions for each outcome. ``faults``: an
+    aggregate that counts the rows that cannot be changed."""
     bits = F.expr(f"bitmap_construct_agg({ROW} % {_ROWS})").alias("bits")
     counted = F.count(F.lit(1)).alias("num_rows")
     wrong = (F.lit(0) if faults is None else faults).alias("faults")

@@ -27,7 +27,7 @@ def returned(
 ) -> list[bytes]:
     """The results of ``work`` for ``inputs``, in order, with one task per input. ``work`` also receives a string that
     is unique to the task attempt. ``description``: what Spark's UI shows for the job, in classic sessions. ``url``: the
-    URL of the table, for messages.
+    URL of the table, for error messages.
 
     Raises StoreError if the tasks do not return one result per input, and Spark's own errors. Cost: the job, and one
     that samples the inputs to partition them.
@@ -46,7 +46,7 @@ def returned(
 
 
 def parallelism(spark: SparkSession) -> int:
-    """The number of tasks that the session runs at a time. Cost: over Spark Connect one small job."""
+    """The number of tasks that the session runs in parallel. Cost: over Spark Connect one small job."""
     if is_connect(spark):
         return len(spark.range(1_000).selectExpr("spark_partition_id() AS id").distinct().collect())
     return int(spark.sparkContext.defaultParallelism)

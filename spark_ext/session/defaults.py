@@ -1,7 +1,7 @@
 """Session settings that are the defaults of write options.
 
 delta-spark's writer takes defaults from its session; options of the write take precedence. Each of these settings is
-applied with the same precedence, or refused with an error that names it, so that scripts for delta-spark have the same
+applied with the same precedence, or refused with an error that names it, so that scripts for delta-spark give the same
 results.
 """
 
@@ -30,7 +30,7 @@ _DYNAMIC_ENABLED = "spark.databricks.delta.dynamicPartitionOverwrite.enabled"
 _AUTO_COMPACT = "spark.databricks.delta.autoCompact.enabled"
 _REPLACE_CHECKED = "spark.databricks.delta.replaceWhere.constraintCheck.enabled"
 _REPLACE_BY_DATA = "spark.databricks.delta.replaceWhere.dataColumns.enabled"
-# The minimum protocol versions of a new table. Settings up to these have no effect.
+# The minimum protocol versions of a new table. Settings of these versions or lower ones have no effect.
 _BASE_VERSIONS = {"delta.minReaderVersion": 1, "delta.minWriterVersion": 2}
 # delta-spark's partition size in an optimized write.
 _OPTIMIZED_DEFAULT = "512m"
@@ -68,7 +68,7 @@ class _Settings(Mapping[str, str]):
             )
 
     def __iter__(self) -> Iterator[str]:
-        # Only the names are used, since this command redacts values that look like secrets.
+        # Only the names in the result are used, since SET redacts values that look like secrets.
         return iter([row[0] for row in self._spark.sql("SET").collect()])
 
     def __len__(self) -> int:
@@ -77,7 +77,7 @@ class _Settings(Mapping[str, str]):
 
 @dataclass(frozen=True, slots=True)
 class SessionDefaults:
-    """The settings of a session that apply to writes, by name; only settings with a value."""
+    """The settings of a session that apply to writes, keyed by name, without settings that have no value."""
 
     settings: Mapping[str, str] = field(default_factory=dict)
 
@@ -88,7 +88,7 @@ class SessionDefaults:
         return cls(_Settings(spark))
 
     def options(self, mode: str, given: Mapping[str, Any]) -> dict[str, Any]:
-        """The options of a write: ``given``, with the session's settings as defaults.
+        """The options of a write: the options in ``given``, with the session's settings as defaults.
 
         Raises CallError for a setting that cannot be applied; the error names it.
         """
@@ -146,7 +146,8 @@ class SessionDefaults:
         return self._flag(_REPLACE_CHECKED, True)
 
     def check_replaced_by(self, columns: Sequence[str], partition_columns: Sequence[str]) -> None:
-        """Raise CallError if ``replaceWhere`` uses data columns and the session forbids that."""
+        """Raise CallError if ``replaceWhere`` uses columns other than partition columns and the session forbids
+        that."""
         others = sorted(set(columns).difference(partition_columns))
         if others and not self._flag(_REPLACE_BY_DATA, True):
             raise deltalog.CallError(
@@ -162,12 +163,12 @@ class SessionDefaults:
             )
 
     def gives_transaction(self, given: Mapping[str, Any]) -> bool:
-        """Whether ``txnAppId`` and ``txnVersion`` of a write come from the session."""
+        """Whether the options ``txnAppId`` and ``txnVersion`` of a write are taken from the session's settings."""
         is_given = "txnAppId" in given or "txnVersion" in given
         return not is_given and (_TXN_APP_ID in self.settings or _TXN_VERSION in self.settings)
 
     def forget_transaction(self, spark: SparkSession) -> None:
-        """Unset the session's ``txnVersion`` after a write that used it, if the session enables autoReset."""
+        """If the session enables autoReset, unset its ``txnVersion`` after a write that used it."""
         if self._flag(_TXN_VERSION_RESET):
             spark.conf.unset(_TXN_VERSION)
 

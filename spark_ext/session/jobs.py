@@ -27,10 +27,10 @@ _OF_THE_STORE = re.compile(
     r"|Input/output error|Permission denied|Mkdirs failed to create)"
 )
 # The PySpark errors that Spark Connect raises for failures without a class of their own. All other PySpark errors are
-# about the query. Classic Spark raises errors of its gateway for such failures.
+# about the query. Classic Spark raises errors of its Py4J gateway for failures without an error class of their own.
 _OF_NO_CLASS = ("SparkConnectGrpcException", "SparkException", "UnknownException")
-# If such an error contains this text, a Python function of the query raised it. Spark 3.5 has no class for that in a
-# write.
+# If a Python worker's error contains this text, a Python function of the query raised it. Spark 3.5 has no error class
+# for exceptions of Python functions in a write.
 _OF_PYTHON = "org.apache.spark.api.python.PythonException: Traceback "
 _MAX_CHARS = 300
 
@@ -39,8 +39,8 @@ EXECUTORS = "executors were lost"
 WORKERS = "a Python worker died"
 CANCELLED = "it was cancelled"
 GONE = "the session ended"
-# Patterns of cluster failures in Spark's messages, and what to do. The first match applies, since running out of memory
-# also loses executors.
+# Patterns of cluster failures in Spark's messages, and the advice for each. The first match applies, since running out
+# of memory also loses executors.
 _REASONS: Mapping[str, tuple[re.Pattern[str], str]] = {
     MEMORY: (
         re.compile(
@@ -103,7 +103,7 @@ def cancelled_with_its_caller(spark: SparkSession, run: Callable[[], T]) -> T:
 
 def _in_thread(run: Callable[[], T]) -> T:
     """Call ``run`` in a thread. On Ctrl-C PySpark calls the JVM from the main thread to cancel all jobs of a classic
-    session; if that thread were already waiting for an answer of the JVM, it could mix up the two answers."""
+    session; if that thread were already waiting for a response from the JVM, it could mix up the two responses."""
     answers: list[T] = []
     errors: list[BaseException] = []
 
@@ -147,8 +147,8 @@ def failure_of_job(error: Exception, directory: str) -> deltalog.DeltaLogError |
 
 @contextlib.contextmanager
 def lost_session_explained(location: str) -> Iterator[None]:
-    """Raise errors of a session whose process does not answer as JobFailedError, for calls before the commit.
-    ``location``: the location of the table."""
+    """For calls before the commit: convert the errors of a session whose process no longer responds into
+    JobFailedError. ``location``: the location of the table."""
     try:
         yield
     except Exception as error:
@@ -170,7 +170,7 @@ def _reason(text: str) -> str | None:
 
 
 def _is_of_connection(error: Exception) -> bool:
-    """Whether the session's process did not answer."""
+    """Whether the error means that the session's process did not respond."""
     return isinstance(error, ConnectionError) or type(error).__name__ == "Py4JNetworkError"
 
 

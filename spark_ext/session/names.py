@@ -1,7 +1,8 @@
 """Table names: the deltalog catalog of a session, and the addresses of its tables.
 
 The catalog is a SQLite file or a DynamoDB table, as for ``deltalog.TransactionManager``, so that names outlive the
-session. Reader, writer and SQL resolve a name by ``address_of(spark, name)``, and use the address like a path.
+session. The reader, the writer and SQL statements resolve a name with ``address_of(spark, name)``, and use the address
+like a path.
 """
 
 from __future__ import annotations
@@ -74,7 +75,8 @@ def can_be_registered(full: str) -> bool:
 
 
 def location_of(spark: SparkSession, name: str) -> str:
-    """The default location of a new table by name: below Spark's warehouse directory, as for Spark's tables."""
+    """The default location of a new table that is created by name: below Spark's warehouse directory, as for Spark's
+    own tables."""
     schema, _, table = full_name(name).partition(".")
     warehouse = spark.conf.get(_WAREHOUSE)
     assert warehouse is not None

@@ -51,15 +51,15 @@ def is_address(url: str) -> bool:
 
 
 def url_of(location: Location) -> str:
-    """The path or the address of a location; the root of an open table."""
+    """The path or the address of a location; for an open table, its root."""
     return location.url if isinstance(location, deltalog.DeltaTable) else os.fspath(location)
 
 
 def open_table(
     spark: SparkSession, location: Location, allowed_paths: Sequence[str] = (), storage: Mapping[str, Any] | None = None
 ) -> deltalog.DeltaTable:
-    """The table at a location; a DeltaTable is returned unchanged. ``storage``: the options of its store; by default
-    the session's S3A settings. Raises TableNotFoundError, and CallError as ``checked_root``."""
+    """The table at a location; a DeltaTable is returned unchanged. ``storage``: the options of the table's store; by
+    default the session's S3A settings. Raises TableNotFoundError, and CallError as ``checked_root``."""
     if isinstance(location, deltalog.DeltaTable):
         given = "allowedPaths" if allowed_paths else "storage_options" if storage else None
         if given:
@@ -120,8 +120,8 @@ def uri(path: str) -> str:
 def literal(path: str) -> str:
     """A path for ``spark.read`` with glob characters escaped.
 
-    Spark's option against globbing, ``__globPaths__``, does not help: Connect ignores it, and classic Spark returns the
-    rows of n files n times if a path has a glob character.
+    Spark's option against globbing, ``__globPaths__``, does not help: Spark Connect ignores this option, and classic
+    Spark returns the rows of n files n times if a path has a glob character.
     """
     return _GLOB.sub(r"\\\1", path)
 
@@ -141,7 +141,7 @@ def _uri_char(match: re.Match[str]) -> str:
 
 
 def hive_unescape(text: str) -> str:
-    """The value in a Hive directory name. Hive only escapes ASCII characters."""
+    """The unescaped value of a Hive directory name. Hive escapes only ASCII characters."""
     return _ESCAPE.sub(lambda match: chr(int(match[1], 16)), text)
 
 
@@ -149,7 +149,7 @@ def hidden_from_spark(name: str) -> bool:
     """Whether Spark silently skips a file of this name, or cannot open it.
 
     Spark skips names that begin with ``_`` or ``.`` (it lists ``_metadata`` but does not scan it). On a local disk, a
-    colon leads to an invalid name of the checksum file.
+    colon makes the name of the checksum file invalid.
     """
     if name.startswith("_") and "=" not in name:
         return True

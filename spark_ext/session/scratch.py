@@ -16,7 +16,7 @@ except ImportError:  # Windows, where no abandoned directories are removed
     fcntl = None  # type: ignore[assignment]
 
 _LOCK = ".lock"
-# A directory is locked right after its creation. An unlocked directory older than this is abandoned.
+# A directory is locked right after its creation. An unlocked directory older than this is considered abandoned.
 _MIN_AGE_S = 600.0
 _MAX_REMOVED = 64
 _searched: set[str] = set()
@@ -73,7 +73,7 @@ def _is_abandoned(entry: os.DirEntry[str]) -> bool:
             return False
         lock = os.open(os.path.join(entry.path, _LOCK), os.O_RDWR | os.O_NOFOLLOW)
     except FileNotFoundError:
-        return True  # its process ended before locking it
+        return True  # the process that made the directory ended before it created the lock file
     except OSError:
         return False
     try:

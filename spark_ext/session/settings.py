@@ -1,4 +1,4 @@
-"""Settings that a Spark job needs to write valid files, whatever its session and Hadoop configuration say."""
+"""Settings that a Spark job needs to write valid files, whatever its session and Hadoop settings are."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from pyspark.sql import SparkSession
 
-# Required for the Parquet files of a Delta table. Spark's default INT96 timestamps have no statistics; some readers
-# expect neither the Julian calendar nor the legacy layout of lists; column mapping by id needs field ids; the commit
-# protocol determines the files of a job.
+# Settings that the Parquet files of a Delta table require. Spark's default INT96 timestamps have no statistics; some
+# readers support neither the Julian calendar nor the legacy layout of lists; column mapping by id needs field ids; the
+# commit protocol determines the files of a job.
 TIMESTAMP_SETTING = "spark.sql.parquet.outputTimestampType"
 SETTINGS: Mapping[str, str] = {
     TIMESTAMP_SETTING: "TIMESTAMP_MICROS",
@@ -24,13 +24,13 @@ SETTINGS: Mapping[str, str] = {
         "org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceCommitProtocol"
     ),
 }
-# For tables with variants, which must not be shredded, since shredded variants need another table feature.
+# Settings for tables with variants. Variants must not be shredded, since shredded variants need another table feature.
 SETTINGS_FOR_VARIANTS: Mapping[str, str] = {"spark.sql.variant.writeShredding.enabled": "false"}
 # The Spark version from which a write takes the timestamp setting as an option; it takes the other settings from the
 # session.
 TIMESTAMP_SETTING_AS_OPTION = (4, 2)
-# Write options that become Hadoop settings of the job. With version 2 of the committer's algorithm, files of failed
-# tasks would stay; with another base name, files could be hidden.
+# Write options that become Hadoop settings of the job. With version 2 of the committer's algorithm, the files of failed
+# tasks would remain; with another base name, files could be hidden.
 OPTIONS: Mapping[str, str] = {
     "mapreduce.fileoutputcommitter.algorithm.version": "1",
     "mapreduce.fileoutputcommitter.cleanup.skipped": "false",
@@ -39,7 +39,7 @@ OPTIONS: Mapping[str, str] = {
     "parquet.summary.metadata.level": "NONE",
     # A file system that writes no .crc files, which would have to be removed after the job.
     "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
-    # Otherwise Hadoop returns a cached file system that was created before this setting.
+    # Without this setting, Hadoop returns a cached file system that was created before ``fs.file.impl`` changed.
     "fs.file.impl.disable.cache": "true",
     "spark.sql.parquet.output.committer.class": "org.apache.parquet.hadoop.ParquetOutputCommitter",
 }
@@ -73,10 +73,10 @@ _held: list[_SharedSettings] = []
 
 @contextlib.contextmanager
 def session_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Apply settings to the session during a write. Settings that already have their value are not touched.
+    """Apply settings to the session during a write. Settings that already have the required value are not changed.
 
-    Concurrent writes of one session share the change, even through different SparkSession objects: the first write
-    applies its values, and the last write to end restores the previous values.
+    Concurrent writes of one session share the changed settings, even through different SparkSession objects: the first
+    write applies its values, and the last write to finish restores the previous values.
     """
     if not settings:
         yield

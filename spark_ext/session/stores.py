@@ -1,7 +1,8 @@
 """One set of storage options for both clients of an object store: deltalog and Spark's S3A.
 
-Options have the names of ``DeltaTable.open(url, **options)``. Spark gets them as Hadoop settings of a single scan, for
-the buckets of the table only. Without options, the session's S3A settings apply to deltalog too.
+Options have the names of ``DeltaTable.open(url, **options)``. Spark gets these options as Hadoop settings that apply
+only to a single scan and only to the table's buckets. Without options, the session's S3A settings apply to deltalog
+too.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _SIMPLE = "org.apache.hadoop.fs.s3a.SimpleAWSCredentialsProvider"
 _TEMPORARY = "org.apache.hadoop.fs.s3a.TemporaryAWSCredentialsProvider"
 _PROFILE = "org.apache.hadoop.fs.s3a.auth.ProfileAWSCredentialsProvider"
 _DEFAULT_REGION = "us-east-1"
-# Options for commits, which data files do not need.
+# Options that are needed only for commits, not to access data files.
 _OF_COMMITS = ("commit", "dynamodb_endpoint_url")
 # Options that would make deltalog access the store through another library.
 _OTHER_CLIENTS = ("filesystem", "driver")
@@ -43,7 +44,8 @@ def bucket_of(url: str) -> str | None:
 
 @dataclass(frozen=True)
 class Storage:
-    """How to access the files of a table. Its repr omits options and settings, which can hold secrets."""
+    """How to access the files of a table. The repr of this class omits options and settings, which can contain
+    secrets."""
 
     #: Whether the files are on S3.
     is_remote: bool = False
@@ -54,7 +56,7 @@ class Storage:
 
     @classmethod
     def of(cls, spark: SparkSession, snapshot: deltalog.Snapshot) -> Storage:
-        """The storage of a snapshot's table, however it was opened. Cost: 1 Spark command for a table on S3."""
+        """The storage of a snapshot's table, however the table was opened. Cost: 1 Spark command for a table on S3."""
         files = snapshot.reader.files
         buckets = [bucket for url in (snapshot.url, *files.allowed_paths) if (bucket := bucket_of(url)) is not None]
         if not buckets:
@@ -67,8 +69,8 @@ class Storage:
 
     @property
     def source(self) -> Callable[[str], Any]:
-        """A function that opens an absolute path or URL for pyarrow. It can be pickled to workers, which need deltalog
-        only for tables on S3. It raises ObjectNotFoundError, StoreError."""
+        """A function that opens an absolute path or URL for pyarrow. The function can be pickled and sent to workers,
+        which need deltalog only for tables on S3. The function raises ObjectNotFoundError and StoreError."""
         if not self.is_remote:
             return str
         open_store, options, opened = deltalog.open_store, dict(self.options), dict[str, Any]()

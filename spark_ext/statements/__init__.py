@@ -1,1 +1,1 @@
-"""SQL over tables by path and by name, for Spark without an extension: each statement is parsed and executed."""
+"""SQL statements on tables given by path or name, for Spark without an extension: they are parsed and executed here."""

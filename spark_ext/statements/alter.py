@@ -187,7 +187,7 @@ def _drop_feature(context: Context, cursor: Cursor, table: deltalog.DeltaTable) 
     DeltaTable(context.spark, table).dropFeatureSupport(name, truncates)
 
 
-# Changes of the catalog, not of the table.
+# Changes to the catalog, not to the table.
 _NAME_CHANGES: dict[tuple[str, ...], Callable[[Context, Cursor, Target], None]] = {
     ("rename", "to"): drop.rename,
     ("set", "location"): drop.set_location,

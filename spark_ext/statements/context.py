@@ -1,4 +1,4 @@
-"""Shared by the SQL statements: how they resolve the table that they name, and run a query inside them."""
+"""Code shared by the SQL statements: resolves the tables that they name, and runs their queries."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ class Named:
 
     #: None for a table by name.
     path: str | None
-    #: The name or the path as it is written.
+    #: The name or the path as written.
     name: str
-    #: The location of a table in the session's catalog; None if the catalog does not have it.
+    #: The location of a table in the session's catalog; None if it is not in the catalog.
     location: Location | None
-    #: The name that can qualify its columns.
+    #: The name with which a statement can qualify the table's columns.
     qualifier: str | None
 
 
@@ -36,9 +36,9 @@ class Target:
 
     core: deltalog.DeltaTable
     table: DeltaTable
-    #: The name that can qualify its columns.
+    #: The name with which a statement can qualify the table's columns.
     qualifier: str | None
-    #: The name as it is written; None for a table by path.
+    #: The name as written; None for a table given by path.
     name: str | None
 
     @property
@@ -77,13 +77,13 @@ class Context:
         return Named(None, written, self.tables.get(full), last)
 
     def target(self, cursor: Cursor) -> Target | None:
-        """Parse the name of a table and open it; None if the session's catalog does not have the name. Raises
+        """Parse the name of a table and open the table; None if the name is not in the session's catalog. Raises
         TableNotFoundError, CallError."""
         found = self.named(cursor)
         if found.path is None and found.location is None:
             return None
         location = found.path if found.location is None else found.location
-        # A table of the catalog is open already.
+        # A table of the catalog is already open, so it needs no storage options.
         storage = stores.checked(self.storage or {}) if found.path is not None else None
         assert location is not None
         core = paths.open_table(self.spark, location, self.allowed_paths, storage)
@@ -91,7 +91,7 @@ class Context:
         return Target(core, DeltaTable(self.spark, core), found.qualifier, name)
 
     def numbers(self, **columns: int | None) -> DataFrame:
-        """One row of numbers, as delta-spark's statements return."""
+        """A DataFrame of one row of numbers, like those that delta-spark's statements return."""
         schema = ", ".join(f"{name} bigint" for name in columns)
         return self.spark.createDataFrame([tuple(columns.values())], schema)
 
@@ -107,6 +107,6 @@ def default_of(schema: deltalog.schema.StructType, column: str) -> str:
 
 
 def duplicates(found: Sequence[str]) -> list[str]:
-    """The names that repeat an earlier one, compared without case."""
+    """The names that already occur earlier in the list, ignoring case."""
     lower = [name.lower() for name in found]
     return [name for at, name in enumerate(found) if name.lower() in lower[:at]]

@@ -14,7 +14,7 @@ from spark_ext.session.stores import checked
 from spark_ext.statements import column_definitions
 from spark_ext.statements.context import Context, Named
 
-# The metrics that a CLONE returns, by delta-spark's column name.
+# The metrics that a CLONE returns, keyed by the column names in delta-spark's result.
 _CLONED = {
     "source_table_size": "sourceTableSize",
     "source_num_of_files": "sourceNumOfFiles",
@@ -43,13 +43,13 @@ def convert(context: Context, cursor: Cursor) -> DataFrame:
 
 
 def is_clone(cursor: Cursor) -> bool:
-    """Whether CLONE, SHALLOW CLONE or DEEP CLONE is next."""
+    """Whether the next keywords are CLONE, SHALLOW CLONE or DEEP CLONE."""
     return cursor.word() == "clone" or (cursor.word() in ("shallow", "deep") and cursor.word(1) == "clone")
 
 
 def clone(context: Context, cursor: Cursor, kind: str, named: Named) -> DataFrame:
     """The part of ``CREATE TABLE [IF NOT EXISTS] t [SHALLOW|DEEP] CLONE s [VERSION|TIMESTAMP AS OF value]
-    [TBLPROPERTIES (…)]`` after the name. Returns a row of metrics, as delta-spark does. Raises as
+    [TBLPROPERTIES (…)]`` that follows the table name ``t``. Returns a row of metrics, as delta-spark does. Raises as
     ``DeltaTable.clone``."""
     if named.path is None:
         raise cursor.error("a clone needs a path: write delta.`path` instead of a name")

@@ -108,7 +108,8 @@ def _name_of(cursor: Cursor, found: Target, what: str) -> str:
 
 
 def _reregister(spark: SparkSession, found: Target, old: str, new: str, url: str) -> None:
-    """Remove the name ``old`` and register the table at ``url`` as ``new``. The catalog has no atomic call for both."""
+    """Remove the name ``old`` and register the table at ``url`` as ``new``. The catalog has no single call that does
+    both atomically."""
     manager = _manager(spark, new)
     if new != old and any(record.name == new for record in manager.list_tables()):
         raise deltalog.TableExistsError(f"The catalog {names.catalog_of(spark)} already has a table {new}.")
@@ -120,7 +121,7 @@ def _reregister(spark: SparkSession, found: Target, old: str, new: str, url: str
             manager.register_table(old, found.core.url)
         except deltalog.DeltaLogError:
             raise NameNotRegisteredError(_half_done(spark, old, new, url, error), name=new, url=url) from error
-        raise  # the old name is registered again
+        raise  # the old name has been registered again, so only the error is reported
 
 
 def _half_done(spark: SparkSession, old: str, new: str, url: str, error: deltalog.DeltaLogError) -> str:

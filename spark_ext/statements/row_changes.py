@@ -163,7 +163,7 @@ def _assignments(cursor: Cursor, schema: deltalog.schema.StructType, *stops: str
 
 
 def _target(context: Context, cursor: Cursor, *after: str) -> tuple[DeltaTable, deltalog.schema.StructType] | None:
-    """The table under its alias (by default its name), and its schema."""
+    """The table's DataFrame with its alias (by default the table's name), and its schema."""
     found = context.target(cursor)
     if found is None:
         return None

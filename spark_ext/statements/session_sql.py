@@ -1,4 +1,4 @@
-"""SQL over tables by path and by name, with time travel, for Spark without an extension.
+"""SQL on tables given by path or name, with time travel, for Spark without an extension.
 
 References ``deltalog.`path``` and names of tables in the session's catalog are replaced by arguments ``{tN}`` of
 ``spark.sql``, which are DataFrames over these tables. Spark gets the rest of the statement unchanged.
@@ -30,8 +30,8 @@ from spark_ext.statements.context import Context
 
 Args = Mapping[str, Any] | Sequence[Any] | None
 
-# What to call instead of a refused statement. {0}: path or address of the table; {1}, {2}: the calls that save and load
-# it.
+# The calls to use instead of refused statements. {0}: path or address of the table; {1}, {2}: the calls that save and
+# load it.
 _CALLS = {
     "insert": "Write with spark_ext.write(df).mode('append' or 'overwrite').{1}",
     "create": "Create the table with spark_ext.write(df).{1}",
@@ -64,7 +64,7 @@ _STATEMENTS = {
     "generate": copies.generate,
     "convert": copies.convert,
 }
-# Statements about one table, ``Statement.subject_at``.
+# Statements about a single table, whose name begins at the token ``Statement.subject_at``.
 _ABOUT_ONE_TABLE = ("describe", "desc", "show", "drop", "truncate", "reorg")
 # Statements whose target was already parsed as a Reference.
 _WRITING = ("delete", "update", "merge", "insert", "with")
@@ -93,9 +93,10 @@ def sql(
     COLUMNS; CREATE TEMPORARY VIEW; SET VARIABLE; INSERT, CREATE TABLE … AS, MERGE, UPDATE and DELETE, also on other
     tables if the query reads such tables; CREATE, REPLACE and ALTER TABLE, RESTORE, VACUUM, GENERATE, CREATE TABLE …
     CLONE, ANALYZE TABLE … COMPUTE DELTA STATISTICS, which do the same as the methods of ``DeltaTable``, ``write`` and
-    ``deltalog.DeltaTable``; CONVERT TO DELTA of a directory (``parquet.`path```). Other statements on them are refused.
-    A statement without such a table goes to Spark unchanged. WHERE skips files as ``Reader.where`` does, and a bare row
-    count comes from the log where ``Reader.count`` answers from it.
+    ``deltalog.DeltaTable``; CONVERT TO DELTA of a directory (``parquet.`path```). Other statements on deltalog tables
+    are refused. A statement that names no such table is passed to Spark unchanged. WHERE skips files as
+    ``Reader.where`` does, and a query that only counts rows is answered from the log under the same conditions as
+    ``Reader.count``.
 
     ``args`` fill ``:name`` markers, also in time travel clauses; ``frames`` fill ``{name}`` as in ``spark.sql``. A
     timestamp is a string (in the session time zone, as for ``timestampAsOf``), ``:name``, ``timestamp'…'``,
@@ -138,7 +139,8 @@ def sql(
     view = None if statement.is_explained else statement.temporary_view()
     if view is None:
         return _run(spark, statement, tables, 0, len(query), args, frames, options)
-    # If Spark created the view itself, it would refer to the arguments of this call, which are dropped after it.
+    # If Spark created the view itself, the view would refer to the arguments of this call, which are dropped when the
+    # call returns.
     rows = _run(spark, statement, tables, view.query_start, view.query_end, args, frames, options, "({}\n)")
     _create(rows, view)
     return spark.range(0).select()
@@ -176,7 +178,7 @@ def _registered(spark: SparkSession, catalog: str, name: str, options: Mapping[s
             except deltalog.TableNotFoundError as error:
                 if isinstance(error.__cause__, deltalog.errors.EntityNotFoundError):
                     continue
-                raise  # the name is registered, but its table is gone
+                raise  # the name is registered, but its table no longer exists
             return table if each == name else catalog + name
     return None
 
@@ -220,7 +222,7 @@ def _changed(
     given: Mapping[str, Any],
     query: Callable[[str], DataFrame],
 ) -> DataFrame | None:
-    """Execute a statement that deltalog handles; None for any other statement."""
+    """Execute a statement that deltalog handles; return None for any other statement."""
     run = _STATEMENTS.get(statement.head)
     if run is None or statement.is_explained:
         return None
@@ -254,7 +256,7 @@ def _refuse_views(spark: SparkSession, statement: Statement) -> None:
             return
         urls = sorted(read_urls(spark.table(written)))
     except PySparkException:
-        return  # Spark reports that it does not exist
+        return  # Spark will report that the view or table does not exist
     if urls:
         raise deltalog.CallError(
             f"{written} is a temporary view over {', '.join(urls)}, and {statement.head.upper()} cannot change a table "
@@ -263,7 +265,7 @@ def _refuse_views(spark: SparkSession, statement: Statement) -> None:
 
 
 def _check(spark: SparkSession, statement: Statement) -> None:
-    """Raise CallError for a statement that Spark would try to run on a deltalog table, and could not."""
+    """Raise CallError for a statement that Spark would try, and fail, to run on a deltalog table."""
     head, second = statement.words(statement.start, statement.start + 2)
     for reference in statement.references:
         if reference.is_target:
@@ -319,7 +321,7 @@ def _run(
     form: str = "{}",
 ) -> DataFrame:
     """Run ``text[start:end]`` of a statement with arguments in place of its references, in the template ``form``.
-    ``tables``: tables of the catalog, by name. ``options``: the options of ``resolve``."""
+    ``tables``: tables of the catalog, by name. ``options``: keyword arguments for ``resolve``."""
     asked = query_of(statement, args)
     snapshots: dict[tuple[str, bool, str | None, Any], deltalog.Snapshot] = {}
     loaded: dict[tuple[deltalog.Snapshot, deltalog.Predicate | None], str] = {}
@@ -363,7 +365,8 @@ def _count(spark: SparkSession, snapshot: deltalog.Snapshot, count: int, name: s
 
 
 def _literal(text: str, has_fields: bool) -> str:
-    """Text between references, with braces escaped unless the caller passed frames and so uses them for arguments."""
+    """The text between table references. Braces are escaped, unless the caller passed frames and so uses braces for
+    arguments."""
     return text if has_fields else text.replace("{", "{{").replace("}", "}}")
 
 

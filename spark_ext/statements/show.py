@@ -163,7 +163,7 @@ def _show_tables(context: Context, cursor: Cursor) -> DataFrame | None:
 
 
 def _is_like(name: str, pattern: str | None) -> bool:
-    """Match as Spark does: ``*`` is any text, ``|`` separates patterns, case is ignored."""
+    """Match as Spark does: ``*`` matches any text, ``|`` separates patterns, and case is ignored."""
     if pattern is None:
         return True
     parts = [re.sub(r"([\[\]?])", r"[\1]", part.strip()) for part in pattern.lower().split("|")]

@@ -72,7 +72,7 @@ def create(context: Context, cursor: Cursor) -> DataFrame | None:
 
 
 def _is_ours(context: Context, cursor: Cursor, named: Named) -> bool:
-    """Whether deltalog creates the table, because it has a path or a name that the catalog knows, or because USING
+    """Whether deltalog creates the table: a path identifies it, its name belongs to the deltalog catalog, or USING
     selects deltalog."""
     start = cursor.at
     cursor.skip("using", "as", *QUERY_STARTS - {"("})
@@ -211,7 +211,7 @@ def _replaced(cursor: Cursor, overwrites: bool) -> str | None:
 
 
 def _partition(cursor: Cursor, schema: deltalog.schema.StructType) -> dict[str, str]:
-    """The static values of ``PARTITION (…)``, by column."""
+    """The static values in ``PARTITION (…)``, keyed by column."""
     found: dict[str, str] = {}
     cursor.expect("(")
     while True:
@@ -264,8 +264,8 @@ def _renamed(rows: DataFrame, columns: Sequence[str], url: str, are_listed: bool
 
 
 def _fitted(rows: DataFrame, schema: deltalog.schema.StructType, by_name: bool, url: str) -> DataFrame:
-    """The rows cast to the table's columns, with checked casts. Columns that the table lacks are kept. ``by_name``:
-    struct fields are matched by name, otherwise by position. Raises SchemaMismatchError."""
+    """The rows cast to the table's columns, with checked casts. Columns of the query that the table lacks are kept.
+    ``by_name``: struct fields are matched by name, otherwise by position. Raises SchemaMismatchError."""
     known = {name: schema.find(name) for name in rows.columns}
     twice = duplicates(rows.columns)
     if twice:

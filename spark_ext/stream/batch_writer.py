@@ -1,7 +1,7 @@
-"""Writes the micro-batches of ``foreachBatch`` exactly once. Works with every version of Spark, and uses Spark's
-Parquet writer.
+"""Writes the micro-batches of ``foreachBatch`` exactly once. This writer works with every version of Spark, and uses
+Spark's Parquet writer.
 
-The commit of a batch records the application's id and the batch's id in a txn action. If Spark repeats a batch after a
+The commit of a batch records the application id and the batch id in a txn action. If Spark repeats a batch after a
 failure, the txn action shows that it is committed, and nothing is written.
 """
 
@@ -26,7 +26,8 @@ _OWN_OPTIONS = ("txnappid", "txnversion", "path")
 
 @dataclass(frozen=True)
 class StreamWriter:
-    """Returned by ``stream_writer``; the arguments of that function are its fields. Call it with a batch and its id."""
+    """The object that ``stream_writer`` returns; its fields are the arguments of that function. Call it with a batch
+    and its id."""
 
     location: Location
     app_id: str
@@ -36,8 +37,8 @@ class StreamWriter:
     storage_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def __call__(self, df: DataFrame, batch_id: int) -> WriteResult:
-        """Write one batch as one commit, or nothing if the table has recorded it. Raises as ``Writer.save``, and
-        CallError for a batch before the last recorded one. Cost: as ``Writer.save``."""
+        """Write one batch as one commit, or write nothing if the table has already recorded the batch. Raises as
+        ``Writer.save``, and CallError for a batch before the last recorded one. Cost: as ``Writer.save``."""
         writer = Writer(df).mode(_MODES[self.output_mode]).options(**self.options)
         writer.options(txnAppId=self.app_id, txnVersion=batch_id).storage_options(**self.storage_options)
         if self.partition_by:

@@ -2,7 +2,8 @@
 ``partitionBy``, ``clusterBy``, and ``table`` and ``toTable`` with names.
 
 Spark passes only options to a Python sink, so the columns of ``partitionBy`` and ``clusterBy`` become options. A name
-in the session's deltalog catalog becomes the address of its table. ``register`` patches every class of Spark once.
+in the session's deltalog catalog becomes the address of its table. ``register`` patches each of these Spark classes
+only once.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from spark_ext.session import names, paths
 from spark_ext.writing.write_options import column_names
 
 _FORMAT = "deltalog"
-_CALLS = "_deltalog_calls"  # set on readers and writers: the arguments of earlier calls
+_CALLS = "_deltalog_calls"  # an attribute of readers and writers that contains the arguments of earlier calls
 _DONE = "_deltalog_has_calls"  # set on patched classes
 
 
@@ -113,7 +114,7 @@ def _address(spark: SparkSession, name: str, call: str) -> str:
 
 
 def _is_ours(spark: SparkSession, name: str) -> bool:
-    """Whether the session's deltalog catalog has a table of this name, and Spark does not."""
+    """Whether the session's deltalog catalog contains a table with this name, and Spark knows no table with it."""
     if not spark.conf.get(names.CATALOG, None) or not names.is_name(name):
         return False
     try:

@@ -1,4 +1,4 @@
-"""Parses the options of ``format("deltalog")``, which Spark passes as text; finds the last recorded batch of a
+"""Parses the options of ``format("deltalog")``, which Spark passes as strings; finds the last recorded batch of a
 stream."""
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _WRITING = (
     "queryName",
 )
 _SHARED = ("path", "storageOptions", "allowedPaths")
-# Options of delta-spark that are not supported, and what to do instead.
+# Options of delta-spark that are not supported, and their alternatives.
 _REFUSED = {
     "ignorefiledeletion": "use ignoreDeletes, or skipChangeCommits",
     "excluderegex": "filter the rows of the stream",
@@ -45,7 +45,7 @@ _REFUSED = {
 _UNITS = {"": 1, "b": 1, "k": 1 << 10, "kb": 1 << 10, "m": 1 << 20, "mb": 1 << 20, "g": 1 << 30, "gb": 1 << 30}
 _SIZE = re.compile(r"(\d+)\s*([a-z]*)")
 _OFFSET = re.compile(r"(?:UTC|GMT|UT)?([+-])(\d{1,2})(?::?(\d{2}))?(?::?(\d{2}))?")
-#: delta-spark's default, if neither limit is set.
+#: delta-spark's default for the files per batch if neither limit is set.
 DEFAULT_MAX_FILES = 1000
 
 
@@ -56,7 +56,7 @@ class TableOptions:
     url: str
     allowed_paths: tuple[str, ...] = ()
     storage: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    #: Whether ``storage`` has the caller's options, not settings of the session.
+    #: Whether ``storage`` comes from the caller, not from the session's settings.
     is_given: bool = True
 
     def open(self) -> deltalog.DeltaTable:
@@ -72,11 +72,11 @@ class TableOptions:
 
 @dataclass(frozen=True)
 class DefaultStorage:
-    """The default storage options of streams. Its repr omits them, since they can hold secrets."""
+    """The default storage options of streams. The repr omits the options, since they can contain secrets."""
 
     #: The options of ``register``.
     given: Mapping[str, Any] = field(default_factory=dict, repr=False)
-    #: The session's S3A settings at that time.
+    #: The session's S3A settings when ``register`` was called.
     session: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def options_for(self, url: str) -> Mapping[str, Any]:
@@ -91,7 +91,7 @@ class SourceOptions:
     """The options of a source."""
 
     table: TableOptions
-    #: The arguments of ``DeltaTable.stream``.
+    #: The keyword arguments for ``DeltaTable.stream``.
     stream: Mapping[str, Any]
     max_files: int | None
     max_bytes: int | None
@@ -116,8 +116,8 @@ class SinkOptions:
 
 
 def source_options(given: Mapping[str, str], default: DefaultStorage, time_zone: str) -> SourceOptions:
-    """The options of ``readStream``. ``default``: storage options, if ``given`` has none. Raises CallError,
-    InvalidTimestampError."""
+    """The options of ``readStream``. ``default``: the storage options to use if ``given`` contains none. Raises
+    CallError, InvalidTimestampError."""
     found = _named(given, (*_SHARED, *_READING))
     stream: dict[str, Any] = {argument: _flag(name, found[name]) for name, argument in _FLAGS.items() if name in found}
     if "startingVersion" in found:
@@ -159,10 +159,10 @@ def sink_options(given: Mapping[str, str], default: DefaultStorage) -> SinkOptio
 
 
 def recorded_batch(snapshot: deltalog.Snapshot, app_id: str, batch: int, what: str, option: str) -> int | None:
-    """The last batch of an application that the table has recorded. ``what`` and ``option``: how messages call the
-    application and its id.
+    """The number of the last batch of an application that is recorded in the table. ``what`` and ``option``: the names
+    of the application and of its id in messages.
 
-    Raises CallError for an earlier ``batch``: Spark repeats only the last batch, so an earlier one comes from another
+    Raises CallError for an earlier ``batch``: Spark repeats only the last batch, so an earlier batch comes from another
     stream, whose rows would be lost.
     """
     recorded = snapshot.transaction_version(app_id)
@@ -176,8 +176,8 @@ def recorded_batch(snapshot: deltalog.Snapshot, app_id: str, batch: int, what: s
 
 
 def timestamp_ms(text: str, time_zone: str) -> int:
-    """A date, or a date and a time, in milliseconds since 1970, rounded up. Without an offset it is in ``time_zone``.
-    Raises InvalidTimestampError. Pure."""
+    """A date, or a date and a time, in milliseconds since 1970, rounded up. A text without a UTC offset is a time in
+    ``time_zone``. Raises InvalidTimestampError. Pure."""
     try:
         iso = re.sub(r"^(\d{4}-\d{2}-\d{2}) +", r"\1T", text.strip()).replace("Z", "+00:00")
         moment = datetime.datetime.fromisoformat(_six_digits(iso))
@@ -195,7 +195,7 @@ def timestamp_ms(text: str, time_zone: str) -> int:
 
 
 def _six_digits(iso: str) -> str:
-    """Pad or cut fractions of a second to six digits, as Python before 3.11 needs."""
+    """Pad or truncate fractions of a second to six digits, as Python before 3.11 requires."""
     return re.sub(r"\.(\d{1,6})\d*", lambda match: "." + match[1].ljust(6, "0"), iso)
 
 

@@ -1,9 +1,10 @@
-"""The sink of ``writeStream.format("deltalog")``: tasks stage files with deltalog, the driver commits a batch once.
+"""The sink of ``writeStream.format("deltalog")``: tasks stage files with deltalog, and the driver commits each batch
+once.
 
 The commit of a batch records the query's id and the batch's id in a txn action. If Spark repeats a committed batch, the
-sink recognises it by this action and removes the new files. Staged files are removed only if no commit can name them:
-after a repeated batch, after a commit that certainly failed, and after a failed task, since Spark never commits a batch
-with a failed task.
+sink recognises it by the txn action and removes the new files. Staged files are removed only if no commit can refer to
+them: after a repeated batch, after a commit that certainly failed, and after a failed task, since Spark never commits a
+batch with a failed task.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from spark_ext.session.stores import bucket_of
 from spark_ext.stream.options import SinkOptions, TableOptions, recorded_batch
 from spark_ext.types import from_spark
 
-_METADATA = "metadata"  # the file in a checkpoint with the id of the query
+_METADATA = "metadata"  # the file in a streaming checkpoint that contains the id of the query
 
 
 class Staged(WriterCommitMessage):
@@ -69,7 +70,7 @@ class _Sink(DataSourceStreamWriter):
                     self._commit(transaction, staged, app_id, batchId)
                     return
         except deltalog.DeltaLogError as error:
-            if error.outcome is not deltalog.errors.Outcome.UNKNOWN:  # otherwise the commit may name the files
+            if error.outcome is not deltalog.errors.Outcome.UNKNOWN:  # otherwise the commit may refer to the files
                 _discard(table, staged)
             raise
         _discard(table, staged)
@@ -144,7 +145,7 @@ if hasattr(datasource, "DataSourceStreamArrowWriter"):
 
 
 def sink(options: SinkOptions, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-    """The sink for this version of Spark. ``overwrite``: the output mode is complete."""
+    """The sink for this version of Spark. ``overwrite``: whether the output mode is complete."""
     has_arrow = hasattr(datasource, "DataSourceStreamArrowWriter")
     kind = ArrowSink if has_arrow else RowSink
     return kind(options, schema, overwrite)
@@ -179,7 +180,7 @@ def prepare(options: SinkOptions, schema: StructType) -> None:
 
 
 def _check_layout(table: deltalog.DeltaTable, how: str, call: str, given: Sequence[str], have: Sequence[str]) -> None:
-    """Raise SchemaMismatchError if the columns are not the table's, compared without case."""
+    """Raise SchemaMismatchError if the columns are not the table's, ignoring case."""
     if given and [name.lower() for name in given] != [name.lower() for name in have]:
         raise deltalog.SchemaMismatchError(
             f"{table.url} is {how} by {', '.join(have) or 'nothing'}, but {call} of the stream has {', '.join(given)}. "
@@ -199,7 +200,8 @@ def _nullable(field: deltalog.schema.StructField) -> deltalog.schema.StructField
 
 
 def query_id(options: SinkOptions) -> str:
-    """The id of the query, from its checkpoint, where it is the same after restarts. Raises CallError. Cost: 1 GET."""
+    """The id of the query, read from its checkpoint, where it stays the same across restarts. Raises CallError. Cost: 1
+    GET."""
     root = str(options.checkpoint)
     try:
         store = deltalog.open_store(root.removeprefix("file:"), **_of_store(root, options.table))
@@ -221,7 +223,7 @@ def _of_store(root: str, table: TableOptions) -> Mapping[str, Any]:
 
 
 def _discard(table: deltalog.DeltaTable, staged: Sequence[deltalog.StagedFiles]) -> None:
-    """Remove staged files, best effort, unless a version of the table has one of them."""
+    """Remove staged files, best effort, unless a version of the table contains one of them."""
     with contextlib.suppress(Exception):
         table.discard_staged(staged)
 

@@ -2,7 +2,7 @@
 with deltalog into Arrow.
 
 Offsets, files and errors come from ``deltalog.TableStream``. Limits on batches need Spark 4.2, the first version that
-tells a Python source where a batch begins.
+passes the start offset of a batch to a Python source.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ try:
 except ImportError:  # Spark 4.0 and 4.1
     limits = None
 
-# The size of a task, as in Spark's own scans.
+# The size of the data that one task reads, as in Spark's own scans.
 _TASK_BYTES = 128 << 20
 # The cost of opening a file, in bytes, as spark.sql.files.openCostInBytes.
 _OPEN_BYTES = 4 << 20
@@ -45,14 +45,15 @@ class FilesOfTask(InputPartition):
 
 
 class _Reader(DataSourceStreamReader):
-    """Plans batches in one process of the driver as long as the query runs; ``read`` runs in tasks."""
+    """Plans batches in a single driver process for as long as the query runs; ``read`` runs in tasks."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         self._options = options
         self._schema = schema
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_options": None, "_schema": self._schema}  # tasks get the rest from their partition
+        # Tasks get everything else from the partition that they read.
+        return {"_options": None, "_schema": self._schema}
 
     @cached_property
     def _stream(self) -> deltalog.TableStream:
@@ -88,7 +89,7 @@ class _Reader(DataSourceStreamReader):
 
 
 class StreamSource(_Reader):
-    """The source for Spark 4.0 and 4.1: a batch has all available rows."""
+    """The source for Spark 4.0 and 4.1: a batch contains all available rows."""
 
     def __init__(self, options: SourceOptions, schema: StructType) -> None:
         if options.max_files is not None or options.max_bytes is not None:
@@ -100,8 +101,8 @@ class StreamSource(_Reader):
         super().__init__(options, schema)
 
     def latestOffset(self) -> dict[str, Any]:
-        """The end of the next batch. Spark asks for it before it passes the offset of the checkpoint, from which the
-        batch may begin later."""
+        """The end of the next batch. Spark calls this before it passes the checkpoint's offset, so the batch may begin
+        at a later offset than this method assumes."""
         return self._stream.latest_offset(self._first).to_json()
 
 
@@ -113,14 +114,14 @@ if limits is not None:
         _until: deltalog.engine.StreamOffset | None = None
 
         def getDefaultReadLimit(self) -> Any:
-            """The limit that Spark passes to ``latestOffset``, for triggers with limited batches."""
+            """Returns the limit that Spark passes to ``latestOffset`` if the trigger limits batches."""
             options = self._options
             if options.max_files is None and options.max_bytes is not None:
                 return limits.ReadMaxBytes(options.max_bytes)
             return limits.ReadMaxFiles(options.max_files or DEFAULT_MAX_FILES)
 
         def prepareForTriggerAvailableNow(self) -> None:
-            """Let the query end at the present latest offset."""
+            """Make the query end at the current latest offset."""
             self._until = self._stream.latest_offset()
 
         def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:
@@ -139,7 +140,7 @@ if limits is not None:
 
 
 def source(options: SourceOptions, schema: StructType) -> DataSourceStreamReader:
-    """The source for this version of Spark."""
+    """A stream source of the class that this version of Spark supports."""
     return StreamSource(options, schema) if limits is None else LimitedStreamSource(options, schema)
 
 

@@ -1,1 +1,2 @@
-"""Writing: the plan of a write, rows in the columns of the table, the job that writes files, and the commit."""
+"""Writes tables: plans a write, casts the rows to the table's columns, runs the job that writes the files, and
+commits."""

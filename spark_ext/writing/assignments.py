@@ -60,7 +60,8 @@ class Assignments:
 def targets(
     given: Mapping[str, Expression], schema: deltalog.schema.StructType, alias: str | None
 ) -> dict[Path, Column]:
-    """The assignments of ``given``, by path. ``alias``: a qualifier that names may have. Raises CallError."""
+    """The assignments in ``given``, keyed by path. ``alias``: a qualifier by which names may be preceded. Raises
+    CallError."""
     if not isinstance(given, Mapping) or not given:
         raise deltalog.CallError("set must be a non-empty dict from column names to new values.")
     found: dict[Path, Column] = {}
@@ -86,8 +87,8 @@ def _path(name: Any, schema: deltalog.schema.StructType, alias: str | None) -> P
 
 
 def parts_of(name: str, alias: str | None, schema: deltalog.schema.StructType) -> list[str]:
-    """The parts of a dotted name, without a leading alias. A leading part that is a column of the schema is not an
-    alias."""
+    """The parts of a dotted column name, without a leading table alias. The first part of a name is not an alias if it
+    is a column of the schema."""
     parts = _parts(name)
     if alias is not None and len(parts) > 1 and parts[0].lower() == alias.lower() and schema.find(parts[0]) is None:
         return parts[1:]
@@ -114,10 +115,9 @@ def _parts(name: str) -> list[str]:
 
 @dataclass(frozen=True)
 class NewValues:
-    """The new values of a statement, or of one of its outcomes, as extra columns of a frame.
-
-    ``named`` adds them to the frame under names with ``number``; then their types are known, and ``value_of`` casts
-    them.
+    """The new values that a statement, or one clause of it, assigns, as extra columns of a DataFrame. ``named`` adds
+    the values as columns whose names contain ``number``. After that the types of the values are known, and ``value_of``
+    casts the values.
     """
 
     sets: Assignments
@@ -129,15 +129,16 @@ class NewValues:
         return [_NEW.format(self.number, n) for n in range(len(self.sets.values))]
 
     def named(self, when: Column | None = None) -> Iterator[Column]:
-        """The columns. ``when``: compute them only in rows for which this is true, so that an expression that fails on
-        an unchanged row does not fail the job."""
+        """The columns. ``when``: compute the new values only in rows for which this column is true, so that an
+        expression that fails on an unchanged row does not fail the job."""
         for name, value in zip(self.names, self.sets.values.values(), strict=True):
             yield (value if when is None else F.when(when, value)).alias(name)
 
     def value_of(
         self, column: deltalog.schema.StructField, types: Mapping[str, Any], has_old: bool, problems: list[str]
     ) -> Column | None:
-        """The new value of a column of the table, in its type; None if neither it nor a field of it is assigned.
+        """The new value of a column of the table, cast to the column's type; None if neither the column nor one of its
+        fields is assigned.
 
         ``types``: the types of the frame's columns; old values have the table's column names. ``has_old``: whether the
         frame has the old value of this column. Reasons why a value does not fit are added to ``problems``.
@@ -174,8 +175,8 @@ def changed(
     column_of: Callable[[str], Column | None] = named,
     left_out: Collection[str] = (),
 ) -> DataFrame:
-    """Rows with the new values, in the types of the table's ``fields``. Columns with neither a new nor an old value are
-    left out.
+    """The rows with their new values, cast to the types of the table's ``fields``. Columns with neither a new nor an
+    old value are left out.
 
     ``carried``: further columns, appended. ``column_of``: returns the old value of a column; None if the rows lack it.
     ``left_out``: columns whose old value is dropped, since it must be computed again. Raises SchemaMismatchError.
@@ -201,7 +202,7 @@ def changed(
 
 
 def at_their_positions(rows: DataFrame, fields: Sequence[deltalog.schema.StructField], url: str) -> DataFrame:
-    """Rows whose struct fields, at every depth, get the names in ``fields`` by position. Columns that are not in
+    """Rename the struct fields of rows, at every depth, by position to the names in ``fields``. Columns that are not in
     ``fields`` are unchanged. Raises SchemaMismatchError."""
     problems, columns = list[str](), []
     wanted = {each.name: spark_type(each.data_type) for each in fields}
@@ -238,7 +239,7 @@ def refuse(problems: Sequence[str], url: str) -> None:
 
 @contextlib.contextmanager
 def explained_casts(url: str) -> Iterator[None]:
-    """Raise Spark's error for an unsupported cast, such as from numbers to dates, as SchemaMismatchError."""
+    """Convert Spark's error for an unsupported cast, such as from numbers to dates, to SchemaMismatchError."""
     try:
         yield
     except AnalysisException as error:

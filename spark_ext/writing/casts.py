@@ -31,7 +31,8 @@ class Value:
     data_type: Any
 
     def child(self, name: str) -> Value | None:
-        """A struct field, by name without case; None if there is no such field or the value is not a struct."""
+        """The struct field with this name, compared without regard to case; None if there is no such field or the value
+        is not a struct."""
         if not isinstance(self.data_type, spark_types.StructType):
             return None
         found = _found(self.data_type, name)
@@ -157,8 +158,8 @@ def struct_text(fields: Iterable[tuple[str, str]]) -> str:
 
 def positioned(have: Any, want: Any, where: str, problems: list[str]) -> Any:
     """The type ``have``, whose struct fields get the names in ``want`` by position; a cast to it renames the fields of
-    a value. Extra fields keep their names. A struct with fewer fields, or with the fields of ``want`` in another order
-    (probably meant by name), is added to ``problems``."""
+    a value. Fields of ``have`` beyond those in ``want`` keep their names. A struct with fewer fields, or with the
+    fields of ``want`` in another order (probably meant by name), is added to ``problems``."""
     if isinstance(have, spark_types.ArrayType) and isinstance(want, spark_types.ArrayType):
         element = positioned(have.elementType, want.elementType, f"{where}.element", problems)
         return spark_types.ArrayType(element, have.containsNull)
@@ -189,7 +190,7 @@ def positioned(have: Any, want: Any, where: str, problems: list[str]) -> Any:
 
 
 def extended(have: Any, want: Any) -> Any:
-    """The type ``want``, with the fields that only ``have`` has appended to structs at every depth."""
+    """The type ``want``; at every depth, the fields that only ``have`` contains are appended to its structs."""
     if isinstance(have, spark_types.ArrayType) and isinstance(want, spark_types.ArrayType):
         return spark_types.ArrayType(extended(have.elementType, want.elementType), want.containsNull)
     if isinstance(have, spark_types.MapType) and isinstance(want, spark_types.MapType):
@@ -218,14 +219,14 @@ def is_same(have: Any, want: Any) -> bool:
 
 
 def _found(struct: Any, name: str) -> Any:
-    """A field by exact name, otherwise by name without case."""
+    """The field with exactly this name, otherwise the field whose name differs only in case."""
     exact = [each for each in struct.fields if each.name == name]
     alike = exact or [each for each in struct.fields if each.name.lower() == name.lower()]
     return alike[0] if alike else None
 
 
 def _lacks(have: Any, want: Any) -> bool:
-    """Whether a struct lacks a field of another struct, nested structs included."""
+    """Whether the struct ``have`` lacks, at any depth, a field of the struct ``want``."""
     if not (isinstance(have, spark_types.StructType) and isinstance(want, spark_types.StructType)):
         return False
     found = [(_found(have, each.name), each) for each in want.fields]

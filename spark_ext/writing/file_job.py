@@ -1,4 +1,4 @@
-"""The Spark job that writes rows as data files. Which one it is depends on where the table is stored."""
+"""The Spark job that writes rows as data files. The class of the job depends on whether the table is on S3."""
 
 from __future__ import annotations
 
@@ -22,13 +22,14 @@ from spark_ext.writing.task_job import TaskJob
 class Job(Protocol):
     """Writes rows as files of a table. One object serves one write."""
 
-    #: Whether Spark's own Parquet writer writes the files. Then the rows must have physical names, field ids, and
-    #: partition values as in directory names; otherwise they have the table's columns.
+    #: Whether Spark's own Parquet writer writes this job's files. If it does, the columns must have physical names and
+    #: field ids, and partition values must be encoded as in directory names; otherwise the rows have the table's
+    #: logical columns.
     is_native: bool
 
     @property
     def destination(self) -> str:
-        """Where the job writes, for messages."""
+        """The location to which the job writes, for messages."""
 
     def write(
         self, frame: DataFrame, files: NewFiles, options: Mapping[str, Any], count: Count | None = None
@@ -41,7 +42,7 @@ class Job(Protocol):
         """
 
     def remove(self, stragglers: bool = False) -> None:
-        """Remove the files, best effort, after nothing was committed. ``stragglers``: the job failed or was cancelled,
+        """Remove the files, best effort, if nothing was committed. ``stragglers``: the job failed or was cancelled,
         and its tasks may still run for a moment."""
 
 
@@ -53,11 +54,12 @@ def job_of(url: str) -> Job:
 
 @contextlib.contextmanager
 def explained(rules: deltalog.engine.TableRules, replaced: str | None, job: Job) -> Iterator[None]:
-    """Raise Spark's errors about the rows, the store or the cluster as errors of deltalog. ``replaced``: the condition
-    of ``replaceWhere``."""
+    """Convert Spark's errors about the rows, the store or the cluster to errors of deltalog. ``replaced``: the
+    condition of ``replaceWhere``."""
     try:
         yield
-    except (deltalog.DeltaLogError, AnalysisException):  # an AnalysisException shows the plan, refusals included
+    # An AnalysisException contains Spark's plan with all its error messages.
+    except (deltalog.DeltaLogError, AnalysisException):
         raise
     except Exception as error:
         refusal = row_rules.REFUSAL.search(str(error))

@@ -1,4 +1,4 @@
-"""Rows as data files hold them: in the table's columns and types, with absent values filled in, and checked.
+"""Rows as data files store them: with the table's columns and types, missing values filled in, and constraints checked.
 
 The columns are expressions, which Spark evaluates when it writes.
 """
@@ -33,12 +33,12 @@ def new_rows(
     carried: Sequence[str] = (),
     is_inserted: bool = True,
 ) -> DataFrame:
-    """New rows as files hold them: cast to the table's columns, absent columns filled in, and checked by the table's
-    rules and by the condition of ``replacement``.
+    """New rows as files store them: cast to the table's columns, missing columns filled in, and checked against the
+    table's rules and the condition of ``replacement``.
 
-    ``data``: the schema of the rows, without ``carried``. ``is_native``: as ``Job.is_native``. ``carried``: columns
-    that follow unchanged. ``is_inserted``: false for updated rows, in which a NOT NULL field of a null struct may stay
-    null.
+    ``data``: the schema of the rows, without the columns in ``carried``. ``is_native``: as ``Job.is_native``.
+    ``carried``: columns that are appended unchanged. ``is_inserted``: false for updated rows, in which a NOT NULL field
+    of a null struct may stay null.
     """
     target = files.schema
     if not rules and replacement is None and all(_is_ready(data.find(field.name), field) for field in target.fields):
@@ -73,7 +73,7 @@ def new_rows(
 def old_rows(
     rows: DataFrame, files: NewFiles, is_native: bool, carried: Sequence[str] = (), is_inserted: bool = False
 ) -> DataFrame:
-    """Rows that already have the table's columns, in the form in which files hold them. Arguments: as for
+    """Rows that already have the table's columns, in the form in which files store them. Arguments: as for
     ``new_rows``."""
     partition_columns = files.partition_columns
     columns = (
@@ -127,8 +127,8 @@ def _stored(
 
 
 def _checked_below(column: Column, field: deltalog.schema.StructField) -> Column:
-    """The column; the job fails if a NOT NULL field is null because a struct above it is null. delta-spark could not
-    delete, update or compact a file with such a row."""
+    """Returns the column with a check that fails the job if a NOT NULL field is null because a struct that contains it
+    is null. delta-spark could not delete, update or compact a file with such a row."""
     if not isinstance(field.data_type, deltalog.schema.StructType):
         return column
     checked = column
@@ -140,7 +140,7 @@ def _checked_below(column: Column, field: deltalog.schema.StructField) -> Column
 
 
 def _value(column: Column, have: Any, want: Any) -> Column:
-    """A value cast to the table's type. Struct fields are matched by name; absent ones are null."""
+    """A value cast to the table's type. Struct fields are matched by name; missing fields are null."""
     if _fits(have, want):
         return column
     if isinstance(want, deltalog.schema.StructType):
@@ -222,8 +222,8 @@ def _length_checked(column: Column, field: deltalog.schema.StructField) -> Colum
 
 
 def _partition_value(column: Column, field: deltalog.schema.StructField, in_directory: bool) -> Column:
-    """A partition value that the log, and with ``in_directory`` the directory that Spark names after it, can represent
-    exactly."""
+    """A partition value, checked so that the log can represent it exactly; with ``in_directory``, so can the name of
+    the directory that Spark derives from it."""
     name = str(field.data_type)
     if name == "binary":
         raise deltalog.UnsupportedFeatureError(
@@ -235,7 +235,7 @@ def _partition_value(column: Column, field: deltalog.schema.StructField, in_dire
         message = f"column {field.name} has the value {paths.HIVE_NULL}, which as a partition value means NULL"
         return F.when(column == paths.HIVE_NULL, refuse(message)).otherwise(column)
     if name == "timestamp" and in_directory:
-        # In UTC: in the session time zone, one hour a year is ambiguous.
+        # The value is written in UTC: in the session time zone, one hour a year is ambiguous.
         seconds = (F.unix_micros(column).cast("decimal(18,0)") / 1_000_000).cast("decimal(18,6)")
         epoch = F.expr("timestamp_ntz'1970-01-01 00:00:00'")
         return epoch + F.make_dt_interval(F.lit(0), F.lit(0), F.lit(0), seconds)

@@ -28,7 +28,7 @@ def rows_per_file(request: WriteRequest, transaction: deltalog.Transaction) -> i
     """The rows in a file of the target size, from the option ``targetFileSize`` or the table's property; None without a
     target.
 
-    The size of a row is estimated from the table's newest files, or in a new table from the types of its columns.
+    The size of a row is estimated from the table's newest files, or, for a new table, from the types of its columns.
     Raises CallError. Cost: with a target, two columns of ``Snapshot.files``.
     """
     target = request.options.get("targetFileSize")

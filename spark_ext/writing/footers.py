@@ -20,7 +20,8 @@ _OLD_CALENDAR = b"org.apache.spark.legacyDateTime"
 
 def examiner(url: str, stored: deltalog.schema.StructType, has_ids: bool) -> Callable[[str, Any], None]:
     """A function that checks a file by its path and footer: exactly the columns ``stored`` and their types, with
-    ``has_ids`` their field ids, no INT96, no Julian calendar. It raises InvalidDataFileError."""
+    ``has_ids`` their field ids, no INT96, no Julian calendar. The function raises InvalidDataFileError if a check
+    fails."""
 
     def examine(path: str, footer: Any) -> None:
         fault = next(_faults(footer, stored, has_ids), None)

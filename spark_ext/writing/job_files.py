@@ -1,6 +1,6 @@
 """The files of a job on a local disk: collected after the job, renamed into place, removed after a failure.
 
-A job writes to its own directory, so that jobs cannot collide. Its files are then renamed into the table's Hive
+A job writes to its own directory, so that jobs cannot collide. The job's files are then renamed into the table's Hive
 directories: other readers treat any ``key=value`` in a path as a partition column, and Spark discovers partitions below
 one directory only.
 """
@@ -22,8 +22,8 @@ import deltalog
 from spark_ext.reading.bounded_footers import schema_of
 from spark_ext.session import paths
 
-# After a failed job, its directory is removed again and again until no task recreates it. These are the interval of the
-# checks, the number of successive checks that must not find the directory, and the maximum number of checks.
+# The directory of a failed job is removed repeatedly until no task recreates it. The interval between checks, the
+# number of successive checks that must not find the directory, and the maximum number of checks.
 _CHECK_EVERY_S, _QUIET_CHECKS, _MAX_CHECKS = 0.1, 5, 100
 
 # A data file: its relative path, and its partition values as in the log.
@@ -33,7 +33,8 @@ DataFile = tuple[str, dict[str, str | None]]
 class JobDirectory:
     """The directory of one job below a table, and the files that were renamed out of it.
 
-    Because of its name, engines ignore the files that a killed process leaves in it, and vacuum recognises them.
+    Because of the directory's name, engines ignore the files that a killed process leaves in it, and vacuum recognises
+    them.
     """
 
     def __init__(self, table_directory: str, name: str) -> None:
@@ -49,7 +50,7 @@ class JobDirectory:
 
     def place(self, found: Sequence[DataFile], below: str = "") -> list[DataFile]:
         """Move the job's files from ``path`` to the same relative paths below the table, or below the directory
-        ``below`` in it. Returns them with their paths relative to the table.
+        ``below`` in it. Returns the files with their paths relative to the table.
 
         A file that cannot be renamed, or whose new path exists or contains a symbolic link, stays in the job's
         directory, and the log refers to it there."""
@@ -105,7 +106,8 @@ class JobDirectory:
 def collect(
     directory: str, target: deltalog.schema.StructType, partition_columns: Sequence[str], stored_columns: Sequence[str]
 ) -> list[DataFile]:
-    """The data files of a job, by paths relative to its directory. Other files of Spark are removed.
+    """The data files of a job, by paths relative to its directory. Other files that Spark wrote to the directory are
+    removed.
 
     ``stored_columns``: the names of ``partition_columns`` in the log.
     """
@@ -129,7 +131,7 @@ def collect(
 
 
 def _has_rows(path: str, segments: Sequence[str]) -> bool:
-    # Spark writes a file without rows only for the first task of a job that does not partition.
+    # Spark writes a file without rows only for the first task of a job without partition columns.
     if segments or not os.path.basename(path).startswith("part-00000-"):
         return True
     try:
@@ -165,7 +167,7 @@ def rows_of(add: Any) -> int:
 
 
 def make_durable(directory: str) -> bool:
-    """Create the table's directory durably, before Spark does. Returns whether it did not exist."""
+    """Create the table's directory durably, before Spark does. Returns whether the directory did not exist before."""
     missing = []
     current = directory
     while not os.path.isdir(current):

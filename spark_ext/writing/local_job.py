@@ -30,7 +30,8 @@ _CHANGES = "_change_data"
 
 
 class LocalJob:
-    """The job of one write. It writes to its own directory below the table, and renames the files afterwards."""
+    """The job of one write. The job writes to its own directory below the table, and then moves the files to their
+    final paths."""
 
     is_native = True
 
@@ -40,14 +41,14 @@ class LocalJob:
 
     @property
     def destination(self) -> str:
-        """Where the job writes, for messages."""
+        """The location to which the job writes, for error messages."""
         return self._directory.path
 
     def write(
         self, frame: DataFrame, files: NewFiles, options: Mapping[str, Any], count: Count | None = None
     ) -> list[deltalog.engine.AddFile]:
-        """Like ``Job.write``; ``frame`` has the columns of the files and the partition columns. ``options``: of Spark's
-        Parquet writer.
+        """Like ``Job.write``; ``frame`` has the columns of the files and the partition columns. ``options``: options of
+        Spark's Parquet writer.
 
         Raises RowCountError, InvalidDataFileError, and Spark's own errors. Cost: the job, and a footer read for each
         file in threads.
@@ -64,7 +65,8 @@ class LocalJob:
         )
 
     def remove(self, stragglers: bool = False) -> None:
-        """Remove what the job wrote, best effort. ``stragglers``: its tasks may still run for a moment."""
+        """Remove the files that the job wrote, best effort. ``stragglers``: whether tasks of the job may still run for
+        a moment."""
         self._directory.remove(stragglers)
 
     def _run(self, frame: DataFrame, files: NewFiles, options: Mapping[str, Any], count: Count) -> int | None:

@@ -19,20 +19,20 @@ class NewFiles:
     partition_columns: list[str]
     #: Columns that follow the table's columns in the files, such as ``_change_type``.
     extra_columns: tuple[deltalog.schema.StructField, ...] = ()
-    #: Whether these are change data files.
+    #: Whether the files are change data files.
     as_changes: bool = False
 
     @classmethod
     def in_transaction(
         cls, transaction: deltalog.Transaction, extra_columns: tuple[deltalog.schema.StructField, ...] = ()
     ) -> NewFiles:
-        """The files of a transaction whose schema is settled."""
+        """The new files of a transaction, whose schema must already be final."""
         partition_columns = list(transaction.metadata.partition_columns)
         return cls(transaction, transaction.schema, partition_columns, extra_columns)
 
     @property
     def is_mapped(self) -> bool:
-        """Whether the table has column mapping, so that files have physical names and ids."""
+        """Whether the table has column mapping, so that its data files contain physical column names and field ids."""
         return physical_columns.is_mapped(self.transaction)
 
     @property

@@ -1,4 +1,4 @@
-"""Counts the rows that a job writes, independently of the files that it leaves."""
+"""Counts the rows that a job writes, independently of the files that it creates."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ class Count(Protocol):
         """The same rows, counted when they are written."""
 
     def rows(self, spark: SparkSession, directory: str | None) -> int | None:
-        """The number of rows, after the job; None if it is not known. ``directory``: the directory of the job's files,
-        if they are in one. Raises StoreError if Spark does not report it."""
+        """The number of rows, after the job; None if it is not known. ``directory``: the directory that contains the
+        job's files; None if no single directory does. Raises StoreError if Spark does not report it."""
 
 
 class RowCount:
-    """A count by Spark's ``observe``. Retried and speculative tasks count once. ``mark``: a column of numbers or nulls
-    that ``observe`` counts and drops."""
+    """A count by Spark's ``observe``. Retried and speculative tasks count once. ``mark``: a column of numbers or nulls;
+    ``observe`` counts its non-null values and drops the column."""
 
     def __init__(self, mark: str | None = None) -> None:
         self._observation = Observation()
         self._mark = mark
 
     def observe(self, frame: DataFrame) -> DataFrame:
-        """The same rows without the mark, counted when they are written."""
+        """Returns ``frame`` without the mark column, observed so that Spark counts the rows when it writes them."""
         rows = F.count(F.lit(1)).alias(_ROWS)
         if self._mark is None:
             return frame.observe(self._observation, rows)
@@ -52,8 +52,8 @@ class RowCount:
         return counted.drop(self._mark)
 
     def rows(self, spark: SparkSession, directory: str | None) -> int | None:
-        """Like ``Count.rows``. Spark Connect before 4.1 does not send the count to the client. There the server counts
-        the rows in the files of ``directory``; without a directory the number is not known."""
+        """Like ``Count.rows``. Spark Connect before 4.1 does not send the count to the client. If the count is missing,
+        the server counts the rows in the files of ``directory``; without a directory, the number is unknown."""
         metrics = self._metrics()
         if not metrics:
             if directory is None:
@@ -63,8 +63,8 @@ class RowCount:
         return int(metrics[_ROWS])
 
     def marked(self) -> tuple[int, int]:
-        """The number of rows with a mark, and the XOR of their marks. Call it after the job, if Spark reports counts.
-        Raises StoreError as ``rows``."""
+        """The number of rows with a mark, and the XOR of their marks. Call this method after the job, and only if Spark
+        reports counts. Raises StoreError as ``rows``."""
         metrics = self._metrics()
         if not metrics:
             raise deltalog.StoreError(
@@ -75,7 +75,8 @@ class RowCount:
         return int(metrics[_MARKED]), int(metrics[_DIGEST] or 0)
 
     def _metrics(self) -> dict[str, Any]:
-        """The metrics of the observation. They are read in a thread, since ``Observation.get`` can block forever."""
+        """The metrics that Spark's ``Observation`` has collected. The counts are read in a thread, since
+        ``Observation.get`` can block forever."""
         received: list[dict[str, Any]] = []
         failed: list[Exception] = []
 
@@ -107,7 +108,7 @@ class SumOfCounts:
         self._counts = counts
 
     def observe(self, frame: DataFrame) -> DataFrame:
-        """The rows unchanged, since the counts observe them already."""
+        """Returns ``frame`` unchanged, because the counts of its parts already include its rows."""
         return frame
 
     def rows(self, spark: SparkSession, directory: str | None) -> int | None:

@@ -1,4 +1,4 @@
-"""A table's rules for its rows, evaluated by Spark in the job that writes them.
+"""A table's rules for its rows; Spark evaluates them in the job that writes the rows.
 
 deltalog has parsed every expression first, so Spark never runs one that deltalog does not support. As in delta-spark,
 expressions use the session's time zone.
@@ -22,19 +22,19 @@ _OUTSIDE = "a row lies outside of the replaced rows, "
 
 
 def refuse(message: str) -> Column:
-    """An expression that fails the job, with the message of a deltalog error."""
+    """A column expression that makes the Spark job fail with the message of a deltalog error."""
     return F.raise_error(F.lit(refusal(message)))
 
 
 def refusal(message: str) -> str:
-    """The message, delimited so that ``REFUSAL`` finds it in Spark's."""
+    """The message, delimited so that ``REFUSAL`` finds it in Spark's message."""
     return f"DELTALOG: {message} :DELTALOG"
 
 
 def filled(
     df: DataFrame, rules: deltalog.engine.TableRules, target: deltalog.schema.StructType, absent: set[str]
 ) -> DataFrame:
-    """The rows with absent columns filled in: defaults first, since generated columns may use them."""
+    """The rows with missing columns filled in: defaults first, since generated columns may use them."""
     for name, expression in rules.fillings.items():
         if name in absent:
             value = F.expr(expression.text).cast(spark_type(target.field(name).data_type))
@@ -63,7 +63,7 @@ def check_identities(rules: deltalog.engine.TableRules, absent: set[str]) -> Non
 
 
 def checked(df: DataFrame, rules: deltalog.engine.TableRules) -> DataFrame:
-    """The rows; the job fails at a row that violates a condition."""
+    """The rows; the job fails if a row violates a condition."""
     for check in rules.checks:
         condition = F.expr(check.text)
         if check.generates in rules.null_if_empty:
@@ -76,7 +76,7 @@ def checked(df: DataFrame, rules: deltalog.engine.TableRules) -> DataFrame:
 
 
 def selected(df: DataFrame, replacement: deltalog.engine.Replacement) -> DataFrame:
-    """The rows; the job fails at a row that the condition of a replacement does not select."""
+    """The rows; the job fails if the condition of a replacement does not select one of them."""
     values = [
         F.concat(F.lit(f"{name} = "), F.coalesce(named(name).cast("string"), F.lit("NULL")))
         for name in replacement.columns

@@ -27,15 +27,15 @@ from spark_ext.writing.targets import Target
 from spark_ext.writing.write_options import WriteRequest
 from spark_ext.writing.write_plan import WritePlan, ignored, plan_write
 
-# Options that Spark's Parquet writer takes.
+# Options that Spark's Parquet writer accepts.
 _FILE_OPTIONS = ("compression", "maxRecordsPerFile")
-# PySpark formats the text of a query that has DataFrames as arguments.
+# Escapes braces: PySpark applies str.format to a query that has DataFrames as arguments.
 _BRACES = str.maketrans({"{": "{{", "}": "}}"})
 
 
 def save(df: DataFrame, request: WriteRequest, target: Target, must_exist: bool = False) -> WriteResult:
-    """Write the rows of ``df`` as one commit, or nothing. ``request``: the caller's, without the session's settings.
-    ``must_exist``: raise TableNotFoundError instead of creating the table. Raises as ``Writer.save``."""
+    """Write the rows of ``df`` as one commit, or nothing. ``request``: the caller's request, without the session's
+    settings. ``must_exist``: raise TableNotFoundError instead of creating the table. Raises as ``Writer.save``."""
     request.check()
     spark = df.sparkSession
     with lost_session_explained(target.url):
@@ -64,7 +64,8 @@ def _write(plan: WritePlan, target: Target) -> WriteResult:
 
 
 def _execute(plan: WritePlan, job: Job) -> WriteResult:
-    """Write the files and commit. If that fails the files are removed, unless the commit may name them."""
+    """Write the files and commit. If writing or committing fails, the files are removed, unless the commit may refer to
+    them."""
     try:
         adds = _write_files(plan, job)
         plan.transaction.row_writer.note_values(adds)
@@ -95,14 +96,14 @@ def _write_files(plan: WritePlan, job: Job) -> list[deltalog.engine.AddFile]:
 
 
 def _rows(plan: WritePlan, rules: deltalog.engine.TableRules, is_native: bool) -> DataFrame:
-    """The rows as the files hold them, shuffled for an optimized write."""
+    """The rows as the files store them, shuffled for an optimized write."""
     checked = plan.replacement if plan.request.defaults.checks_replacing_rows else None
     frame = file_rows.new_rows(plan.rows, plan.data, plan.files, rules, is_native, replacement=checked)
     if plan.change_column is not None:
         frame = frame.withColumn(plan.change_column, F.lit("insert"))
     if plan.optimizes:
         names = plan.files.stored_partition_columns if is_native else plan.files.partition_columns
-        # As SQL, since DataFrame.hint of Spark 3.5 takes no column names.
+        # The hint is written as SQL, since DataFrame.hint of Spark 3.5 takes no column names.
         listed = ", ".join(quoted(name) for name in names).translate(_BRACES)
         hint = f"rebalance({listed})" if listed else "rebalance"
         frame = frame.sparkSession.sql(f"select /*+ {hint} */ * from {{rows}}", rows=frame)
@@ -110,8 +111,8 @@ def _rows(plan: WritePlan, rules: deltalog.engine.TableRules, is_native: bool) -
 
 
 def _stage_removals(plan: WritePlan, num_rows: int) -> dict[str, Any]:
-    """Stage the removal of what an overwrite replaces. The new files, with ``num_rows`` rows, are staged already.
-    Returns the operation metrics."""
+    """Stage the removal of the files or rows that an overwrite replaces. The new files, with ``num_rows`` rows, are
+    already staged. Returns the operation metrics."""
     transaction, staged = plan.transaction, plan.transaction.staged
     if plan.request.mode != "overwrite":
         return {**staged.metrics(), "numOutputRows": num_rows}
@@ -136,7 +137,7 @@ def _commit(plan: WritePlan, job: Job, num_rows: int, metrics: Mapping[str, Any]
     try:
         result = plan.transaction.commit(plan.operation, plan.parameters, metrics, user_metadata)
     except deltalog.DeltaLogError as error:
-        if error.outcome is not deltalog.errors.Outcome.UNKNOWN:  # otherwise the commit may name the files
+        if error.outcome is not deltalog.errors.Outcome.UNKNOWN:  # otherwise the commit may refer to the files
             _discard(plan, job)
         raise
     return WriteResult(
@@ -156,6 +157,6 @@ def _commit(plan: WritePlan, job: Job, num_rows: int, metrics: Mapping[str, Any]
 
 def _discard(plan: WritePlan, job: Job, stragglers: bool = False) -> None:
     """Remove the files that the job and the transaction wrote."""
-    with contextlib.suppress(deltalog.DeltaLogError):  # the transaction may have ended
+    with contextlib.suppress(deltalog.DeltaLogError):  # the transaction may already have ended
         plan.transaction.abort()
     job.remove(stragglers)

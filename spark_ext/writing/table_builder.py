@@ -25,7 +25,7 @@ Kind = Literal["CREATE TABLE", "CREATE TABLE IF NOT EXISTS", "REPLACE TABLE", "C
 
 @dataclass
 class IdentityGenerator:
-    """The definition of an identity column, like delta-spark's class of this name."""
+    """The definition of an identity column, like delta-spark's class of the same name."""
 
     start: int = 1
     step: int = 1
@@ -36,7 +36,7 @@ class DeltaTableBuilder(Generic[T]):
     builder."""
 
     def __init__(self, spark: SparkSession, kind: Kind, opened: Callable[[deltalog.DeltaTable], T]) -> None:
-        """Used by ``DeltaTable.create`` and the like."""
+        """Called by ``DeltaTable.create`` and similar methods, not by users."""
         self._spark, self._kind, self._opened = spark, kind, opened
         self._name: str | None = None
         self._location: str | None = None
@@ -49,8 +49,8 @@ class DeltaTableBuilder(Generic[T]):
 
     @property
     def _jbuilder(self) -> DeltaTableBuilder[T]:
-        """The builder itself. In delta-spark this is the JVM's builder; programs call its methods, and assign what they
-        return."""
+        """The builder itself. In delta-spark, this is the JVM's builder; programs call its methods and assign the
+        results."""
         return self
 
     @_jbuilder.setter

@@ -24,11 +24,11 @@ def write_to(df: DataFrame, table: Location) -> TableWriter:
 
 
 class TableWriter:
-    """Set options, then call the method that writes, as one commit or none.
+    """Set options, then call a method that writes, which makes one commit or none.
 
-    The options are the same as for ``Writer``, without the options that methods replace (``replaceWhere``,
-    ``overwriteSchema``, ``partitionOverwriteMode``). ``path``: where to create a table by name. The methods that write
-    return a WriteResult and raise as ``Writer.save``.
+    The options are the same as for ``Writer``, except those that methods replace (``replaceWhere``,
+    ``overwriteSchema``, ``partitionOverwriteMode``). ``path``: the location of a new table that is created by name. The
+    methods that write return a WriteResult and raise as ``Writer.save``.
     """
 
     def __init__(self, df: DataFrame, table: Location) -> None:
@@ -46,7 +46,8 @@ class TableWriter:
         return self._with(partition_by=column_names("partitionedBy", columns))
 
     def clusterBy(self, *columns: str) -> TableWriter:
-        """The names of the clustering columns, for ``create`` and ``replace``. ``OPTIMIZE`` orders rows by them."""
+        """Set the names of the clustering columns, for ``create`` and ``replace``. ``OPTIMIZE`` orders rows by these
+        columns."""
         return self._with(cluster_by=column_names("clusterBy", columns))
 
     def tableProperty(self, name: str, value: str) -> TableWriter:
@@ -77,11 +78,11 @@ class TableWriter:
         return self._with(storage={**self._request.storage, **stores.checked(options)})
 
     def create(self) -> WriteResult:
-        """Create the table with the rows. Raises TableExistsError."""
+        """Create the table, and write the rows of the DataFrame to it. Raises TableExistsError."""
         return self._create("CREATE TABLE", mode="error")
 
     def replace(self) -> WriteResult:
-        """Replace the rows, schema, partition columns and properties of the table. Earlier versions stay readable.
+        """Replace the rows, schema, partition columns and properties of the table. Earlier versions can still be read.
         Raises TableNotFoundError."""
         return self._create("REPLACE TABLE", must_exist=True)
 
@@ -94,8 +95,8 @@ class TableWriter:
         return self._change("append")
 
     def overwrite(self, condition: str) -> WriteResult:
-        """Replace the rows for which ``condition`` (SQL text) is true. It must be true for the new rows. Raises
-        TableNotFoundError."""
+        """Replace the rows for which ``condition`` (SQL text) is true. The condition must also be true for the new
+        rows. Raises TableNotFoundError."""
         if not isinstance(condition, str):
             raise deltalog.CallError(f"overwrite takes the condition as SQL text, not {type(condition).__name__}.")
         return self._change("overwrite", replaceWhere=condition)
@@ -106,7 +107,7 @@ class TableWriter:
         return self._change("overwrite", partitionOverwriteMode=True)
 
     def _create(self, statement: str, mode: str = "overwrite", must_exist: bool = False) -> WriteResult:
-        # Static, whatever the session's setting, since the whole table is replaced.
+        # A static overwrite, whatever the session's setting, since the whole table is replaced.
         replaces = {"overwriteSchema": True, "partitionOverwriteMode": False} if mode == "overwrite" else {}
         return self._save(must_exist, replaces, mode=mode, statement=statement)
 

@@ -41,7 +41,7 @@ class NewTable:
 
 
 class Target(Protocol):
-    """A table that exists or can be created. ``storage``: the caller's options for its store."""
+    """A table that exists or can be created. ``storage``: the caller's options for the table's store."""
 
     @property
     def url(self) -> str:
@@ -51,14 +51,14 @@ class Target(Protocol):
         """The table; None if it does not exist yet."""
 
     def create(self, spark: SparkSession, storage: Mapping[str, Any], new: NewTable) -> deltalog.Transaction:
-        """A transaction that creates the table."""
+        """Begin a transaction that creates the table."""
 
     def created(self, spark: SparkSession, storage: Mapping[str, Any]) -> None:
-        """Called after this transaction has committed."""
+        """Called after the transaction that creates the table has committed."""
 
 
 class PathTarget:
-    """A table by path, an existing table by its address in a catalog, or an open table."""
+    """A table given by path, an existing table given by its address in a catalog, or an open table."""
 
     def __init__(self, location: Location) -> None:
         self._location = location
@@ -87,7 +87,8 @@ class PathTarget:
 
 
 class NamedTarget:
-    """A table by its name in a catalog. If it is created, at ``url``, the catalog manages it."""
+    """A table given by its name in a catalog. If the write creates the table, the table is created at ``url`` and
+    managed by the catalog."""
 
     def __init__(self, catalog: str, name: str, url: str) -> None:
         self._catalog, self._name, self._url = catalog, name, url
@@ -98,7 +99,7 @@ class NamedTarget:
         return self._url
 
     def existing(self, spark: SparkSession, storage: Mapping[str, Any]) -> deltalog.DeltaTable | None:
-        """The table; None if the catalog does not have the name."""
+        """The table; None if the name is not in the catalog."""
         try:
             return paths.open_table(spark, f"catalog:{self._catalog}#{self._name}", storage=storage)
         except deltalog.TableNotFoundError:

@@ -1,8 +1,8 @@
 """A Spark job whose tasks write data files with deltalog, to any store that deltalog supports.
 
-Tasks return the add actions of their files. Spark returns the result of one attempt per task, whatever was retried or
-ran speculatively, and the driver commits the files in these results. Nothing is listed or renamed. The executors need
-deltalog with the extra of the store.
+Tasks return the add actions of their files. Spark returns the result of one attempt per task, even if tasks were
+retried or ran speculatively, and the driver commits the files in these results. Nothing is listed or renamed. The
+executors need deltalog with the extra for the store.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SETTINGS = {
     "maxRecordsPerFile": "spark.sql.files.maxRecordsPerFile",
 }
 
-# In Spark's messages about failed tasks.
+# Text in Spark's messages about failed tasks.
 _ABSENT = re.compile(r"No module named '(deltalog|s3fs)\b")
 _OF_DELTALOG = re.compile(r"^(?:deltalog\.errors\.)(\w+): (.*?)\.?$", re.MULTILINE)
 # The interval and the maximum number of searches for files of stragglers.
@@ -39,7 +39,7 @@ _CHECK_EVERY_S, _MAX_CHECKS = 0.5, 10
 
 
 class TaskJob:
-    """The job of one write. The names of its files begin with ``part-`` and the id of the job."""
+    """The job of one write. The names of the files that it writes begin with ``part-`` and the id of the job."""
 
     is_native = False
 
@@ -50,7 +50,7 @@ class TaskJob:
 
     @property
     def destination(self) -> str:
-        """Where the job writes, for messages."""
+        """The location to which the job writes, for messages."""
         return self._url
 
     def write(
@@ -71,7 +71,8 @@ class TaskJob:
         )
         counted = count.observe(frame)
         if files.partition_columns:
-            # Sorted, so that a task has one open file at a time and its memory does not grow with the partitions.
+            # The rows are sorted by partition, so that a task has only one open file at a time and its memory use does
+            # not grow with the number of partitions.
             counted = counted.sortWithinPartitions(*(named(name) for name in files.partition_columns))
         with explained_by_task(self._url):
             job = counted.mapInArrow(_task(tasks.write), _RETURNED)
@@ -85,7 +86,7 @@ class TaskJob:
         return adds
 
     def remove(self, stragglers: bool = False) -> None:
-        """Remove the files of tasks, best effort; the transaction has removed the files that Spark returned.
+        """Remove the files of tasks, best effort; the transaction has already removed the files that Spark returned.
         ``stragglers``: tasks may still be writing, so search the store for files of the job."""
         if not stragglers or self._tasks is None:
             return
@@ -98,8 +99,8 @@ class TaskJob:
 
 @contextlib.contextmanager
 def explained_by_task(url: str, work: str = "write", outcome: str = " Nothing was committed.") -> Iterator[None]:
-    """Raise errors of deltalog in tasks as errors of deltalog here. ``work``: a verb for what tasks do with the files;
-    ``outcome``: a sentence on what the failure means for the table."""
+    """Raise deltalog's errors from tasks as deltalog's errors on the driver. ``work``: a verb that says what the tasks
+    do with the files; ``outcome``: a sentence on the effect of the failure on the table."""
     try:
         yield
     except ImportError as error:
@@ -128,7 +129,8 @@ def explained_by_task(url: str, work: str = "write", outcome: str = " Nothing wa
 
 
 def _task(write: Callable[..., Any]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function that a task runs. It captures nothing of spark_ext, so that executors need only deltalog."""
+    """The function that a task runs. The function captures nothing from spark_ext, so that executors need only
+    deltalog."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import json
@@ -138,7 +140,7 @@ def _task(write: Callable[..., Any]) -> Callable[[Iterator[pa.RecordBatch]], Ite
 
         context = TaskContext.get()
         adds, rows = write(batches, context.partitionId(), context.taskAttemptId())
-        # From here on nothing is deleted, since the driver may commit the files.
+        # After this point nothing is deleted, since the driver may commit the files.
         texts = pyarrow.array([json.dumps(add.to_json()) for add in adds], pyarrow.string())
         yield pyarrow.RecordBatch.from_arrays([texts, pyarrow.array(rows, pyarrow.int64())], ["add", "rows"])
 

@@ -46,10 +46,10 @@ _CODECS = ("none", "uncompressed", "snappy", "gzip", "lz4", "lz4_raw", "zstd", "
 
 @dataclass(frozen=True, slots=True)
 class WriteRequest:
-    """A write as its caller describes it."""
+    """The mode, options and columns of a write, as its caller specified them."""
 
     mode: str = "error"
-    #: None if the caller did not set them.
+    #: None if the caller set no partition or clustering columns.
     partition_by: tuple[str, ...] | None = None
     cluster_by: tuple[str, ...] | None = None
     #: Parsed values, by name (``parsed_option``).
@@ -75,7 +75,7 @@ class WriteRequest:
         return _MODE_NAMES[self.mode]
 
     def with_defaults_of(self, spark: SparkSession) -> WriteRequest:
-        """A copy with the session's settings as defaults of the options. Raises CallError."""
+        """A copy with the session's settings as defaults for the options. Raises CallError."""
         defaults = SessionDefaults.of(spark)
         return replace(self, defaults=defaults, options=defaults.options(self.mode, self.options))
 

@@ -19,7 +19,7 @@ from spark_ext.writing.new_files import NewFiles
 from spark_ext.writing.targets import NewTable, Target
 from spark_ext.writing.write_options import WriteRequest, parameter_text
 
-# Properties that a table keeps when it is replaced, since readers of all its versions depend on them.
+# Properties that a table keeps when it is replaced, since readers of its earlier versions depend on them.
 _KEPT = (
     "delta.columnMapping.",
     "delta.enableInCommitTimestamps",
@@ -34,17 +34,17 @@ _KEPT = (
 
 @dataclass(frozen=True, slots=True)
 class WritePlan:
-    """A write, decided as far as it can be before its rows are computed."""
+    """A write, planned as far as possible before its rows are computed."""
 
     #: The DataFrame. Untyped NULL columns have the types of the table's columns.
     rows: DataFrame
-    #: What the caller asked for, with the session's settings.
+    #: The caller's request, with the session's settings.
     request: WriteRequest
     #: The root of the table.
     url: str
     #: The schema of ``rows``, as a table stores it.
     data: deltalog.schema.StructType
-    #: The files to write. Their transaction has the schema and the properties of the table after the write.
+    #: The files to write. Their transaction uses the schema and the properties that the table has after the write.
     files: NewFiles
     #: With ``replaceWhere``: the rows of the table that are replaced.
     replacement: deltalog.engine.Replacement | None = None
@@ -63,7 +63,7 @@ class WritePlan:
 
     @property
     def change_column(self) -> str | None:
-        """The column that makes the data files change data files too; None if they are not."""
+        """The extra column that makes the data files serve as change data files as well; None if they do not."""
         return None if self.replacement is None else self.replacement.change_column
 
     @property
@@ -75,16 +75,16 @@ class WritePlan:
 
     @property
     def optimizes(self) -> bool:
-        """Whether rows are shuffled into fewer files. The option decides, then the session, then the table, as in
-        delta-spark."""
+        """Whether rows are shuffled into fewer files. The option takes precedence, then the session's setting, then the
+        table's, as in delta-spark."""
         if "optimizeWrite" in self.request.options:
             return bool(self.request.options["optimizeWrite"])
         return self.transaction.metadata.configuration.get("delta.autoOptimize.optimizeWrite", "").lower() == "true"
 
     @property
     def changes_anything(self) -> bool:
-        """Whether there is something to commit, once files are staged. As in delta-spark, a write without rows to add
-        or remove and without other changes makes no commit."""
+        """Whether there is something to commit after the job's files have been staged. As in delta-spark, a write
+        without rows to add or remove and without other changes makes no commit."""
         transaction, staged = self.transaction, self.transaction.staged
         if transaction.snapshot is None or staged.adds or staged.removes or "txnAppId" in self.request.options:
             return True
@@ -118,9 +118,9 @@ class WritePlan:
 
 
 def plan_write(df: DataFrame, request: WriteRequest, target: Target, must_exist: bool) -> WritePlan | WriteResult:
-    """Open the table, or begin to create it, and plan the write. Returns the result if there is nothing to write: mode
-    ``ignore`` and the table exists, or its ``txnVersion`` is recorded. ``request``: with the session's settings.
-    ``must_exist``: as for ``save``. Raises as ``Writer.save``.
+    """Open the table, or begin to create it, and plan the write. Returns the result if there is nothing to write: the
+    mode is ``ignore`` and the table exists, or the table has already recorded the ``txnVersion``. ``request``: includes
+    the session's settings. ``must_exist``: as for ``save``. Raises as ``Writer.save``.
 
     Cost: as ``DeltaTable.open`` and ``DeltaTable.transaction``; with ``replaceWhere`` as ``Replacement``.
     """
@@ -194,7 +194,7 @@ def _change(
     if request.options.get("overwriteSchema"):
         names = [data.field(name).name for name in request.partition_by or ()]
         _check_dynamic(request, names)
-        # A statement replaces the whole table, including its clustering columns.
+        # A SQL statement replaces the whole table, including its clustering columns.
         others = None if request.statement is None else ()
         set_layout(transaction, data, names, others if request.cluster_by is None else request.cluster_by)
         if request.statement is not None:
@@ -235,8 +235,8 @@ def _reads(df: DataFrame, table: deltalog.DeltaTable) -> Sequence[Read]:
 
 
 def record_transaction(request: WriteRequest, transaction: deltalog.Transaction) -> str | None:
-    """Stage the ``txnVersion`` of the request, if it has one. Returns the reason to write nothing if the table has
-    recorded it already."""
+    """Stage the ``txnVersion`` of the request, if it has one. If the table has already recorded this version, returns
+    the reason why nothing is written."""
     snapshot, app_id = transaction.latest, request.options.get("txnAppId")
     if app_id is None:
         return None

@@ -1,6 +1,7 @@
 """The writer: Spark writes the Parquet files, deltalog commits them from the calling process.
 
-A write is one Spark job and one commit. If it fails before the commit, the log is unchanged and the files are removed.
+A write is one Spark job and one commit. If a write fails before the commit, the log is unchanged and the files are
+removed.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from spark_ext.writing.write_options import WriteRequest, as_text, column_names,
 
 _LAYOUT = "Delta tables have no buckets; use partitionBy(...)"
 _FILES = "only Delta tables are written: save(path); df.write writes files of other formats"
-# Methods of Spark's writer that Writer lacks, and what to do instead.
+# Methods of Spark's writer that Writer lacks, and their alternatives.
 _ELSEWHERE = {
     **dict.fromkeys(("bucketBy", "sortBy"), _LAYOUT),
     **dict.fromkeys(("parquet", "json", "csv", "orc", "text", "xml", "jdbc"), _FILES),
@@ -38,12 +39,13 @@ def write(df: DataFrame) -> Writer:
 class Writer:
     """Set mode, partition columns and options, then call ``save``. As in Spark the default mode is ``error``.
 
-    Options (case-insensitive; an unknown one is an error): ``mergeSchema``, ``overwriteSchema``, ``userMetadata``,
+    Options (case-insensitive; an unknown option is an error): ``mergeSchema``, ``overwriteSchema``, ``userMetadata``,
     ``txnAppId`` with ``txnVersion``, ``maxRecordsPerFile``, ``targetFileSize``, ``compression``, and table properties
     ``delta.*`` if the write creates the table. With mode ``overwrite``, ``replaceWhere`` (a condition) and
     ``partitionOverwriteMode`` (``dynamic``) replace a part of the table. ``optimizeWrite`` shuffles rows into fewer
     files. ``expectedVersion``: fail unless this is still the latest version at the commit. ``path``: for
-    ``saveAsTable``. The session's settings for delta-spark are the defaults (see docs/spark-reference.md).
+    ``saveAsTable``. The defaults of the options are the session's settings for delta-spark (see
+    docs/spark-reference.md).
 
     If the DataFrame was read from the table that it is saved to, commits of other writers since that read are checked
     for conflicts.
@@ -72,7 +74,7 @@ class Writer:
 
     def clusterBy(self, *columns: str | Sequence[str]) -> Writer:
         """The clustering columns, by which ``OPTIMIZE`` orders rows, for a write that creates the table or, with
-        ``overwriteSchema``, replaces it. Other writes are refused if the table has other clustering columns."""
+        ``overwriteSchema``, replaces it. All other writes are refused if the table's clustering columns differ."""
         return self._with(cluster_by=column_names("clusterBy", columns))
 
     def option(self, key: str, value: Any) -> Writer:
@@ -96,9 +98,9 @@ class Writer:
         return self._with(storage={**self._request.storage, **stores.checked(options)})
 
     def save(self, path: Location) -> WriteResult:
-        """Write the rows to the table at ``path`` as one commit, creating the table if there is none. ``path`` may also
-        be ``catalog:<catalog>#<name>``, or a DeltaTable; if it belongs to a transaction, the commit becomes part of the
-        transaction.
+        """Write the rows to the table at ``path`` as one commit, creating the table if it does not exist. ``path`` may
+        also be ``catalog:<catalog>#<name>``, or a DeltaTable; if it belongs to a transaction, the commit becomes part
+        of the transaction.
 
         Raises TableExistsError (mode error), SchemaMismatchError, CommitConflictError and the other errors of deltalog,
         and Spark's own if its job fails; in all these cases nothing was committed, and the files are removed, best
@@ -118,7 +120,7 @@ class Writer:
         """Write the rows to a table of the session's catalog, matching columns and struct fields by position instead of
         by name.
 
-        ``overwrite``: replace the rows of the table; by default, if the mode is ``overwrite``. Raises
+        ``overwrite``: whether to replace the rows of the table; by default only if the mode is ``overwrite``. Raises
         TableNotFoundError, SchemaMismatchError if the number of columns differs or a struct has the table's fields in
         another order, and as ``save``.
         """
@@ -139,7 +141,7 @@ class Writer:
                 f"{tableName} has {len(names)} columns ({', '.join(names)}) and the data has {len(self._df.columns)}. "
                 "insertInto matches columns by position; saveAsTable matches them by name."
             )
-        # The table is open already, so its store needs no options.
+        # The table is already open, so its store needs no options.
         request = self._request.having(mode="overwrite" if replaces else "append", storage={})
         rows = at_their_positions(self._df.toDF(*names), schema.fields, table.url)
         return save(rows, request, PathTarget(table), must_exist=True)

@@ -58,7 +58,7 @@ from tests.support.core import (
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """A table with in-commit timestamps: versions v from 0 to 3, each at NOW + 1000 v."""
+    """A table with in-commit timestamps: versions v from 0 to 3, each with the timestamp NOW + 1000 v."""
     clock = Clock()
     table = DeltaTable.create(tmp_path / "t", SCHEMA, properties=ICT, environment=environment(clock))
     for i in range(1, 4):
@@ -87,7 +87,7 @@ def unchanged(*roots: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def refused(kind: type[DeltaLogError], *parts: str) -> Iterator[None]:
-    """Check that exactly this error is raised, with each of these strings in its message."""
+    """Check that the block raises an error of exactly this class, with each of these strings in its message."""
     with pytest.raises(DeltaLogError) as caught:
         yield
     assert type(caught.value) is kind, repr(caught.value)
@@ -134,7 +134,7 @@ def test_a_damaged_commit_file(damage: str, version: int, root: Path) -> None:
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_commit_file_that_is_damaged_under_an_open_table(damage: str, root: Path) -> None:
-    """The state is still known from the version's checksum, but reads and writes of rows are refused."""
+    """The version's checksum still provides protocol and metadata, but reading or writing rows is refused."""
     change, says = DAMAGES[damage]
     file = commit_file(root, 2)
     file.write_bytes(change(file.read_bytes()))
@@ -272,7 +272,7 @@ def test_a_feature_that_comes_while_we_write(root: Path) -> None:
     assert set(tree(root)) - before == {f"_delta_log/{4:020d}.json"}
 
 
-# ------------------------------------------------------------------------------------------------------ schema
+# --------------------------------------------------------------------------------------------- invalid schemas
 
 
 @pytest.mark.parametrize(
@@ -299,7 +299,7 @@ def test_a_table_that_is_there_and_one_that_is_not(root: Path, tmp_path: Path) -
         DeltaTable.open(tmp_path / "nope")
 
 
-# ------------------------------------------------------------------------------------ commits that come to nothing
+# ---------------------------------------------------------------------------------- refused commits leave no files
 
 
 def test_a_refused_overwrite_of_partitions_leaves_no_directory(tmp_path: Path) -> None:
@@ -361,7 +361,7 @@ FULL = """
 @pytest.mark.skipif(sys.platform == "win32", reason="RLIMIT_FSIZE is POSIX")
 @pytest.mark.parametrize(("verb", "limit"), [("append", 20_000), ("properties", 5_000), ("metadata", 50_000)])
 def test_a_full_disk(verb: str, limit: int, root: Path) -> None:
-    """A data file, or the commit file itself, would exceed the limit on file sizes."""
+    """The data file or the commit file would exceed the limit on file sizes."""
     with unchanged(root):
         done = subprocess.run(
             [sys.executable, "-c", textwrap.dedent(FULL), str(root), verb, str(limit)],
@@ -377,7 +377,7 @@ def test_a_full_disk(verb: str, limit: int, root: Path) -> None:
 
 @contextlib.contextmanager
 def not_root() -> Iterator[None]:
-    """Act as the user nobody during the block, since permissions do not restrict root."""
+    """Run the block as the user nobody, because file permissions do not restrict root."""
     if os.geteuid() != 0:
         yield
         return

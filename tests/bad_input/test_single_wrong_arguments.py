@@ -1,6 +1,7 @@
-"""Every public call with one wrong argument at a time succeeds or raises a DeltaLogError, and the table still opens.
+"""Every public call with one wrong argument at a time succeeds or raises a DeltaLogError, and the table can still be
+opened.
 
-The methods and parameters come from ``inspect.signature``, so new ones are tried without a change here.
+The methods and parameters come from ``inspect.signature``, so new ones are tested without a change to this module.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ class Text(str):
 
 
 class Odd:
-    """An object whose repr fails too."""
+    """An object whose repr raises an error too."""
 
     def __repr__(self) -> str:
         raise RuntimeError("no text")
@@ -117,7 +118,7 @@ WRONG: dict[str, Callable[[], Any]] = {
 
 @dataclass
 class World:
-    """A new table for each call that changes something."""
+    """Creates a new table for each call that changes something."""
 
     root: Path
 
@@ -286,7 +287,7 @@ CALLS: dict[type, dict[str, Callable[[World], Call]]] = {
         "files": lambda w: (w.table().changes(0).files, {}),
     },
 }
-# Calls of a transaction before its commit; afterwards the table must still open.
+# Calls on a transaction before its commit; the table must still open afterwards.
 STAGING: dict[str, Callable[[World], dict[str, Any]]] = {
     "add": lambda w: {"files": w.table().stage(ROWS).files[0], "known": False},
     "add_parquet_files": lambda w: {"files": []},
@@ -321,7 +322,7 @@ FUNCTIONS: dict[str, Callable[[World], Call]] = {
         {"variant": {"metadata": b"\1\0\0", "value": b"\0"}},
     ),
 }
-# Methods that only other parts of deltalog call, with arguments of their own.
+# Internal methods, each with valid arguments listed here.
 INTERNAL = {
     DeltaTable: {"__init__", "advance"},
     Snapshot: {"__init__", "as_time_travel"},
@@ -347,7 +348,7 @@ def _public(kind: type) -> set[str]:
     }
 
 
-# Methods of these classes without a call above get strings for their required parameters.
+# Methods of these classes that have no entry in a table above get strings for their required parameters.
 OWNERS: dict[type, Callable[[World], Any]] = {
     DeltaTable: World.table,
     Snapshot: lambda w: w.table().snapshot(),
@@ -381,7 +382,7 @@ def test_nothing_is_listed_that_is_not_there() -> None:
 
 @pytest.fixture
 def memory_path() -> Iterator[Path]:
-    """A directory in memory if the system has one, because syncing thousands of files to a disk would take most of the
+    """An in-memory directory if the system has one, because syncing thousands of files to disk would take most of the
     time."""
     with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as path:
         yield Path(path)
@@ -402,13 +403,13 @@ def _parameters(call: Any, base: dict[str, Any]) -> list[str]:
 
 
 _SHARE = 3
-# Parameters for the caller's functions: the errors of these functions reach the caller unchanged.
+# Parameters that accept a function of the caller; errors that this function raises reach the caller unchanged.
 _OWN = {name: {"class", "function"} for name in ("work", "widens", "run_tasks")}
 _OPTIONS = tuple(deltalog.WriteOptions.__annotations__)
 
 
 class Sweep:
-    """Makes the calls, and records the wrong outcomes."""
+    """Makes the calls and records those with a wrong outcome."""
 
     def __init__(self, template: Path, path: Path) -> None:
         self._template, self._path = template, path
@@ -510,7 +511,8 @@ def test_one_wrong_argument(
         warnings.simplefilter("ignore")
         for parameter in parameters:
             values = sorted(WRONG.keys() - _OWN.get(parameter, set()))
-            if not request.config.getoption("--long"):  # each value for some parameter, and some values for each
+            # Every value is tested for at least one parameter, and several values for every parameter.
+            if not request.config.getoption("--long"):
                 values = values[len(label + parameter) % _SHARE :: _SHARE]
             for wrong in values:
                 sweep(label, make, parameter, wrong)

@@ -1,1 +1,1 @@
-"""Benchmarks of deltalog, deltalake and delta-spark: ``python -m tests.benchmarks``; see docs/benchmarks.md."""
+"""Benchmarks of deltalog, deltalake and delta-spark. Run ``python -m tests.benchmarks``; see docs/benchmarks.md."""

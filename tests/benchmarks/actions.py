@@ -22,7 +22,7 @@ class SmallActions:
     partitioned_by: str  # empty: not partitioned
     ict: bool = True
     v2_checkpoint: bool = False
-    # Commits are measured without the checkpoint that every tenth one would write.
+    # Do not write the checkpoint that is due at every tenth commit.
     checkpoint_interval: int = 1_000_000
 
     def protocol(self) -> dict[str, Any]:
@@ -36,7 +36,7 @@ class SmallActions:
 
     def metadata(self) -> dict[str, Any]:
         configuration = {
-            # Other engines refuse to travel past the retention, and would clean up logs this old.
+            # Other engines refuse time travel beyond the retention, and would clean up logs this old.
             "delta.deletedFileRetentionDuration": "interval 10000 days",
             "delta.logRetentionDuration": "interval 10000 days",
             "delta.checkpointInterval": str(self.checkpoint_interval),

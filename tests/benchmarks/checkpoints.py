@@ -1,4 +1,4 @@
-"""Checkpoints: the worker's part of the measurement that writes them, each on a fresh copy of the table's log."""
+"""The worker's measurement of writing checkpoints, each on a fresh copy of the table's log."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 
 def checkpoints(system: Any, spec: dict[str, Any], clock: Any) -> list[Any]:
-    """Open the table and write a checkpoint of its latest version; the details record its size."""
+    """Open the table and write a checkpoint of its latest version; report the size of the checkpoint too."""
     answers: list[Any] = []
     begun = time.perf_counter()
     for number in range(1 + spec["repeats"]):
@@ -40,7 +40,7 @@ print(sum(len(batch) - batch.flatten()[0].null_count
 
 
 def _adds_in(path: Path) -> int:
-    """The number of files that a Parquet file of a checkpoint adds, counted by a separate process to keep its memory
-    apart."""
+    """The number of add actions in a Parquet file of a checkpoint, counted by a separate process so that its memory is
+    not measured."""
     done = subprocess.run([sys.executable, "-c", _COUNT, str(path)], capture_output=True, text=True, check=True)
     return int(json.loads(done.stdout))

@@ -1,7 +1,8 @@
-"""The check of long logs and of many files: ``python -m tests.benchmarks.doctor [--commits N] [--files N]``.
+"""Benchmark of the doctor's check on long logs and on many files: ``python -m tests.benchmarks.doctor [--commits N]
+[--files N]``.
 
 Each table is checked in a separate process; its wall time, CPU time and peak memory are printed. Data files are hard
-links to a few Parquet files, so that existence, sizes and footers are real.
+links to a few Parquet files, so the files exist with real sizes and footers.
 """
 
 from __future__ import annotations
@@ -22,12 +23,13 @@ import pyarrow as pa
 from deltalog import DeltaTable, check
 
 SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string())])
-_LINKS = 30_000  # of one file: file systems have a limit
+_LINKS = 30_000  # the maximum number of hard links to one file; file systems limit it
 _ADDS = 50_000  # in one commit
 
 
 def _first(path: Path) -> tuple[dict[str, Any], int]:
-    """A table with one file. Returns its add action, and its in-commit timestamp in milliseconds."""
+    """A table with one file. Create a table with one file. Returns the file's add action, and its in-commit timestamp
+    in milliseconds."""
     DeltaTable.create(path, SCHEMA, properties={"delta.enableInCommitTimestamps": "true"})
     DeltaTable.open(path).append(pa.table({"id": [1, 2, 3], "name": ["a", "b", "c"]}))
     lines = (path / "_delta_log" / f"{1:020d}.json").read_text().splitlines()
@@ -52,7 +54,8 @@ def _commit(path: Path, version: int, time_ms: int, lines: list[str]) -> None:
 
 
 def build(path: Path, commits: int, adds: int) -> None:
-    """A table of two commits and ``commits`` more, each with ``adds`` add actions, and a checkpoint at its end."""
+    """A table with two initial commits, ``commits`` more with ``adds`` add actions each, and a checkpoint at the
+    end."""
     add, start_ms = _first(path)
     number = 0
     for version in range(2, commits + 2):
@@ -62,7 +65,8 @@ def build(path: Path, commits: int, adds: int) -> None:
 
 
 def measure(path: Path) -> dict[str, Any]:
-    """Check a table in a separate process. Returns seconds, MiB, what was examined, and the findings."""
+    """Check a table in a separate process. Returns the duration in seconds, its peak memory in MiB, the counts of what
+    it examined, and the findings."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.benchmarks.doctor", "--child", str(path)],
         capture_output=True, text=True, check=True,

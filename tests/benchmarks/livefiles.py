@@ -1,8 +1,8 @@
-"""Tables with many live files, generated column by column: a million add actions take seconds, not minutes.
+"""Tables with many live files, generated column by column, so that a million add actions take seconds, not minutes.
 
-Only logs exist, as in tables.py. The columns are an id, a timestamp, a string, a price and a day, partitioned by
-region; the statistics of all but the partition column are JSON text of about 300 bytes. File ``n`` holds the ids from
-``n * IDS`` on, so that a range of ids selects files.
+As in tables.py, only the logs of the tables exist, not their data files. The columns are an id, a timestamp, a string,
+a price, a day and the partition column region. The statistics of all columns except region are JSON text of about 300
+bytes. File ``n`` contains the ids from ``n * IDS`` on, so a range of ids selects a range of files.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ PARTS = 10
 TAIL = 3
 CHECKPOINT = 10  # the version of the checkpoint; the commits before it were cleaned up
 ADDS = 50  # adds in each commit, if there is no checkpoint
-REPLACES = 3  # in a table of changes, each third commit removes the previous file and records an application version
-ROW_GROUP = 200_000  # about the size of Spark's files of 128 MiB
+REPLACES = 3  # in a table with changes, every third commit removes the previous file and records an application version
+ROW_GROUP = 200_000  # about the size of the files that Spark writes, 128 MiB
 COLUMNS = (("id", "long"), ("ts", "timestamp"), ("name", "string"), ("price", "double"), ("day", "date"))
 _MULTIPLIERS = (0x9E3779B97F4A7C15, 0xD6E8FEB86659FD93)
 ROOT = Path(__file__).resolve().parents[2]
@@ -62,7 +62,8 @@ class FilesTable:
 
     @property
     def fingerprint(self) -> str:
-        """A key that changes if the table must be generated again; includes the writer's source if that is deltalog."""
+        """A key that changes when the table must be generated again; it includes a hash of the source code that writes
+        the table, including deltalog's if deltalog writes it."""
         body: dict[str, Any] = asdict(self)
         if self.layout == "deltalog":
             sources = sorted((ROOT / "deltalog").glob("*/*.py"))
@@ -81,13 +82,14 @@ class FilesTable:
         return self.size // ADDS - 1 if self.layout == "commits" else CHECKPOINT + TAIL
 
     def live(self) -> Sequence[int]:
-        """The numbers of the live files: each commit after a checkpoint adds one and removes one."""
+        """The numbers of the live files. In the layouts with commits after a checkpoint, each of these commits adds one
+        file and removes one."""
         if self.layout == "changes":
             return [number for number in range(self.size) if (number + 1) % REPLACES or number + 1 == self.size]
         return range(self.size) if self.layout == "commits" else range(TAIL, self.size + TAIL)
 
     def totals(self, files: Sequence[int] | None = None) -> dict[str, int]:
-        """The expected totals of ``files`` (default: the live ones): number, bytes, records."""
+        """The expected number, bytes and records of ``files`` (default: the live files)."""
         numbers = np.array(self.live() if files is None else files, np.int64)
         return {
             "files": len(numbers),
@@ -96,7 +98,7 @@ class FilesTable:
         }
 
     def questions(self, call: str) -> list[dict[str, Any]]:
-        """The arguments of a call, and the part of the right answer that the call returns."""
+        """The arguments for each use of a call, and the fields of the right answer that the call must return."""
         if call == "protocol":
             small = self.small_actions
             right = {"writer": small.protocol()["minWriterVersion"], "id": small.metadata()["id"]}
@@ -126,12 +128,12 @@ def _records(numbers: Any) -> Any:
 
 
 def _texts(*parts: Any) -> pa.Array:
-    """The parts, constants or arrays, concatenated row by row."""
+    """Concatenate the parts, which are constants or arrays, row by row."""
     return pc.binary_join_element_wise(*(p if isinstance(p, str) else p.cast(pa.string()) for p in parts), "")
 
 
 def _uuids(numbers: Any) -> pa.Array:
-    """A UUID for each number, which is always the same: two multiplicative hashes, written as text."""
+    """A UUID for each number, made of two multiplicative hashes, so it is always the same."""
     wide = numbers.astype(np.uint64)
     with np.errstate(over="ignore"):
         mixed = np.stack([(wide + np.uint64(i)) * np.uint64(m) for i, m in enumerate(_MULTIPLIERS, 1)])
@@ -167,7 +169,7 @@ def _stats(numbers: Any, names: pa.Array) -> pa.Array:
 
 
 def adds(numbers: Any) -> pa.Table:
-    """The add actions of these files, as columns with the names of the protocol."""
+    """The add actions of these files, as columns with the protocol's field names."""
     uuids = _uuids(numbers)
     regions = pa.array(numbers % REGIONS).cast(pa.string())
     number = pc.utf8_lpad(pa.array(numbers % 200).cast(pa.string()), 5, "0")
@@ -197,7 +199,7 @@ def _removes(numbers: Any) -> pa.Table:
     )
 
 
-# ---------------------------------------------------------------------------------------------------- commits
+# -------------------------------------------------------------------------------------------- writing commits
 
 
 def add_lines(numbers: Any) -> list[str]:
@@ -215,7 +217,7 @@ def add_lines(numbers: Any) -> list[str]:
 
 
 def _write_commit(table: FilesTable, log: Path, version: int, lines: Sequence[str], live: range) -> None:
-    """A commit and, if the table has them, its checksum of the ``live`` files."""
+    """Write a commit and, if the table has checksums, the checksum file that lists the ``live`` files."""
     small, at_ms = table.small_actions, BEGIN_MS + 90_000_000 + version * 1000
     first = [{"commitInfo": small.commit_info(version, at_ms, len(lines))}]
     if version == 0:
@@ -275,7 +277,8 @@ def _write_deltalog(table: FilesTable, log: Path) -> None:
     before = CHECKPOINT - 1
     _write_classic(table, log, before)
     _write_commit(table, log, CHECKPOINT, [], range(table.size))
-    # Done in a separate process, so that neither this process nor a measured one has loaded deltalog.
+    # deltalog writes its checkpoint in a separate process, so that neither this process nor a measured process has
+    # loaded deltalog.
     subprocess.run([sys.executable, "-m", __name__, str(log.parent)], cwd=ROOT, check=True)
     (log / f"{before:020d}.checkpoint.parquet").unlink()
     _write_tail(table, log)
@@ -306,7 +309,7 @@ def _write_sidecars(table: FilesTable, log: Path) -> None:
         sidecars.append({"path": name, "sizeInBytes": size, "modificationTime": BEGIN_MS})
     manifest = pa.table({"sidecar": pa.array(sidecars, SIDECAR)})
     version = pa.table({"checkpointMetadata": pa.array([{"version": CHECKPOINT}])})
-    no_files = _nth_part(table, 0).slice(0, 0)  # delta-spark takes the columns of the sidecars from here
+    no_files = _nth_part(table, 0).slice(0, 0)  # delta-spark derives the columns of sidecars from these fields
     rows = pa.concat_tables([version, _small_rows(table), manifest, no_files], promote_options="default")
     name = f"{CHECKPOINT:020d}.checkpoint.{text_uuid(table.name)}.parquet"
     _write_parquet(rows, log / name)
@@ -318,7 +321,7 @@ def _nth_part(table: FilesTable, number: int) -> pa.Table:
 
 
 def _tombstones(table: FilesTable) -> Any:
-    """Files removed before the checkpoint, a twentieth of the number of live files."""
+    """Files removed before the checkpoint; one for every twenty live files."""
     return np.arange(10_000_000, 10_000_000 + table.size // 20)
 
 
@@ -347,7 +350,7 @@ def _struct(table: pa.Table, kind: pa.StructType) -> pa.Array:
 
 
 def _mixed(tables: Sequence[pa.Table]) -> pa.Table:
-    """The rows in an order unrelated to the actions, as Spark leaves them."""
+    """The rows in an order unrelated to that of the commits, as in Spark's checkpoints."""
     rows = pa.concat_tables(tables, promote_options="default")
     return rows.take(pa.array(np.random.default_rng(rows.num_rows).permutation(rows.num_rows)))
 

@@ -1,9 +1,9 @@
 """Compaction and Z-order compared with deltalake and delta-spark: ``python -m tests.benchmarks.optimizing [--quick]``.
 
-Each operation runs in a separate process on a fresh copy of a table. Printed are its wall and CPU time, its peak memory
-above that of the process before it, the number and size of the new files, and the bytes of the files that conditions on
-either of two columns keep afterwards. The systems must agree on the number and the sums of the rows. delta-spark's
-memory belongs to a JVM, and is not measured.
+Each operation runs in a separate process on a fresh copy of a table. For each operation the benchmark prints the wall
+and CPU time, the peak memory above that of the process before the operation, the number and size of the new files, and
+the bytes that must still be read for conditions on each of two columns. The systems must agree on the number and the
+sums of the rows. delta-spark's memory is not measured, because it belongs to a JVM.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ SYSTEMS = ("deltalog", "deltalake", "delta-spark")
 #: Medians of these are printed. CPU time covers this process, not a JVM.
 FIGURES = ("seconds", "processor_seconds", "peak_mib")
 _RANGE = 1_000_000
-#: Each condition is true for 1 % of the rows.
+#: Each condition selects 1 % of the rows.
 CONDITIONS = tuple(f"{name} >= {at} AND {name} < {at + _RANGE // 100}" for name in "xy" for at in (0, 410_000, 990_000))
 
 
 def _rows(first: int, count: int) -> pa.Table:
-    """Rows with these ids, and random numbers that depend only on the ids."""
+    """Rows with these ids and with random numbers that depend only on the ids."""
     ids = pa.array(range(first, first + count), pa.int64())
     x, y = (
         pc.floor(pc.multiply(pc.random(count, initializer=2 * first + which), float(_RANGE))).cast(pa.int64())
@@ -62,7 +62,8 @@ def build(path: Path, files: int, rows_of_file: int) -> None:
 
 
 def call(system: str, operation: str, path: str, target: int) -> Callable[[], Any]:
-    """The operation, ready to run: imports, sessions and opening the table are not part of its time."""
+    """A function that runs the operation; imports, starting a session and opening the table are not part of its
+    time."""
     if system == "delta-spark":
         from tests.benchmarks.sessions import with_delta_spark
 
@@ -102,7 +103,8 @@ def _child(system: str, operation: str, path: str, target: int) -> None:
 
 
 def layout(path: str) -> dict[str, Any]:
-    """The files, their bytes, and the average share of bytes that a condition of CONDITIONS keeps."""
+    """The number of files, their bytes, and the average share of bytes that must be read for a condition in
+    CONDITIONS."""
     from deltalog import DeltaTable
 
     snapshot = DeltaTable.open(path).snapshot()
@@ -135,8 +137,8 @@ def measure(system: str, operation: str, path: Path, target: int) -> dict[str, A
 def compare(
     place: Path, operation: str, made: tuple[int, int, int], repeats: int, systems: tuple[str, ...]
 ) -> list[dict[str, Any]]:
-    """The medians of each system. ``made``: the number of files, the rows of each, and the number of new files. Raises
-    AssertionError if they disagree on the rows."""
+    """The medians of each system. ``made``: the number of files of the table, the number of rows in each file, and the
+    number of files after the operation. Raises AssertionError if they disagree on the rows."""
     from deltalog import DeltaTable
 
     path = place / operation

@@ -1,4 +1,4 @@
-"""Measurements, their tables, and the differences that remain in each comparison."""
+"""The measurements, their tables, and notes on the remaining differences in each comparison."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ FLOOR = "floor"
 
 @dataclass(frozen=True)
 class Measurement:
-    """One group of rows of the report. ``tables``: the table of each system that takes part. ``call``: see
-    worker.System."""
+    """A measurement, whose results are one group of rows in the report. ``tables``: the table for each system that
+    takes part. ``call``: see worker.System."""
 
     key: str
     title: str
     call: str
     tables: dict[str, str]
     notes: tuple[str, ...] = field(default=())
-    amount: int = 0  # commits of one run, or actions of one commit
+    amount: int = 0  # the number of commits in one run, or of actions in one commit
     writers: int = 0  # concurrent writers
 
     @property
@@ -29,12 +29,12 @@ class Measurement:
 
     @property
     def counts_requests(self) -> bool:
-        """Whether deltalog's call is repeated on a store that counts requests; calls that write are not."""
+        """Whether deltalog's call is repeated on a store that counts requests; calls that write are not repeated."""
         return (not self.writes and self.call != "checkpoint") or self.call == "appends"
 
     @property
     def in_runs(self) -> bool:
-        """Whether one call is a separate run on a fresh copy of the table."""
+        """Whether each measured call runs separately, on a fresh copy of the table."""
         return self.call in ("appends", "writers", "adds")
 
 
@@ -42,66 +42,66 @@ _WRITING = ("commit", "open+commit", "append", "open+append", "appends", "writer
 
 
 _COMMIT_NOTES = (
-    "deltalog: in-commit timestamps, fsync of file and directory, conflict check, .crc written. deltalake: a "
-    "table without in-commit timestamps (it refuses the others), no fsync, no .crc; bringing its handle up to date "
+    "deltalog: in-commit timestamps, fsync of file and directory, conflict check, .crc written. deltalake: a table "
+    "without in-commit timestamps (it refuses to write tables that have them), no fsync, no .crc; updating its handle "
     "(update_incremental) between commits is not counted. delta-spark: OptimisticTransaction called directly, so "
     "without DataFrame and data file; .crc written.",
-    "floor: the bytes fsynced and linked, the directory fsynced; no log is read or understood.",
-    "No checkpoint is due in any of them (delta.checkpointInterval is 1,000,000).",
+    "floor: fsync the bytes, link them and fsync the directory; the log is not read.",
+    "No system writes a checkpoint (delta.checkpointInterval is 1,000,000).",
 )
-_OPEN_NOTES = ("As commit, including the opening of the table; each repeat opens it again.",)
+_OPEN_NOTES = ("Like commit, including opening the table; each repeat opens it again.",)
 _APPEND_NOTES = (
-    "Batches of 100 rows of three columns, each one Parquet file and one commit, through one handle; ms are those of "
-    "one commit. deltalog: in-commit timestamps, data file, commit and their directories fsynced, conflict checks, "
-    ".crc written. deltalake: write_deltalake on an open DeltaTable, no in-commit timestamps, no fsync, no .crc. "
-    "delta-spark: DataFrame.write.save, .crc written, no fsync; runs of a tenth of the commits.",
-    "floor: the bytes of the same data file and of a commit fsynced, linked, both directories fsynced.",
-    "checkpoints: with delta.checkpointInterval 10 for all; else no checkpoint is due.",
+    "Batches of 100 rows of three columns, each written as one Parquet file and one commit, through one handle; ms are "
+    "per commit. deltalog: in-commit timestamps, data file, commit and their directories fsynced, conflict checks, "
+    ".crc written. deltalake: write_deltalake with an open DeltaTable, no in-commit timestamps, no fsync, no .crc. "
+    "delta-spark: DataFrame.write.save, .crc written, no fsync; a tenth of the commits in each run.",
+    "floor: fsync and link the bytes of the same data file and of a commit, and fsync both directories.",
+    "checkpoints: with delta.checkpointInterval = 10 for all systems; otherwise no checkpoint is due.",
 )
 _WRITERS_NOTES = (
-    "As appends, by so many processes at once, all warm before the clock runs: wall time of all for one commit. Every "
-    "acknowledged commit is then looked up in the log. deltalake gives up after 15 lost races; the append is repeated, "
-    "and that is counted. delta-spark: threads of one JVM, because its log store for local disks is safe only there.",
-    "floor: the link is tried on the next name when one is taken; the winner's commit is not read.",
+    "Like appends, by this number of concurrent processes, which are warmed up first: total wall time per commit. "
+    "Every acknowledged commit is then looked up in the log. deltalake gives up after 15 lost races; the append is "
+    "repeated, and the repetition counts. delta-spark: threads of one JVM, because its log store for local disks is "
+    "safe only within one JVM.",
+    "floor: if a name is taken, link to the next one; the winner's commit is not read.",
 )
 _ADDS_NOTES = (
-    "One commit of so many add actions with the statistics of eight columns, given as objects of each system's own, "
-    "made beforehand: Transaction.add, create_write_transaction, OptimisticTransaction.commit.",
-    "floor: the bytes of the same actions, made beforehand, fsynced and linked.",
+    "One commit of this number of add actions with statistics of eight columns, passed as each system's own objects, "
+    "which are created beforehand: Transaction.add, create_write_transaction, OptimisticTransaction.commit.",
+    "floor: fsync and link the bytes of the same actions, which are created beforehand.",
 )
-_LOG_APPEND_NOTES = ("As commit and open+commit, with 100 rows written to a data file.",)
+_LOG_APPEND_NOTES = ("Like commit and open+commit, with 100 rows written to a data file.",)
 _RESOLVE_NOTES = (
     "deltalog: open and version_at. deltalake: DeltaTable(without_files=True) and load_as_version, its nearest "
-    "equivalent; it goes by file modification times and loads that version's protocol and metadata too. "
+    "equivalent, which uses file modification times and also loads that version's protocol and metadata. "
     "delta-spark: DeltaHistoryManager.getActiveCommitAtTime after DeltaLog.forTable.",
     "floor: one listing, sorted.",
 )
 _VERSION_AT_NOTES = (
-    "As resolve, on a handle that was opened before; deltalake's call loads the version too. ict1m is 5 GB on disk.",
+    "Like resolve, with a handle that is already open; deltalake's call also loads the version. ict1m is 5 GB on disk.",
 )
 _LOAD_NOTES = (
     "deltalog: open, snapshot(timestamp=…).files(), statistics left as text. deltalake: DeltaTable, load_as_version, "
     "get_add_actions, statistics parsed, by file modification times. delta-spark: timestampAsOf and inputFiles.",
 )
 _COPIED_NOTES = (
-    "The same log after a copy: file modification times say nothing. Wrong answers are the point, not the time.",
+    "The same log after a copy, so file modification times are useless. Measures wrong answers, not the time.",
 )
 _NOCRC_NOTES = (
     "The same log without .crc files: protocol and metadata then come from the checkpoint and the commits after it, "
     "and these reads are counted too.",
 )
 _FILES_NOTES = (
-    "Raw statistics: deltalog leaves them as the text that they are in the log; deltalake parses them always. "
-    "delta-spark counts allFiles and adds up their sizes (files are replayed and cached in the JVM, no row of theirs "
-    "reaches Python).",
-    "floor: pyarrow reads the same columns of the checkpoint, or the bytes of the commits where there is none; "
+    "Raw statistics: deltalog leaves them as JSON text; deltalake always parses them. delta-spark counts allFiles and "
+    "adds up their sizes (files are replayed and cached in the JVM, and no row of allFiles reaches Python).",
+    "floor: pyarrow reads the same columns of the checkpoint, or without a checkpoint the bytes of the commits; "
     "nothing is checked, replayed or filtered.",
 )
 _STATISTICS_NOTES = (
-    "All statistics parsed, equal work: minima, maxima and null counts of all columns as Arrow columns. delta-spark "
-    "parses them in the JVM and hashes them there.",
+    "All statistics parsed, the same work for all systems: min, max and null count of all columns as Arrow columns. "
+    "delta-spark parses and hashes them in the JVM.",
     "floor: pyarrow reads the columns, and its JSON parser reads the text (it infers the types, and leaves "
-    "timestamps to the second); the columns of the struct alone where the checkpoint has it.",
+    "timestamps in whole seconds); if the checkpoint has the struct, only the struct's columns.",
 )
 _PRUNE_NOTES = (
     "The files that may hold ids of a range. deltalog: snapshot().scan(where=…).files(). deltalake lists files by "
@@ -135,7 +135,7 @@ def plan(quick: bool) -> list[Measurement]:
 
 
 def growth(quick: bool) -> list[list[str]]:
-    """Groups of measurements, by their keys; in each group every size is twice the previous one."""
+    """Groups of measurement keys; within a group, each table is twice as large as the one before."""
     tables = (
         (("files2k", "files4k"), ("commits20", "commits40"))
         if quick

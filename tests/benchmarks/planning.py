@@ -1,9 +1,9 @@
 """Planning of scans over many files: ``python -m tests.benchmarks.planning [--files N ...] [--quick]``.
 
-Tables with a V2 checkpoint: its file actions are in sidecars of about a million rows each, unordered, as delta-spark
-writes them; there are a twentieth as many tombstones. Three later commits remove, mark with deletion vectors, and add
-files among those that the conditions select. Only logs exist, no data files. Each plan runs in a separate process; its
-wall time, its CPU time, and the peak memory of the whole process are printed.
+The tables have a V2 checkpoint with sidecars of about a million file actions each, unordered, as delta-spark writes
+them, and one tombstone for every twenty live files. Three later commits change files that the conditions select: they
+remove some, add some back, and add deletion vectors to some. Only the logs exist, without data files. Each scan is
+planned in a separate process; its wall time, CPU time, and the peak memory of the whole process are printed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from tests.benchmarks.actions import BEGIN_MS, ROWS, SIDECAR, SmallActions, text
 from tests.benchmarks.livefiles import CHECKPOINT, COLUMNS, IDS, REGIONS
 
 SYSTEMS = ("deltalog", "deltalake")
-# Statistics as JSON text; as text and structs, like delta-spark's checkpoints; or only as structs.
+# Statistics as JSON text, as both text and structs like in delta-spark's checkpoints, or only as structs.
 FORMS = ("text", "both", "structs")
 CONDITIONS = ("ten", "region and tenth of ids", "region")
 SIDECAR_ROWS, GROUP_ROWS = 1_000_000, 200_000
@@ -41,7 +41,7 @@ _FIGURES = ("seconds", "cpu_seconds", "peak_mib")
 
 @dataclass(frozen=True)
 class PlanTable:
-    """A table of ``size`` files in its checkpoint. ``form``: one of FORMS."""
+    """A table with ``size`` files in its checkpoint. ``form``: one of FORMS."""
 
     size: int
     form: str = "text"
@@ -54,7 +54,7 @@ class PlanTable:
 
     @property
     def middle(self) -> int:
-        """The first of the changed files."""
+        """The number of the first changed file."""
         return self.size // 2 - self.changed
 
     @property
@@ -70,7 +70,7 @@ class PlanTable:
         return numbers[kept], ((numbers >= marked.start) & (numbers < marked.stop))[kept]
 
     def ids(self, condition: str) -> tuple[int, int]:
-        """The ids that a condition selects, from the first up to the last."""
+        """The first id that a condition selects, and the end (exclusive) of its range."""
         files = {
             "ten": (self.size // 2 - 5 * REGIONS, self.size // 2 + 5 * REGIONS),
             "region and tenth of ids": (self.size * 45 // 100, self.size * 55 // 100),
@@ -79,7 +79,7 @@ class PlanTable:
         return max(files[0], 0) * IDS, files[1] * IDS
 
     def right(self, condition: str) -> dict[str, int]:
-        """The expected files of a condition: number, bytes, deletion vectors."""
+        """The expected result of a condition: the number of files, their bytes, and the number of deletion vectors."""
         low, high = (each // IDS for each in self.ids(condition))
         numbers, marked = self.live()
         chosen = (numbers >= low) & (numbers < high) & (numbers % REGIONS == _REGION)
@@ -122,7 +122,8 @@ def build(root: Path, table: PlanTable) -> None:
     manifest = pa.table({"sidecar": pa.array(sidecars, SIDECAR)})
     version = pa.table({"checkpointMetadata": pa.array([{"version": CHECKPOINT}])})
     small = {name: pa.array([body], ROWS.field(name).type) for name, body in table.small_actions.rows()}
-    none = _rows(np.arange(0), table.form).slice(0, 0)  # delta-spark takes the columns of the sidecars from here
+    # delta-spark determines the columns of the sidecars from these empty columns of the main file.
+    none = _rows(np.arange(0), table.form).slice(0, 0)
     rows = [version, *(pa.table({name: array}) for name, array in small.items()), manifest, none]
     name = f"{CHECKPOINT:020d}.checkpoint.{text_uuid(str(table.size))}.parquet"
     pq.write_table(pa.concat_tables(rows, promote_options="default"), log / name)
@@ -142,7 +143,7 @@ def _write_sidecar(path: Path, numbers: Any, form: str) -> None:
 
 
 def _rows(live: Any, form: str) -> pa.Table:
-    """Add actions, followed by a twentieth as many tombstones."""
+    """Add actions, followed by one tombstone for every twenty adds."""
     added, kind = livefiles.adds(live), ROWS.field("add").type
     if form != "text":
         parsed = {"stats_parsed": _parsed(live), "partitionValues_parsed": _parsed_values(live)}
@@ -186,7 +187,8 @@ def _parsed(live: Any) -> pa.StructArray:
 
 
 def _write_commits(log: Path, table: PlanTable) -> None:
-    """The commit of the checkpoint, and three after it: files replaced, marked with deletion vectors, added back."""
+    """Write the commit of the checkpoint's version and three more commits. These replace files, change deletion
+    vectors, and add removed files again."""
     changed = table.changed
     first = np.arange(table.middle, table.middle + changed)
     new = livefiles.add_lines(np.arange(table.size, table.size + changed))
@@ -216,12 +218,12 @@ def _marked(line: str, number: int) -> str:
     return to_json(body)
 
 
-# ------------------------------------------------------------------------------------------------ measuring
+# --------------------------------------------------------------------------------------------- measurements
 
 
 def plan(system: str, path: str, low: int, high: int) -> Callable[[], Any]:
-    """The plan, ready to run: open the table and list the files of a region that may hold ids from ``low`` up to, but
-    not including, ``high``."""
+    """A function that opens the table and lists the files of a region that may hold ids from ``low`` up to, but not
+    including, ``high``."""
     if system == "deltalake":
         import deltalake
 
@@ -262,7 +264,7 @@ def _peak_mib() -> float:
 
 
 def measure(system: str, path: Path, table: PlanTable, condition: str) -> dict[str, Any]:
-    """One plan in a separate process. Raises AssertionError if it does not find the right files."""
+    """Plan one scan in a separate process. Raises AssertionError if it does not find the right files."""
     bounds = map(str, table.ids(condition))
     command = [sys.executable, "-m", "tests.benchmarks.planning", "--child", system, str(path), *bounds]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""Computes figures from the runs: medians, ratios, facts, and whether the goals are met."""
+"""Computes figures from the runs: medians, ratios, checks of the answers, and whether the goals are met."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ PHASES = ("first", "warm")
 
 @dataclass(frozen=True)
 class Row:
-    """One system in one measurement. Times in seconds: medians over processes (warm: of the processes' medians)."""
+    """The figures of one system in one measurement. Times in seconds: medians over processes (warm: medians of the
+    processes' medians)."""
 
     key: str
     title: str
@@ -42,7 +43,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Reach:
-    """A stated goal. ``met`` is None if it was not measured."""
+    """A stated goal. ``met`` is None if the goal was not measured."""
 
     goal: str
     found: str
@@ -87,14 +88,14 @@ def _row(measurement: Measurement, system: str, runs: list[dict[str, Any]]) -> R
 
 
 def is_right(got: Any, right: Any) -> bool:
-    """Whether all fields of an answer agree with the right answer."""
+    """Whether all fields of an answer equal those of the expected answer."""
     if not isinstance(got, dict):
         return bool(got == right)
     return bool(got) and all(name in right and right[name] == value for name, value in got.items())
 
 
 class Figures:
-    """Rows by measurement and system."""
+    """The rows, keyed by measurement and system."""
 
     def __init__(self, found: Sequence[Row]) -> None:
         self._rows = {(row.key, row.system): row for row in found}
@@ -103,7 +104,8 @@ class Figures:
         return self._rows.get((key, system))
 
     def ratio(self, key: str, phase: str, peers: Sequence[str] = PEERS) -> tuple[float, str] | None:
-        """How many times faster than the best of the peers, and its name; ``phase`` is first or warm."""
+        """The factor by which deltalog is faster than the fastest other system, and the name of that system; ``phase``
+        is first or warm."""
         ours = self.get(key)
         theirs = [row for peer in peers if (row := self.get(key, peer)) is not None]
         if ours is None or not theirs:
@@ -117,7 +119,7 @@ def _time(row: Row, phase: str) -> float:
 
 
 def reach(plan: Sequence[Measurement], found: Sequence[Row], quick: bool) -> list[Reach]:
-    """The goals, judged by these rows; goals on time are not judged by a quick run's small tables."""
+    """The goals, judged by these rows; a quick run does not judge goals on time, because its tables are small."""
     goals = _goals(plan, found)
     return [replace(goal, met=None) if quick and goal.timed else goal for goal in goals]
 
@@ -156,7 +158,7 @@ def _goals(plan: Sequence[Measurement], found: Sequence[Row]) -> list[Reach]:
     return goals
 
 
-# The first pattern that matches a key: how many times faster than the best peer.
+# How many times as fast as the fastest peer deltalog must be; the first pattern that matches a key applies.
 _FASTER = (
     ("appends:*", 5.0),
     ("writers:*", 5.0),
@@ -248,7 +250,7 @@ def _growth(figures: Figures, keys: Sequence[str]) -> Reach:
 
 
 def doubling(figures: Figures, keys: Sequence[str], system: str, phase: str) -> float | None:
-    """The ratio of times for twice the size, averaged over all doublings of ``keys``."""
+    """The factor by which the time grows when the size doubles, averaged over all doublings in ``keys``."""
     ends = [figures.get(key, system) for key in (keys[0], keys[-1])]
     if None in ends or len(keys) < 2:
         return None
@@ -257,7 +259,8 @@ def doubling(figures: Figures, keys: Sequence[str], system: str, phase: str) -> 
 
 
 def most_reads(commits: int) -> int:
-    """The most commits that are read to find one by its time: 8 in each round, which narrows the search to a fifth."""
+    """The maximum number of commits that are read to find a commit by its time: each round reads 8 commits, and leaves
+    a fifth of the versions as candidates."""
     return 8 * math.ceil(math.log(commits, 5))
 
 
@@ -281,7 +284,7 @@ def _reads(figures: Figures, key: str) -> list[Reach]:
     ]
 
 
-# The requests that an append on a warm handle may send to a remote store. One of the PUTs writes the .crc.
+# The requests that an append on a warm handle may send to a remote store. One of the counted PUTs writes the ``.crc``.
 _APPEND_REQUESTS = {
     "append": {"data PUT": 1, "PUT": 2},
     "append after a lost race": {"data PUT": 1, "PUT": 3, "GET commit": 1},
@@ -306,7 +309,7 @@ def _right(figures: Figures, key: str) -> Reach:
 
 
 def to_json(plan: Sequence[Measurement], results: Results, quick: bool) -> dict[str, Any]:
-    """Everything, including raw runs."""
+    """All results, including raw runs."""
     found = rows(plan, results)
     return {
         "quick": quick,
@@ -349,22 +352,22 @@ def text(plan: Sequence[Measurement], results: Results, quick: bool) -> str:
     lines += _columns(table)
     lines += [
         "",
-        "n: fresh processes. start: import, or start of the JVM, not part of the calls. first: the first call in a",
-        "fresh process. warm: calls after it, in the same process. Medians, wall clock; cpu: of the process itself.",
-        "x: how many times as long as deltalog takes. MiB: the process's peak (of the JVM, for delta-spark). file: MiB",
-        "of the checkpoint that was written.",
-        "Files are in the page cache for all.",
+        "n: number of fresh processes. start: import, or start of the JVM, which is not part of the calls. first: the",
+        "first call in a fresh process. warm: later calls in the same process. Times are medians of wall time; cpu:",
+        "CPU time of the process itself. x: the time as a multiple of deltalog's. MiB: peak memory of the process",
+        "(delta-spark: of the JVM). file: MiB of the checkpoint that was written.",
+        "All systems read files from the page cache.",
         "",
         "Reach",
     ]
     verdict = {True: "met", False: "NOT MET", None: "not judged"}
     lines += _columns([(f"  {verdict[g.met]}", g.goal, g.found) for g in reach(plan, found, quick)])
-    lines += ["", "Growth: how many times as long for twice the size (first, warm)", *_columns(_grown(figures, quick))]
-    lines += ["", "Requests of deltalog to the store, counted"]
+    lines += ["", "Growth: the ratio of times when the size doubles (first, warm)", *_columns(_grown(figures, quick))]
+    lines += ["", "deltalog's requests to the store"]
     lines += [f"  {row.key}: {_requests(row.requests)}" for row in found if row.requests]
     rates = _rates(plan, results, found)
     if rates:
-        lines += ["", "Commits per second, and how the writers shared them", *_columns(rates)]
+        lines += ["", "Commits per second, in total and by writer", *_columns(rates)]
     wrong = [f"  {row.key}, {row.system}, first of {row.wrong}: {row.example}" for row in found if row.example]
     if wrong:
         lines += ["", "Wrong answers", *wrong]
@@ -381,7 +384,8 @@ def text(plan: Sequence[Measurement], results: Results, quick: bool) -> str:
 
 
 def _rates(plan: Sequence[Measurement], results: Results, found: Sequence[Row]) -> list[tuple[str, ...]]:
-    """Medians over the runs of all processes; the maximum for the longest commit."""
+    """The median of each figure over the runs of all processes, except for the longest commit, for which it is the
+    maximum."""
     chosen = {m.key: m for m in plan if m.call in ("appends", "writers")}
     table: list[tuple[str, ...]] = []
     for row in (row for row in found if row.key in chosen):
@@ -395,7 +399,7 @@ def _rates(plan: Sequence[Measurement], results: Results, found: Sequence[Row]) 
         else:
             shares = ("", "", "", "")
         table[-1] += shares
-    header = ("", "system", "first", "warm", "slowest writer", "fastest", "longest commit, ms", "given up, asked again")
+    header = ("", "system", "first", "warm", "slowest writer", "fastest", "longest commit, ms", "given up and repeated")
     return [header, *table] if table else []
 
 

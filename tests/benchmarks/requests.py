@@ -1,4 +1,4 @@
-"""Counted store calls, under their names in docs/store-calls.md."""
+"""Counts store calls, under the names in docs/store-calls.md."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 
 def by_kind(calls: Mapping[tuple[str, str], int]) -> dict[str, int]:
-    """From (method, path) pairs: the number of listings, reads of commits, of checkpoints and so on."""
+    """Count (method, path) pairs by kind: listings, reads of commits, reads of checkpoints and so on."""
     kinds: Counter[str] = Counter()
     for (method, path), count in calls.items():
         kinds[_kind(method, path)] += count

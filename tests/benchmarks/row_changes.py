@@ -1,11 +1,11 @@
 """Merges, updates and deletes compared with deltalake: ``python -m tests.benchmarks.row_changes [--rows N] [--repeats
 N]``.
 
-Each operation runs in separate processes on fresh copies of a table of ten partitions: in one it is the first call, in
-another it follows the same operation on a small table, so that code loaded on first use is loaded (our SQL parser;
-deltalake's comes with its import). Printed are the time of the call, the time of the first call including the import of
-the package and the opening of the table, the peak memory of the first call above that of the process before it, and the
-number and sums of the rows after it, on which the two systems must agree.
+Each operation runs in separate processes on fresh copies of a table of ten partitions. In one process the operation is
+the first call; in another it follows the same operation on a small table, so that all code is already imported (our SQL
+parser is imported at the first use, deltalake's together with deltalake). The benchmark prints the time of the call;
+the time of the first call, including importing the package and opening the table; the peak memory of the first call
+above that of the process before it; and the number and sums of the resulting rows, on which the two systems must agree.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ import pyarrow.parquet as pq
 SCHEMA = pa.schema([("id", pa.int64()), ("p", pa.string()), ("v", pa.float64()), ("name", pa.string())])
 PARTITIONS, FILES = 10, 40
 OPERATIONS = ("merge spread", "merge one partition", "update", "delete")
-FLOOR = "floor"  # pyarrow alone: the files of a merge read, and their rows written again
+FLOOR = "floor"  # pyarrow alone: reads the files that a merge reads, and writes their rows again
 SYSTEMS = ("deltalog", "deltalog, vectors", "deltalake")  # deltalake does not write deletion vectors
 FIGURES = ("seconds", "cpu_seconds", "first_seconds", "peak_mib")
-_SMALL = 1000  # rows of the table of the previous call
+_SMALL = 1000  # number of rows in the table for the preceding call
 _VECTORS = {"delta.enableDeletionVectors": "true"}
 
 
 def _rows(numbers: Any, add: float = 0.0) -> pa.Table:
-    """Rows with these numbers; the hundreds digit of the number is the partition."""
+    """Rows with these numbers as ids; the hundreds digit of an id is its partition."""
     ids = pa.array(numbers, pa.int64())
     hundreds = pc.divide(pc.subtract(ids, pc.multiply(pc.divide(ids, 1000), 1000)), 1000 // PARTITIONS)
     columns = [ids, hundreds.cast(pa.string()), pc.add(ids.cast(pa.float64()), add)]
@@ -50,7 +50,7 @@ def _rows(numbers: Any, add: float = 0.0) -> pa.Table:
 
 
 def build(path: Path, rows: int, vectors: bool) -> None:
-    """A table of ``rows`` rows, in files of all partitions."""
+    """A table of ``rows`` rows, with files in all partitions."""
     from deltalog import DeltaTable
 
     DeltaTable.create(path, SCHEMA, partition_by=["p"], properties=_VECTORS if vectors else {})
@@ -63,7 +63,7 @@ def source(operation: str, rows: int) -> pa.Table:
     """Source rows for 1 % of the table; one in ten is new."""
     wanted = rows // 100
     old, new = wanted - wanted // 10, wanted // 10
-    if operation == "merge one partition":  # the third tenth: 200 … 299 of each thousand
+    if operation == "merge one partition":  # the ids 200 to 299 of each thousand
         at = [1000 * (n // 100) + 200 + n % 100 for n in range(rows // PARTITIONS)]
         chosen = at[:: max(1, len(at) // old)][:old]
         return _rows(chosen + [rows // 1000 * 1000 + 1000 * (1 + n // 100) + 200 + n % 100 for n in range(new)], 0.5)
@@ -81,7 +81,7 @@ def condition() -> str:
 
 
 def call(system: str, operation: str, path: str, given: pa.Table) -> Callable[[], Any]:
-    """The operation, ready to run on an open table."""
+    """A function that runs the operation on an open table."""
     if system == FLOOR:
         parts = sorted(Path(path).glob("p=2" if operation == "merge one partition" else "p=*"))
         return lambda: copied_by_pyarrow(parts)
@@ -143,7 +143,7 @@ class Peak:
 
 
 def _child(system: str, operation: str, path: str, rows: int, small: str | None) -> None:
-    """One run. ``small``: the table of a preceding call, if there is one."""
+    """One run. ``small``: the small table on which the operation runs first in this process; None for no such run."""
     given = {
         at: source(operation, number) if "merge" in operation else SCHEMA.empty_table()
         for at, number in ((path, rows), (small, _SMALL))
@@ -176,8 +176,8 @@ def answer(path: str) -> list[float]:
 
 
 def measure(system: str, operation: str, path: Path, rows: int) -> dict[str, Any]:
-    """Two runs, each in a separate process on a copy of the table: the first call of a process, and one that follows
-    another. Returns times, memory, and the resulting rows."""
+    """Measure two runs, each in a separate process on a copy of the table: in one run the operation is the first call
+    of its process, in the other it follows another call. Returns times, memory, and the resulting rows."""
     first, later = (_run(system, operation, path, rows, after_another) for after_another in (False, True))
     assert first["answer"] == later["answer"], (system, operation)
     return {**later, "first_seconds": first["with_import_seconds"], "peak_mib": first["peak_mib"]}
@@ -213,7 +213,7 @@ def compare(place: Path, rows: int, repeats: int, operations: tuple[str, ...] = 
     for operation in operations:
         systems = (*SYSTEMS, FLOOR) if "merge" in operation else SYSTEMS
         runs: dict[str, list[dict[str, Any]]] = {system: [] for system in systems}
-        for _ in range(repeats):  # in turn, so that other load on the machine affects all of them
+        for _ in range(repeats):  # alternating, so that other load on the machine affects all systems
             for system in systems:
                 path = place / f"vectors-{system.endswith('vectors')}"
                 runs[system].append(measure(system, operation, path, rows))

@@ -1,4 +1,4 @@
-"""Runs the plan: each measurement in a fresh process, the systems in turn, several times."""
+"""Runs the plan: each measurement in a fresh process, alternating between the systems, several times."""
 
 from __future__ import annotations
 
@@ -25,16 +25,17 @@ PACKAGES = {"deltalog": "deltalog", "deltalake": "deltalake", "delta-spark": "de
 
 @dataclass
 class Effort:
-    """Repetitions: processes for each measurement and system, repeats in each process after its first call."""
+    """The number of processes for each measurement and system, and the number of repeated calls in each process after
+    the first call."""
 
     processes: int = 5
     repeats: int = 4
     commit_repeats: int = 20
     jvm_processes: int = 1
     jvm_repeats: int = 3
-    run_repeats: int = 2  # for measurements that are runs of many commits
+    run_repeats: int = 2  # for measurements that make many commits in a run
     jvm_share: int = 10  # a JVM makes only one tenth of the commits of such a run
-    budget_s: float = 20.0  # no repeat begins after this; three repeats that take as long suffice
+    budget_s: float = 20.0  # no further repeat begins after this time; three repeats suffice if they take this long
 
     def of(self, system: str, measurement: Measurement) -> tuple[int, int]:
         if system == "delta-spark":
@@ -44,7 +45,7 @@ class Effort:
         return self.processes, self.commit_repeats if measurement.writes else self.repeats
 
     def amount(self, system: str, measurement: Measurement) -> int:
-        """The number of commits, or of actions, of one run."""
+        """The number of commits, or of actions, in one run."""
         if system == "delta-spark" and measurement.call in ("appends", "writers"):
             return max(measurement.amount // self.jvm_share, measurement.writers)
         return measurement.amount
@@ -52,7 +53,8 @@ class Effort:
 
 @dataclass
 class Results:
-    """The processes' answers: ``runs[measurement key][system]``, in the order they ran."""
+    """The processes' answers: ``runs[measurement key][system]`` is the list of runs, in the order in which they were
+    made."""
 
     runs: dict[str, dict[str, list[dict[str, Any]]]] = field(default_factory=dict)
     failures: list[str] = field(default_factory=list)
@@ -60,7 +62,7 @@ class Results:
 
 
 def run(plan: Sequence[Measurement], peers: Sequence[str], effort: Effort, tables: Path) -> Results:
-    """Measure everything. A failed process is recorded in ``failures``, and the others continue."""
+    """Measure everything. A failed process is recorded in ``failures``, and the other processes still run."""
     results = Results(machine=machine(peers))
     tables.mkdir(parents=True, exist_ok=True)
     systems = [OURS, *(p for p in peers if p != OURS), FLOOR]
@@ -68,10 +70,10 @@ def run(plan: Sequence[Measurement], peers: Sequence[str], effort: Effort, table
     for name in needed:
         say(f"table {name}: {TABLES[name].description}")
         obtain(name, tables)
-    # Commits at several lengths are also compared with one another, so they take turns as well.
+    # Measurements of commits to logs of different lengths also alternate, because they are compared with each other.
     groups = [list(g) for _, g in itertools.groupby(plan, key=lambda m: m.call if m.writes else m.key)]
-    # What a measurement wrote stays until the end: ext4 does not reuse an inode within five seconds, and creating a
-    # file soon after many deletions takes half a millisecond longer for that reason.
+    # Files written by a measurement are deleted at the end: ext4 does not reuse an inode within five seconds, so
+    # creating a file soon after many deletions takes half a millisecond longer.
     with tempfile.TemporaryDirectory(prefix="used-", dir=tables) as used:
         for number, group in enumerate(groups, 1):
             say(f"[{number}/{len(groups)}] {group[0].title}{' and more' if len(group) > 1 else ''}")
@@ -158,7 +160,7 @@ def _process(
 
 
 def machine(peers: Sequence[str]) -> dict[str, Any]:
-    """The properties of the machine that figures depend on."""
+    """The properties of the machine on which the figures depend."""
     versions = {"python": platform.python_version()}
     for name in ("deltalog", "pyarrow", *(p for p in peers if p != OURS), "pyspark"):
         if name == "pyspark" and "delta-spark" not in peers:
@@ -175,7 +177,7 @@ def machine(peers: Sequence[str]) -> dict[str, Any]:
 
 
 def installed(system: str) -> bool:
-    """Whether a peer can be measured here."""
+    """Whether a system to compare is installed on this machine."""
     try:
         importlib.metadata.version(PACKAGES[system])
     except importlib.metadata.PackageNotFoundError:

@@ -1,5 +1,5 @@
-"""Spark sessions of the benchmarks. The sessions of the tests are for short work: without the JVM's second compiler,
-and with one task when delta-spark reads a log. Here both are as in production, for two cores."""
+"""Spark sessions of the benchmarks. The sessions of the tests are tuned for short work: they disable the JVM's second
+compiler (C2), and delta-spark reads a log with one task. The sessions here use production settings, for two cores."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ _DELTA = {"spark.databricks.delta.snapshotPartitions": "8"}
 
 
 def with_delta_spark(**conf: str) -> Any:
-    """The session that has delta-spark."""
+    """A session with delta-spark."""
     return delta_session(**{**_JAVA, **_DELTA, **conf})
 
 
 def without_jars(**conf: str) -> Any:
-    """The session that has pyspark's jars only."""
+    """A Spark session whose only jars are those of pyspark."""
     return plain_session(**{**_JAVA, **conf})

@@ -1,7 +1,7 @@
 """``python -m tests.benchmarks.streaming SIZE_MIB``: streams one version of this size to a disk in bounded memory.
 
-Prints JSON: seconds, and the peak of resident memory before and after. ``10240`` is the 10 GiB of the write contract;
-the tests use less. Each run is a separate process, since a peak never falls.
+Prints JSON: the seconds, and the peak resident memory before and after. ``10240`` is the 10 GiB that the write contract
+names; the tests use less. Each run is a separate process, because a process's peak memory never decreases.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _BATCH_ROWS = 65_536
 
 
 def peak_mib() -> int:
-    """The highest resident memory of this process so far."""
+    """The peak resident memory of this process so far."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak >> (20 if sys.platform == "darwin" else 10)
 
@@ -39,7 +39,7 @@ def stream_bytes(url: str, size_mib: int) -> Snapshot:
 
 
 def stream_records(url: str, size_mib: int) -> Snapshot:
-    """Rows of 16 bytes in Arrow, as record batches of 1 MiB."""
+    """Rows that take 16 bytes each in Arrow, as record batches of 1 MiB."""
     schema = pa.schema([("id", pa.int64()), ("value", pa.float64())])
 
     def batches() -> Iterator[pa.RecordBatch]:

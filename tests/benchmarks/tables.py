@@ -1,8 +1,8 @@
-"""The measured tables: synthetic logs, the same on every machine, written without a commit protocol.
+"""The measured tables: synthetic logs, the same on every machine, written directly rather than by commits.
 
-Only the logs exist: there are no data files, and the measured calls read none. The content follows what delta-spark
-writes: a line of commitInfo and a line of add in each commit, statistics of eight columns, a ``.crc`` for each version,
-checkpoints compressed with snappy, with the rows of different actions mixed.
+Only the logs exist: there are no data files, and the measured calls read none. The logs look like delta-spark's: each
+commit has a line of commitInfo and a line of add with statistics of eight columns, each version has a ``.crc``, and
+checkpoints are compressed with snappy and mix the rows of different actions.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from tests.benchmarks.actions import BEGIN_MS, FILE_BYTES, ROWS, SmallActions, text_uuid, to_json
 from tests.benchmarks.livefiles import ADDS, FilesTable
 
-GENERATOR = 5  # part of the cache's directory name: increase it when the generated tables change
+GENERATOR = 5  # part of the name of the cache directory; increase this number when the generated tables change
 DAY_MS = 86_400_000
 COLUMNS = (
     ("id", "long"),
@@ -43,11 +43,11 @@ _LINKS = 50_000  # hard links to one file; ext4 allows 65,000
 
 @dataclass(frozen=True)
 class LogTable:
-    """A log with a commit for each file.
+    """A log in which each commit adds one file.
 
-    ``file_times``: ``true`` gives each commit file its commit's time as modification time; ``copied`` gives the times
-    of a copy made after the last commit, one file every millisecond, as ``cp -r`` would leave them. ``checkpoints``:
-    whether there are any (every n/10 versions, before each requested version, and near the end).
+    ``file_times``: ``true`` sets each commit file's modification time to the commit's time; ``copied`` sets the times
+    as ``cp -r`` would after the last commit, one file every millisecond. ``checkpoints``: whether the log has
+    checkpoints (every n/10 versions, before each requested version, and near the end).
     """
 
     name: str
@@ -67,7 +67,7 @@ class LogTable:
 
     @property
     def fingerprint(self) -> str:
-        """A key that changes if the table must be generated again."""
+        """A key that changes when the table must be generated again."""
         return json.dumps(asdict(self))
 
     @property
@@ -78,7 +78,7 @@ class LogTable:
         _write_log(self, root / "_delta_log")
 
     def questions(self, call: str) -> list[dict[str, Any]]:
-        """The arguments of a call, and the part of the right answer that the call returns."""
+        """The arguments of a call, and the fields of the right answer that this call returns."""
         if call == "history":
             return [{"ask": [], "right": {"commits": self.size, "newest": self.size - 1}}]
         asked = []
@@ -89,8 +89,8 @@ class LogTable:
         return asked
 
     def checkpoint_versions(self) -> list[int]:
-        """Ascending. Before each requested version there is one where delta.checkpointInterval = 10 would have put
-        it."""
+        """Ascending. Each requested version is preceded by a checkpoint at the version where delta.checkpointInterval =
+        10 would have put it."""
         if not self.checkpoints:
             return []
         regular = range(self.size // 10, self.size, max(self.size // 10, 10))
@@ -100,12 +100,12 @@ class LogTable:
 
 @dataclass(frozen=True)
 class LongLog:
-    """A log with so many commits that it has to be written compactly: adds with the statistics of one column, and one
-    ``.crc`` for many versions, by hard links; the last version has its own."""
+    """A log with so many commits that it has to be written compactly: each add has statistics of only one column, and
+    many versions share one ``.crc`` through hard links; the last version has its own."""
 
     name: str
     size: int
-    interval: int  # the interval of its checkpoints; ten commits follow the last one
+    interval: int  # the checkpoint interval; ten commits follow the last checkpoint
 
     @property
     def description(self) -> str:
@@ -113,7 +113,7 @@ class LongLog:
 
     @property
     def fingerprint(self) -> str:
-        """A key that changes if the table must be generated again."""
+        """A key that changes when the table must be generated again."""
         return json.dumps(asdict(self))
 
     def write(self, root: Path) -> None:
@@ -133,7 +133,7 @@ class LongLog:
             os.utime(path, ns=(at_ms * 1_000_000, at_ms * 1_000_000))
 
     def questions(self, call: str) -> list[dict[str, Any]]:
-        """The arguments of a call, and the right answer."""
+        """The arguments for each use of a call, and the right answer."""
         return [{"ask": [each["timestamp_ms"]], "right": each["version"]} for each in instants(self.size)]
 
 
@@ -153,7 +153,7 @@ class NewTable:
 
     @property
     def fingerprint(self) -> str:
-        """A key that changes if the table must be generated again."""
+        """A key that changes when the table must be generated again."""
         return json.dumps(asdict(self))
 
     def write(self, root: Path) -> None:
@@ -165,7 +165,7 @@ class NewTable:
         (log / f"{0:020d}.crc").write_bytes(small.checksum(0, BEGIN_MS, 0, 0))
 
     def questions(self, call: str) -> list[dict[str, Any]]:
-        """None, because the log shows whether writes were right."""
+        """There are no questions for writers: the log itself shows whether their writes were right."""
         return []
 
 
@@ -218,7 +218,7 @@ TABLES: dict[str, LogTable | LongLog | FilesTable | NewTable] = {
 
 
 def obtain(name: str, directory: Path) -> Path:
-    """The root of a generated table, created on first use. An incomplete one is generated again."""
+    """The root of a generated table, which is created on first use. An incomplete table is generated again."""
     table = TABLES[name]
     root = directory / f"v{GENERATOR}" / name
     done = root.parent / f"{name}.json"
@@ -234,12 +234,12 @@ def obtain(name: str, directory: Path) -> Path:
 
 
 def restore(root: Path, size: int, used: Path) -> None:
-    """Move the commits that a measurement added to a log of ``size`` versions, and its data files, to ``used``."""
+    """Move the commits and data files that a measurement added to a log of ``size`` versions into ``used``."""
     log, aside = root / "_delta_log", Path(tempfile.mkdtemp(dir=used))
     for directory in root.glob("date=*"):
         directory.rename(aside / directory.name)
     with os.scandir(log) as entries:
-        named = [(e.path, e.name.lstrip(".")[:20]) for e in entries]  # Hadoop leaves .<name>.crc files
+        named = [(e.path, e.name.lstrip(".")[:20]) for e in entries]  # Hadoop writes .<name>.crc files
     for path, version in named:
         if version.isdecimal() and int(version) >= size:
             os.rename(path, aside / os.path.basename(path))
@@ -250,7 +250,7 @@ def restore(root: Path, size: int, used: Path) -> None:
         hint.unlink(missing_ok=True)
 
 
-# ------------------------------------------------------------------------------------------------ contents
+# ------------------------------------------------------------------------------------ contents of the logs
 
 
 def commit_times(count: int) -> list[int]:
@@ -267,7 +267,7 @@ def commit_times(count: int) -> list[int]:
 
 
 def instants(size: int) -> list[dict[str, int]]:
-    """Timestamps and the right version for each: a commit's own time, or 1 ms before the next."""
+    """Timestamps with the right version for each; a timestamp is that of a commit, or 1 ms before the next commit's."""
     times = commit_times(size)
     asked = []
     for number, share in enumerate((0.5, 0.31, 0.77, 0.96)):
@@ -373,7 +373,7 @@ def _write_log(table: LogTable, log: Path) -> None:
 
 
 def _write_checkpoint(table: LogTable, log: Path, version: int, adds: Sequence[dict[str, Any]], hint: bool) -> None:
-    """One Parquet file, with its rows in an order unrelated to the actions, as Spark leaves them."""
+    """One Parquet file, with its rows in an order unrelated to that of the commits, as in Spark's checkpoints."""
     rows = [{**add, "dataChange": False, "partitionValues": list(add["partitionValues"].items())} for add in adds]
     actions = [*table.small_actions.rows(), *(("add", row) for row in rows)]
     random.Random(version).shuffle(actions)

@@ -1,4 +1,4 @@
-"""The quick benchmark run, checked for facts: complete rows, right answers, counted requests. No time is judged."""
+"""The quick benchmark run yields complete rows, right answers and counted requests. No time is judged."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ from tests.benchmarks.tables import TABLES, LogTable, commit_times, instants, ob
 pytestmark = pytest.mark.timeout(300)
 
 
-# The parameter only carries the mark: tests that use it take a minute and a half, and run with --long.
+# The parameter only carries the mark `long`: tests that use this fixture take a minute and a half, and run only with
+# --long.
 @pytest.fixture(scope="module", params=[pytest.param("quick", marks=pytest.mark.long)])
 def outcome(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The JSON of a quick run without delta-spark, with its output and exit status."""
@@ -66,7 +67,7 @@ def test_a_copied_log_shows_who_goes_by_file_times(outcome: dict[str, Any]) -> N
     (key,) = (m.key for m in plan(quick=True) if m.key.endswith("-copied"))
     theirs = rows_of(outcome, "deltalake")
     assert theirs[key]["wrong"] == theirs[key]["asked"] > 0
-    assert [k for k, row in theirs.items() if row["wrong"]] == [key]  # the other fields agree with the generator
+    assert [k for k, row in theirs.items() if row["wrong"]] == [key]  # all other answers equal those of the generator
 
 
 def test_resolving_reads_within_the_bound_without_a_listing(outcome: dict[str, Any]) -> None:
@@ -126,6 +127,7 @@ def test_memory_and_growth_are_told(outcome: dict[str, Any]) -> None:
     assert "files:files2k to files4k" in outcome["printed"] and "files:commits20 to commits40" in outcome["printed"]
 
 
+@pytest.mark.long
 def test_one_measurement_can_be_chosen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from tests.benchmarks.__main__ import main
 

@@ -1,4 +1,4 @@
-"""The latency benchmark: how it counts, and that a quick run gets right answers from both systems."""
+"""The latency benchmark counts rounds correctly, and its quick run gets right answers from both systems."""
 
 from __future__ import annotations
 
@@ -27,8 +27,11 @@ pytestmark = pytest.mark.timeout(300)
         ([(0, 25)], 1),
         ([(0, 25), (1, 26), (2, 27)], 1),  # concurrent
         ([(0, 25), (25, 50), (50, 75)], 3),  # one after the other
-        ([(0, 25), (0, 60), (26, 51), (61, 86)], 3),  # a long one concurrent with a chain of two, then one more
-        ([(0, 25), (26, None)], 1),  # not answered when the operation had ended
+        (
+            [(0, 25), (0, 60), (26, 51), (61, 86)],
+            3,
+        ),  # a long request concurrent with a chain of two, then one more request
+        ([(0, 25), (26, None)], 1),  # not answered before the operation ended
     ],
 )
 def test_rounds_are_requests_that_follow_one_another(spans: list[Any], count: int) -> None:

@@ -1,4 +1,4 @@
-"""The benchmark of planning runs on small tables, and the systems find the files that arithmetic predicts."""
+"""The benchmark of planning runs on small tables, and the systems find the expected files."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from deltalog import check
 from tests.benchmarks.livefiles import IDS
 from tests.benchmarks.planning import CONDITIONS, FORMS, SYSTEMS, PlanTable, build, compare
 
+_FORMS = [pytest.param(form, marks=[] if form == "both" else pytest.mark.long) for form in FORMS]
 
-@pytest.mark.parametrize("form", FORMS)
+
+@pytest.mark.parametrize("form", _FORMS)
 def test_each_condition_leaves_the_right_files(tmp_path: Path, form: str) -> None:
     table = PlanTable(3_000, form, sidecar_rows=700)
     systems, conditions = (SYSTEMS, CONDITIONS) if form == "both" else (("deltalog",), ("region",))
@@ -31,7 +33,7 @@ def test_the_conditions_ask_for_files_that_commits_have_changed() -> None:
     assert table.right("region")["vectors"] == 1
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", _FORMS)
 def test_its_tables_lack_only_their_data_files_and_the_beginning_of_their_log(tmp_path: Path, form: str) -> None:
     build(tmp_path / form, PlanTable(1_000, form, sidecar_rows=300))
     assert {finding.rule for finding in check(tmp_path / form).findings} == {

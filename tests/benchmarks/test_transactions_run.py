@@ -1,4 +1,5 @@
-"""The quick run of the transaction benchmark: its commits exist, and take as many calls as the docs state."""
+"""The quick run of the transaction benchmark: its commits are in the logs, and take as many calls to the catalog as the
+docs state."""
 
 from __future__ import annotations
 

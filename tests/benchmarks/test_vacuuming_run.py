@@ -1,4 +1,4 @@
-"""The benchmark of vacuum runs on a small table, and the systems name and delete the same files."""
+"""The benchmark of vacuum runs on a small table, and the systems list and delete the same files."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
 """``python -m tests.benchmarks.transactions``: transactions over several tables; see docs/benchmarks.md.
 
-Compared calls take turns, and everything is on one disk (``--below``). The result is compared with what was written;
-the exit code is 1 if it is wrong, and never depends on a time. ``--dynamodb`` measures with a coordinator in an
-emulator of DynamoDB instead of SQLite: the numbers of calls are meaningful, the times are those of an emulator.
+Compared calls alternate, and everything is on one disk (``--below``). The tables' contents are compared with what was
+written; the exit code is 1 if they are wrong, and never depends on times. ``--dynamodb`` measures with a coordinator in
+an emulator of DynamoDB instead of SQLite: the numbers of calls are meaningful, but the times are those of an emulator.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from deltalog.testing.coordinators import WrappedCoordinator
 
 SCHEMA = pa.schema([("id", pa.int64()), ("value", pa.float64())])
 ROWS = pa.table({"id": list(range(100)), "value": [1.0] * 100}, schema=SCHEMA)
-# Commits are measured without the checkpoint that every tenth one would write.
+# Do not write the checkpoint that is due at every tenth commit.
 PROPERTIES = {"delta.checkpointInterval": "1000000"}
 ICT = {"delta.enableInCommitTimestamps": "true"}
 TABLES = (1, 2, 10)
@@ -88,7 +88,7 @@ class Counting(WrappedCoordinator):
 
 
 class Catalog:
-    """A catalog with tables ``b.t0`` and so on in a directory, and what was appended to each."""
+    """A catalog with tables ``b.t0``, ``b.t1`` and so on in a directory, and the rows appended to each."""
 
     def __init__(self, url: str, root: Path, options: dict[str, Any]) -> None:
         self.url, self.root, self.options = url, root, options
@@ -121,7 +121,7 @@ class Catalog:
 
 @contextlib.contextmanager
 def counted_fsyncs() -> Iterator[collections.Counter[str]]:
-    """fsyncs of data and log files; SQLite calls fsync by itself."""
+    """fsyncs of data files and log files; those that SQLite makes itself are not counted."""
     counts: collections.Counter[str] = collections.Counter()
     real = os.fsync
 
@@ -137,7 +137,7 @@ def counted_fsyncs() -> Iterator[collections.Counter[str]]:
 
 
 def one_writer(catalog: Catalog, effort: Effort, report: Report) -> None:
-    """Separate commits to one table, without and with the catalog, and transactions, in turns."""
+    """Separate commits to one table, without and with the catalog, alternating with transactions."""
     plain = deltalog.DeltaTable.create(catalog.root / "plain", SCHEMA, properties={**PROPERTIES, **ICT})
     (single,) = catalog.tables(1)
     managed = catalog.manager.table(single)
@@ -154,7 +154,7 @@ def one_writer(catalog: Catalog, effort: Effort, report: Report) -> None:
         for title, work in kinds.items():
             begun = time.perf_counter()
             work()
-            if number:  # the first run opens files and connections that the later ones reuse
+            if number:  # the first run opens files and connections that later runs reuse
                 seconds[title].append(time.perf_counter() - begun)
     for title, work in kinds.items():
         before = catalog.coordinator.calls
@@ -174,7 +174,8 @@ def row(title: str, seconds: Sequence[float], **counted: int) -> Row:
 
 
 def many_writers(catalog: Catalog, effort: Effort, report: Report) -> None:
-    """Processes that commit transactions over two tables each: first over separate tables, then all over the same."""
+    """Each process commits transactions that change two tables: first every process has its own two tables, then all
+    processes share two."""
     count, shared = effort.processes, catalog.tables(2)
     for title, groups in (
         (f"{count} processes, 2 tables each", [catalog.tables(2) for _ in range(count)]),
@@ -221,7 +222,8 @@ def _process(
 
 
 def recovery(catalog: Catalog, effort: Effort, report: Report) -> None:
-    """Commits that were ratified and never published: the first reader, their publication, a reader after it."""
+    """Commits that were ratified but never published: measures a read before they are published, their publication, and
+    a read after it."""
     (name,) = catalog.tables(1)
     ratify_only(catalog, name, effort.unpublished)
 
@@ -246,7 +248,7 @@ def recovery(catalog: Catalog, effort: Effort, report: Report) -> None:
 
 
 def ratify_only(catalog: Catalog, name: str, count: int) -> None:
-    """The state left by writers that die before they publish."""
+    """The state left by writers that crash before they publish."""
     (record,) = (each for each in catalog.manager.list_tables() if each.name == name)
     base_ms = catalog.manager.table(name).snapshot().timestamp_ms
     commits = []
@@ -263,7 +265,7 @@ def ratify_only(catalog: Catalog, name: str, count: int) -> None:
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(data)
         commits.append(RatifiedCommit(version, file, ict_ms, len(data), txn_id))
-    at_once = 50  # in a proposal, since DynamoDB accepts at most 100 changes at a time
+    at_once = 50  # commits in a proposal: DynamoDB accepts at most 100 changes at once
     for start in range(0, count, at_once):
         proposal = Proposal({record.table_id: tuple(commits[start : start + at_once])})
         assert catalog.coordinator.ratify(proposal) is Ratification.RATIFIED

@@ -1,4 +1,4 @@
-"""One measurement of one system in a separate process: ``python -m tests.benchmarks.worker SPEC.json``.
+"""Runs one measurement of one system in a separate process: ``python -m tests.benchmarks.worker SPEC.json``.
 
 The specification names the system, the measurement, the table and the number of repeats; the answer is a JSON file in
 the same directory: seconds to import (or start) the system, the first call, the repeats, and the answers. Only the
@@ -22,22 +22,23 @@ from tests.benchmarks import writing
 from tests.benchmarks.checkpoints import checkpoints
 
 Answer = Callable[[], Any]
-"""What came back, put into a form that can be compared, outside of the measured time."""
+"""Converts the result of a call to a form that can be compared, outside the measured time."""
 
 
 class System(Protocol):
-    """What a measured system can do. A missing method is not measured.
+    """The calls of a measured system. If a system lacks a method, the call is not measured for it.
 
     ``open`` returns a handle on the latest version; ``refresh`` brings it up to date, outside the measured time if the
-    system does not do it itself; ``commit`` adds one file. The others open the table themselves: ``resolve`` finds the
-    version that was current at a time (``version_at`` with a handle of ``open_to_travel``), ``travel`` loads its files;
-    ``files`` loads the files of the latest version, ``statistics`` the same with all statistics parsed, ``prune`` only
-    files that may hold ids of a range; ``protocol`` loads only protocol and metadata, ``history`` every commit with its
-    time and operation; ``checkpoint`` writes one of the latest version.
+    system does not do it itself; ``commit`` adds one file. The other methods open the table themselves: ``resolve``
+    finds the version that was current at a time (``version_at`` with a handle of ``open_to_travel``), ``travel`` loads
+    its files; ``files`` loads the files of the latest version, ``statistics`` the same with all statistics parsed,
+    ``prune`` only files that may hold ids of a range; ``protocol`` loads only protocol and metadata, ``history`` every
+    commit with its time and operation; ``checkpoint`` writes one of the latest version.
 
-    ``rows`` are the rows of tables.small_batch in the system's own form, ``rows_of_log`` the rows of tables.log_batch;
-    ``append`` commits them with a string that marks the commit, and raises an error listed in ``gave_up`` if it lost
-    too many races. ``adds`` converts bodies of add actions, and ``commit_adds`` commits the result.
+    ``rows`` are the rows of tables.small_batch as the system's own objects, ``rows_of_log`` those of tables.log_batch;
+    ``append`` commits them with a string that identifies the commit, and raises one of the errors in ``gave_up`` after
+    too many lost races against other writers. ``adds`` converts the bodies of add actions, and ``commit_adds`` commits
+    the result.
     """
 
     gave_up: tuple[type[Exception], ...]
@@ -70,7 +71,7 @@ class Deltalog:
 
     def __init__(self, call: str) -> None:
         import deltalog
-        from deltalog.engine import AddFile  # noqa: F401  (imported before the first call, which is measured)
+        from deltalog.engine import AddFile  # noqa: F401 (imported here, before the measured first call)
 
         self.deltalog = deltalog
         self.gave_up = (deltalog.CommitConflictError,)
@@ -79,7 +80,7 @@ class Deltalog:
         return self.deltalog.DeltaTable.open(root)
 
     def refresh(self, handle: Any) -> None:
-        """A transaction begins with the latest version: part of the measured time."""
+        """Does nothing, because each transaction loads the latest version itself, within the measured time."""
 
     def add(self, body: dict[str, Any]) -> Any:
         return self.deltalog.engine.AddFile(
@@ -158,7 +159,7 @@ class Deltalog:
         return _peak_mib(os.getpid())
 
     def requests(self, spec: dict[str, Any], ask: list[Any]) -> dict[str, dict[str, int]]:
-        """The store requests of opening the table, and of the call itself; for appends, of each append."""
+        """The store requests sent for opening the table and for the call itself; for appends, those of each append."""
         call, root = spec["call"], spec["root"]
         if call == "appends":
             return writing.requests_of_appends(spec)
@@ -182,7 +183,11 @@ class Deltalake:
 
     def __init__(self, call: str) -> None:
         if call == "prune":
-            importlib.import_module("pyarrow.compute")  # pyarrow, for its filter; kept out of the memory of other calls
+            importlib.import_module(
+                "pyarrow.compute"
+                # This part of pyarrow is needed only for a filter; importing it here keeps its memory out of the
+                # measurements of other calls.
+            )
         from deltalake import CommitProperties, DeltaTable, Schema, write_deltalake
         from deltalake.exceptions import CommitFailedError
         from deltalake.transaction import AddAction
@@ -196,8 +201,8 @@ class Deltalake:
         return self.table(root)
 
     def refresh(self, handle: Any) -> None:
-        """A handle stays at its version after its own commit, and would then check its own commits for conflicts. Not
-        measured."""
+        """After its own commit a deltalake handle still has the version before it, and would then check its own commits
+        for conflicts. Not measured."""
         handle.update_incremental()
 
     def add(self, body: dict[str, Any]) -> Any:
@@ -280,7 +285,7 @@ class Deltalake:
 class DeltaSpark:
     """delta-spark in a JVM of this process. Its caches are emptied before each call that reads.
 
-    Commits use its OptimisticTransaction, so no DataFrame is planned and no data file written.
+    Commits use its OptimisticTransaction, so no DataFrame is planned and no data file is written.
     """
 
     def __init__(self, call: str) -> None:
@@ -299,7 +304,7 @@ class DeltaSpark:
         return self.delta.DeltaLog.forTable(self.spark._jsparkSession, root)
 
     def refresh(self, handle: Any) -> None:
-        """A transaction begins with the latest version: part of the measured time."""
+        """Does nothing, because each transaction loads the latest version itself, within the measured time."""
 
     def add(self, body: dict[str, Any]) -> Any:
         action = self.delta.actions.Action.fromJson(json.dumps({"add": body}))
@@ -313,7 +318,7 @@ class DeltaSpark:
         return version
 
     def adds(self, bodies: list[dict[str, Any]]) -> Any:
-        """Delta itself decodes them from a log: passing them one by one would take minutes."""
+        """Writes a log that Delta decodes: passing the actions one by one would take minutes."""
         from tests.benchmarks.actions import SmallActions
         from tests.benchmarks.tables import COLUMNS
 
@@ -360,7 +365,7 @@ class DeltaSpark:
         return self._totals(self._latest(root).allFiles().toDF(), {"files": "count(*)", "bytes": "sum(size)"})
 
     def statistics(self, root: str) -> Answer:
-        """The hash forces it to parse all of them; the optimizer would drop other expressions."""
+        """The hash forces delta-spark to parse all statistics; the optimizer would drop other expressions."""
         wanted = {"files": "count(*)", "bytes": "sum(size)", "records": "sum(stats.numRecords)"}
         return self._totals(self._latest(root).withStats(), {**wanted, "hash": "bit_xor(xxhash64(stats))"})
 
@@ -405,7 +410,7 @@ class DeltaSpark:
 
 
 class Floor:
-    """The minimum that the machine allows: no log is interpreted. Not a competitor."""
+    """The minimum time that the machine allows: I/O without interpreting the log. Not a competitor."""
 
     def __init__(self, call: str) -> None:
         import pyarrow.compute
@@ -426,8 +431,8 @@ class Floor:
         return (json.dumps({"commitInfo": {"filler": "x" * 400}}) + "\n" + json.dumps({"add": body}) + "\n").encode()
 
     def commit(self, handle: Any, add: Any) -> int:
-        """Write the bytes to a hidden name, fsync them, link them to the final name and fsync the directory. Uses the
-        next name if that one is taken."""
+        """Write the bytes to a hidden name, fsync them, link them to the final name and fsync the directory. If the
+        final name exists, the commit uses the next version's name."""
         log, version = handle
         hidden = f"{log}/.{os.getpid()}.tmp"
         _durable(hidden, add)
@@ -472,13 +477,14 @@ class Floor:
         return lambda: None
 
     def files(self, root: str) -> Answer:
-        """The add columns of the checkpoint through pyarrow, in their stored form; without a checkpoint the commits'
-        bytes."""
+        """Read the add columns of the checkpoint with pyarrow, without conversion; without a checkpoint read the bytes
+        of the commits."""
         chunks = self._adds(root, "stats")
         return _rows(chunks) if chunks else self._commits(root, -1)
 
     def statistics(self, root: str) -> Answer:
-        """Like ``files``, with pyarrow's JSON parser for text, or the columns of the struct if there is one."""
+        """Like ``files``, and parse the statistics with pyarrow's JSON parser, or read the columns of the struct if
+        there is one."""
         chunks = self._adds(root, "stats_parsed")
         if chunks and any(field.name == "stats_parsed" for field in chunks[0].type):
             return _rows(chunks)
@@ -506,7 +512,7 @@ class Floor:
         return lambda: {"commits": len(read)}
 
     def _adds(self, root: str, statistics: str) -> list[Any]:
-        """The chunks of the add column of all files of the checkpoint."""
+        """The chunks of the add column from all files of the checkpoint."""
         log = Path(root) / "_delta_log"
         paths = [*(log / "_sidecars").glob("*.parquet")] or [*log.glob("*.checkpoint*.parquet")]
         leaves = ("path", "partitionValues", "size", "modificationTime", statistics)
@@ -555,7 +561,7 @@ SYSTEMS: dict[str, Any] = {
 
 
 def _summary(files: Any, size: str | None = None) -> Answer:
-    """The number of files in an Arrow table or batch, and their bytes."""
+    """The number of files in an Arrow table or batch, and their total bytes."""
     if size is None:
         return lambda: {"files": files.num_rows}
     return lambda: {"files": files.num_rows, "bytes": _sum(files, size)}
@@ -580,7 +586,7 @@ def _rows(chunks: list[Any]) -> Answer:
 def _peak_mib(process: int) -> float:
     """The peak memory of a process so far; nan if the system is not Linux.
 
-    Not ru_maxrss, which begins with the parent's peak.
+    ru_maxrss is not used, because it starts at the parent's peak.
     """
     status = Path(f"/proc/{process}/status")
     if not status.exists():
@@ -624,8 +630,8 @@ class Clock:
 
 
 def measure(spec: dict[str, Any]) -> dict[str, Any]:
-    """Run a specification. ``first`` is the first call in this process, ``warm`` are those after it: as many as
-    requested, or as begin within ``budget_s``."""
+    """Run a specification. ``first`` is the first call in this process, ``warm`` are the calls after it: as many as
+    requested, but none begins after ``budget_s``."""
     started = time.perf_counter()
     system: System = SYSTEMS[spec["system"]](spec["call"])
     start_s = time.perf_counter() - started
@@ -633,7 +639,7 @@ def measure(spec: dict[str, Any]) -> dict[str, Any]:
     try:
         measured = WRITES.get(spec["call"], _ask_questions)
         answers = measured(system, spec, clock)
-        peak_mib = max(system.peak_mib(), clock.first_mib or 0.0)  # the kernel's count lags a few pages behind
+        peak_mib = max(system.peak_mib(), clock.first_mib or 0.0)  # the kernel's counter lags behind by a few pages
         ask = spec["questions"][0]["ask"] if spec["questions"] else []
         counted = system if spec["requests"] and isinstance(system, Deltalog) else None
         requests = counted.requests(spec, ask) if counted else None
@@ -682,7 +688,7 @@ def _new_adds(system: System, spec: dict[str, Any]) -> list[Any]:
 
 
 def _ask_questions(system: System, spec: dict[str, Any], clock: Clock) -> list[Any]:
-    """Run a reading call with each question in turn."""
+    """Run the measured read for each of the questions, one after another."""
     questions, answers = spec["questions"], []
     subject = system.open_to_travel(spec["root"]) if spec["call"] == "version_at" else spec["root"]
     begun = time.perf_counter()
@@ -696,8 +702,8 @@ def _ask_questions(system: System, spec: dict[str, Any], clock: Clock) -> list[A
                 answer = call(subject, *question["ask"])
             clock.remember(system)
             got = answer()
-            del answer  # the next call needs the memory of this one
-        except Exception as error:  # a refusal counts as an answer, and is wrong here
+            del answer  # frees its memory for the next call
+        except Exception as error:  # an error counts as a wrong answer
             got = f"{type(error).__name__}: {str(error).strip().splitlines()[0][:160]}"
         answers.append({"right": question["right"], "got": got})
     return answers

@@ -1,7 +1,7 @@
-"""Appends, many writers, and commits of many actions: the worker's part of the measurements that write.
+"""The worker's measurements of writing: appends, concurrent writers, and commits of many actions.
 
 Each measured run has its own copy of the table, next to the original and thus on the same disk. Times are seconds per
-commit: the time of a run divided by its number of commits. Only the standard library is imported at the top.
+commit: the time of a run divided by its number of commits. At the top, this module imports only the standard library.
 """
 
 from __future__ import annotations
@@ -53,14 +53,14 @@ def adds(system: Any, spec: dict[str, Any], clock: Any) -> list[Any]:
             system.commit_adds(handle, given)
         clock.remember(system)
         committed = sorted(_commits(root))[-1].read_bytes().count(b'{"add":')
-        shutil.rmtree(root)  # few, large files: the next run reuses their memory pages, whose first use takes time
+        shutil.rmtree(root)  # a few large files: the next run reuses their memory pages, whose first use takes time
         answers.append({"right": {"adds": spec["amount"]}, "got": {"adds": committed}})
     return answers
 
 
 def writers(system: Any, spec: dict[str, Any], clock: Any) -> list[Any]:
-    """``writers`` processes that append to one table, together ``amount`` batches. Before the clock runs, all are
-    started and have appended to another table. Records the wall time of all, and how they shared it."""
+    """``writers`` processes that append to one table, ``amount`` batches in total. Before the clock starts, all of them
+    are running and have appended to another table. Records the total wall time, and each writer's share."""
     answers = []
     for _ in range(1 + spec["repeats"]):
         root = _copy(spec)
@@ -76,7 +76,8 @@ def writers(system: Any, spec: dict[str, Any], clock: Any) -> list[Any]:
 
 
 def _shares(found: list[dict[str, Any]]) -> dict[str, float]:
-    """Fairness: the longest wait for one commit, and the rates of the fastest and of the slowest writer."""
+    """Measures of fairness: the longest time that one commit took, and the commit rates of the fastest and the slowest
+    writer."""
     rates = [len(each["acknowledged"]) / (each["ended"] - each["begun"]) for each in found]
     return {
         "longest commit, ms": max(max(each["seconds"]) for each in found) * 1000,
@@ -92,7 +93,7 @@ def _each_share(spec: dict[str, Any]) -> list[int]:
 
 
 def _threads(system: Any, spec: dict[str, Any], root: str) -> list[dict[str, Any]]:
-    """delta-spark's log store for local disks is safe only within one JVM, so its writers are threads of one."""
+    """delta-spark's log store for local disks is safe only within one JVM, so its writers are threads of one JVM."""
     _append_all(system, _copy(spec), 0, 1)
     with ThreadPoolExecutor(spec["writers"]) as pool:
         shares = enumerate(_each_share(spec))
@@ -126,7 +127,7 @@ def _processes(system: Any, spec: dict[str, Any], root: str) -> list[dict[str, A
 
 
 def writer(system: Any, spec: dict[str, Any], clock: Any) -> list[Any]:
-    """One of the processes of ``writers``."""
+    """Run one of the processes of ``writers``."""
     _append_all(system, _copy(spec), spec["number"], _WARM_UP)
     with clock:
         found = _append_all(system, spec["shared"], spec["number"], spec["amount"], ready=_wait_for_the_others)
@@ -159,7 +160,7 @@ def _append_all(
 
 
 def _until_acknowledged(system: Any, handle: Any, rows: Any, tag: str) -> int:
-    """Append, and retry if the system gives up in the race. Returns how often it did."""
+    """Append, and retry if the system gives up after lost races. Returns how often it did."""
     for number in range(100):
         try:
             system.append(handle, rows, tag)
@@ -171,7 +172,7 @@ def _until_acknowledged(system: Any, handle: Any, rows: Any, tag: str) -> int:
 
 
 def append_once(system: Any, spec: dict[str, Any], clock: Any) -> list[Any]:
-    """Append one batch through an open handle, on a long log; the system refreshes it itself."""
+    """Append one batch to a long log through an open handle; the measured system refreshes the handle itself."""
     handle, rows = system.open(spec["root"]), system.rows_of_log()
     for number in range(1 + spec["repeats"]):
         if number and sum(clock.wall) > spec["budget_s"]:
@@ -185,7 +186,7 @@ def append_once(system: Any, spec: dict[str, Any], clock: Any) -> list[Any]:
 
 
 def open_and_append(system: Any, spec: dict[str, Any], clock: Any) -> list[Any]:
-    """Open the table and append one batch to it, on a long log."""
+    """Open a table with a long log and append one batch to it."""
     rows = system.rows_of_log()
     for number in range(1 + spec["repeats"]):
         if number and sum(clock.wall) > spec["budget_s"]:
@@ -211,7 +212,7 @@ def requests_of_appends(spec: dict[str, Any]) -> dict[str, dict[str, int]]:
     copy = _copy(spec)
     store = CountingStore(Remote(copy))
     table, other = DeltaTable.open(store), DeltaTable.open(copy)
-    # Derived files are written after the commit, in the background; they are counted too.
+    # Derived files are written in the background after the commit; these requests are counted too.
     table.append(small_batch())
     table.flush()
     with store.counted() as alone:
@@ -231,7 +232,7 @@ CALLS = {
 
 
 def _copy(spec: dict[str, Any]) -> str:
-    """A copy of the table, for a separate run. It stays until everything is measured: see ``run.run``."""
+    """A copy of the table, for a separate run. The copy is deleted only after all measurements; see ``run.run``."""
     return str(shutil.copytree(spec["root"], Path(tempfile.mkdtemp(dir=spec["used"])) / "table"))
 
 
@@ -245,7 +246,8 @@ def _commits(root: str) -> list[Path]:
 
 
 def _judged(root: str, acknowledged: list[str], amount: int | None = None) -> dict[str, Any]:
-    """Whether each acknowledged commit is in the log once, in versions without a gap; read without any system."""
+    """Whether each acknowledged commit is in the log once, and versions have no gap; reads the log without using any
+    system."""
     versions = sorted(_commits(root))
     found = Counter(tag for path in versions for tag in set(_TAG.findall(path.read_text())))
     got = {

@@ -18,7 +18,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> LogStore:
 
 @pytest.fixture(params=["local", "memory", "s3"])
 def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> LogStore:
-    """Like ``store``, and also on an S3 server, to test what is specific to such stores."""
+    """Like ``store``, but also on an S3 server, to test behaviour that is specific to S3."""
     if request.param == "s3":
         made: LogStore = request.getfixturevalue("ministack").store()
         return made
@@ -27,7 +27,7 @@ def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> LogStore:
 
 @pytest.fixture
 def table(store: LogStore) -> DeltaTable:
-    """A table of ``id`` and ``name``, at version 0."""
+    """A table with the columns ``id`` and ``name``, at version 0."""
     return DeltaTable.create(store, SCHEMA, properties=ICT, environment=environment())
 
 

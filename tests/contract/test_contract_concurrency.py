@@ -36,7 +36,7 @@ def appended(store: LogStore, number: int) -> Callable[[], object]:
 
 
 def rivals(store: LogStore, count: int) -> FaultyStore:
-    """The store; on it the first ``count`` commits lose against another writer."""
+    """The store, on which the first ``count`` commits lose the race to another writer."""
     return overtaken(store, *(appended(store, 100 + number) for number in range(count)))
 
 
@@ -132,12 +132,12 @@ def test_alone_nobody_ever_conflicts(table: DeltaTable) -> None:
 
 
 def test_append_follows_what_others_commit(place: MemoryStore) -> None:
-    """Unlike a transaction, append succeeds although others have committed."""
+    """Unlike a transaction, append succeeds even if others have committed in the meantime."""
     table = DeltaTable.open(rivals(place, 3), environment=environment())
     assert table.append(rows(1)).version == 4
 
 
-# --------------------------------------------------------------------------------------------------------- retries
+# ---------------------------------------------------------------------------------------------- retries of commits
 
 
 def waiting(sleeps: list[float], draw: float = 1.0, **changes: Any) -> Any:
@@ -385,7 +385,7 @@ def test_times_of_all_that_is_staged_are_those_of_the_version(store: LogStore) -
 
 def test_rows_staged_under_other_rules_are_checked_under_those_that_hold(table: DeltaTable, store: LogStore) -> None:
     staged = table.stage(rows(-1))
-    table.set_properties({"mine": "1"})  # other metadata, the same rules
+    table.set_properties({"mine": "1"})  # the metadata changes, but the constraints stay the same
     table.commit_staged([staged])
     staged = table.stage(rows(-2))
     table.delete()

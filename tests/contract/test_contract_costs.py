@@ -21,13 +21,13 @@ BLOBS = None
 
 
 class FarStore(MemoryStore):
-    """A memory store that counts as remote."""
+    """An in-memory store that claims to be remote."""
 
     is_remote = True
 
 
 def far(schema: pa.Schema | None, clock: Clock, **options: Any) -> tuple[CountingStore, DeltaTable]:
-    """A table on a remote store, with a handle that has just refreshed."""
+    """A table on a remote store, with a handle that was refreshed just now."""
     store = CountingStore(FarStore(f"memory://far-costs-{id(clock)}", clock_ms=clock))
     make = {"properties": ICT, "environment": environment(clock), **options}
     table = DeltaTable.create_for_blobs(store, **make) if schema is None else DeltaTable.create(store, schema, **make)
@@ -42,7 +42,7 @@ def streamed(table: DeltaTable) -> None:
         writer.commit()
 
 
-# The contract allows 4 requests, 5 with the comparison with the parent, and 2 P + 3 for P partitions.
+# The contract allows 4 requests, 5 if the parent is compared, and 2 P + 3 for P partitions.
 WARM: dict[str, tuple[pa.Schema | None, dict[str, Any], Any, int]] = {
     "write": (SCHEMA, {}, lambda table: Dataset(table).write(rows(1)), 1),
     "write to 5 partitions": (
@@ -72,7 +72,7 @@ def test_a_warm_write_puts_its_data_its_commit_and_its_checksum_and_looks_before
             table.flush()
         assert calls.of("open_output") == files
         assert calls.of("put_if_absent") == 1 and calls.of("put", "*.crc") == 1
-        assert calls.of("head") == 2  # of the parent: during the upload, and in the background after the commit
+        assert calls.of("head") == 2  # of the parent commit: during the upload, and in the background after the commit
         assert calls.of() == files + 4, calls
 
 
@@ -85,7 +85,7 @@ def test_a_handle_that_is_not_warm_looks_once_more_and_lists_nothing(name: str) 
     with store.counted() as calls:
         call(table)
         table.flush()
-    # A blob may take long to arrive, so its parent is compared again at the commit.
+    # The upload of a blob may take a long time, so the parent commit is compared again when the blob is committed.
     heads = 4 if files == 2 else 3
     assert calls.of("head") == heads and calls.of("list_from") == 0
     assert calls.of() == files + 2 + heads, calls

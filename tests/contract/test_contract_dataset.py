@@ -108,7 +108,7 @@ def test_a_dataset_of_rows_takes_no_bytes_first_either(empty: Dataset) -> None:
 
 
 class Once:
-    """A stream that can be read once, like the result of a query."""
+    """A stream that can be read only once, like the result of a query."""
 
     def __init__(self, data: pa.Table) -> None:
         self._left = [data]

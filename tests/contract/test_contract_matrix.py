@@ -17,7 +17,7 @@ NAMED = re.compile(r"`(\w+)::(test_\w+)`")
 
 
 def rows(page: str) -> dict[str, list[tuple[str, str]]]:
-    """The clauses of the page, and the (module, test) pairs in the last cell of each."""
+    """The clauses in the table of the page, each with the (module, test) pairs in its last cell."""
     found: dict[str, list[tuple[str, str]]] = {}
     for line in page.splitlines():
         match = re.match(r"\| ([A-Z]\d+) \|.*\|([^|]*)\|$", line)

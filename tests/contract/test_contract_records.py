@@ -1,4 +1,4 @@
-"""StreamWriteRecords of the write contract: records pulled one by one, in bounded memory, committed all or none."""
+"""StreamWriteRecords of the write contract: pulls records one by one, in bounded memory, and commits all or none."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_what_is_no_stream_of_records_is_refused(table: DeltaTable, store: LogSt
 
 
 def test_records_are_pulled_when_they_are_wanted(table: DeltaTable, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Records are not pulled long before the previous ones are written to a file."""
+    """A record is taken from the iterator only after the earlier records have been written to a file."""
     monkeypatch.setattr(data_files_module, "TARGET_BYTES", 1 << 16)
     pulled, ahead = 0, []
     written = data_files_module._write_file
@@ -94,7 +94,7 @@ def test_records_are_pulled_when_they_are_wanted(table: DeltaTable, monkeypatch:
 
     summary = Dataset(table).stream_write_records(counted()).commit_summary
     assert summary.row_count == pulled == 100_000 and len(summary.files) > 10
-    assert max(ahead) <= 1  # the record whose arrival shows that a batch is full
+    assert max(ahead) <= 1  # the one record pulled to notice that a batch is full
 
 
 def test_a_table_of_blobs_has_no_form_for_records(blobs: DeltaTable) -> None:

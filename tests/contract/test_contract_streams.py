@@ -1,4 +1,4 @@
-"""StreamWrite of the write contract: bytes written once to their final place, invisible before the commit."""
+"""StreamWrite of the write contract: writes bytes once, to their final path, invisible before the commit."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ SHA256 = hashlib.sha256(WHOLE).hexdigest()
 
 
 def streamed(table: DeltaTable | Dataset, **options: Any) -> StreamWriter:
-    """A writer with all pieces written."""
+    """A StreamWriter to which all PIECES have been written."""
     writer = Dataset(table).stream_write({"kind": "test"}, **options)
     for piece in PIECES:
         writer.write(piece)
@@ -45,7 +45,7 @@ def streamed(table: DeltaTable | Dataset, **options: Any) -> StreamWriter:
 
 
 def left(store: LogStore) -> list[str]:
-    """The blobs, and the row files that no version names."""
+    """The blobs and data files that no version names."""
     version = DeltaTable.open(store).version
     named = {file.path for each in Dataset(DeltaTable.open(store)).snapshots() for file in each.files}
     assert store.head(commit_path(version + 1)) is None
@@ -171,7 +171,7 @@ def test_bytes_go_once_to_a_new_path_and_nothing_is_replaced(tmp_path: Path) -> 
     blobs = DeltaTable.open(store)
     with store.counted() as calls:
         first = streamed(blobs)
-        assert (tmp_path / first.path).exists()  # the final place, before the commit
+        assert (tmp_path / first.path).exists()  # the file has its final path already before the commit
         first.commit()
     outputs = [path for method, path in calls if method == "open_output"]
     assert len(outputs) == 2 and outputs.count(first.path) == 1
@@ -226,7 +226,7 @@ class FullFile(io.RawIOBase):
 
 
 class FullDisk(LocalStore):
-    """Accepts three bytes of each blob; with ``keeps`` a started blob cannot be deleted."""
+    """A store that fails after three bytes of each blob; with ``keeps`` it also cannot delete the incomplete blob."""
 
     keeps = False
 
@@ -379,7 +379,7 @@ def test_a_stream_whose_table_changed_meanwhile_still_fits_or_says_why(table: De
 
 @contextlib.contextmanager
 def full_disk(limit_bytes: int) -> Iterator[None]:
-    """No file grows beyond this size."""
+    """Let no file grow beyond this size during the block."""
     import resource
 
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -392,7 +392,7 @@ def full_disk(limit_bytes: int) -> Iterator[None]:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="RLIMIT_FSIZE is POSIX")
 @pytest.mark.parametrize("checksum", [None, "sha256"])
-@pytest.mark.parametrize("size", [700_000, 3_000_000])  # buffered: the error shows at close; unbuffered
+@pytest.mark.parametrize("size", [700_000, 3_000_000])  # buffered: the error occurs at close; unbuffered
 def test_a_full_disk_is_a_store_error_and_leaves_nothing(
     size: int, checksum: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

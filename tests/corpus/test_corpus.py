@@ -1,7 +1,8 @@
-"""The conformance corpus, for tables with and without in-commit timestamps.
+"""Tests deltalog against the conformance corpus, which has tables with and without in-commit timestamps.
 
-The corpus and its checker are next to the checkout (``../shared``), or where DELTALOG_CORPUS and DELTALOG_CORPUS_CHECK
-say. Without them these tests are skipped; with CI=true and the corpus next to the checkout they must run.
+The corpus and its checker are next to the checkout (``../shared``), or at the paths in DELTALOG_CORPUS and
+DELTALOG_CORPUS_CHECK. Without the corpus and the checker these tests are skipped; with CI=true and the corpus next to
+the checkout they must run.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ BESIDE = ROOT.parent / "shared"
 CORPUS = Path(os.environ.get("DELTALOG_CORPUS", BESIDE / "corpus"))
 CHECKER = Path(os.environ.get("DELTALOG_CORPUS_CHECK", BESIDE / "tools" / "corpus_check.py"))
 
-# Checks that do not pass yet, as (table, group), and why. An entry whose check passes must be removed.
+# Checks that are expected to fail, with the reason, keyed by (table, group). Remove an entry when its check passes.
 NOT_YET: dict[tuple[str, str], str] = {}
 GROUPS = {"log", "files", "rows", "time_travel"}
 
@@ -29,7 +30,7 @@ def found() -> bool:
 
 
 def absent() -> str:
-    return f"The corpus was not there (looked for {CORPUS} and {CHECKER}): its tests did not run."
+    return f"The corpus is missing (looked for {CORPUS} and {CHECKER}), so its tests did not run."
 
 
 def test_in_ci_the_corpus_beside_the_checkout_is_used() -> None:
@@ -62,4 +63,4 @@ def test_every_assertion_of_the_corpus(tables: str, tmp_path: Path) -> None:
     ]
     assert not unexpected, "\n".join([report["summary"], *unexpected])
     passing = {(table, group) for table, group, *_ in checks} & NOT_YET.keys() - failed
-    assert not passing, f"these pass now, take them off the list: {sorted(passing)}"
+    assert not passing, f"these pass now; remove them from the list: {sorted(passing)}"

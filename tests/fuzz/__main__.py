@@ -5,8 +5,8 @@
     python -m tests.fuzz --target crc --seed 1234      one case, in this process
     python -m tests.fuzz --atheris --target crc        guided by coverage; needs atheris
 
-Exit code 1 if anything but a DeltaLogError was raised, if an answer was silently wrong, or if a case was not
-bounded in time and memory.
+The exit code is 1 if anything but a DeltaLogError was raised, if an answer was silently wrong, or if a case exceeded
+its time or memory limit.
 """
 
 from __future__ import annotations

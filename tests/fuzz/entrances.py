@@ -1,4 +1,5 @@
-"""Every way for a foreign Parquet file to enter deltalog or spark_ext, with each step's outcome as a value."""
+"""Passes a foreign Parquet file to every call of deltalog and spark_ext that reads one, and returns the outcome of each
+step as a value."""
 
 from __future__ import annotations
 
@@ -43,7 +44,7 @@ def foreign(kind: str) -> bytes:
 
 @functools.cache
 def _table(has_foreign: bool) -> Files:
-    """A table of two commits; with ``has_foreign`` its last file is FOREIGN, without statistics in the log."""
+    """A table of two commits; with ``has_foreign`` its last file is FOREIGN, which has no statistics in the log."""
     store = MemoryStore("memory://made", clock_ms=lambda: NOW)
     table = DeltaTable.create(store, DATA_SCHEMA, data=data_rows(0), environment=_environment(1))
     if not has_foreign:
@@ -62,7 +63,7 @@ def _table(has_foreign: bool) -> Files:
 
 
 def with_foreign(kind: str) -> tuple[Files, list[str]]:
-    """A table, and next to it the file to damage."""
+    """A table, with the file to damage next to it."""
     return {**_table(has_foreign=False), FOREIGN: foreign(kind)}, [FOREIGN]
 
 
@@ -75,8 +76,8 @@ def with_checkpoint() -> tuple[Files, list[str]]:
 
 
 def enter(files: Files, predicates: Sequence[str] = (), *, brief: bool = False) -> Outcomes:
-    """Pass the foreign file, or a table with a foreign checkpoint, through every entrance. Raises any error that is not
-    a DeltaLogError."""
+    """Pass the foreign file, or a table with a foreign checkpoint, to every call that accepts files of other writers.
+    Raises any error that is not a DeltaLogError."""
     outcomes: Outcomes = {}
 
     def step(name: str, ask: Callable[[], Any]) -> None:
@@ -155,7 +156,7 @@ def _update_objects(data: bytes) -> None:
 
 
 def _enter_spark(data: bytes, step: Any, stack: contextlib.ExitStack) -> None:
-    """The parts of spark_ext that read on the driver, without a session."""
+    """The code of spark_ext that reads on the driver, without a session."""
     from pyspark.sql import types
 
     from spark_ext.reading.file_schema import Layout, read_schemas
@@ -173,7 +174,7 @@ def _enter_spark(data: bytes, step: Any, stack: contextlib.ExitStack) -> None:
 
 
 def _environment(seed: int | None = None) -> Environment:
-    """An environment whose ids depend on ``seed`` alone, so that a case is the same in every process."""
+    """An environment whose UUIDs depend only on ``seed``, so that a case is the same in every process."""
     random = Random(seed)
     return Environment(
         clock_ms=lambda: NOW,

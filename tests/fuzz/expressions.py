@@ -1,6 +1,6 @@
-"""Hostile expressions, and every entrance that accepts them as text: from callers, foreign logs and remote callers.
-Each must return a result or raise a DeltaLogError, in bounded time and memory. tests/interop compares the meaning of
-expressions with Spark.
+"""Hostile expressions, and every call that accepts them as text: from callers, from foreign logs and from remote
+callers. Each call must return a result or raise a DeltaLogError, in bounded time and memory. tests/interop compares the
+meaning of expressions with Spark.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def rows() -> pa.Table:
 
 # ------------------------------------------------------------------------------------------- expressions
 
-# Opening and closing strings, nested many times around an expression.
+# Opening and closing strings to nest many times around an expression.
 _AROUND = [
     ("struct(", ")"), ("array(", ")"), ("map(1, ", ")"), ("(", ")"), ("cast(s as array<", ">)"),
     ("case when q then ", " end"), ("not ", ""), ("- ", ""), ("upper(", ")"), ("i in (", ")"), ("coalesce(i, ", ")"),
@@ -77,7 +77,7 @@ _AROUND = [
     ("filter(items, x -> ", ")"), ("(s || ", ")"), ("concat_ws(", ", s, s, s)"), ("((((", "))))"),
     ("case i when 1 then 2 else ", " end"), ("/*", "*/"),
 ]  # fmt: skip
-# Strings that are repeated in sequence.
+# Strings to repeat many times in sequence.
 _CHAINS = [
     " or q", " and not q", " + 1", " || s", ".x", "[0]", "::string", ", 1", " = 1", " in (1)", " is null", "'a'",
     " - interval 1 day", "/**/", "--\n", "\\", "'", '"', "`", " 1 day", " like '%'", " when q then 1", ";", "\u00e4",
@@ -111,7 +111,7 @@ _BOMBS = [
 
 
 def hostile_text(random: Random) -> str:
-    """An expression that an attacker may write to crash, hang or exhaust a process."""
+    """An expression that an attacker might write to crash, hang or exhaust a process."""
     draw = random.random()
     if draw < 0.15:
         return random.choice(_BOMBS)
@@ -140,12 +140,12 @@ def hostile_text(random: Random) -> str:
 _KNOWN = [*cases(SUPPORTED), *cases(FAILING), *REFUSED]
 
 
-# --------------------------------------------------------------------------------------------- entrances
+# ------------------------------------------------------------------------------------------ entry points
 
 
 @functools.cache
 def _plain() -> Files:
-    """A table with a file in each of two partitions."""
+    """A table with one file in each of two partitions."""
     store = MemoryStore("memory://fuzz", clock_ms=lambda: NOW)
     table = DeltaTable.create(store, SCHEMA, partition_by=["p"], environment=environment())
     table.append(rows())
@@ -157,7 +157,7 @@ def _table() -> DeltaTable:
 
 
 def _foreign(metadata: dict[str, Any], *features: str) -> DeltaTable:
-    """A table whose log another client wrote."""
+    """A table whose log was written by another client."""
     store = MemoryStore("memory://fuzz", clock_ms=lambda: NOW)
     put_commit(store, 0, protocol_action(*features, reader=1), metadata)
     return DeltaTable.open(store, environment=environment())
@@ -194,13 +194,13 @@ def _append_filled(table: DeltaTable) -> Any:
 
 
 def _by_spark_ext(text: str) -> Any:
-    """What spark_ext itself parses in conditions and statements before it passes them to Spark."""
+    """spark_ext's own parsing of conditions and statements, before it passes them to Spark."""
     if importlib.util.find_spec("pyspark") is None:
         return None
     from spark_ext.parse import queries, table_references
     from spark_ext.reading import pruning
 
-    snapshot, text = _table().snapshot(), text[:50_000]  # it is split into tokens seven times
+    snapshot, text = _table().snapshot(), text[:50_000]  # bounded, because the text is tokenized seven times
     pruning.predicate(snapshot, [text])
     with contextlib.suppress(pruning.ConditionError):
         pruning.exact_predicate(snapshot, [text])
@@ -269,7 +269,8 @@ ENTRANCES: Mapping[str, Callable[[str], Any]] = {
 
 
 def enter(entrance: str, data: bytes) -> dict[str, str]:
-    """The outcome of an expression at an entrance: "=" or the code of a DeltaLogError. Raises any other error."""
+    """Pass an expression to a call, and return the outcome: The outcome of passing an expression to a call: "=" if the
+    call accepts it, or the code of the DeltaLogError that it raises. Raises any other error."""
     text = data.decode("utf-8", "surrogatepass" if b"\xed" in data else "replace")
     try:
         with contextlib.redirect_stdout(io.StringIO()):
@@ -281,5 +282,5 @@ def enter(entrance: str, data: bytes) -> dict[str, str]:
 
 
 def as_file(text: str) -> bytes:
-    """The expression as the bytes of a case."""
+    """The expression as bytes, which a case takes as input."""
     return text.encode("utf-8", "surrogatepass")

@@ -1,5 +1,5 @@
-"""Damages the content of Parquet footers: decodes the Thrift struct before a file's last 8 bytes, changes it in some
-places and encodes it again; and builds footers that claim more than they contain."""
+"""Damages the content of Parquet footers: decodes the Thrift struct at the end of a file, changes it in some places and
+encodes it again. Also builds footers that declare more than the file contains."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ _TEXTS = (
 
 
 def _change(tree: Struct, random: Random) -> None:
-    """Change one place of the tree."""
-    places: list[tuple[list[Any], int, int]] = []  # the struct or list, the position in it, the type
+    """Make one change to the tree."""
+    places: list[tuple[list[Any], int, int]] = []  # the struct or list, a position in it, the type
     _places(STRUCT, tree, places)
     if not places:
         return
@@ -92,7 +92,7 @@ def _other(kind: int, value: Any, random: Random) -> Any:
     return value
 
 
-# -------------------------------------------------------------------------------------------------------- bombs
+# ---------------------------------------------------------------------- decompression bombs and oversized lists
 
 
 def element(name: bytes, children: int | None, kind: int = 2) -> Struct:
@@ -112,7 +112,7 @@ def _claim(count: int) -> bytes:
 
 
 def _long_lists(footer: bytes, random: Random) -> bytes:
-    """Row groups, and columns in the first of them, that do not exist."""
+    """Declare row groups, and columns in the first of them, that do not exist."""
     count = random.choice((20_000, 1_000_000, 2**31 - 1))
     head = encoded(_file([element(b"r", 1), element(b"id", None)]))[:-3]
     return head + b"\x19" + _claim(count) + b"\x19" + _claim(count) + b"\x2c\x15\x02\x19" + _claim(count)
@@ -124,7 +124,8 @@ def _deep_columns(footer: bytes, random: Random) -> bytes:
 
 
 def _long_paths(footer: bytes, random: Random) -> bytes:
-    """Many columns below long names, so that the total size of the paths is the product of both."""
+    """Many columns nested under long names, so that the total size of their paths is (number of columns) × (length of
+    the names)."""
     columns, names = random.choice(((900, 1_000), (20_000, 4_000), (20_000, 20_000)))
     above = [element(b"n" * names, 1) for _ in range(40)]
     above[-1][-1][2] = columns
@@ -138,7 +139,7 @@ def _schema_twice(footer: bytes, random: Random) -> bytes:
 
 
 def _many_rows(footer: bytes, random: Random) -> bytes:
-    """A number of rows that no column contains."""
+    """Declare a number of rows that no column contains."""
     rows = random.choice((2**37, 2**62, -1))
     groups: list[Struct] = [[[1, LIST, [STRUCT, []]], [2, I64, 0], [3, I64, rows]]]
     return encoded(_file([element(b"r", 0)], rows, groups))

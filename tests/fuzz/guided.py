@@ -1,6 +1,6 @@
-"""The same targets under atheris: coverage of deltalog guides the choice of the next bytes of a file.
+"""Runs the same targets under atheris, which chooses the next bytes of a file by the coverage of deltalog.
 
-The damaged file is the input, and the valid ones are the first corpus. A finding ends the run with its traceback, and
+The damaged file is the input, and the valid files are the initial corpus. A finding ends the run with a traceback, and
 atheris keeps the input as ``crash-<hash>`` in the working directory.
 """
 
@@ -22,7 +22,7 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 
 def run_guided(target: str, seconds: float, first_seed: int) -> int:
-    """Fuzz one target for ``seconds``, in a process that imports deltalog instrumented. Returns 0 if nothing was
+    """Fuzz one target for ``seconds`` in a process that imports deltalog with instrumentation. Returns 0 if nothing was
     found."""
     if importlib.util.find_spec("atheris") is None:
         print("atheris is not installed: pip install atheris (Linux, CPython to 3.13).", file=sys.stderr)
@@ -43,7 +43,8 @@ def _fuzz(target: str, seconds: str, first_seed: str, corpus: str) -> None:
     started = time.monotonic()
 
     def one(data: bytes) -> None:
-        """The first byte chooses the table and the file, the rest is the file. Ends the process when time is up."""
+        """The first byte chooses the table and the file; the remaining bytes are the file's content. Ends the process
+        when its time limit expires."""
         if time.monotonic() - started > float(seconds):
             _report(target, outcomes, len(kinds), time.monotonic() - started)
             os._exit(0)

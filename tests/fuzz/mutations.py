@@ -1,4 +1,4 @@
-"""Damages bytes, and the structure of JSON. The ``Random`` that is passed in makes every choice."""
+"""Damages bytes, and the structure of JSON. All choices come from the ``Random`` argument."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 
 def damage_bytes(data: bytes, random: Random, start: int = 0, end: int | None = None) -> bytes:
-    """One to four blind mutations of ``data[start:end]``."""
+    """One to four random mutations of ``data[start:end]``."""
     end = len(data) if end is None else end
     middle = data[start:end]
     for _ in range(random.choice((1, 1, 1, 2, 4))):
@@ -87,15 +87,15 @@ _BYTE_MUTATIONS: tuple[Callable[[bytes, Random], bytes], ...] = (
 
 
 class Raw(str):
-    """Text that goes into the JSON unchanged."""
+    """Text that is inserted into the JSON unchanged."""
 
 
 class Pairs(list[tuple[str, Any]]):
-    """An object whose keys may repeat."""
+    """A JSON object that may have duplicate keys."""
 
 
 def dump(value: Any) -> str:
-    """JSON text of a tree that may hold Raw and Pairs."""
+    """The JSON text of a tree that may contain Raw and Pairs."""
     if isinstance(value, Raw):
         return str(value)
     if isinstance(value, dict):
@@ -155,7 +155,7 @@ def odd_value(random: Random) -> Any:
 
 
 def mutate_tree(value: Any, random: Random) -> Any:
-    """The same tree with one place changed; descends into strings that hold JSON."""
+    """A copy of the tree with one change, which may be inside a string that contains JSON."""
     places = _places(value)
     if not places:
         return odd_value(random)
@@ -180,7 +180,7 @@ def _places(value: Any) -> list[tuple[Any, Any]]:
 
 
 def _copy_on_path(root: Any, target: Any) -> tuple[Any, Any]:
-    """A deep copy of ``root``, and the copy of ``target`` in it."""
+    """Returns a deep copy of ``root``, and the node in that copy that corresponds to ``target``."""
     copies: list[Any] = []
 
     def copy(node: Any) -> Any:
@@ -216,7 +216,7 @@ def _mutate_place(container: Any, key: Any, random: Random) -> None:
 
 
 def _mutate_keys(container: dict[str, Any], key: str, random: Random) -> None:
-    """Rename the key, add another one, or duplicate it through Raw."""
+    """Rename the key, add another key, or duplicate the key through Raw."""
     value = container[key]
     draw = random.random()
     if draw < 0.5:
@@ -246,7 +246,7 @@ def _near(value: Any, random: Random) -> Any:
 
 
 def mutate_json_text(text: str, random: Random) -> str:
-    """JSON text with one place changed, or with random bytes damaged."""
+    """JSON text with one change, or with random bytes damaged."""
     if random.random() < 0.15:
         return damage_bytes(text.encode(), random).decode("utf-8", "replace")
     try:
@@ -256,7 +256,7 @@ def mutate_json_text(text: str, random: Random) -> str:
 
 
 def mutate_json_lines(data: bytes, random: Random) -> bytes:
-    """A file of JSON lines, or of a single one, with its structure, its text or random bytes damaged."""
+    """A file of JSON lines, or of a single JSON document, with its structure, its text or random bytes damaged."""
     draw = random.random()
     if draw < 0.25:
         return damage_bytes(data, random)

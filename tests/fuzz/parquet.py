@@ -17,7 +17,7 @@ from tests.fuzz.tables import parquet
 
 
 def damage_parquet(data: bytes, random: Random) -> bytes:
-    """The file with its bytes, its footer, its columns or its rows changed."""
+    """A file in which bytes, the footer, columns or rows are changed."""
     draw = random.random()
     if draw < 0.30:
         return damage_bytes(data, random)
@@ -35,7 +35,8 @@ def _read(data: bytes) -> pa.Table:
 
 
 def _damage_footer(data: bytes, random: Random) -> bytes:
-    """Wrong lengths, types, counts, codecs and offsets: the footer is a Thrift struct before the last 8 bytes."""
+    """Write wrong lengths, types, counts, codecs and offsets into the footer, which is a Thrift struct before the last
+    8 bytes."""
     (length,) = struct.unpack_from("<I", data, len(data) - 8)
     draw = random.random()
     if draw < 0.8:
@@ -105,7 +106,7 @@ def _choose_rows(table: pa.Table, random: Random) -> pa.Table:
 
 
 def _change_child(table: pa.Table, random: Random) -> pa.Table:
-    """Drop, rename, null or retype a child of a struct column."""
+    """Drop or rename a child of a struct column, set it to null, or change its type."""
     structs = [i for i, field in enumerate(table.schema) if pa.types.is_struct(field.type)]
     if not structs:
         return _retype_column(table, random)
@@ -131,7 +132,7 @@ def _change_child(table: pa.Table, random: Random) -> pa.Table:
 
 
 def _wider(values: pa.Array) -> pa.Array:
-    """The same values in an equivalent type."""
+    """The same values in a similar type."""
     if pa.types.is_string(values.type):
         return values.cast(pa.large_string())
     return values.cast(pa.int64()) if pa.types.is_integer(values.type) else values
@@ -143,7 +144,7 @@ def _change_rows(table: pa.Table, random: Random) -> pa.Table:
         return table
     try:
         rows = mutate_tree(table.to_pylist(), random)
-    except ValueError:  # duplicate field names or invalid text, by an earlier change
+    except ValueError:  # duplicate field names or invalid strings from an earlier change
         return table
     for schema in (table.schema, None):
         try:

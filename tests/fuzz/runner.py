@@ -1,8 +1,8 @@
-"""A supervised worker process for each target: crashes, hangs and memory growth are attributed to their seed and
-survived.
+"""Runs a supervised worker process for each target: a crash, hang or memory growth is attributed to its seed, and the
+run continues.
 
-The worker announces each seed and then its outcome; the parent only listens. A case that ends the process, or is killed
-for taking too long, is a violation, and a new worker continues after it.
+The worker reports each seed before the case, and its outcome after it; the parent only listens. A case that ends the
+process, or is killed because it takes too long, is a violation; a new worker continues after it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from typing import IO, Any
 ROOT = Path(__file__).resolve().parents[2]
 SEEDS = Path(__file__).with_name("seeds.txt")
 WORKER = ("-X", "faulthandler", "-m", "tests.fuzz.worker")
-# The longest silence of a worker. It ends only workers that sleep forever; CPU time limits the others.
+# The longest time for which a worker may send nothing. This limit stops only workers that sleep forever; the limit on
+# CPU time stops the others.
 MAX_WALL_SECONDS = 120.0
 MAX_START_SECONDS = 600.0
 
@@ -49,13 +50,14 @@ class Report:
 
 
 def kept_seeds(target: str) -> list[int]:
-    """Seeds that failed before; they are replayed before all others."""
+    """Seeds that failed before; they are replayed first."""
     rows = (line.split("#")[0].split() for line in SEEDS.read_text().splitlines())
     return [int(row[1]) for row in rows if row and row[0] == target]
 
 
 def run(target: str, seconds: float, first_seed: int = 0, most: int | None = None) -> Report:
-    """Run kept seeds, then ``first_seed`` and on, for ``seconds`` or ``most`` cases. No case can end it."""
+    """Run the kept seeds, then ``first_seed`` and the seeds after it, for ``seconds`` or ``most`` cases. No case can
+    end it."""
     report = Report(target)
     started = time.monotonic()
     kept, following, broken = kept_seeds(target), first_seed, True
@@ -70,11 +72,13 @@ def run(target: str, seconds: float, first_seed: int = 0, most: int | None = Non
 
 
 def _work(report: Report, kept: list[int], following: int, seconds: float, most: int | None) -> tuple[list[int], bool]:
-    """Run one worker to its end. Returns the seeds it began, and whether the last of them ended it early."""
+    """Run one worker to its end. Returns the seeds that the worker started, and whether the last of these seeds ended
+    the worker early."""
     arguments = {"target": report.target, "kept": kept, "following": following, "seconds": seconds, "most": most}
     environment = {**os.environ, "MALLOC_ARENA_MAX": "2", "ARROW_DEFAULT_MEMORY_POOL": "system"}
     command = [sys.executable, *WORKER, json.dumps(arguments)]
-    with tempfile.TemporaryFile() as errors:  # an unread pipe could fill up and block the worker
+    # A file, because a pipe that nobody reads could fill up and block the worker.
+    with tempfile.TemporaryFile() as errors:
         worker = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=errors)
         return _listen(report, worker, errors)
 
@@ -115,7 +119,7 @@ def _count(report: Report, message: dict[str, Any]) -> None:
 
 
 def _messages(worker: subprocess.Popen[bytes]) -> Iterator[dict[str, Any]]:
-    """The worker's messages, until it ends or is silent for too long."""
+    """The worker's messages, until the worker ends or sends no message for too long."""
     assert worker.stdout is not None
     pipe, rest = worker.stdout.fileno(), b""
     with selectors.DefaultSelector() as selector:

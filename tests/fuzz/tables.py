@@ -1,6 +1,6 @@
-"""Whole tables in memory, written by hand, including the shapes that deltalog reads but does not write.
+"""Complete in-memory tables, written by hand, including log layouts that deltalog reads but does not write.
 
-All have the same history and differ only in the files that record it, so the right answers are known.
+All tables have the same history and differ only in the files that record it, so the right answers are known.
 """
 
 from __future__ import annotations
@@ -112,12 +112,12 @@ def parquet(table: pa.Table, **options: Any) -> bytes:
 
 
 def vector_bytes(positions: Iterable[int]) -> bytes:
-    """A deletion vector, magic number included."""
+    """A deletion vector, including the magic number."""
     return struct.pack("<i", _MAGIC) + BitMap64(positions).serialize()
 
 
 def vector_file(*bodies: bytes) -> tuple[bytes, list[int]]:
-    """A file of deletion vectors, and the offset of each."""
+    """A file of deletion vectors, and the offset of each vector."""
     out, offsets = bytearray(b"\x01"), []
     for body in bodies:
         offsets.append(len(out))
@@ -144,7 +144,7 @@ VECTOR_PATH = f"{VECTOR_NAME}-{_VECTOR_UUID.hex()[20:]}.bin"
 
 
 def file_vector(positions: Sequence[int], offset: int) -> Action:
-    """The descriptor of a vector in the table's only vector file."""
+    """The descriptor of a deletion vector in the table's only deletion vector file."""
     size = len(vector_bytes(positions))
     return {
         "storageType": "u", "pathOrInlineDv": z85(_VECTOR_UUID), "offset": offset, "sizeInBytes": size,
@@ -200,7 +200,7 @@ def metadata(**properties: str) -> Action:
 
 
 def add(number: int, vector: Action | None = None) -> Action:
-    """The file ``number``: rows ``4 * number`` to ``4 * number + 3``."""
+    """The add action of file ``number``, which has rows ``4 * number`` to ``4 * number + 3``."""
     body = {
         "path": f"f{number}.parquet", "partitionValues": {"part": f"p{number % 2}", "bucket": str(number)},
         "size": len(data_file(number)), "modificationTime": NOW + number, "dataChange": True,
@@ -228,7 +228,7 @@ _VECTOR_FILE, _OFFSETS = vector_file(vector_bytes(_FIRST), vector_bytes(_SECOND)
 VECTORS = (file_vector(_FIRST, _OFFSETS[0]), file_vector(_SECOND, _OFFSETS[1]))
 
 DOMAIN = {"domainMetadata": {"domain": "a.b", "configuration": "{}", "removed": False}}
-# Six versions; files 1 (with a vector file), 2 (with an inline vector), 3 and 4 are live at the end.
+# Six versions; files 1 (with a deletion vector file), 2 (with an inline deletion vector), 3 and 4 are live at the end.
 HISTORY: tuple[tuple[Action, ...], ...] = (
     (info(0, "CREATE TABLE"), protocol(), metadata(), add(0)),
     (info(1), {"txn": {"appId": "app", "version": 7, "lastUpdated": NOW}}, add(1), add(2)),
@@ -329,7 +329,8 @@ AT = 3  # the version of the checkpoints; two commits follow
 
 
 def state() -> tuple[list[Action], list[Action]]:
-    """The content of a checkpoint of version ``AT``: the small actions, then the files and tombstones."""
+    """The content of a checkpoint of version ``AT``: protocol, metadata and the other small actions, then the files and
+    tombstones."""
     small = [
         {"protocol": protocol()["protocol"]},
         metadata(),
@@ -394,7 +395,8 @@ _SIDECARS = ("3a0d65cd-4056-49b8-937b-95f9e3ee90e5.parquet", "016ae953-37a9-438e
 
 
 def v2(form: str = "json", first_commit: int = 0) -> Files:
-    """A V2 checkpoint with two sidecars. ``form``: json, parquet, or classic for a classic name."""
+    """A V2 checkpoint with two sidecars. ``form``: the format and name of the top-level file: json, parquet, or classic
+    for the name of a classic checkpoint."""
     small, large = state()
     sidecars = {
         f"{LOG}/_sidecars/{name}": parquet(action_table(rows, ("add", "remove")))

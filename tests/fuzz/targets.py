@@ -1,7 +1,7 @@
-"""Which files are damaged, one target for each kind of file, and what must still hold afterwards.
+"""The targets: one for each kind of file to damage, with the checks that must still hold afterwards.
 
-For every target: nothing but DeltaLogError is raised. ``judge`` adds what else is known: a hint only says where to
-look, a deletion vector file has checksums, and unsound statistics prove nothing.
+For every target, only a DeltaLogError may be raised. ``judge`` adds the checks that depend on the kind of file: answers
+must not depend on a hint, a deletion vector file has checksums, and unsound statistics must not skip files.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class Case:
 
 @dataclass(frozen=True)
 class Target:
-    """``tables``: by name, each with the paths that may be damaged. ``damage``: the new bytes of a file. ``focus``: the
-    further steps of a brief run. ``use``: runs on the damaged table."""
+    """``tables``: the tables by name, each with the paths that may be damaged. ``damage``: the new bytes of a file.
+    ``focus``: the additional steps of a brief run. ``use``: the function that runs on the damaged table."""
 
     name: str
     tables: Mapping[str, Callable[[], tuple[Files, list[str]]]]
@@ -53,7 +53,7 @@ class Target:
     use: Callable[..., Outcomes] = observe
 
     def case(self, seed: int) -> Case:
-        """The case of a seed, always the same."""
+        """The case for a seed; always the same for the same seed."""
         random = Random(f"{self.name}:{seed}")
         table = random.choice(sorted(self.tables))
         files, paths = self.tables[table]()
@@ -62,13 +62,14 @@ class Target:
         return Case(self.name, seed, table, path, {**files, path: self.damage(files[path], path, random)}, predicates)
 
     def run(self, case: Case, brief: bool = False) -> tuple[Outcomes, str | None]:
-        """The outcomes, and the violation in them or None. Raises any error that is not a DeltaLogError."""
+        """The outcomes, and a message if they violate a requirement, otherwise None. Raises any error that is not a
+        DeltaLogError."""
         outcomes = self.use(case.files, case.predicates, brief=brief)
         return outcomes, self.judge(case, outcomes)
 
 
 def _matching(files: Files, *parts: str) -> tuple[Files, list[str]]:
-    """The paths that contain all these parts."""
+    """The paths that contain all of ``parts``."""
     return files, sorted(path for path in files if all(part in path for part in parts))
 
 
@@ -89,20 +90,21 @@ def _parquet_or_json(data: bytes, path: str, random: Random) -> bytes:
 
 @functools.cache
 def truth(target: str, table: str) -> Outcomes:
-    """The answers of the undamaged table."""
+    """The answers to the queries on the undamaged table."""
     files, _ = TARGETS[target].tables[table]()
     return observe(files, PREDICATES)
 
 
 def _unchanged(case: Case, outcomes: Outcomes) -> str | None:
-    """Every answer must equal the answer of the undamaged table, since the file is only a hint."""
+    """Every answer must equal that of the undamaged table, because the damaged file is only a hint."""
     expected = truth(case.target, case.table)
     wrong = {step: answer for step, answer in outcomes.items() if expected.get(step) != answer}
     return f"changed: {wrong}" if wrong else None
 
 
 def _true_or_refused(*steps: str) -> Judge:
-    """These answers (by default all) must equal the answers of the undamaged table, or be errors."""
+    """A judge that requires each of these answers (by default all) to equal the answer for the undamaged table, or to
+    be an error."""
 
     def judge(case: Case, outcomes: Outcomes) -> str | None:
         expected = truth(case.target, case.table)
@@ -114,8 +116,9 @@ def _true_or_refused(*steps: str) -> Judge:
 
 
 def _judge_checksums(case: Case, outcomes: Outcomes) -> str | None:
-    """A checksum that does not name its commit has no effect. One that does is trusted until the log itself is read;
-    the files never follow a wrong one, nor do rows if the commits read contain the schema."""
+    """A checksum that does not name its commit has no effect. A checksum that names its commit is trusted until the log
+    itself is read; the list of files never depends on a wrong checksum, nor do rows if the commits that are read
+    contain the schema."""
     if not _names_its_commit(case):
         return _true_or_refused()(case, outcomes)
     told = case.table in ("commits", "checkpoint")
@@ -141,7 +144,7 @@ _rows_true_or_refused = _true_or_refused("rows", *PREDICATES)
 
 
 def _damage_vectors(data: bytes, path: str, random: Random) -> bytes:
-    """Damage a vector file's bytes, or its descriptor in a commit; sometimes with a matching checksum."""
+    """Damage the bytes of a deletion vector file, or its descriptor in a commit; sometimes recompute the checksum."""
     if path.endswith(".bin"):
         damaged = damage_bytes(data, random)
         return _with_checksums(damaged) if random.random() < 0.5 else damaged
@@ -149,7 +152,8 @@ def _damage_vectors(data: bytes, path: str, random: Random) -> bytes:
 
 
 def _with_checksums(data: bytes) -> bytes:
-    """Compute the checksums of the two vectors again, so that the damage below them is reached."""
+    """Recompute the checksums of the two deletion vectors, so that readers do not stop at a wrong checksum but read the
+    damaged content."""
     out = bytearray(data)
     for descriptor in tables.VECTORS:
         start = descriptor["offset"] + 4
@@ -187,7 +191,7 @@ def _in_action(data: bytes, key: str, change: Callable[[Any, Random], Any], rand
 
 
 def _judge_vectors(case: Case, outcomes: Outcomes) -> str | None:
-    """A checksum protects a vector file: deleted rows never come back, and live rows never go."""
+    """Checksums protect a deletion vector file: deleted rows must not reappear, and live rows must not disappear."""
     if case.path.endswith(".bin") and not _sound_checksums(case.files[case.path]):
         return _rows_true_or_refused(case, outcomes)
     return None
@@ -215,8 +219,8 @@ def _other_partition(values: Any, random: Random) -> Any:
 
 
 def _judge_statistics(case: Case, outcomes: Outcomes) -> str | None:
-    """Unsound statistics prove nothing, so the rows must be the same as without statistics. If other data was damaged
-    too, other rows may be right."""
+    """Damaged statistics must not cause files to be skipped, so the rows must be the same as without statistics. If
+    other data was damaged too, other rows may be right and nothing is checked."""
     try:
         damaged = _statistics_of(case.files[case.path])
         rest = _without_statistics(case.files[case.path])
@@ -229,7 +233,7 @@ def _judge_statistics(case: Case, outcomes: Outcomes) -> str | None:
 
 
 def _statistics_of(data: bytes) -> dict[str, set[tuple[str, ...]]]:
-    """For each file the leaves of its statistics that a reader may trust, as text."""
+    """For each file, the leaf values of its statistics that a reader may use, as strings."""
     adds = [row["add"] for row in map(json.loads, data.splitlines()) if isinstance(row.get("add"), dict)]
     return {add["path"]: _believable(add.get("stats")) for add in adds}
 
@@ -252,7 +256,8 @@ def _believable(text: Any) -> set[tuple[str, ...]]:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A reader may trust either value of a duplicate key; both are kept, so that one counts as wrong."""
+    """A reader may use either value of a duplicate key, so both are kept here, although one of them will count as
+    wrong."""
     merged = dict(pairs)
     if len(merged) == len(pairs):
         return merged
@@ -274,7 +279,7 @@ def _leaves(node: Any, path: tuple[str, ...], found: set[tuple[str, ...]]) -> No
 
 @dataclass(frozen=True)
 class Entrances(Target):
-    """A target of expressions instead of damaged tables; ``tables`` are the entrances."""
+    """A target that passes expressions to calls instead of damaging tables; its ``tables`` are these calls."""
 
     def run(self, case: Case, brief: bool = False) -> tuple[Outcomes, str | None]:
         return expressions.enter(case.table, case.files[case.path]), None

@@ -1,4 +1,4 @@
-"""Uses a table as users do, with every step's outcome as a value, so that two runs can be compared."""
+"""Uses a table as users do, and returns each step's outcome as a value, so that two runs can be compared."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from deltalog.storage.memory import MemoryStore
 from tests.fuzz.tables import NOW, Files
 
 _MANY = 10_000
-# By step: a DeltaLogError's code, or "=" and a digest of the answer.
+# For each step, the code of a DeltaLogError, or "=" and a digest of the answer.
 Outcomes = dict[str, str]
 PREDICATES = (
     "TRUE",
@@ -37,7 +37,7 @@ PREDICATES = (
 
 
 def store_of(files: Files) -> MemoryStore:
-    """A store of the files, all with one fixed time."""
+    """A store that contains the files, all with one fixed modification time."""
     store = MemoryStore("memory://fuzz", clock_ms=lambda: NOW)
     for path, data in files.items():
         store.put(path, data)
@@ -45,7 +45,7 @@ def store_of(files: Files) -> MemoryStore:
 
 
 def environment() -> Environment:
-    """An environment that depends on nothing outside."""
+    """An environment that does not depend on the system's clock or randomness."""
     numbers = itertools.count(1)
     return Environment(
         clock_ms=lambda: NOW + 100_000,
@@ -56,7 +56,8 @@ def environment() -> Environment:
 
 
 def observe(files: Files, predicates: tuple[str, ...] = PREDICATES, *, brief: bool = False) -> Outcomes:
-    """Open the table and query it completely; with ``brief`` the state, the files and the predicates only.
+    """Open the table and run all queries on it; with ``brief``, only the snapshot's state, the files and the
+    predicates.
 
     Raises any error that is not a DeltaLogError.
     """
@@ -138,7 +139,7 @@ def _rows(table: pa.Table) -> list[Any]:
 
 
 def _as_numbers(table: pa.Table) -> pa.Table:
-    """Times as integers: Python's end with the year 9999, Arrow's do not."""
+    """Times as integers: Python's datetimes end with the year 9999; Arrow's do not."""
     wide = {"timestamp[us, tz=UTC]": pa.int64(), "timestamp[us]": pa.int64(), "date32[day]": pa.int32()}
     return table.cast(pa.schema([field.with_type(wide.get(str(field.type), field.type)) for field in table.schema]))
 

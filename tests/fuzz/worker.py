@@ -1,4 +1,4 @@
-"""One target's cases in a separate process; each is announced and then reported on standard output."""
+"""Runs one target's cases in a separate process; each case is announced and then reported on standard output."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ from tests.fuzz.targets import TARGETS
 # Limits per case. CPU time does not depend on other load on the machine.
 MAX_CPU_SECONDS = 5.0
 MAX_GROWTH_BYTES = 512 << 20
-# In addition to what the process has mapped before the first case, so that a bomb raises instead of filling memory.
+# The additional memory that the process may map after the start of the first case, so that a decompression bomb raises
+# an error instead of exhausting memory.
 MAX_MAPPED_BYTES = 2 << 30
 
 
 def work(target: str, kept: Sequence[int], following: int, seconds: float, most: int | None) -> None:
-    """Run all ``kept`` seeds, then the seeds from ``following`` on until ``seconds`` are over or ``most`` cases have
+    """Run all ``kept`` seeds, then the seeds from ``following`` on until ``seconds`` have passed or ``most`` cases have
     run."""
     import pyarrow as pa
 
     pa.set_cpu_count(2)
     pa.set_io_thread_count(2)
-    TARGETS[target].run(TARGETS[target].case(0))  # keeps imports and caches out of the first case
+    TARGETS[target].run(TARGETS[target].case(0))  # runs imports and fills caches before the first measured case
     _limit_memory()
     for seed in kept:
         _run(target, seed)
@@ -49,8 +50,8 @@ def _say(message: dict[str, Any]) -> None:
 
 
 def execute(target: str, seed: int) -> dict[str, Any]:
-    """Run one case in this process. Returns its counted ``outcomes``, their ``kind``, and the ``violation`` as text or
-    None."""
+    """Run one case in this process. Returns the number of the case's ``outcomes`` by kind, the case's own ``kind``, and
+    the ``violation`` as a string or None."""
     case = TARGETS[target].case(seed)
     cpu, peak = time.process_time(), _peak_bytes()
     outcomes: dict[str, str] = {}
@@ -78,7 +79,7 @@ def _peak_bytes() -> int:
 
 
 def _limit_memory() -> None:
-    """Limit the further memory that the process may map, if the system reports and enforces it."""
+    """Limit the additional memory that the process may map, if the system reports and enforces such a limit."""
     statm = Path("/proc/self/statm")
     if not statm.exists():
         return

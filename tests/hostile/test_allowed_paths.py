@@ -1,4 +1,4 @@
-"""Absolute paths in a log are allowed inside the table and inside the locations that the caller named, as shallow
+"""Absolute paths in a log are allowed inside the table and inside the locations that the caller allows, as shallow
 clones need."""
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Make = Callable[[str], LogStore]
 
 @pytest.fixture(params=["local", "memory", "s3"])
 def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
-    """Create stores at places of one disk or service, by name."""
+    """A function that creates stores whose roots are named directories of the same disk or service."""
     if request.param == "local":
         return lambda place: LocalStore(tmp_path / "a dir" / place)
     series = uuid.uuid4()
@@ -41,7 +41,7 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
 
 
 def absolute(store: LogStore, path: str) -> str:
-    """A file's absolute URI as engines write it."""
+    """A file's absolute URI in the form that engines write."""
     scheme, separator, rest = store.url.rpartition("://")
     return (
         f"{scheme}{separator}{quote(rest)}/{encode_path(path)}"
@@ -51,7 +51,7 @@ def absolute(store: LogStore, path: str) -> str:
 
 
 def clone_of(store: LogStore, *paths: str, **more: Any) -> None:
-    """A table whose files lie elsewhere."""
+    """A table whose data files are outside its directory."""
     put_commit(
         store, 0, info_action(), protocol_action(), metadata_action(), *(add_action(path, **more) for path in paths)
     )
@@ -224,7 +224,7 @@ def test_a_link_is_looked_at_anew_at_every_read(tmp_path: Path) -> None:
         ids(opened)
 
 
-# ---------------------------------------------------------------------------------------------------- odd names
+# ------------------------------------------------------------------------------------------------ unusual names
 
 ODD = [
     *("a b", "100%", "%41", "%2e%2e", "ünï", "日本語", "😀", "day=2024-01-01", "a:b", "c#d", "e?f", "a+b", "a&b=c"),

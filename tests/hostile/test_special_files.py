@@ -1,4 +1,4 @@
-"""Pipes and devices in place of a table's files cause an error at once; no reader waits forever."""
+"""Pipes and devices in place of a table's files cause an error immediately; no reader blocks forever."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from deltalog import DeltaTable
 pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes")
 
 SCHEMA = pa.schema([("id", pa.int64())])
-# The time limit of the child ends a hang; the test checks its output.
+# A time limit on the child process ends a hang; the test checks the child's output.
 READ = """
 import sys, deltalog, pyarrow as pa
 from deltalog import DeltaTable

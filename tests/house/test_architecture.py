@@ -1,8 +1,8 @@
-"""The tree in docs/architecture.md has every package, names only existing modules, and marks pure modules. New modules
-do not need a line there.
+"""The tree in docs/architecture.md lists every package and only existing modules, and marks pure modules. A new module
+needs no line in this tree.
 
 A line of the tree has module names or one package, separated by two spaces; three or more spaces; a description.
-``(pure)`` at its end applies to all modules of the line, or of the package.
+``(pure)`` at the end of the description applies to all modules in the line, or to the whole package.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # The installed packages, without the tests.
 TREE = (ROOT / "docs/architecture.md").read_text(encoding="utf-8").split("```")[1].partition("\ntests/")[0]
 _NAMES = re.compile(r"( *)(\w+(?:/|\.py)?(?:  \w+(?:\.py)?)*)(?: {3,}(\S.*))?")
-_TEXT_COLUMN = 20  # lines that begin here or later continue the description above
+_TEXT_COLUMN = 20  # a line indented at least this far continues the description above
 _MARK = "(pure)"
 
 
@@ -73,7 +73,7 @@ def test_no_module_is_on_the_map_twice() -> None:
 
 @pytest.mark.parametrize("package", ["deltalog", "spark_ext"])
 def test_the_map_marks_the_modules_whose_docstrings_say_pure(package: str) -> None:
-    """Check the modules that the tree names, and all modules of the packages that it marks."""
+    """Check the modules that the tree lists, and all modules of the packages that it marks as pure."""
     found = modules(package)
     tree = dict(entries(TREE))
     marked = {path for path in found for depth in range(1, len(path) + 1) if tree.get(path[:depth])}

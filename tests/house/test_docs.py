@@ -1,7 +1,8 @@
-"""The examples of README.md and docs/ run.
+"""The examples in README.md and docs/ run without errors.
 
-Fences marked ``python`` are executed, all fences of one page in order, in one namespace and in a directory of their
-own. ``python no-run`` is left out; ``python spark`` belongs to the Spark tests: no JVM starts here.
+Code blocks marked ``python`` are executed: those of one page in order, in one namespace and in a temporary directory.
+Blocks marked ``python no-run`` are skipped, and the Spark tests execute those marked ``python spark``: this module
+starts no JVM.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ SPARK = re.compile(r"\b(pyspark|spark_ext|SparkSession|spark\.)")
 
 
 ROW = re.compile(r"^\s*\|.*\|\s*$")
-# Cells end at a bar that is neither escaped nor in code.
+# The cell of a Markdown table ends at a bar that is neither escaped nor in code.
 CELL = re.compile(r"(?:\\.|`[^`]*`|[^|\\])*")
 REGISTRIES = re.compile(
     r"https?://(?:[\w.-]+\.)?(?:pypi\.org|pythonhosted\.org|npmjs\.com|crates\.io|mvnrepository\.com)\b[^\s)>`]*"
@@ -29,7 +30,7 @@ REGISTRIES = re.compile(
 
 
 def fences(page: Path) -> list[tuple[int, str, str]]:
-    """Line, mark and text of each Python fence."""
+    """For each Python code block: its line number, the word after "python" in its opening fence, and its text."""
     text = page.read_text(encoding="utf-8")
     return [
         (text.count("\n", 0, match.start()) + 2, match[2].strip(), match[3])
@@ -40,7 +41,7 @@ def fences(page: Path) -> list[tuple[int, str, str]]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_examples_run(page: Path, tmp_path: Path) -> None:
-    # Blank lines keep the page's line numbers in tracebacks.
+    # Blank lines are added so that tracebacks show the page's line numbers.
     source, line = "", 1
     for start, mark, text in fences(page):
         if mark or SPARK.search(text):
@@ -96,7 +97,7 @@ def test_links_within_the_project_lead_somewhere(page: Path) -> None:
 
 
 def test_the_readme_names_files_and_does_not_link_to_them() -> None:
-    """The README is also the page of the package on PyPI, where relative links lead nowhere, so it writes paths as
+    """The README is also the package's page on PyPI, where relative links do not work, so it writes paths as
     code."""
     text = FENCE.sub("", (ROOT / "README.md").read_text(encoding="utf-8"))
     assert [link for link in re.findall(r"\]\(\s*([^)\s]*)", text) if not re.match(r"https?:", link)] == []
@@ -106,5 +107,5 @@ def test_the_readme_names_files_and_does_not_link_to_them() -> None:
 
 
 def test_some_example_runs() -> None:
-    """The regular expression finds the examples of the pages."""
+    """The test's regular expression finds the examples in the documentation pages."""
     assert sum(1 for page in PAGES for _, mark, _ in fences(page) if not mark) >= 3

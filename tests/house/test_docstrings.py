@@ -1,4 +1,4 @@
-"""Public names have docstrings; modules that implement the protocol name its section."""
+"""Public names have docstrings; modules that implement a part of the protocol name the section of PROTOCOL.md."""
 
 from __future__ import annotations
 
@@ -57,7 +57,8 @@ def test_public_functions_and_methods_have_docstrings(face: str) -> None:
     members = [member for home in homes for member in public_members(importlib.import_module(home))]
     assert len(members) > (100 if face == "deltalog" else 5)
     without = [name for name, value in members if not (value.__doc__ or "").strip()]
-    # Names that explain themselves, in a class whose docstring explains the rest.
+    # Members that need no docstring: their names are self-explanatory, and the docstring of their class explains
+    # everything else.
     plain = {name for name in without if name.rsplit(".", 1)[-1] in PLAIN}
     assert set(without) - plain == set()
 
@@ -81,7 +82,7 @@ def test_every_module_has_a_docstring(name: str) -> None:
     assert (ast.get_docstring(ast.parse(source_of(name))) or "").strip(), f"{name} has no docstring"
 
 
-# The protocol covers neither Arrow nor deltalog's limits, nor how Spark declares char(n).
+# The protocol does not specify Arrow, deltalog's limits, or how Spark declares char(n).
 NOT_OF_THE_PROTOCOL = {"deltalog.protocol.arrow_types", "deltalog.protocol.limits", "deltalog.protocol.char_varchar"}
 
 

@@ -17,7 +17,7 @@ CLASSES = [
 
 
 def drawn() -> dict[str, tuple[str | None, str | None]]:
-    """By name in the drawing: the parent, and the built-in error in brackets."""
+    """For each name in the drawing: its parent, and the built-in error in brackets."""
     assert errors.__doc__ is not None
     found: dict[str, tuple[str | None, str | None]] = {}
     above: list[str] = []
@@ -66,7 +66,7 @@ def instance_of(kind: type[DeltaLogError]) -> tuple[DeltaLogError, dict[str, obj
 
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)
 def test_errors_survive_pickling(kind: type[DeltaLogError]) -> None:
-    """Errors are sent between processes, and to Spark's driver from its executors."""
+    """Errors are sent between processes, and from Spark's executors to its driver."""
     error, facts = instance_of(kind)
     error.__cause__ = ValueError("why")
     copy = pickle.loads(pickle.dumps(error))

@@ -1,6 +1,8 @@
-"""Each extra installs what its modules need, and the environment of the quick tests installs all that they need.
+"""Each extra installs the packages that its modules need, and the environment of the quick tests installs the packages
+that these tests need.
 
-A child process sees the packages of one extra and no others of this environment, which may have them all.
+A child process can import only the packages of one extra, although this environment may have the packages of all
+extras.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from tests.house.test_dev import dev  # noqa: F401  (a fixture)
 from tests.support.extras import BASE, ROOT, closure, extras, modules_of, requirement, run_with
 from tests.support.extras.program import CALLS, PROMISED, modules, needs_of
 
-# Further packages of the quick environment; with them the check is the same in every environment.
+# Extras that the quick environment always installs, listed here so that the check is the same in every environment.
 ALWAYS = {BASE, "cli", "server"}
 QUICK = "deltalog[test-core]"
 
@@ -32,7 +34,8 @@ def test_an_extra_brings_what_its_modules_and_calls_need(extra: str) -> None:
 
 
 def test_a_package_that_is_missing_is_noticed() -> None:
-    """The child does not see other packages of this environment, here pytest and the packages of the command line."""
+    """The child process cannot import other packages of this environment, such as pytest and the packages of the
+    command line."""
     done = run_with("deltalog", "imports", "cli")
     assert done.returncode == 1 and "cli does not install typer" in done.stdout, done.stdout + done.stderr
     done = run_with("deltalog", "calls", "cli")

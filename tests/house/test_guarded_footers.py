@@ -1,5 +1,5 @@
-"""Only one module opens Parquet files and limits the harm that their footers can do. No other module uses pyarrow's
-readers or asks an unchecked footer for the metadata of a column chunk."""
+"""Only one module opens Parquet files, and this module protects against malicious footers. No other module uses
+pyarrow's readers, or reads the metadata of a column chunk from an unchecked footer."""
 
 from __future__ import annotations
 

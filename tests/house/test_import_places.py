@@ -1,5 +1,5 @@
-"""Imports are at the top of a module, and outside of ``if TYPE_CHECKING``. An exception that is no longer needed fails
-the test.
+"""Imports are at the top of a module, and outside of ``if TYPE_CHECKING``. The test fails if a listed exception is no
+longer needed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ LAZY_IMPORTS = {
     "deltalog/cli/views.py": START,
     "deltalog/storage/s3/client.py": "botocore takes half a second to load, and most requests do without",
     "deltalog/storage/registry.py": "each kind of store, and the package that it needs, is imported when one is opened",
-    "spark_ext/stream/registration.py": "PySpark 3.5 lacks what it imports",
+    "spark_ext/stream/registration.py": "PySpark 3.5 lacks the names that it imports",
 }
 TYPE_IMPORTS = {
     "deltalog/__init__.py": "public names are imported at their first use",
@@ -57,17 +57,47 @@ TYPE_IMPORTS = {
 
 
 def lazy_imports(tree: ast.Module) -> Iterator[str]:
-    """Modules of deltalog and spark_ext that are imported inside functions."""
+    """The modules of deltalog and spark_ext that are imported inside functions of a module."""
     for function in ast.walk(tree):
         if isinstance(function, (ast.FunctionDef, ast.AsyncFunctionDef)):
             yield from own_imports(function)
 
 
 def type_imports(tree: ast.Module) -> Iterator[str]:
-    """Modules of deltalog and spark_ext that are imported for type checkers only."""
+    """Modules of deltalog and spark_ext that are imported for type checkers only, and not at their first use either."""
+    for node in type_checks(tree):
+        lazy = set(modules_at_first_use(node).values())
+        yield from (name for name in own_imports(node) if name not in {each.rpartition(".")[0] for each in lazy})
+
+
+def type_checks(tree: ast.Module) -> Iterator[ast.If]:
     for node in ast.walk(tree):
         if isinstance(node, ast.If) and ast.unparse(node.test).split(".")[-1] == "TYPE_CHECKING":
-            yield from own_imports(node)
+            yield node
+
+
+def modules_at_first_use(node: ast.If) -> dict[str, str]:
+    """What the ``else`` of ``if TYPE_CHECKING`` gives to ``lazy_modules``: full names by global."""
+    found = dict[str, str]()
+    for each in node.orelse:
+        if isinstance(each, ast.Expr) and isinstance(each.value, ast.Call):
+            call = each.value
+            if ast.unparse(call.func) == "lazy_modules":
+                full = [ast.literal_eval(argument) for argument in call.args[1:]]
+                found |= {name.rpartition(".")[2]: name for name in full}
+                found |= {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
+    return found
+
+
+def modules_for_types(node: ast.If) -> dict[str, str]:
+    """The imports in the body of ``if TYPE_CHECKING``, as modules: full names by global."""
+    found = dict[str, str]()
+    for each in node.body:
+        if isinstance(each, ast.ImportFrom):
+            found |= {alias.asname or alias.name: f"{each.module}.{alias.name}" for alias in each.names}
+        elif isinstance(each, ast.Import):
+            found |= {alias.asname or alias.name: alias.name for alias in each.names}
+    return found
 
 
 def own_imports(node: ast.AST) -> Iterator[str]:
@@ -85,8 +115,35 @@ def test_own_modules_are_not_imported_for_types_only() -> None:
     assert {name for name, tree in TREES.items() if [*type_imports(tree)]} == set(TYPE_IMPORTS)
 
 
+def test_type_checkers_see_the_modules_that_are_imported_at_their_first_use() -> None:
+    different = {}
+    for name, tree in TREES.items():
+        for node in type_checks(tree):
+            lazy, typed = modules_at_first_use(node), modules_for_types(node)
+            if any(typed.get(alias) != full for alias, full in lazy.items()):
+                different[name] = set(lazy.items()) - set(typed.items())
+    assert different == {}
+
+
+def test_modules_imported_at_their_first_use_are_not_imported_at_once_besides() -> None:
+    """A module of deltalog that one line makes lazy and another line of the same module imports."""
+    twice = set()
+    for name, tree in TREES.items():
+        lazy = {full for node in type_checks(tree) for full in modules_at_first_use(node).values()}
+        at_once = {each.module for each in tree.body if isinstance(each, ast.ImportFrom)}
+        twice |= {(name, full) for full in lazy & at_once}
+    assert twice == set()
+
+
 def test_the_checks_find_something() -> None:
     lazy = ast.parse("import os\ndef f():\n    from deltalog import errors\n    import json")
     assert [*lazy_imports(lazy)] == ["deltalog"]
     typed = ast.parse("import typing\nif typing.TYPE_CHECKING:\n    import deltalog.table\n    import json")
     assert [*type_imports(typed)] == ["deltalog.table"]
+    at_first_use = ast.parse(
+        "if TYPE_CHECKING:\n    from deltalog.rows import delete\n"
+        "else:\n    lazy_modules(__name__, 'deltalog.rows.delete')"
+    )
+    assert [*type_imports(at_first_use)] == []
+    [node] = type_checks(at_first_use)
+    assert modules_at_first_use(node) == modules_for_types(node) == {"delete": "deltalog.rows.delete"}

@@ -34,7 +34,7 @@ def test_every_module_imports_only_what_is_below_it(lint_imports: list[str]) -> 
 
 
 def test_a_broken_layer_is_noticed(lint_imports: list[str], tmp_path: Path) -> None:
-    """The contract is effective: with two layers swapped it is broken."""
+    """The contract is effective: with two layers swapped, import-linter reports it as broken."""
     config = (ROOT / "pyproject.toml").read_text()
     changed = config.replace('    "read",\n    "log",\n', '    "log",\n    "read",\n')
     assert changed != config
@@ -48,7 +48,7 @@ def test_a_broken_layer_is_noticed(lint_imports: list[str], tmp_path: Path) -> N
 
 
 def contracts() -> list[str]:
-    # Not with tomllib, which Python 3.10 does not have.
+    # pyproject.toml is not parsed with tomllib, because Python 3.10 lacks it.
     return (ROOT / "pyproject.toml").read_text(encoding="utf-8").split("[[tool.importlinter.contracts]]")[1:]
 
 
@@ -58,7 +58,7 @@ def strings(contract: str, key: str) -> list[str]:
 
 
 def layered() -> dict[str, tuple[str, list[list[str]], list[str]]]:
-    """For each package: the name of its contract, its layers from the top, and the modules that do not need a layer."""
+    """For each package: the name of its contract, its layers from top to bottom, and the modules that need no layer."""
     found = {}
     for contract in contracts():
         if 'type = "layers"' in contract and re.search(r"^exhaustive = true$", contract, re.M):
@@ -70,7 +70,8 @@ def layered() -> dict[str, tuple[str, list[list[str]], list[str]]]:
 
 
 def children(package: str, root: Path = ROOT) -> dict[str, set[str]]:
-    """The modules and packages in a package, and which of its modules each imports, by the names used in layers."""
+    """The modules and subpackages of a package, and the modules of the package that each imports, under the names used
+    in layers."""
     folder = root / package.replace(".", "/")
     found = dict[str, set[str]]()
     for path in sorted(folder.iterdir()):
@@ -94,8 +95,8 @@ def imported(tree: ast.Module, package: str) -> set[str]:
 
 
 def advice(module: str, imports: dict[str, set[str]], layers: list[list[str]]) -> str:
-    """Where in a contract to place a module that has no layer: above the modules that it imports, below the modules
-    that import it."""
+    """At which position of a layer contract to insert a module that has no layer: above the modules that it imports,
+    below the modules that import it."""
     below = [number for number, line in enumerate(layers) if imports[module] & set(line)]
     above = [n for n, line in enumerate(layers) if any(module in imports.get(name.split(".")[0], ()) for name in line)]
     last, first = min(below, default=len(layers)), max(above, default=-1)

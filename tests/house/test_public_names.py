@@ -1,4 +1,4 @@
-"""Each public name has one home, whose ``__all__`` is sorted and complete."""
+"""Each public name is exported by one module, whose ``__all__`` is sorted and complete."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_names_are_imported_from_where_type_checkers_see_them(home: str) -> None
 
 
 def test_the_core_runs_without_the_extras(tmp_path: Path) -> None:
-    """Tables are written, read and queried by SQL text if only the mandatory dependencies can be imported."""
+    """Tables can be written, read and queried with SQL text if only the mandatory dependencies can be imported."""
     code = (
         "import sys\n"
         "for name in ('typer', 'rich', 'click', 'pydantic', 'pyspark', 's3fs', 'boto3', 'uvicorn'):\n"
@@ -90,7 +90,7 @@ def test_the_core_runs_without_the_extras(tmp_path: Path) -> None:
 
 def test_the_core_imports_neither_spark_nor_a_cloud_sdk_nor_pandas_nor_a_parser() -> None:
     heavy = ["pyspark", "delta", "boto3", "botocore", "s3fs", "fsspec", "obstore", "aiohttp", "pandas", "rich", "typer"]
-    heavy.append("sqlglot")  # a third of a second, only for SQL text
+    heavy.append("sqlglot")  # importing it takes a third of a second, and it is needed only to parse SQL text
     code = (
         f"import sys; from deltalog import *; print(sorted(set({heavy!r}) & {{m.split('.')[0] for m in sys.modules}}))"
     )
@@ -99,7 +99,7 @@ def test_the_core_imports_neither_spark_nor_a_cloud_sdk_nor_pandas_nor_a_parser(
 
 
 def test_an_import_leaves_out_what_most_programs_do_not_use() -> None:
-    """For a short start-up each of these is imported at its first use, and not by opening a table."""
+    """For a fast start-up, each of these modules is imported at its first use, not when a table is opened."""
     modules = {
         deltalog._MODULES[name] for name in ("Dataset", "DynamoCommit", "S3DynamoDBCommit", "TransactionManager")
     }

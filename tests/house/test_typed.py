@@ -1,4 +1,4 @@
-"""The installed packages are typed for their users: mypy infers result types, and refuses wrong calls."""
+"""The installed packages are typed for their users: mypy infers result types, and rejects wrong calls."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """One process that appends to a table concurrently with others: ``python concurrent_appender.py ENGINE TABLE NUMBER
 DIRECTORY``.
 
-It writes ``ready-NUMBER`` into DIRECTORY and starts when ``go`` exists. A commit adds ROWS unique rows and identifies
-its writer in its metadata; acknowledged commits are written to ``acknowledged-NUMBER``, one per line. delta-spark makes
-SPARK_COMMITS commits, deltalog continues until ``stop`` exists.
+The process writes ``ready-NUMBER`` into DIRECTORY, and starts to append when ``go`` exists. A commit adds ROWS unique
+rows and identifies its writer in its metadata; acknowledged commits are written to ``acknowledged-NUMBER``, one per
+line. delta-spark makes SPARK_COMMITS commits, deltalog continues until ``stop`` exists.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def main(engine: str, table: str, number: int, directory: Path) -> None:
             acknowledged.write(f"{_tag(number, count)}\n")
             acknowledged.flush()
             if engine == "deltalog":
-                time.sleep(pause.uniform(0.3, 1.0))  # so that delta-spark, which is slower, wins versions too
+                time.sleep(pause.uniform(0.3, 1.0))  # so that the slower delta-spark also wins versions
 
 
 def _ids(number: int, count: int) -> list[int]:

@@ -92,7 +92,8 @@ def numbered(
     info: Callable[[int], Line | None] = lambda version: {},
     **protocol: Any,
 ) -> Path:
-    """Version n adds the row n. ``times_ms``: of the commit files; ``icts``: in-commit timestamps."""
+    """Version n adds the row n. ``times_ms``: the modification times of the commit files; ``icts``: the in-commit
+    timestamps."""
     for version, time_ms in enumerate(times_ms):
         body = info(version)
         lines: list[Line] = []
@@ -113,7 +114,8 @@ def three(root: Path) -> Path:
 
 
 def contradicting(root: Path, **pair: str) -> Path:
-    """In-commit timestamps an hour apart; all files were copied a day later, a second apart."""
+    """A table whose in-commit timestamps are an hour apart, and whose files were copied a day later, one file per
+    second."""
     day = T + 24 * HOUR_MS
     configuration = {ICT: "true", **pair}
     icts = [T, T + HOUR_MS, T + 2 * HOUR_MS]
@@ -121,7 +123,7 @@ def contradicting(root: Path, **pair: str) -> Path:
 
 
 def without_commits(root: Path) -> Path:
-    """A checkpoint of version 1; the commits 0 and 1 are gone."""
+    """Create a table with a checkpoint of version 1, and delete the commits 0 and 1."""
     import deltalake
 
     numbered(root, [T, T + HOUR_MS])
@@ -141,7 +143,7 @@ def hinted(root: Path) -> Path:
 
 
 def partitioned(root: Path, *files: tuple[str, str]) -> Path:
-    """Files by path and value of the text column p."""
+    """Data files, each given by its path and its value of the string column p."""
     lines = [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}]
     lines += head(schema_text(id="long", p="string"), partitions=["p"])
     for number, (name, value) in enumerate(files):
@@ -153,14 +155,14 @@ def partitioned(root: Path, *files: tuple[str, str]) -> Path:
 
 
 def broken(root: Path, shorter: int) -> Path:
-    """The data file of version 0 is not a Parquet file, and is this many bytes shorter than in the log."""
+    """The data file of version 0 is not a Parquet file, and is this many bytes shorter than its size in the log."""
     numbered(root, [T])
     (root / "0.parquet").write_bytes(b"x" * ((root / "0.parquet").stat().st_size - shorter))
     return root
 
 
 def said(call: Callable[..., Any], *arguments: Any) -> str:
-    """The result of a call, or its error, as text."""
+    """The result of a call, or its error, as a string."""
     try:
         return str(call(*arguments))
     except BaseException as error:
@@ -185,7 +187,8 @@ def sorted_ids(rows: Any) -> list[Any]:
 
 
 class Deltalake:
-    """The confirmations for deltalake, named by the first word of an explanation's case pattern."""
+    """The confirmations for deltalake. The name of each method is the first word of the case pattern of an
+    explanation."""
 
     def version_at(self, root: Path, ms: int) -> int:
         import deltalake
@@ -257,7 +260,7 @@ class Deltalake:
         table = DeltaTable.create(root, rows.schema, data=rows, properties=properties)
         table.delete("id = 2")
         before = table.version
-        # The file is removed with its vector, and no change file is written.
+        # The commit removes the file with its deletion vector, and no change data file is written.
         lines = [json.loads(line) for line in (root / "_delta_log" / f"{before:020d}.json").read_text().splitlines()]
         add = next(line["add"] for line in lines if "add" in line)
         remove = {"path": add["path"], "deletionTimestamp": T, "dataChange": True, "extendedFileMetadata": True,
@@ -353,7 +356,7 @@ class Polars(Deltalake):
 
 
 class DeltaSpark:
-    """The confirmations for delta-spark, in a session that has it."""
+    """The confirmations for delta-spark, in a session with delta-spark's jars."""
 
     def __init__(self, spark: Any) -> None:
         self.spark = spark
@@ -442,7 +445,7 @@ def _made(path: Path) -> Path:
 
 
 def engine_of(name: str) -> Any:
-    """An engine, delta-spark in a session of the tests."""
+    """The engine with this name; delta-spark uses a session of the tests."""
     if name != "delta-spark":
         return {"deltalake": Deltalake, "polars": Polars}[name]()
     from tests.support.spark import delta_session

@@ -1,4 +1,4 @@
-"""One delta-spark JVM for all tests of this directory."""
+"""One delta-spark JVM for all tests in this directory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-# The tests' own support package is imported as `tests.support.spark`, whatever directory pytest is started in.
+# The tests import their support package as `tests.support.spark`, whatever directory pytest is started in.
 _ROOT = str(Path(__file__).resolve().parents[2])
 if _ROOT not in sys.path:
     sys.path.insert(0, _ROOT)
@@ -16,16 +16,14 @@ if _ROOT not in sys.path:
 from tests.support.spark import DeltaSpark, delta_session, stop_sessions  # noqa: E402
 from tests.support.spark.shapes import SHAPES, DeltalogWriter, SparkWriter, Writer, Written, write  # noqa: E402
 
-# A table takes long to examine. Together these shapes cover the others.
-USUAL = {
-    ("delta-spark", "ict_disabled_enabled_again"),
-    ("deltalog", "ict_partitioned"), ("deltalog", "ict_late_checkpointed"),
-}  # fmt: skip
+# Checking a table takes a long time. These two cover enablement by each engine, disabling, and checkpoints.
+USUAL = {("delta-spark", "ict_disabled_enabled_again"), ("deltalog", "ict_late_checkpointed")}
 
 
 @pytest.fixture(scope="session")
 def delta() -> Iterator[DeltaSpark]:
-    # Many small queries, each run once: compiling them, and starting jobs for ten files, is most of the time.
+    # The tests run many small queries once each, and spend most of the time compiling them and starting jobs for ten
+    # files.
     conf = {
         "spark.sql.adaptive.enabled": "false",
         "spark.sql.codegen.wholeStage": "false",
@@ -55,7 +53,7 @@ def writers(delta: DeltaSpark) -> dict[str, Writer]:
 def written(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, writers: dict[str, Writer]
 ) -> Written:
-    """The table of each shape, written once by each engine."""
+    """A table of each shape, written once by each engine."""
     writer, name = request.param
     path = tmp_path_factory.mktemp(f"{writer}-{name}") / "table"
     return write(path, name, writer, SHAPES[name], writers[writer])

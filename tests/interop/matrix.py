@@ -2,8 +2,8 @@
 
     python -m tests.interop.matrix        # runs the tests and writes the page
 
-A cell is `ok`, or `refused` with the expected error. Anything else, such as different rows, fails the run and is never
-written to the page. test_interop_matrix.py compares the page with its results.
+A cell of the page is `ok`, or it is `refused`, which requires the expected error. Anything else, such as different
+rows, fails the run and is never written to the page. test_interop_matrix.py compares the page with its results.
 """
 
 from __future__ import annotations
@@ -35,12 +35,13 @@ from tests.support.spark.jars import DELTA_VERSION
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "feature-matrix.md"
 WRITE = "DELTALOG_WRITE_FEATURE_MATRIX"
 NONE = "–"
-# Table features that deltalake refuses to read, and to write, as it names them.
+# Table features that deltalake refuses to read, and those that it refuses to write, under deltalake's names.
 UNREAD = {"TypeWidening", "VacuumProtocolCheck"}
 UNWRITTEN = UNREAD | {"AllowColumnDefaults", "ClusteredTable", "DomainMetadata", "IdentityColumns"}
 UNWRITTEN |= {"InCommitTimestamp", "RowTracking"}
 _NAMED = re.compile(r"Unsupported table features required: \[(\w+(?:, \w+)*)\]")
-# Tables to which deltalake cannot append for another reason: the error, and what the page says.
+# Tables to which deltalake cannot append for a reason other than an unsupported feature, each with the error and the
+# text for the page.
 UNAPPENDED = {
     "Partitions of every type, dates and timestamps among them": (
         "Failed to parse value '-12345678.-90' as 'decimal(10,2)'",
@@ -51,7 +52,7 @@ UNAPPENDED = {
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the page, each cell as text."""
+    """A row of the page, with its cells as strings."""
 
     feature: str
     written_by: str
@@ -74,8 +75,8 @@ HEADER = Row(
 
 
 def examine(feature: Feature, path: Path, delta: DeltaSpark) -> Row:
-    """Create the table, read it with both peers, write to it with delta-spark, and read that. Raises AssertionError if
-    any two engines disagree."""
+    """Create the table, read it with both engines, write to it with delta-spark, and read the result. Raises
+    AssertionError if any two engines disagree."""
     expected = feature.build(path)
     table = DeltaTable.open(str(path))
     ours = table.snapshot().scan().to_arrow()
@@ -88,7 +89,7 @@ def examine(feature: Feature, path: Path, delta: DeltaSpark) -> Row:
     row_ids = _row_ids(feature, table, path, delta)
     log = _log(feature, table, path, delta)
     carried_on = _carried_on(feature, table, path, delta)
-    # Now the log has commits of deltalog, of delta-spark, and of deltalog again.
+    # The log now contains commits by deltalog, by delta-spark, and again by deltalog.
     assert _rows(table, path, delta) == rows and _row_ids(feature, table, path, delta) == row_ids
     assert _history(table, path, delta)
     changes = _changes(feature, table, path, delta)
@@ -109,7 +110,7 @@ def _rows(table: DeltaTable, path: Path, delta: DeltaSpark) -> str:
 
 
 def _log(feature: Feature, table: DeltaTable, path: Path, delta: DeltaSpark) -> str:
-    """The version and its `.crc`; times and operations are compared once delta-spark has added its own."""
+    """Compares the version and its `.crc`. Times and operations are compared later, after delta-spark has committed."""
     assert delta.latest(path) == table.snapshot().version
     defect = delta.checksum_defect(path)
     assert defect == (None if feature.checksum else "there is no readable .crc")
@@ -126,7 +127,8 @@ def _fields(schema: str) -> list[dict[str, Any]]:
 
 
 def _simple(data_type: Any) -> Any:
-    """A type without the metadata and nullability of fields: Spark shows every column of a file source as nullable."""
+    """A type without the metadata and nullability of its fields, since Spark reports every column of a file source as
+    nullable."""
     if isinstance(data_type, str):
         data_type = json.loads(data_type) if data_type[:1] in '{"' else data_type
     if isinstance(data_type, dict):
@@ -206,7 +208,8 @@ def _appended_by_deltalake(feature: Feature, copy: Path) -> str:
 
 
 def _refusal(error: DeltaError, known: Collection[str]) -> str:
-    """The features that deltalake's error names. It is known to lack all of them."""
+    """The features that deltalake's error names. Fails unless all of them are in ``known``, the features that deltalake
+    lacks."""
     named = _NAMED.search(str(error))
     features = sorted(named[1].split(", ")) if named else []
     assert features and set(features) <= set(known), f"deltalake fails: {error}"
@@ -252,7 +255,7 @@ deltalog does not write tables with the features {", ".join(f"`{name}`" for name
 
 
 def committed_rows() -> dict[str, str]:
-    """The rows of the committed page, by feature."""
+    """The rows of the committed page, keyed by feature."""
     if not PAGE.exists():
         return {}
     lines = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| ")]

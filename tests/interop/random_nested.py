@@ -123,9 +123,9 @@ class _Run:
         return f"MERGE {evolution}INTO {{t}} t USING {VIEW} src ON t.id = src.id {' '.join(clauses)}"
 
     def assigned(self, own: pa.Schema, source: pa.Schema) -> Iterator[str]:
-        """Assignments from the source to columns and fields of the table. The source may lack the value, the table may
-        lack the column or field; names that the table lacks have no alias, since delta-spark looks them up in the
-        source."""
+        """Assignments from the source to columns and fields of the table. The source may lack the value, and the table
+        may lack the column or field. Names that the table lacks are not qualified, since delta-spark looks them up in
+        the source."""
         candidates = [*_paths(own), *_paths(source)]
         known = {_low(path) for path in _paths(own)}
         for path in self.separate(candidates, 2):
@@ -195,7 +195,7 @@ class _Run:
         self.same("rows", plain_rows(other), plain_rows(one))
 
     def outcome(self, call: Any) -> str | None:
-        """The error that refused the statement, or None."""
+        """The error with which the statement was refused, or None."""
         try:
             call()
         except DeltaLogError as error:

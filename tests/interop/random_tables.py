@@ -18,13 +18,13 @@ STRUCT = pa.struct([("a", pa.int32()), ("b.c", pa.string())])
 
 @dataclass(frozen=True)
 class Kind:
-    """A type: its name in SQL and in Arrow, the values that occur, and how a value is written in SQL."""
+    """A type: its names in SQL and in Arrow, its sample values, and the SQL literal of a value."""
 
     sql: str
     arrow: pa.DataType
     values: tuple[Any, ...]
     literal: Callable[[Any], str]
-    width: int | None = None  # the n of char(n), whose values readers see padded
+    width: int | None = None  # the n of char(n), whose values readers return padded
 
     def stored(self, value: Any) -> Any:
         """The value as readers return it."""
@@ -68,7 +68,7 @@ KINDS: Mapping[str, Kind] = {
         _struct,
     ),
 }  # fmt: skip
-#: The wider kind to which a column of a kind can be changed.
+#: The wider type to which a column of each type can be changed.
 WIDER: Mapping[str, str] = {"int": "long"}
 PARTITIONING = ("int", "string", "date", "char", "boolean")
 
@@ -79,7 +79,7 @@ def quoted(name: str) -> str:
 
 @dataclass(frozen=True)
 class Column:
-    """A column. ``key`` identifies it in rows and does not change when the column is renamed."""
+    """A column. ``key`` identifies the column in rows and does not change when the column is renamed."""
 
     key: int
     name: str
@@ -98,7 +98,7 @@ Row = dict[int, Any]
 
 @dataclass(frozen=True)
 class State:
-    """A version: columns (the first is ``id``), and rows by id. Never changed in place."""
+    """A version of the table: its columns (the first is ``id``), and its rows by id. Never changed in place."""
 
     columns: tuple[Column, ...]
     rows: Mapping[int, Row] = field(default_factory=dict)
@@ -124,7 +124,7 @@ class State:
 
 @dataclass(frozen=True)
 class Condition:
-    """A condition in SQL and in Python. A row for which it is null does not match."""
+    """A condition in SQL and in Python. A row for which the condition is null does not match."""
 
     sql: str
     test: Callable[[Row], bool]
@@ -166,8 +166,8 @@ def _leaf(chance: random.Random, column: Column, state: State) -> Condition:
     value = chance.choice([each for each in column.of.values if each == each])
     text = (
         column.of.literal(value) if isinstance(value, (str, dt.date)) else str(value)
-    )  # a literal that both engines take without a cast
-    # Spark: NaN equals itself and is above all other numbers.
+    )  # a literal that both engines accept without a cast
+    # Spark: NaN equals itself and is greater than all other numbers.
     return chance.choice([
         null, there,
         Condition(f"{name} = {text}", lambda row: row.get(key) is not None and _order(row[key]) == _order(value)),

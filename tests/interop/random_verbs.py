@@ -52,7 +52,8 @@ class Difference(AssertionError):
 
 
 def run_verbs(delta: DeltaSpark, path: Path, seed: int, verbs: int) -> collections.Counter[str]:
-    """Run the verbs on a new table. Returns counts of refusals by engine and of comparisons. Raises Difference."""
+    """Run the verbs on a new table. Returns the numbers of refusals by each engine, and of comparisons. Raises
+    Difference."""
     run = _Run(delta, path, seed)
     try:
         run.live(verbs)
@@ -77,7 +78,7 @@ class _Run:
         self.row_ids: dict[int, int] = {}
         self.t = f"delta.`{path}`"
 
-    # ------------------------------------------------------------------------------------------------ the story
+    # -------------------------------------------------------------------------------------------------- the run
 
     def live(self, verbs: int) -> None:
         self.create()
@@ -131,7 +132,7 @@ class _Run:
         self.told.append(f"    refused: {reason[:300]}")
         self.tally[f"refused by {by}: {what.split(' ')[0]}: {reason[:120]}"] += 1
 
-    # ----------------------------------------------------------------------------------------- things to be done
+    # ----------------------------------------------------------------------------------------- random operations
 
     def create(self) -> None:
         plan = self.plan
@@ -336,7 +337,7 @@ class _Run:
     def condition(self) -> Condition:
         return random_condition(self.chance, self.state)
 
-    # ------------------------------------------------------------------------------------------------ the judge
+    # -------------------------------------------------------------------------------- comparison with the model
 
     def judge(self) -> None:
         table, before = self.table, self.states.get(max(self.states, default=0))
@@ -358,8 +359,8 @@ class _Run:
             self.judge_row_ids()
 
     def judge_metrics(self, before: State | None) -> None:
-        """The rows that the commit's metrics add and remove must explain the change of the row count. Only for commits
-        of deltalog, whose metrics are exact."""
+        """The numbers of added and removed rows in the commit's metrics must match the change in the row count. Checked
+        only for commits by deltalog, whose metrics are exact."""
         entry = self.table.history(1)[0]
         if before is None or not (entry.engine_info or "").startswith("deltalog"):
             return

@@ -1,7 +1,7 @@
 """One session with delta-spark and Hadoop's S3A, in which delta-spark and spark_ext read each other's tables on S3.
 
 ``python -m tests.interop.spark_on_s3 URL`` reads the storage options as JSON from standard input and writes the results
-as JSON to standard output. It is a separate process, because the session of the other tests has no S3A.
+as JSON to standard output. This program runs in a separate process, because the session of the other tests has no S3A.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def exchange(spark: Any, url: str, options: Mapping[str, Any]) -> dict[str, Any]
     """The rows that each engine reads from the other's tables."""
     ours, theirs = f"{url}/of spark_ext", f"{url}/of delta-spark"
     for name, value in s3a_settings(options, [bucket_of(url) or ""]).items():
-        spark.conf.set(name, value)  # delta-spark has no others; spark_ext takes the session's too
+        spark.conf.set(name, value)  # delta-spark has no other options; spark_ext also uses the session's settings
     by_delta = lambda path: spark.read.format("delta").load(path.replace("s3:", "s3a:"))  # noqa: E731
     df = spark.range(20).selectExpr("id", "id % 3 as p", "cast(id as string) as name").repartition(2)
     created = spark_ext.write(df).partitionBy("p").option(_ICT, "true").save(ours)

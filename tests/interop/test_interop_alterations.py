@@ -1,4 +1,5 @@
-"""Schema changes and restores: delta-spark reads each result and writes to it, and deltalog reads that."""
+"""Schema changes and restores: delta-spark reads the resulting tables and writes to them, and deltalog then reads
+them."""
 
 from __future__ import annotations
 
@@ -181,9 +182,9 @@ def test_changes_are_signed_as_delta_spark_signs_them(delta: DeltaSpark, tmp_pat
 
 
 def _parsed(parameters: dict[str, Any]) -> dict[str, Any]:
-    """Parameters with their JSON read, without the metadata of columns, which has ids and random names.
+    """The parameters with parsed JSON, without the metadata of columns, which contains ids and random names.
 
-    deltalog writes each parameter as a string; delta-spark writes numbers, flags and null as they are.
+    deltalog writes each parameter as a string; delta-spark writes numbers, booleans and null as JSON values.
     """
 
     def read(value: Any) -> Any:
@@ -234,7 +235,7 @@ def test_restores_are_signed_as_delta_spark_signs_them(delta: DeltaSpark, tmp_pa
     mine, other = info(path, ours.commit.version), info(path, delta.latest(path))
     assert mine["operation"] == other["operation"] == "RESTORE"
     assert _parsed(mine["operationParameters"]) == _parsed(other["operationParameters"])
-    rows_counted = {"numOutputRows": "4", "numDeletedRows": "2"}  # which delta-spark does not count
+    rows_counted = {"numOutputRows": "4", "numDeletedRows": "2"}  # delta-spark does not record these two metrics
     assert mine["operationMetrics"] == {**other["operationMetrics"], **rows_counted}
     assert_same_rows(delta, path)
     assert plain_rows(deltalake.DeltaTable(str(path)).to_pyarrow_table()) == plain_rows(pa.concat_tables([rows, rows]))
@@ -263,7 +264,7 @@ def test_dropped_features(delta: DeltaSpark, tmp_path: Path, feature: str, prope
     delta.sql(f"ALTER TABLE delta.`{theirs}` DROP FEATURE {feature}")
     assert_same_rows(delta, ours)
     left, expected = delta.protocol(ours), delta.protocol(theirs)
-    if feature != "vacuumProtocolCheck":  # delta-spark adds checkpointProtection for features of readers
+    if feature != "vacuumProtocolCheck":  # delta-spark adds checkpointProtection when it drops a reader feature
         assert {k: set(v) if isinstance(v, list) else v for k, v in left.items()} == {
             k: set(v) if isinstance(v, list) else v for k, v in expected.items()
         }
@@ -309,7 +310,8 @@ def test_domains_of_ones_own_stay(delta: DeltaSpark, tmp_path: Path) -> None:
 @pytest.mark.sampled(2)
 @MODES
 def test_rows_taken_out_of_mapped_tables(delta: DeltaSpark, tmp_path: Path, mode: str) -> None:
-    """Moved rows, deletion vectors and change files use physical names too."""
+    """Physical column names are also used in files with moved rows, files with deletion vectors, and change data
+    files."""
     path = tmp_path / "table"
     properties = {MODE: mode, "delta.enableChangeDataFeed": "true", "delta.enableRowTracking": "true"}
     table = DeltaTable.create(path, NESTED.schema, partition_by=["part"], properties=properties)

@@ -26,7 +26,8 @@ ON = {ICT: "true"}
 
 @dataclass(frozen=True)
 class Turns:
-    """Eight appends in turn; `enable_at` and `by`: who enables in-commit timestamps before which append."""
+    """Eight appends, alternating between the engines. `enable_at` and `by`: the number of the append before which
+    in-commit timestamps are enabled, and the engine that enables them."""
 
     first: str
     shape: Shape
@@ -82,7 +83,7 @@ def test_appends_in_turn(delta: DeltaSpark, writers: dict[str, Writer], case: Tu
         last = (len(engines) - 1) // case.shape.interval * case.shape.interval
         hint = delta.last_checkpoint(path)
         assert hint is not None and hint[0] == last and hint[1] > 0, hint
-        for engine in BOTH:  # and from the checkpoint on both go on
+        for engine in BOTH:  # both engines continue to commit after the checkpoint
             writers[engine].step(path, ("append", 100))
         assert_same_rows(delta, path)
 
@@ -139,7 +140,7 @@ def test_new_columns_from_either_side(delta: DeltaSpark, tmp_path: Path) -> None
     assert sorted(table.snapshot().scan().to_arrow().column("id").to_pylist()) == [1, 2, 3, 4]
 
 
-# ------------------------------------------------------------------------------------ in each other's way
+# -------------------------------------------------------------------------------------- concurrent writes
 
 
 def test_delta_spark_appends_while_a_deltalog_append_is_open(
@@ -254,7 +255,7 @@ def test_delta_spark_rebases_on_deltalog_commits(
     assert_same_time_travel(delta, path)
 
 
-# -------------------------------------------------------------------------------- what commits carry along
+# ------------------------------------------------------------------------------- other contents of commits
 
 
 def test_application_transactions_are_seen_by_the_other_side(

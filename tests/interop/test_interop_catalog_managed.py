@@ -1,4 +1,4 @@
-"""Engines without access to the catalog open the path of a table that it manages or has released."""
+"""Engines without access to the catalog open the path of a table that the catalog manages or has released."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def manager(tmp_path: Path) -> deltalog.TransactionManager:
 
 @pytest.fixture
 def table(manager: deltalog.TransactionManager, tmp_path: Path) -> Path:
-    """Two versions, one row each, published."""
+    """A table with two published versions, each of which adds one row."""
     made = manager.create_table("a.t", str(tmp_path / "t"), SCHEMA, data=rows(1))
     made.append(rows(2))
     return tmp_path / "t"
@@ -72,7 +72,7 @@ def test_deltalake_refuses_the_path_whatever_is_published(
     monkeypatch.setattr(committer, "publish", unable)
     manager.table("a.t").append(rows(3))
     assert manager.table("a.t").snapshot().scan().to_arrow().num_rows == 3
-    # A .crc of a version that is not there yet would be taken for a defect.
+    # There must be no ``.crc`` of the unpublished version, because other engines would report it as a defect.
     assert "2.crc" not in " ".join(files(table)) and refusal(table) == refusal(table, write=True)
 
 

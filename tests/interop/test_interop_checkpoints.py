@@ -1,4 +1,4 @@
-"""Checkpoints, `_last_checkpoint` and `.crc` files of one engine are used by the other."""
+"""Each engine uses the checkpoints, `_last_checkpoint` and `.crc` files that the other wrote."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.spark.log_files import commits, drop_below
 from tests.support.spark.shapes import SCHEMA, Shape, SparkWriter, Writer, appends, batch
 
 DAY_MS = 86_400_000
-# Without a long retention delta-spark refuses to travel to old versions.
+# Without a long retention, delta-spark refuses to time travel to old versions.
 NO_RETENTION_CHECK = {"delta.deletedFileRetentionDuration": "interval 10000 days"}
 
 SHAPES = {
@@ -117,8 +117,9 @@ def test_every_crc_that_deltalog_writes_is_valid_for_delta_spark(
 def test_delta_spark_can_read_a_last_checkpoint_that_deltalog_replaced(
     delta: DeltaSpark, writers: dict[str, Writer], tmp_path: Path
 ) -> None:
-    """Hadoop keeps a checksum of the file in `._last_checkpoint.crc`. If it remains after the file was replaced,
-    delta-spark refuses the new file, retries for seconds and gives up; it then reports a size of -1."""
+    """Hadoop keeps a checksum of the file in `._last_checkpoint.crc`. If this checksum file remains after
+    `_last_checkpoint` was replaced, delta-spark refuses the new file, retries for seconds and gives up; it then reports
+    a size of -1."""
     path = tmp_path / "table"
     writers["delta-spark"].create(path, Shape((), ict=True))
     writers["delta-spark"].step(path, ("append", 0))
@@ -135,7 +136,7 @@ def test_delta_spark_can_read_a_last_checkpoint_that_deltalog_replaced(
 def test_the_crc_chain_goes_on_above_a_checkpoint(
     delta: DeltaSpark, writers: dict[str, Writer], tmp_path: Path, by: str
 ) -> None:
-    """The first commit of a process that opens the table exactly at a checkpoint has its `.crc` too."""
+    """The first commit by a process that opened the table exactly at a checkpoint also has a `.crc`."""
     path = tmp_path / "table"
     writers[by].create(path, Shape((), ict=True, interval=2))
     for start in (0, 3):
@@ -158,7 +159,8 @@ V2_FORMS: dict[str, dict[str, Any]] = {
 
 
 def deltalake_rows(path: Path) -> list[list[object]]:
-    """The rows by deltalake's query engine, which supports more than its pyarrow reader, such as V2 checkpoints."""
+    """The rows as read by deltalake's query engine, which supports more features than its pyarrow reader, such as V2
+    checkpoints."""
     columns = ", ".join(SCHEMA.names)
     query = deltalake.QueryBuilder().register("t", deltalake.DeltaTable(str(path)))
     return plain_rows(pa.table(query.execute(f"SELECT {columns} FROM t").read_all()))
@@ -216,8 +218,8 @@ def test_delta_spark_reads_a_compacted_log_as_the_commits(delta: DeltaSpark, tmp
 def test_a_cleaned_log_is_read_by_both(
     delta: DeltaSpark, writers: dict[str, Writer], tmp_path: Path, name: str
 ) -> None:
-    """Commits of two months and a checkpoint, then a commit of today, whose clean-up removes everything beyond the
-    retention."""
+    """Commits from two months and a checkpoint, then a commit made today, whose clean-up removes everything older than
+    the retention."""
     path = tmp_path / "table"
     now_ms = time.time_ns() // 1_000_000
     clock_ms = now_ms - 60 * DAY_MS

@@ -43,8 +43,8 @@ def optimized(delta: DeltaSpark, path: Path, full: str = "") -> tuple[int, int]:
 def same(delta: DeltaSpark, path: Path, count: int) -> None:
     table = DeltaTable.open(str(path))
     found = table.to_pyarrow_table()
-    # A commit after several commits of delta-spark may have no .crc, if the totals do not follow from what its handle
-    # has read.
+    # A commit after several commits by delta-spark may have no .crc, if its totals cannot be computed from the part of
+    # the log that its handle has read.
     assert found.num_rows == count and {each.rule for each in table.check(deep=True).findings} <= {"crc-missing"}
     assert plain_rows(delta.spark.read.format("delta").load(str(path)).toArrow()) == plain_rows(found)
 
@@ -93,7 +93,7 @@ def test_a_table_of_delta_spark(delta: DeltaSpark, tmp_path: Path) -> None:
 
 
 def test_tables_that_are_replaced(delta: DeltaSpark, tmp_path: Path) -> None:
-    """A replacement without CLUSTER BY is not clustered."""
+    """After CREATE OR REPLACE without CLUSTER BY, the table is not clustered."""
     by_whom: dict[str, Callable[[str], Any]] = {
         "delta-spark": delta.sql,
         "spark_ext": lambda text: spark_ext.sql(delta.spark, text),

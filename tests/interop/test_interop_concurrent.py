@@ -35,7 +35,8 @@ _TAG = re.compile(r"writer-(\d+)-commit-(\d+)")
 
 @dataclass
 class Outcome:
-    """The acknowledged commits, and the commits in the log: version to commitInfo and ids of added rows."""
+    """The commits that were acknowledged to writers, and the commits in the log: for each version, its commitInfo and
+    the ids of the rows that it added."""
 
     table: Path
     acknowledged: list[str]
@@ -102,7 +103,7 @@ def _wait_for(processes: dict[int, subprocess.Popen[bytes]], *files: Path) -> No
 
 
 def _log(table: Path) -> dict[int, dict[str, Any]]:
-    """The log, parsed with json only; fails on a partial commit."""
+    """The log, parsed with the json module only; fails if a commit is incomplete."""
     found = {}
     for path in (table / "_delta_log").glob("*.json"):
         first = json.loads(path.read_text().splitlines()[0])
@@ -150,11 +151,12 @@ def test_every_acknowledged_commit_is_in_the_log(tmp_path: Path, link_log_store:
 
 @pytest.mark.long
 def test_what_is_lost_with_delta_sparks_own_log_store_was_replaced_by_delta_spark(tmp_path: Path) -> None:
-    """A limit of delta-spark on local disks, see docs/stores.md. How much is lost depends on the moment."""
+    """A limitation of delta-spark on local disks, see docs/stores.md. How many commits are lost depends on the
+    timing."""
     outcome = race(tmp_path, {})
     print(told("delta-spark's own log store", outcome))
     assert all(tag.startswith(tuple(f"writer-{n}-" for n in OURS)) for tag in outcome.lost), "deltalog replaced one"
     assert len(outcome.log) + len(outcome.lost) == len(outcome.acknowledged) + 1
     assert list(outcome.log) == list(range(len(outcome.log)))
-    # Rows are not compared: checkpoints and handles may know the commit that was replaced.
+    # Rows are not compared: checkpoints and handles may contain a commit that was then replaced.
     assert len(set(outcome.tags)) == len(outcome.tags)

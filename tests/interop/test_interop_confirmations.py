@@ -1,4 +1,4 @@
-"""Engines still give the answers that confirmed the explanations of the conformance matrix."""
+"""The engines still give the answers that confirm the explanations in the conformance matrix."""
 
 from __future__ import annotations
 

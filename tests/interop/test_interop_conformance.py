@@ -78,7 +78,7 @@ def test_engines_in_python_do_what_the_page_says(name: str, is_long: bool) -> No
 
 
 def test_duckdb_reads_or_says_what_it_lacks() -> None:
-    """DuckDB's extension cannot be downloaded everywhere."""
+    """DuckDB's extension cannot be downloaded in every environment."""
     try:
         engine = load_engine("duckdb")
     except CallError as error:

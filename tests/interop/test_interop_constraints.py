@@ -1,4 +1,4 @@
-"""Constraints of either engine: the other engine enforces them, and both refuse the same rows."""
+"""Constraints added by one engine: the other engine enforces them, and both refuse the same rows."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_generated_columns(delta: DeltaSpark, tmp_path: Path, creator: str) -> N
     by_spark(delta, path, SOURCE)
     by_deltalog(delta, path, SOURCE)
     found = same_rows(delta, path)
-    # Both engines have generated the same values: each row is there twice.
+    # Both engines have generated the same values, so each row occurs twice.
     assert found[::2] == found[1::2]
     table = DeltaTable.open(str(path))
     full = table.snapshot().scan().to_arrow().slice(0, 1).replace_schema_metadata()

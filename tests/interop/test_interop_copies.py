@@ -1,4 +1,4 @@
-"""Tables that deltalog converts and clones, and manifests that it writes, compared with delta-spark's, and read by
+"""Tables that deltalog converts and clones, and manifests that it writes: compared with delta-spark's, and read with
 deltalake."""
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ def parsed(parameters: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_a_directory_that_spark_wrote(delta: DeltaSpark, tmp_path: Path) -> None:
-    """Converted by deltalog, and a copy of it by delta-spark: the same columns, rows, partitions, history."""
+    """deltalog converts the directory, and delta-spark converts a copy of it: both tables have the same columns, rows,
+    partitions and history."""
     path, other = tmp_path / "a", tmp_path / "b"
     frame = delta.spark.createDataFrame(
         [(1, "x", 7, "2026-11-20"), (2, None, 8, None), (3, "ä b", -9, "2026-11-21")],
@@ -120,7 +121,8 @@ def test_clones_are_read_and_carried_on(
     assert ours(clone) == plain_rows(delta.table(path)) == rows
     if properties is ICT:
         lake = deltalake.DeltaTable(str(path))
-        if shallow:  # deltalake appends absolute paths to the table's root, in delta-spark's clones too
+        # Deltalake treats absolute paths as relative to the table's root, also in clones that delta-spark made.
+        if shallow:
             with pytest.raises(FileNotFoundError, match="not found"):
                 lake.to_pyarrow_table()
         else:
@@ -161,7 +163,7 @@ def test_shallow_clones_are_recorded_as_delta_spark_records_them(delta: DeltaSpa
     assert paths[0] == paths[1]
     other.append(batch(6))
     other.delete("id = 1")
-    other.restore(0)  # delta-spark's own clone: absolute paths are added again
+    other.restore(0)  # RESTORE in delta-spark's clone adds the absolute paths again
     assert ours(other) == plain_rows(delta.table(tmp_path / "d")) == ours(table)
 
 

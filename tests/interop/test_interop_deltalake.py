@@ -82,7 +82,7 @@ def test_appends_in_turn_with_checkpoints_by_both(tmp_path: Path, creator: str, 
         assert our_rows(path, version) == expected
         assert rust_rows(path, version) == expected
     assert set(in_commit_timestamps(path).values()) == {None}
-    for version, file in commits(path).items():  # each reads the latest state from the other's checkpoint
+    for version, file in commits(path).items():  # each engine reads the latest state from the other's checkpoint
         if version < 6:
             file.unlink()
     assert our_rows(path) == rust_rows(path) == expected

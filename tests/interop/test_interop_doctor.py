@@ -23,7 +23,7 @@ YEAR_2100_MS = 4_102_444_800_000
 
 @pytest.fixture
 def late(delta: DeltaSpark, tmp_path: Path) -> Path:
-    """Versions 0 and 1 without in-commit timestamps, enabled at version 2, an append at version 3."""
+    """Versions 0 and 1 without in-commit timestamps, which version 2 enables; version 3 is an append."""
     path = tmp_path / "late"
     delta.sql(f"CREATE TABLE delta.`{path}` (id LONG, name STRING) USING delta")
     delta.sql(f"INSERT INTO delta.`{path}` VALUES (1, 'a'), (2, 'b')")
@@ -100,7 +100,7 @@ def test_a_wrong_pair(delta: DeltaSpark, timed: Path) -> None:
 
 @pytest.mark.long
 def test_the_year_2100_goes_on_with_every_commit(delta: DeltaSpark, timed: Path, tmp_path: Path) -> None:
-    """The clock of one writer was wrong; delta-spark's next commits follow by 1 ms each."""
+    """One writer's clock was ahead; each of delta-spark's next commits is 1 ms later than the previous one."""
     path = tmp_path / "poisoned"
     shutil.copytree(timed, path)
     commit = path / "_delta_log" / f"{1:020d}.json"
@@ -117,7 +117,7 @@ def test_the_year_2100_goes_on_with_every_commit(delta: DeltaSpark, timed: Path,
 
 
 def test_tables_of_many_features_have_no_error(delta: DeltaSpark, tmp_path: Path) -> None:
-    """Tables that delta-spark writes are healthy, also with deletion vectors, row tracking, mapping, checkpoints,
+    """Tables that delta-spark writes have no findings, also with deletion vectors, row tracking, mapping, checkpoints,
     constraints and change data feeds."""
     path = tmp_path / "features"
     properties = {
@@ -148,8 +148,8 @@ def test_tables_of_many_features_have_no_error(delta: DeltaSpark, tmp_path: Path
 
 @pytest.mark.parametrize("zone", ["America/Los_Angeles", "Asia/Kolkata"])
 def test_times_before_there_were_time_zones_have_no_finding(delta: DeltaSpark, tmp_path: Path, zone: str) -> None:
-    """Statistics contain local mean times, whose offsets have seconds, and times that fall into the year 0 or 10000 in
-    UTC."""
+    """The statistics contain local mean times, whose UTC offsets include seconds, and times that are in the year 0 or
+    10000 in UTC."""
     path, setting = tmp_path / "old", "spark.sql.session.timeZone"
     before = delta.spark.conf.get(setting)
     delta.spark.conf.set(setting, zone)
@@ -177,7 +177,8 @@ def test_times_before_there_were_time_zones_have_no_finding(delta: DeltaSpark, t
         assert scan.to_arrow()["id"].to_pylist() == [number] and scan.files().num_rows == 1, text
 
 
-# Changes that a restore undoes: statements before the restored version, and statements after it.
+# Changes that a restore undoes. For each: the statements that run before the version to restore, and those that run
+# after it.
 CROSSED = {
     "the start of column mapping": (
         "",
@@ -245,7 +246,8 @@ def assert_no_error(path: Path) -> None:
 
 @pytest.mark.long
 def test_identity_columns_and_iceberg_compatibility_have_no_finding(delta: DeltaSpark, tmp_path: Path) -> None:
-    """The values that delta-spark generates, and what it writes for Iceberg, satisfy the rules."""
+    """The values that delta-spark generates, and the tables that it writes for Iceberg compatibility, satisfy the
+    rules."""
     path = tmp_path / "identity"
     delta.sql(
         f"CREATE TABLE delta.`{path}` (id LONG GENERATED ALWAYS AS IDENTITY (START WITH 10 INCREMENT BY -3), "

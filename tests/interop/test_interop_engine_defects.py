@@ -1,6 +1,6 @@
 """Defective tables that delta-spark creates, and how deltalog handles them.
 
-Every table is created by delta-spark itself with ordinary statements; the assertions are about deltalog.
+Every table is created by delta-spark itself with ordinary statements; the assertions check deltalog.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ TIMESTAMP_KEY = "delta.inCommitTimestampEnablementTimestamp"
 
 @pytest.fixture
 def late(writers: dict[str, Writer], tmp_path: Path) -> Path:
-    """By delta-spark: two commits without in-commit timestamps, enabled at version 2, one append."""
+    """A table created by delta-spark: two commits without in-commit timestamps, which version 2 enables, and one
+    append."""
     path, spark = tmp_path / "late", writers["delta-spark"]
     assert isinstance(spark, SparkWriter)
     spark.create(path, Shape(()))
@@ -130,7 +131,8 @@ def test_overwrite_keeps_in_commit_timestamps_on(delta: DeltaSpark, late: Path) 
 
 
 def test_a_clone_with_the_pair_of_its_source_is_not_read_wrongly(delta: DeltaSpark, late: Path, tmp_path: Path) -> None:
-    """SHALLOW CLONE copies the source's pair into version 0, so it points beyond the clone's own history."""
+    """SHALLOW CLONE copies the source's enablement pair into version 0, so it refers to a version beyond the clone's
+    own history."""
     clone = tmp_path / "clone"
     delta.sql(f"CREATE TABLE delta.`{clone}` SHALLOW CLONE delta.`{late}`")
     assert delta.metadata(clone)["configuration"][VERSION_KEY] == "2"
@@ -143,7 +145,7 @@ def test_a_clone_with_the_pair_of_its_source_is_not_read_wrongly(delta: DeltaSpa
 
 
 def test_a_commit_far_in_the_future_is_followed_with_a_warning(late: Path, tmp_path: Path) -> None:
-    """One writer's clock was wrong: later timestamps must still exceed it, and deltalog warns with the drift."""
+    """One writer's clock was ahead: later timestamps must still be greater, and deltalog's warning states the drift."""
     path = tmp_path / "future"
     shutil.copytree(late, path)
     last = commits(path)[3]

@@ -30,12 +30,12 @@ def spark(delta: DeltaSpark, tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def plain(values: list[Any]) -> list[Any]:
-    """Values as text that distinguishes NaN, the sign of zero, and types."""
+    """The values as strings that distinguish NaN, the sign of zero, and types."""
     return [repr(bytes(v)) if isinstance(v, bytearray) else repr(v) for v in values]
 
 
 def compared(spark: Any, expressions: list[str]) -> list[str]:
-    """A description of the differences between deltalog and Spark."""
+    """Evaluate the expressions with deltalog and Spark; returns a description of each difference."""
     named = [f"{text} AS c{number}" for number, text in enumerate(expressions)]
     frame = spark.sql(f"SELECT row, {', '.join(named)} FROM edges")
     types = StructType.from_json(frame.schema.json())

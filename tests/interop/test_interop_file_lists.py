@@ -1,5 +1,5 @@
-"""The lists of files in `.crc`: delta-spark compares each list that deltalog writes with its own replay, and continues
-it."""
+"""The file lists in `.crc` files: delta-spark compares each list that deltalog writes with its own replay of the log,
+and continues the list."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def crc_of(path: Path) -> Path:
 
 
 def listed(path: Path) -> list[dict[str, Any]] | None:
-    """The list of the latest version; None if its .crc has no list."""
+    """The file list of the latest version; None if its .crc has none."""
     found: list[dict[str, Any]] | None = json.loads(crc_of(path).read_text(encoding="utf-8")).get("allFiles")
     return found
 
@@ -43,8 +43,8 @@ def put_list(path: Path, adds: list[dict[str, Any]] | None) -> None:
 
 @dataclass(frozen=True)
 class Case:
-    """A table and changes to it, with the list verified after each change. ``is_listed``: whether its files are
-    listed."""
+    """A table and changes to it, with the list verified after each change. ``is_listed``: whether the `.crc` file of
+    each version lists the table's files."""
 
     steps: tuple[Callable[[DeltaTable], Any], ...]
     create: dict[str, Any] = field(default_factory=dict)
@@ -112,7 +112,7 @@ CASES = {
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", CASES)
 def test_delta_spark_finds_no_difference(delta: DeltaSpark, tmp_path: Path, name: str) -> None:
-    """A step with a new handle continues the list of the `.crc` that the handle has read."""
+    """With a new handle, a step extends the file list in the `.crc` that the handle has read."""
     path, case = tmp_path / "table", CASES[name]
     table = DeltaTable.create(str(path), SCHEMA, **case.create)
     assert delta.checksum_defect(path) is None
@@ -131,7 +131,7 @@ def test_delta_spark_finds_no_difference(delta: DeltaSpark, tmp_path: Path, name
 
 @pytest.mark.parametrize("shallow", [False, True])
 def test_clones(delta: DeltaSpark, tmp_path: Path, shallow: bool) -> None:
-    """The paths of a shallow clone are absolute and can be spelled in several ways, so there is no list."""
+    """The paths in a shallow clone are absolute and can be spelled in several ways, so its .crc has no file list."""
     source = DeltaTable.create(str(tmp_path / "source"), SCHEMA, data=batch(0, 9))
     path = tmp_path / "clone"
     clone = source.clone(str(path), shallow=shallow)
@@ -181,7 +181,7 @@ DIFFERENCES: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
 
 @pytest.fixture(scope="module")
 def tracked(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[dict[str, Any]]]:
-    """A table with one file that has every optional field except tags, and its list."""
+    """A table with one file that has every optional field except tags, and the table's file list."""
     path = tmp_path_factory.mktemp("listed") / "table"
     one_place = batch(0, 9).set_column(4, SCHEMA.field(4), pa.array(["a"] * 9))
     table = DeltaTable.create(str(path), SCHEMA, data=one_place, partition_by=["place"], properties=TRACKED)

@@ -1,4 +1,4 @@
-"""Identity columns: delta-spark continues the values that deltalog wrote, and the reverse."""
+"""Identity columns: delta-spark continues the values that deltalog wrote, and vice versa."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def words(*values: str) -> pa.Table:
 
 
 def created(delta: DeltaSpark, path: Path, by: str, start: int, step: int, always: bool) -> None:
-    """A table with the same declaration, by either engine."""
+    """A table with the same declaration, created by one of the engines."""
     if by == "deltalog":
         column = identity_column("id", start=start, step=step, by_default=not always)
         DeltaTable.create(str(path), StructType((column, StructField("v", PrimitiveType("string")))))
@@ -33,7 +33,8 @@ def created(delta: DeltaSpark, path: Path, by: str, start: int, step: int, alway
 
 
 def checked(delta: DeltaSpark, path: Path, start: int, step: int, count: int) -> None:
-    """Both engines read the same rows; values are in the sequence, unique, and within the high-water mark."""
+    """Both engines read the same rows; the values are unique, belong to the sequence, and do not exceed the high-water
+    mark."""
     table = DeltaTable.open(str(path))
     found = table.to_pyarrow_table()
     ids = found["id"].to_pylist()

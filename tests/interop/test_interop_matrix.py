@@ -1,4 +1,4 @@
-"""Peers read and continue tables with every feature that deltalog writes, as docs/feature-matrix.md says."""
+"""Other engines read and write tables with every feature that deltalog writes, as docs/feature-matrix.md shows."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ from tests.interop.matrix import PAGE, WRITE, Row, committed_rows, examine, rend
 from tests.support.spark import DeltaSpark
 
 WRITES_PAGE = os.environ.get(WRITE) == "1"
-# These methods only read, or are steps of other verbs.
+# Methods that only read, or that other public methods call.
 _NO_ROW = {
     "open", "exists", "create_transaction", "version_at", "explain_timestamp", "history", "changes", "retrying",
     "snapshot", "latest", "snapshots", "open_blob",
     "advance", "check", "flush", "stream", "to_pyarrow_table", "to_pandas",
 }  # fmt: skip
-# These are in test_interop_contract.py. How peers handle a table of a catalog is in test_interop_catalog_managed.py.
+# test_interop_contract.py tests these. test_interop_catalog_managed.py tests how other engines handle a catalog-managed
+# table.
 _ELSEWHERE = {"write", "stream_write", "stream_write_records", "stage", "commit_staged", "discard_staged"}
 _ELSEWHERE |= {"convert", "clone", "generate"}  # test_interop_copies.py
-# Variants are written from Spark: tests/spark/test_variants.py.
+# Only Spark writes variants: tests/spark/test_variants.py tests them.
 _REFUSED_BY_PEERS = {"catalogManaged", "variantType", "variantShredding"}
 _found: dict[str, Row] = {}
 
@@ -42,7 +43,7 @@ def test_a_feature_is_read_back_and_carried_on(delta: DeltaSpark, tmp_path: Path
 
 
 def test_the_page_has_these_rows_and_no_others() -> None:
-    """The test of a row compares it with the page; this one compares the rest of the page."""
+    """The test of each row compares that row with the page; this test compares the rest of the page."""
     if WRITES_PAGE:
         assert set(_found) == set(FEATURES), "the page is written when every row was found"
         PAGE.write_text(render(_found), encoding="utf-8")
@@ -62,7 +63,8 @@ def verbs_of_a_table() -> set[str]:
 
 
 def test_everything_that_can_be_written_has_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every verb is called, and every table feature that deltalog writes is in the protocol of some version."""
+    """The tables call every public method that writes, and every table feature that deltalog writes is in the protocol
+    of some version."""
     called: set[str] = set()
     verbs = verbs_of_a_table()
     for name in verbs:

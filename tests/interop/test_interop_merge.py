@@ -17,9 +17,9 @@ from tests.support.spark import DeltaSpark, plain_rows
 from tests.support.spark.twins import CHANGES, MODES, SCHEMA, VECTORS, check_commits, twins
 
 LAYOUTS: Mapping[str, tuple[str, ...]] = {"partitioned": ("p",), "plain": ()}
-# Merges that move rows are in test_interop_spark_rows.py.
+# test_interop_spark_rows.py tests merges that move rows.
 USUAL = ("vectors, changes, ids, by name", "partitioned")
-# Without partitions one case is enough: no mode depends on them.
+# Without partitions, one case is enough: the modes do not depend on partitioning.
 CASES = [
     pytest.param(mode, layout, marks=() if (mode, layout) == USUAL else pytest.mark.long)
     for mode, layout in [*((mode, "partitioned") for mode in MODES), ("moved, ids", "plain")]
@@ -30,7 +30,7 @@ Values = Mapping[str, str]
 
 @dataclass(frozen=True)
 class When:
-    """A clause. ``values``: by column, an SQL expression; None: all columns, or none for a delete."""
+    """A clause. ``values``: an SQL expression per column; None: all columns, or no column for a delete."""
 
     group: str
     action: str
@@ -157,7 +157,7 @@ def test_both_engines_merge_alike(delta: DeltaSpark, tmp_path: Path, mode: str, 
     for number, (ids, on, clauses) in enumerate(STATEMENTS):
         if number not in USUAL_STATEMENTS and not is_long:
             continue
-        if number == 3:  # from here on files lack a column of the table
+        if number == 3:  # files written before this statement lack the new column
             for path in (ours, theirs):
                 delta.sql(f"ALTER TABLE delta.`{path}` ADD COLUMNS (extra BIGINT)")
         merge_both(delta, ours, theirs, source_rows(ids), on, clauses)

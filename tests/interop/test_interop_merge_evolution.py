@@ -1,4 +1,4 @@
-"""Merges that add columns, with deltalog and delta-spark on identical tables; rows and schemas must match."""
+"""Merges that add columns run with deltalog and with delta-spark on identical tables; rows and schemas must match."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Unchanged, the programs that tests/spark/test_moved.py migrates to spark_ext give the same answers with
+"""The programs that tests/spark/test_moved.py migrates to spark_ext give the same answers when they run unchanged with
 delta-spark."""
 
 from __future__ import annotations

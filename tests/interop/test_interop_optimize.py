@@ -1,4 +1,4 @@
-"""Tables that deltalog has optimized: delta-spark and deltalake read every version, and optimize the tables again."""
+"""delta-spark and deltalake read every version of tables that deltalog has optimized, and optimize them again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MODES = {
 
 
 def optimized(path: Path, properties: dict[str, str], partition_by: tuple[str, ...]) -> DeltaTable:
-    """A compaction, a purge and a Z-order, with changes between them."""
+    """A compaction, a purge and a Z-ordering, with other changes in between."""
     table = DeltaTable.create(str(path), SCHEMA, properties=properties, partition_by=partition_by)
     for start in range(0, 60, 12):
         table.append(batch(start, 12))
@@ -69,7 +69,7 @@ def test_every_version_has_the_same_rows(
 
 
 def test_the_history_is_that_of_delta_spark(delta: DeltaSpark, tmp_path: Path) -> None:
-    """On the same table both engines have the same parameters and metrics, and put the same rows into files."""
+    """On the same table, both engines record the same parameters and metrics, and write files with the same rows."""
     found = []
     for name in ("ours", "theirs"):
         path = tmp_path / name

@@ -11,7 +11,7 @@ from tests.support.spark.readers import READERS, answer
 
 _OUTSIDE = "differs: partition values of files outside of Hive directories are null"
 _NOT_DELETED = "differs: rows are not deleted in files with encoded paths"
-# Tables that polars misreads; docs/reading.md describes both cases.
+# Tables that polars misreads; docs/reading.md describes both kinds of error.
 _BY_POLARS = {
     "Files below random prefixes": _OUTSIDE,
     "Rows in files of others": _OUTSIDE,

@@ -1,4 +1,4 @@
-"""Scenarios of batch reading and writing in delta-spark and in spark_ext; docs/spark-parity.md says how they differ."""
+"""Runs the scenarios with delta-spark and with spark_ext; docs/spark-parity.md shows how the results differ."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_both_engines_answer_as_the_page_says(place: Place, name: str) -> None:
 
 
 def test_the_page_has_these_scenarios_and_no_others() -> None:
-    """The test of a scenario compares its line; this one compares the rest of the page."""
+    """The test of each scenario compares the scenario's line on the page; this test compares the rest of the page."""
     rows = {**committed_rows(), **_found}
     if WRITES_PAGE:
         PAGE.write_text(render(rows, SCENARIOS.values()), encoding="utf-8")

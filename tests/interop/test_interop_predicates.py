@@ -1,5 +1,5 @@
-"""Random predicates on random tables of deltalog: a scan with data skipping, an evaluation without skipping, and
-delta-spark, which skips by deltalog's statistics, return the same rows."""
+"""Random predicates on random tables of deltalog: a scan with data skipping, an evaluation without it, and delta-spark,
+which skips files with deltalog's statistics, return the same rows."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def test_three_answers_are_one(delta: DeltaSpark, tmp_path: Path, seed: int) -> 
     predicates = [random_predicate(chance, made.leaves) for _ in range(PREDICATES)]
     queries = [f"SELECT {n} AS n, id FROM delta.`{path}` WHERE {text}" for n, (_, text) in enumerate(predicates)]
     theirs: dict[int, list[int]] = {}
-    # Spark's filters by the dictionaries of Parquet files tell 0.0 from -0.0, in files of any writer.
+    # Spark's dictionary filters on Parquet files distinguish 0.0 from -0.0, whoever wrote the files.
     delta.spark.conf.set("spark.sql.parquet.filterPushdown", "false")
     try:
         for row in delta.sql(" UNION ALL ".join(queries)).collect():

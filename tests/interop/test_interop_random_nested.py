@@ -1,4 +1,4 @@
-"""A few of the tables of ``random_nested``; more with ``--long``, and its own command runs any number."""
+"""A few tables of ``random_nested``; ``--long`` runs more, and the module's own command runs any number."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A few of the tables of ``random_verbs``; many with ``--long``, and its own command runs any number."""
+"""A few tables of ``random_verbs``; ``--long`` runs many, and the module's own command runs any number."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from tests.interop.random_verbs import run_verbs
 from tests.support.spark import DeltaSpark
 
-# Partitioned, mapped by name, with deletion vectors, in-commit timestamps and a change feed.
+# A partitioned table with column mapping by name, deletion vectors, in-commit timestamps and a change data feed.
 USUAL = (5,)
 VERBS = 10
 

@@ -1,4 +1,4 @@
-"""Reads less common output of delta-spark: shredded variants, row tracking, old calendars, void columns."""
+"""deltalog reads uncommon tables of delta-spark: shredded variants, row tracking, old calendars, void columns."""
 
 from __future__ import annotations
 

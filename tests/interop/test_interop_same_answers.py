@@ -54,7 +54,7 @@ def test_spark_read_with_timestamp_as_of(delta: DeltaSpark, written: Written) ->
 def test_time_travel_after_a_copy_that_changed_every_file_time(
     delta: DeltaSpark, written: Written, tmp_path: Path
 ) -> None:
-    """The file times after `cp` or a download: newer than every in-commit timestamp, and here also in reverse order."""
+    """File times as after `cp` or a download: later than every in-commit timestamp, and here also in reverse order."""
     copy = tmp_path / "copy"
     shutil.copytree(written.path, copy)
     newest = max(get_mtimes(copy).values())
@@ -71,8 +71,8 @@ def test_time_travel_after_a_copy_that_changed_every_file_time(
 def test_time_travel_in_a_log_that_begins_after_its_checkpoint(
     delta: DeltaSpark, written: Written, tmp_path: Path
 ) -> None:
-    """A log as clean-up by age can leave it: the commit of the checkpoint is deleted, and only later versions can be
-    the answer."""
+    """A log as a clean-up by age can leave it: the commit of the checkpoint's version is deleted, and time travel can
+    only resolve to later versions."""
     copy = tmp_path / "copy"
     shutil.copytree(written.path, copy)
     first = written.latest // 2
@@ -107,8 +107,8 @@ def test_protocol_metadata_and_files(delta: DeltaSpark, written: Written) -> Non
 
 
 def test_in_commit_timestamps_in_the_log(written: Written) -> None:
-    """Read with json alone, in-commit timestamps are present exactly in the commits made while enabled, and strictly
-    increasing."""
+    """In the log, read with only the json module, exactly the commits made while in-commit timestamps are enabled have
+    an in-commit timestamp, and these timestamps strictly increase."""
     stamps = in_commit_timestamps(written.path)
     on = written.shape.ict
     expected_on = [on]
@@ -121,8 +121,8 @@ def test_in_commit_timestamps_in_the_log(written: Written) -> None:
 
 
 def test_the_enablement_pair(delta: DeltaSpark, written: Written) -> None:
-    """Both engines leave the same enablement pair, which is the last enabling commit's version and timestamp, or no
-    pair at all."""
+    """Both engines write the same enablement pair (the version and timestamp of the last enabling commit), or both
+    write none."""
     steps = [step[0] for step in written.shape.steps]
     pair = {k: v for k, v in delta.metadata(written.path)["configuration"].items() if "Enablement" in k}
     enablement = DeltaTable.open(str(written.path)).snapshot().enablement

@@ -46,7 +46,7 @@ OF_OVERWRITES: dict[str, tuple[Any, ...]] = {
     "replaceWhere": ("p = 'a'", "p in ('a', 'c')", "id >= 2", "id <> 2", "p = 'a' or id > 2", "id = 9 and p is null"),
     "overwriteSchema": ("true",),
 }
-# Options that spark_ext refuses to combine; in delta-spark one takes precedence.
+# Options that spark_ext refuses to combine; in delta-spark, one of them takes precedence.
 ALONE = ("partitionOverwriteMode", "replaceWhere", "overwriteSchema")
 
 
@@ -97,8 +97,8 @@ def outcome(spark: Any, table: str, writer: Any, given: dict[str, Any], save: st
     info = deltalog.DeltaTable.open(table).history(1)[0]
     found = rows(spark.read.format("delta").load(table))
     properties = {k: v for k, v in snapshot.metadata.configuration.items() if not k.startswith("delta.inCommit")}
-    # A failed write of delta-spark uses up the session's txnVersion; a failed write of spark_ext can be repeated with
-    # it.
+    # A failed write with delta-spark uses up the session's txnVersion; a failed write with spark_ext can be repeated
+    # with the same txnVersion.
     unset = None if failed else left
     return failed, sorted(map(str, found)), snapshot.schema.names, snapshot.partition_columns, properties, (
         snapshot.version - before, info.user_metadata, snapshot.transaction_version("job"), unset,

@@ -1,4 +1,4 @@
-"""The same calls of ``spark_ext.DeltaTable`` and delta-spark's ``DeltaTable`` on identical tables lead to the same
+"""The same calls of ``spark_ext.DeltaTable`` and delta-spark's ``DeltaTable`` on identical tables produce the same
 rows, change feeds, row ids, operations and metrics."""
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def test_rows_change_as_by_delta_spark(
 
 
 def check_the_commit(delta: DeltaSpark, ours: Path, theirs: Path, name: str) -> None:
-    """Compare the last history entries and those metrics that do not depend on the distribution of rows over files."""
+    """Compare the last history entries, and the metrics that do not depend on the distribution of rows over files."""
     mine, twin = (delta.sql(f"DESCRIBE HISTORY delta.`{path}` LIMIT 1").collect()[0] for path in (ours, theirs))
     for column in ("version", "operation", "isBlindAppend"):
         assert mine[column] == twin[column], (name, column)

@@ -1,4 +1,4 @@
-"""Writes of spark_ext and delta-spark in one session: the same verbs have the same effect, and tables keep the table
+"""Writes by spark_ext and delta-spark in one session: the same calls have the same effect, and tables keep the table
 features that delta-spark has enabled."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Statistics that deltalog computes for files of delta-spark, compared with those that delta-spark writes."""
+"""Statistics that deltalog computes for files written by delta-spark, compared with delta-spark's own statistics."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_statistics_are_those_of_delta_spark(delta: DeltaSpark, tmp_path: Path) 
     for ours, theirs in zip(bodies(without), bodies(having), strict=True):
         theirs.pop("tightBounds", None)
         assert ours["numRecords"] == theirs["numRecords"] and ours["nullCount"] == theirs["nullCount"]
-        # delta-spark truncates fractions of a millisecond, and its readers add one; deltalog rounds up.
+        # delta-spark truncates fractions of a millisecond, and its readers add one millisecond; deltalog rounds up.
         for body in (ours, theirs):
             body["maxValues"]["t"] = body["maxValues"]["t"][:19]
             body["minValues"]["t"] = body["minValues"]["t"][:19]

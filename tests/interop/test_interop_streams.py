@@ -16,7 +16,7 @@ from tests.support.spark import DeltaSpark
 
 
 class Stream:
-    """A query from table to table, with a source and a sink of either kind."""
+    """A query from table to table, with the source and the sink of either engine."""
 
     def __init__(self, spark: Any, directory: Path, kinds: tuple[str, str], options: Mapping[str, str]) -> None:
         self._spark, self._kinds, self._options = spark, kinds, options
@@ -25,13 +25,13 @@ class Stream:
         spark_ext.register(spark)
 
     def run(self, output: str | None = None) -> None:
-        """Run the stream until everything is read. Raises the error that ended it."""
+        """Run the stream until it has read all available rows. Raises the error that ended it."""
         frame = self._spark.readStream.format(self._kinds[0]).options(**self._options).load(self.source)
         writer = frame.writeStream.format(self._kinds[1]).option("checkpointLocation", self._checkpoint)
         finish(writer.trigger(availableNow=True).start(output or self.target))
 
     def rows(self) -> list[Any]:
-        """The rows by delta-spark and deltalog, which must agree."""
+        """The rows as read by delta-spark and by deltalog, which must agree."""
         theirs = rows(self._spark.read.format("delta").load(self.target))
         assert rows(spark_ext.read(self._spark).load(self.target)) == theirs
         return theirs

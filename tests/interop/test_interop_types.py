@@ -1,4 +1,5 @@
-"""Every type, as a column and as a partition, written by deltalog and read by delta-spark, and the statistics."""
+"""Every type, as a data column and as a partition column, written by deltalog and read by delta-spark, with its
+statistics."""
 
 from __future__ import annotations
 
@@ -71,7 +72,7 @@ def test_statistics_do_not_lose_rows_in_delta_spark(delta: DeltaSpark, tmp_path:
     for name in ordered:
         kind = frame.schema[name].dataType.simpleString()
         for which in ("min", "max"):
-            # A literal, so that it is compared with the statistics when files are chosen.
+            # A literal, so that Spark compares it with the statistics when it skips files.
             where = f"{name} = CAST('{texts[f'{which}_{name}']}' AS {kind})"
             assert frame.where(where).count() == 1, where
     assert frame.where(" AND ".join(f"{name} IS NULL" for name in names)).count() == 1

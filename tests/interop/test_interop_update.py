@@ -13,7 +13,7 @@ from tests.support.spark import DeltaSpark, plain_rows
 from tests.support.spark.twins import MODES, check_commits, twins
 
 METRICS = {"UPDATE": ("numUpdatedRows", "numDeletionVectorsAdded", "numDeletionVectorsUpdated")}
-# The assignments and the condition.
+# Pairs of the assignments and the condition of an UPDATE.
 STATEMENTS: tuple[tuple[dict[str, str], str | None], ...] = (
     ({"n": "n + 1"}, "id % 3 = 1"),
     ({"p": "'c'", "n": "CAST(id AS INT)"}, "p = 'a' AND id > 4"),
@@ -33,7 +33,7 @@ STATEMENTS: tuple[tuple[dict[str, str], str | None], ...] = (
     ("properties", "partition_by"),
     [
         *(pytest.param(properties, ("p",), id=f"{name}-partitioned") for name, properties in MODES.items()),
-        # Without partitions one case is enough: no mode depends on them.
+        # Without partitions, one case is enough: the modes do not depend on partitioning.
         pytest.param(MODES["moved, ids"], (), id="moved, ids-plain"),
     ],
 )

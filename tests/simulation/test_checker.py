@@ -1,4 +1,4 @@
-"""The checker finds what it claims to find: one bad history for each way to break an invariant."""
+"""The checker detects each way to break an invariant, shown with one bad history for each."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def good(**changes):
 
 
 def timed(**changes):
-    """In-commit timestamps enabled at version 2 of a table whose file times jump."""
+    """A table whose file times are out of order, with in-commit timestamps enabled at version 2."""
     enabled = {ENABLE: "true", PAIR[0]: "2", PAIR[1]: "1003"}
     log = {
         0: commit(info("o0"), PLAIN, metadata()),
@@ -128,14 +128,14 @@ def test_good_histories_are_good():
     assert check(History({})) == []
     again = changed(good(), o2={"adds": ["c", "b"]})
     again = with_log(again, v2=commit(info("o2"), add("c"), add("b", data_change=False)))
-    assert check(again) == []  # a live file, with other statistics
+    assert check(again) == []  # the commit adds a live file again, with other statistics
     states = replay(good().log)
     assert [sorted(states[v].files) for v in range(4)] == [["a"], ["a", "b"], ["a", "b", "c"], ["b", "c", "d"]]
     assert [replay(timed().log)[v].ict_ms for v in range(5)] == [None, None, 1003, 1004, 5000]
 
 
 def changed(history, **operation_changes):
-    """The history with fields of its operations replaced: token -> fields."""
+    """The history with some fields of its operations replaced. ``operation_changes``: token -> fields."""
     for each in history.operations:
         for name, value in operation_changes.get(each.token, {}).items():
             setattr(each, name, value)
@@ -143,7 +143,7 @@ def changed(history, **operation_changes):
 
 
 def with_log(history, **versions):
-    """The history with other bytes in the log; the writers intended these bytes, and the watcher saw them too."""
+    """The history with other bytes in the log. The writers' attempts and the watcher's reads are changed to match."""
     log = {**history.log, **{int(name[1:]): data for name, data in versions.items()}}
     history.log, history.sightings, history.attempts, history.reads = log, [], [], []
     return history
@@ -154,7 +154,7 @@ OPERATION_TWICE = commit(info("o1", "txn-other"), add("b"))
 INFO_LATE = commit({"add": json.loads(commit(add("b")))["add"]}, info("o3", ict=1004))
 
 BAD = {
-    # name: (the invariant, a history that breaks it, words of the message)
+    # name: (the invariant, a history that breaks it, a part of the message)
     "a commit changes": (
         "I1",
         lambda: good(sightings=[*good().sightings, Sighting(9, 2, good().log[1])]),

@@ -1,7 +1,8 @@
-"""Two writers append at once: every interleaving with few switches between them, and every single fault with even
-fewer.
+"""Two writers append concurrently: every interleaving with few switches between them, and every single fault with even
+fewer switches.
 
-A usual run lets the writers switch three times, and once around a fault; ``--long`` four times, and twice.
+In a usual run there are up to three switches between writers, or one switch and a fault; with ``--long``, up to four,
+or two with a fault.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from tests.support.simulation.exhaustive import TABLES, Choices, explore
 
 @pytest.mark.parametrize("table", TABLES)
 def test_every_interleaving_without_faults_with_few_switches(table, capsys, is_long):
-    """An unlimited number of switches takes too long: each commit makes five calls that check the previous version."""
+    """Exploring an unlimited number of switches between clients would take too long: each commit makes five calls that
+    check the previous version."""
     totals, bad = explore(table, faults=0, max_switches=4 if is_long else 3)
     with capsys.disabled():
         print(f"\n[exhaustive] {table}, no faults: {totals.line()}", end="")
@@ -26,13 +28,14 @@ def test_every_interleaving_without_faults_with_few_switches(table, capsys, is_l
 
 @pytest.fixture(scope="module")
 def one_fault_and_switch():
-    """By table: the results of every single fault with up to one switch."""
+    """A function that takes a table and returns the results of all schedules with exactly one fault and at most one
+    switch between clients."""
     return functools.cache(lambda table: explore(table, faults=1, max_switches=1))
 
 
 @pytest.mark.parametrize("table", TABLES)
 def test_every_fault_at_every_call_with_few_switches(table, capsys, is_long, one_fault_and_switch):
-    """The soak does it with any number of switches: about 32,000 schedules for each table."""
+    """The soak command runs this test with any number of switches: about 32,000 schedules per table."""
     totals, bad = explore(table, faults=1, max_switches=2) if is_long else one_fault_and_switch(table)
     with capsys.disabled():
         print(f"\n[exhaustive] {table}, one fault: {totals.line()}", end="")
@@ -43,7 +46,7 @@ def test_every_fault_at_every_call_with_few_switches(table, capsys, is_long, one
 
 
 def test_all_lists_of_choices_are_tried_once():
-    """Two choices of three options, then one more of two options if the first choice was 1."""
+    """Choose twice among three options; if the first choice was 1, then choose once more among two options."""
     seen = list[tuple[int, int, int | None]]()
     given: list[int] | None = []
     while given is not None:
@@ -60,7 +63,7 @@ def test_a_broken_writer_is_found(monkeypatch):
 
     monkeypatch.setattr(CommitLoop, "_is_ours", lambda self, occupant: False)
     _, bad = explore("plain", faults=1, max_switches=1)
-    assert bad and "I5" in bad[0]  # it mistakes its commit, whose answer was lost, for a rival's
+    assert bad and "I5" in bad[0]  # the writer mistakes its own commit, whose response was lost, for another writer's
 
 
 def test_parts_for_several_processes_are_all_of_it(one_fault_and_switch):

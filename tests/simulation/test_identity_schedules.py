@@ -1,4 +1,4 @@
-"""Writers of a table with an identity column, in seeded schedules with faults: no value is assigned twice."""
+"""In seeded schedules with faults, writers of a table with an identity column never assign a value twice."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ VERBS = ("append", "append", "merge", "overwrite", "update", "delete", "compact"
 
 
 def schedule(seed: int) -> tuple[list[int], DeltaTable, collections.Counter[str]]:
-    """Three writers of five changes each. Returns every value that any version has had, in the order of the rows'
-    commits, the table, and the number of changes by outcome."""
+    """Three writers that make five changes each. Returns all values that occur in any version, in the order of the
+    rows' commits; the table; and the number of changes by outcome."""
     scheduler = Scheduler(seed)
     shared = MemoryStore(clock_ms=scheduler.time_ms)
     outcomes: collections.Counter[str] = collections.Counter()

@@ -1,4 +1,5 @@
-"""The table of ``python -m tests.support.lost_ack``: lost answers to commits of deltalog and of other engines."""
+"""The table printed by ``python -m tests.support.lost_ack``: lost responses to commits by deltalog and by other
+engines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The schedules find each seeded defect, and find nothing in the unchanged code."""
+"""The schedules detect each seeded defect, and report no violation in the unchanged code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Twelve faults of the network and the service, each on each of eight kinds of request, before real S3 servers.
+"""Twelve network and service faults, each applied to each of eight kinds of request, by a proxy in front of real S3
+servers.
 
 DELTALOG_PROXY_SERVERS=ministack,moto runs both servers instead of ministack only.
 """
@@ -24,8 +25,8 @@ from tests.support.s3.faults import FAULTS, LATE_SECONDS, REQUESTS, TIME_LIMIT_S
 
 SERVERS = os.environ.get("DELTALOG_PROXY_SERVERS", "ministack").split(",")
 MINE = [7, 8]
-# The committer must not notice faults of these requests: it determines the outcome of the commit itself, and the other
-# files are not part of it.
+# Faults in these requests must not make the append fail: deltalog determines the outcome of the commit itself, and the
+# other files are not part of the commit.
 ALWAYS_COMMITTED = {"PUT of the commit", "PUT of the checkpoint", "PUT of _last_checkpoint", "PUT of the .crc"}
 
 
@@ -42,7 +43,7 @@ def new_table(store):
 
 
 def run_cell(server: Server, url: str, fault: str, kind: str) -> str:
-    """Read and append through a proxy that applies this fault to the first such request. Returns the client's
+    """Read and append through a proxy that applies the fault to the first request of this kind. Returns the client's
     outcome."""
     direct = S3Store(url, **server.options())
     new_table(direct)

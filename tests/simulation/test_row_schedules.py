@@ -1,7 +1,9 @@
-"""Operations on rows under faults: each has exactly its effect on the rows of the previous version.
+"""Operations on rows under faults: each commit changes the rows of the previous version exactly as its operation
+should.
 
-A usual run takes 100 schedules, ``--long`` 300; DELTALOG_ROW_SCHEDULES=10000 runs more, DELTALOG_FIRST_SEED=100000
-others. A failing seed is printed with its trace; add it to KEPT, so that every run repeats it.
+A usual run takes 100 schedules, ``--long`` 300; DELTALOG_ROW_SCHEDULES=10000 runs more schedules, and
+DELTALOG_FIRST_SEED=100000 runs others. A failing seed is printed with its trace; add it to KEPT, so that every run
+repeats it.
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from tests.support.simulation.seeds import assert_seeds_decide, run_and_print
 
 USUAL, LONG = 100, 300
 NO_COMMITS = {"checkpoint", "compact log", "clean up log"}
-#: Errors that are legitimate without faults: the operation lost to another writer, broke a rule of the table, had
+#: Errors that are allowed without faults: the operation lost to another writer, broke a rule of the table, had
 #: nothing to do, or read a version whose log was cleaned up.
 EXPECTED = {
     "", "CallError", "ConcurrentAppendError", "ConcurrentDeleteDeleteError", "ConcurrentDeleteReadError",
@@ -28,8 +30,9 @@ DOMAINS = {"kinds": {"append": 1, "restore": 3, "domain": 3}}
 WITHOUT_MERGES = {kind: often for kind, often in ROW_KINDS.items() if kind not in ("merge", "optimize")}
 WITHOUT_MERGES |= {"move": 8, "add constraint": 5, "drop constraint": 3}
 KEPT = [
-    (1, TURN_ROW_IDS_ON),  # rows moved past the commit that enabled row tracking got other ids
-    (11, DOMAINS),  # a restore overtaken by a metadata domain change did not bring the domain back
+    # When a commit that moved rows was rebased onto the enablement of row tracking, the rows got other ids.
+    (1, TURN_ROW_IDS_ON),
+    (11, DOMAINS),  # a RESTORE that was rebased onto a change of a metadata domain did not restore the domain
     (14, {"kinds": WITHOUT_MERGES}),  # delete(txn=...) that found no row did not record its application version
 ]
 
@@ -42,7 +45,7 @@ def schedules(is_long):
 @pytest.mark.timeout(120 + int(os.environ.get("DELTALOG_ROW_SCHEDULES", LONG)))
 def test_every_version_has_the_rows_of_the_one_before_changed_as_asked(capsys, schedules):
     totals = run_and_print(capsys, "row schedules", schedules, run_row_schedule)
-    # Fails if the schedules did not exercise something, since they would prove nothing about it.
+    # Fails if the schedules did not cover something that the test is meant to check.
     assert schedules >= 100
     assert set(ROW_KINDS) - NO_COMMITS <= set(totals.kinds)
     often = ("append", "delete", "update", "merge", "replace where", "optimize", "restore")

@@ -1,7 +1,8 @@
-"""The commit rule under faults: seeded schedules of three writers and a reader on a store that fails.
+"""The commit protocol under faults: seeded schedules of three writers and a reader on a failing store.
 
-A usual run takes 400 schedules, ``--long`` 20,000; DELTALOG_SCHEDULES=200000 runs more, DELTALOG_FIRST_SEED=100000
-others. A failing seed is printed with its trace; add it to seeds.txt, so that every run repeats it.
+A usual run executes 400 schedules, and one with ``--long`` 20,000; DELTALOG_SCHEDULES=200000 executes more,
+DELTALOG_FIRST_SEED=100000 others. A failing seed is printed with its trace; add it to seeds.txt, so that every run
+repeats it.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ def schedules(is_long):
 @pytest.mark.timeout(120 + int(os.environ.get("DELTALOG_SCHEDULES", LONG)) / 10)
 def test_no_schedule_breaks_an_invariant(capsys, schedules):
     totals = run_and_print(capsys, "schedules", schedules, run_schedule)
-    # Fails if the schedules did not exercise something, since they would prove nothing about it.
+    # Fails if the schedules did not cover something that the test is meant to check.
     assert schedules >= 100
     for fault in Fault:
         assert totals.faults[fault] >= schedules / 40, f"too few faults of the kind {fault}"
@@ -67,7 +68,7 @@ def test_seeds_that_once_failed(seed):
 
 @pytest.mark.parametrize("policy", POLICIES)
 def test_quiet_schedules_have_no_failures(policy):
-    """Without faults only conflicts may fail."""
+    """Without faults, operations may fail only because of conflicts."""
     for seed in range(40):
         result = run_schedule(seed, fault_rate=0.0, policy=policy)
         assert not result.violations, result.report()
@@ -77,7 +78,7 @@ def test_quiet_schedules_have_no_failures(policy):
             assert operation.outcome == "ok" or operation.error in EXPECTED, result.report()
 
 
-EXPECTED = {  # by operations that did not need to commit ("") or lost to another writer
+EXPECTED = {  # errors of operations that had nothing to commit (""), or whose commit conflicted with another writer's
     "",
     "ConcurrentAppendError",
     "ConcurrentDeleteDeleteError",
@@ -103,7 +104,7 @@ def test_traces_say_what_happened():
 
 
 def test_clients_really_interleave():
-    """Other clients have turns between two calls of one client, and writers compete for the same version."""
+    """Other clients run between two store calls of a client, and writers compete for the same version."""
     switches = meetings = 0
     for seed in range(30):
         simulation = Simulation(seed, fault_rate=0.0, policy="random")

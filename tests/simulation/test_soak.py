@@ -1,4 +1,4 @@
-"""The soak command: its output line, its failures, its replay."""
+"""The soak command: its output line, its exit on failures, and the replay of a failure."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_schedules_of_a_range_are_one_line(capsys, tmp_path):
 
 
 def test_failures_are_kept_and_replayed(monkeypatch, capsys, tmp_path):
-    """Runs in this process, since only this process has the defect."""
+    """The soak runs in this process, since the defect is patched only into this process."""
     broken = next(each for each in commit_mutants.MUTANTS if each.name == "takes_unknown_for_failure")
     with broken.applied():
         part = soak.schedules(range(10))

@@ -1,4 +1,4 @@
-"""The test kit's stores: which calls they pass on, which they break, and what they count."""
+"""The test kit's stores: the calls that they pass on, the faults that they inject, and the calls that they count."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def faulty(fault, method=None, number=1):
     return FaultyStore(MemoryStore(), nth(number, fault, method=method))
 
 
-# what the caller gets (an outcome or an exception), and whether the object exists then
+# for each fault: the result of the call (an outcome or an exception), and whether the object exists afterwards
 PUT_IF_ABSENT: dict[Fault, tuple[Any, bool]] = {
     Fault.FAIL_BEFORE: (StoreError, False),
     Fault.UNKNOWN_NOT_WRITTEN: (PutOutcome.UNKNOWN, False),
@@ -248,7 +248,7 @@ def test_an_endless_client_is_stopped():
 
 
 def test_a_thread_of_a_client_does_not_take_a_turn():
-    """The thread runs during the turns of other clients, and may call the store at any moment."""
+    """A client's thread runs even while the scheduler runs other clients, and may call the store at any time."""
     scheduler, asked = Scheduler(1, max_steps=50_000), list[bool]()
 
     def ask(ended: threading.Event) -> None:

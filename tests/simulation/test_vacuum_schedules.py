@@ -1,7 +1,8 @@
-"""Vacuums under faults keep all files that a version within the retention needs, and leave no others.
+"""Vacuums under faults keep all files that a version within the retention needs, and delete all others.
 
-A usual run takes 25 schedules, ``--long`` 300; DELTALOG_VACUUM_SCHEDULES=10000 runs more, DELTALOG_FIRST_SEED=100000
-others. A failing seed is printed with its trace; add it to KEPT, so that every run repeats it.
+A usual run executes 25 schedules, and one with ``--long`` 300; DELTALOG_VACUUM_SCHEDULES=10000 executes more,
+DELTALOG_FIRST_SEED=100000 others. A failing seed is printed with its trace; add it to KEPT, so that every run repeats
+it.
 """
 
 from __future__ import annotations
@@ -15,18 +16,18 @@ from tests.support.simulation.seeds import run_and_print
 from tests.support.simulation.vacuum_simulation import run_vacuum_schedule
 
 USUAL, LONG = 25, 300
-KEPT = [86]  # a full vacuum recorded commits whose tombstones it had kept, since a clock was ahead
+KEPT = [86]  # because a clock was ahead, a full vacuum recorded commits whose tombstones it had kept
 
 
 @pytest.mark.timeout(120 + int(os.environ.get("DELTALOG_VACUUM_SCHEDULES", LONG)))
 def test_nothing_needed_is_deleted_and_nothing_else_is_left(capsys, is_long):
     schedules = int(os.environ.get("DELTALOG_VACUUM_SCHEDULES", LONG if is_long else USUAL))
     totals = run_and_print(capsys, "vacuum schedules", schedules, run_vacuum_schedule)
-    # Fails if the schedules did not exercise something, since they would prove nothing about it. A vacuum counts as an
-    # operation without a commit, like a checkpoint, and there are few of these.
+    # Fails if the schedules did not cover something that the test is meant to check. Like a checkpoint, a vacuum counts
+    # as an operation that does not commit; schedules contain few such operations.
     assert totals.errors[""] >= 2 * schedules
-    # Most faults hit one of the many checks of the table, which can only fail before taking effect; some faults are too
-    # rare for a usual run.
+    # Most faults hit one of the many calls that check the table, and a failed check has no effect; some kinds of fault
+    # are too rare for a usual run.
     tried = {fault for fault in Fault if totals.faults[fault]}
     assert tried == set(Fault) if schedules >= LONG else len(tried) >= len(Fault) - 2
 

@@ -1,4 +1,4 @@
-"""The central cases of writing, reading and SQL; they run on classic Spark and again on Spark Connect."""
+"""The most important cases of writing, reading and SQL; they run both in classic Spark and in Spark Connect."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ class Central:
         ]
         data += [(100, None, None, None), (101, "", None, True)]
         df = spark.createDataFrame(data, "id long, s string, d date, b boolean")
-        # Both times are 01:30 in New York, in the hour that occurs twice at the end of summer time.
+        # Both times are 01:30 in New York, in the hour that occurs twice when daylight saving time ends.
         df = df.selectExpr(
             "*",
             "timestamp_micros(1793511000123456 + (id % 2) * 3600000000) as ts",

@@ -1,4 +1,4 @@
-"""Spark without any jar, in a classic session unless DELTALOG_TEST_SPARK says otherwise."""
+"""Spark without additional jars, in a classic session unless DELTALOG_TEST_SPARK selects Spark Connect."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-# The tests' own support code is imported as `tests.…`, whatever directory pytest is started in.
+# The tests import their support code as `tests.…`, whatever directory pytest is started in.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 pytest.register_assert_rewrite("tests.spark.central", "tests.spark.tables")
 
@@ -24,19 +24,29 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def versions_in_the_report(record_testsuite_property: Any) -> None:
-    """Record the version and mode in the report, for the page of Spark versions."""
+    """Record the version and the mode in the report, for docs/spark-versions.md."""
     record_testsuite_property("pyspark", version("pyspark"))
     record_testsuite_property("python", platform.python_version())
     packages = ("pandas", "numpy", "pyarrow")
     record_testsuite_property("packages", ", ".join(f"{name} {version(name)}" for name in packages))
 
 
+# Each test runs many small queries once. Without these settings most of the time goes to generating and compiling code
+# for these queries. With --long the session has Spark's defaults.
+_SMALL_QUERIES = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.shuffle.partitions": "1",
+}
+
+
 @pytest.fixture(scope="session")
-def spark() -> Iterator[Any]:
+def spark(is_long: bool) -> Iterator[Any]:
     from tests.spark.settings import IS_CONNECT
     from tests.support.spark.session import connect_session, plain_session, stop_sessions
 
-    yield connect_session() if IS_CONNECT else plain_session()
+    yield connect_session() if IS_CONNECT else plain_session(**({} if is_long else _SMALL_QUERIES))
     stop_sessions()
 
 

@@ -1,4 +1,4 @@
-"""Runs the Python blocks of pages of docs/ on Spark: the blocks of a page in order, in one namespace."""
+"""Runs the Python code blocks of pages in docs/ with Spark: the blocks of a page in order, in one namespace."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _LAKE, _STORE = '"/tmp/deltalog-spark/lake"', "store = {}"
 
 def run(spark: Any, directory: Path, page: Path = REFERENCE, changed: Mapping[str, str] | None = None) -> int:
     """Run the blocks of a page, except the one that creates a session. Returns their number. ``changed``: replacements
-    in the text of the blocks; every replaced text must occur."""
+    in the text of the blocks; each text to be replaced must occur on the page."""
     text = page.read_text(encoding="utf-8")
     for old, new in (changed or {}).items():
         assert old in text, old
@@ -32,6 +32,7 @@ def run(spark: Any, directory: Path, page: Path = REFERENCE, changed: Mapping[st
 
 
 def run_pipeline(spark: Any, directory: Path, lake: str | None = None, store: Mapping[str, Any] | None = None) -> int:
-    """Run the pipeline, with its tables below ``lake``: on the local disk, or in a store with the options ``store``."""
+    """Run the pipeline with its tables below ``lake``: a directory on the local disk, or a URL that is accessed with
+    the storage options ``store``."""
     changed = {} if lake is None else {_LAKE: repr(lake), _STORE: f"store = {dict(store or {})!r}"}
     return run(spark, directory, _PIPELINE, changed)

@@ -1,4 +1,5 @@
-"""Tables with so many files that Spark lists them in a job. The cases run on classic Spark and on Spark Connect."""
+"""Cases for tables with so many files that Spark would look them up in a job. The cases run in classic Spark and in
+Spark Connect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random session settings, writes of every kind under them, and a Python model of the expected rows."""
+"""Writes of every kind under random session settings, and a Python model of the expected rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import deltalog
 import spark_ext
 from tests.spark.settings import session_of
 
-# Session settings that can affect reads and writes, without values that Spark refuses.
+# Session settings that can affect reads and writes, with values that Spark accepts.
 SETTINGS: Mapping[str, tuple[str, ...]] = {
     "mapreduce.fileoutputcommitter.algorithm.version": ("2",),
     "mapreduce.fileoutputcommitter.cleanup.skipped": ("true",),
@@ -97,7 +97,7 @@ _COLUMNS = {
 _TEXTS = ("a", "A", "a/b c=%20é", " x", "x ", "1", "true", "2026-01-01", "null", None)
 _DATES = (dt.date(2026, 3, 29), dt.date(1500, 2, 28), dt.date(9999, 12, 31), dt.date(1969, 12, 31), None)
 _DECIMALS = (Decimal("0.00"), Decimal("-1.25"), Decimal("99999999.99"), Decimal("0.10"), None)
-# Times around changes of clocks and calendars, in microseconds since 1970.
+# Times around daylight saving and calendar changes, in microseconds since 1970.
 _MICROS = (0, -1, 1793511000123456, 1793514600123456, -14831769600000001, 253402300799999999, None)
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 
@@ -106,7 +106,8 @@ Row = dict[str, Any]
 
 @dataclass
 class OddSession:
-    """A table, the writes to it, and their settings. If a test fails, ``told`` describes all of them."""
+    """A table, the writes to it, and their settings. ``told`` contains descriptions of all of them, which are shown
+    when a test fails."""
 
     spark: Any
     path: str
@@ -122,8 +123,8 @@ class OddSession:
         self.told.append(f"seed {self.seed}: {self._kind}, by {self._partition_by}")
 
     def step(self) -> None:
-        """Write under random settings, then compare the rows that deltalog reads, and that Spark reads under the same
-        settings, with the model."""
+        """Write under random settings. Then compare the rows that deltalog reads, and those that Spark reads under the
+        same settings, with the model."""
         some = self._random.sample(sorted(SETTINGS), self._random.randint(1, 12))
         settings = {key: self._random.choice(SETTINGS[key]) for key in some}
         with session_of(self.spark, settings):
@@ -182,7 +183,7 @@ class OddSession:
             self._rows = new
 
     def _delete(self) -> None:
-        """Delete a row with deltalog, in some tables by a deletion vector."""
+        """Delete a row with deltalog, in some tables with a deletion vector."""
         if self._rows and self._random.random() < 0.4:
             gone = self._random.choice(self._rows)["id"]
             self.told.append(f"delete {gone}")
@@ -247,7 +248,7 @@ class OddSession:
 
 
 def _replaced(options: Mapping[str, Any]) -> Any:
-    """The value of a replaceWhere on one column."""
+    """The value with which the replaceWhere condition compares the column."""
     text = options["replaceWhere"]
     if text.endswith("is null"):
         return None

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-# If this is `connect`, the suite runs over Spark Connect, without the tests that are marked `classic`.
+# If DELTALOG_TEST_SPARK is `connect`, the suite runs over Spark Connect, without the tests that are marked `classic`.
 IS_CONNECT = os.environ.get("DELTALOG_TEST_SPARK") == "connect"
 
 
@@ -24,7 +24,7 @@ def skipped_over_connect(items: list[pytest.Item]) -> None:
 
 
 def since(first: str, what: str) -> pytest.MarkDecorator:
-    """Skip a test of ``what``, which PySpark has from version ``first`` (such as 4.0) on."""
+    """Skip a test of ``what`` if PySpark is older than ``first`` (such as 4.0), the first version that has it."""
     found, needed = ([int(part) for part in re.findall(r"\d+", text)[:2]] for text in (version("pyspark"), first))
     return pytest.mark.skipif(found < needed, reason=f"{what}: PySpark {first} and newer")
 

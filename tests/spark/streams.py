@@ -21,13 +21,13 @@ class Input:
         self._began_s = int(time.time()) - 1000
 
     def add(self, *ids: int) -> None:
-        """Add a file, which is one batch."""
+        """Add an input file, which the stream reads as one batch."""
         text = "".join(json.dumps({"id": each, "name": f"row {each}"}) + "\n" for each in ids)
         hidden = self._files / f".{self._count:05d}"
         hidden.write_text(text)
         at_s = self._began_s + self._count  # the order of the batches
         os.utime(hidden, (at_s, at_s))
-        hidden.rename(self._files / f"{self._count:05d}.json")  # so that it is not read before it is complete
+        hidden.rename(self._files / f"{self._count:05d}.json")  # so that Spark does not read an incomplete file
         self._count += 1
 
     @property
@@ -50,7 +50,7 @@ def _without_result(write: Callable[[Any, int], Any]) -> Callable[[Any, int], No
 
 
 def finish(query: Any) -> None:
-    """Wait for a query that ends by itself. Raises the error that ended it."""
+    """Wait until a query ends by itself. Raises the error that ended it."""
     try:
         assert query.awaitTermination(120), "the stream did not end"
     finally:

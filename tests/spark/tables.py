@@ -1,4 +1,4 @@
-"""Helpers of the Spark tests that inspect or write log files, data files and tables in odd layouts."""
+"""Helpers for the Spark tests: they inspect and write log files, data files, and tables with unusual layouts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def versions(table: str) -> list[int]:
 
 
 def data_files(table: str) -> list[str]:
-    """The relative paths of all files of the table outside the log."""
+    """The paths of all files of the table outside the log, relative to its root."""
     root = Path(table)
     found = [p.relative_to(root) for p in root.rglob("*") if p.is_file() and "_delta_log" not in p.parts]
     return sorted(str(p) for p in found)
@@ -77,7 +77,7 @@ def to_arrow(df: Any) -> pa.Table:
     return pa.Table.from_batches(batches) if batches else to_arrow_schema(plain.schema).empty_table()
 
 
-# Paths relative to the table, partition values, rows.
+# For each data file: its path relative to the table, its partition values, and its rows.
 DataFiles = Sequence[tuple[str, Mapping[str, str | None], pa.Table]]
 
 
@@ -89,7 +89,7 @@ def make(
     named_in_log: Mapping[str, str] | None = None,
 ) -> None:
     """A table whose files have exactly these relative paths. ``named_in_log``: the values of add.path that differ from
-    the path."""
+    the file's path, keyed by that path."""
     named = named_in_log or {}
     transaction = deltalog.DeltaTable.create_transaction(table, schema, partition_by=partition_by)
     for path, values, data in files:
@@ -114,7 +114,8 @@ def history(
     times_ms: Sequence[int],
     properties: Mapping[str, str] | None = None,
 ) -> None:
-    """A table with in-commit timestamps. The first entry creates it; later ones are appended at their time."""
+    """A table with in-commit timestamps. The first entry creates the table; each later entry is appended in a commit
+    with the entry's time."""
 
     def at(ms: int) -> deltalog.Environment:
         return deltalog.Environment(clock_ms=lambda: ms)
@@ -135,7 +136,7 @@ def schema(**columns: str) -> deltalog.schema.StructType:
 
 
 def append_raw(table: str, version: int, *lines: Mapping[str, Any]) -> None:
-    """Write a commit file with these actions, unchecked."""
+    """Write a commit file with these actions, without any checks."""
     path = Path(table) / "_delta_log" / f"{version:020d}.json"
     path.write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
 
@@ -144,7 +145,8 @@ _Z85 = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?
 
 
 def vector(table: str, positions: Iterable[int], kind: str = "i", directory: str | None = None) -> dict[str, Any]:
-    """The descriptor of a deletion vector: inline (i), in a file named relative to the table (u), or absolute (p)."""
+    """The descriptor of a deletion vector: inline (i), in a file with a relative path (u), or in a file with an
+    absolute path (p)."""
     bitmap = BitMap64(positions)
     data = struct.pack("<i", 1681511377) + bitmap.serialize()
     descriptor = {"storageType": kind, "sizeInBytes": len(data), "cardinality": len(bitmap)}
@@ -162,7 +164,7 @@ def _z85(data: bytes) -> str:
 
 
 def field(name: str, data_type: Any, nullable: bool = True, **metadata: Any) -> dict[str, Any]:
-    """A column of a table's schema; ``id=3, physical="c3"`` map it."""
+    """A column of a table's schema; ``id=3, physical="c3"`` add column mapping metadata."""
     known = {"id": "delta.columnMapping.id", "physical": "delta.columnMapping.physicalName"}
     return {
         "name": name,
@@ -183,8 +185,8 @@ def make_raw(
     partition_by: Sequence[str] = (),
     properties: Mapping[str, str] | None = None,
 ) -> None:
-    """A table written as one unchecked commit. Files: (path, values, rows or None if the file exists already, deletion
-    vector or None)."""
+    """A table that is written as one commit, without any checks. Files: (path, partition values, rows or None if the
+    file already exists, deletion vector or None)."""
     names = ["deletionVectors", "columnMapping", "timestampNtz", "typeWidening", "variantType"]
     protocol = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": names, "writerFeatures": names}
     metadata = {

@@ -1,4 +1,4 @@
-"""CONVERT TO DELTA, CLONE and GENERATE, by the methods of DeltaTable and in SQL."""
+"""CONVERT TO DELTA, CLONE and GENERATE, with the methods of DeltaTable and in SQL."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Every table of the conformance corpus, read with Spark, has the same rows, changes and refusals as without Spark."""
+"""For every table of the conformance corpus, spark_ext returns the same rows and changes, and refuses the same reads,
+as deltalog without Spark."""
 
 from __future__ import annotations
 
@@ -16,11 +17,11 @@ from tests.corpus.test_corpus import CHECKER, CORPUS, absent, found
 from tests.spark.tables import to_arrow
 
 GROUPS = ("rows", "cdf", "error")
-# By table: the versions of PySpark that cannot read the table, and why.
+# For some tables: the versions of PySpark that cannot read them, and the reason.
 NOT_IN_SPARK = {
     "delta__variant-stats-nested-no-checkpoint": (
         "4.0.",
-        "a NullPointerException in its scan of variants in structs",
+        "Spark raises a NullPointerException when it scans variants in structs",
     ),
 }
 
@@ -59,7 +60,7 @@ def by_spark(spark: Any) -> Any:
         def error(self) -> None:
             if self.entry.get("error_or_rows_of"):
                 super().error()
-            elif self.expected["expected_error"]["stage"] != "ict":  # with ict only the times are wrong
+            elif self.expected["expected_error"]["stage"] != "ict":  # in the stage ict, only the timestamps are wrong
                 self.must_fail("error", "load", self.scan)
 
     return BySpark

@@ -1,4 +1,4 @@
-"""Values that a table cannot store as they are: empty partition values become null, repeated fields are refused."""
+"""Values that a table cannot store unchanged: empty partition values become null, and repeated fields are refused."""
 
 from __future__ import annotations
 

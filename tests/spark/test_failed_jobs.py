@@ -62,12 +62,12 @@ def test_an_interrupted_write_ends_its_job_and_leaves_nothing(tmp_path: Path, ki
         [sys.executable, "-c", INTERRUPTED, str(tmp_path / "table"), kind],
         cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True, timeout=200, check=False,
     )  # fmt: skip
-    # A crashing JVM reports on its standard output.
+    # A crashing JVM prints to its standard output.
     assert done.stdout.splitlines()[-2:] == ["jobs 0 same True", "rows 5"], done.stdout[:2000] + done.stderr[-2000:]
 
 
 @pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="limits of another process are Linux's")
-@pytest.mark.classic("the test limits the JVM")
+@pytest.mark.classic("the test limits the size of the JVM's files")
 def test_a_full_disk_is_an_error_of_the_store(spark: Any, table: str) -> None:
     spark_ext.write(spark.range(3)).save(table)
     before, jvm = data_files(table), spark.sparkContext._gateway.proc.pid
@@ -88,13 +88,13 @@ def _worker_dies(spark: Any) -> Any:
 
 
 def _fills_the_memory(spark: Any) -> Any:
-    # A constant, so that the driver computes it: a task without memory would end this process, which is the executor.
-    # Earlier versions of Spark do not fold the constant.
+    # A constant, so that the driver computes it: a task that runs out of memory would end this process, which is also
+    # the executor. Spark versions before 4.2 do not compute the constant on the driver.
     return spark.range(1).selectExpr("length(repeat('x', 2000000000)) as id", "concat(repeat('x', 2000000000)) as a")
 
 
 def _is_cancelled(spark: Any) -> Any:
-    context = SparkContext._active_spark_context  # also finds the context of a Connect server in this process
+    context = SparkContext._active_spark_context  # also the context of a Spark Connect server in this process
 
     def when_it_runs() -> None:
         while not context.statusTracker().getActiveJobsIds():
@@ -109,7 +109,9 @@ def _is_cancelled(spark: Any) -> Any:
     ("rows", "reason"),
     [
         (_worker_dies, "a Python worker died"),
-        pytest.param(_fills_the_memory, "out of memory", marks=since("4.2", "memory that the driver lacks")),
+        pytest.param(
+            _fills_the_memory, "out of memory", marks=since("4.2", "errors of jobs that exhaust the driver's memory")
+        ),
         (_is_cancelled, "it was cancelled"),
     ],
 )
@@ -123,7 +125,7 @@ def test_a_job_that_spark_cannot_carry_out(spark: Any, table: str, rows: Any, re
     assert versions(table) == [0] and data_files(table) == before and litter(table) == []
 
 
-# Errors of the query that look like errors of the disk or of the memory.
+# Errors of the query that look like disk or memory errors.
 WORDS = "java.io.IOException: No space left on device, java.lang.OutOfMemoryError, [SPARK_JOB_CANCELLED]"
 
 
@@ -137,7 +139,7 @@ def test_errors_of_the_query_are_sparks_own(spark: Any, table: str) -> None:
     assert not os.path.exists(table)
 
 
-@since("4.0", "errors of an expression in a task that have a class")
+@since("4.0", "error classes for expressions that fail in a task")
 def test_errors_of_expressions_are_sparks_own(spark: Any, table: str) -> None:
     with pytest.raises(PySparkException, match="CAST_INVALID_INPUT"):
         spark_ext.write(spark.range(3).selectExpr(f"cast(concat('{WORDS}', id) as int) id")).save(table)

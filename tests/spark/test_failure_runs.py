@@ -1,4 +1,5 @@
-"""A sample of the runs in which tasks and drivers fail; ``python -m tests.support.spark_failures`` does fifty."""
+"""A sample of the runs in which tasks and drivers fail; ``python -m tests.support.spark_failures`` makes fifty of
+them."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from tests.support.spark_failures.runs import Run, running, table_of
 SAMPLE = ("kill of both", "task retry")
 
 
-@pytest.mark.classic("the runs start classic sessions of their own")
+@pytest.mark.classic("the test starts classic sessions itself")
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the runs look at processes in /proc")
 def test_no_failure_loses_or_doubles_rows(tmp_path: Path) -> None:
     place = LocalDisk(tmp_path / "tables")

@@ -1,4 +1,4 @@
-"""The sizes of the files of a write."""
+"""The sizes of the files that a write creates."""
 
 from __future__ import annotations
 

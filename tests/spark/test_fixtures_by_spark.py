@@ -1,4 +1,4 @@
-"""Tables that delta-spark wrote (fixtures/), read by spark_ext: the same rows as in delta-spark."""
+"""spark_ext reads the same rows as delta-spark from tables that delta-spark wrote (fixtures/)."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.spark.rows import plain_rows
 
 TABLES = Path(__file__).resolve().parents[2] / "fixtures" / "tables"
 NAMES = sorted(path.parent.name for path in TABLES.glob("*/expected.json"))
-# Tables whose older versions are read differently from the latest.
+# Tables whose older versions need other scans than the latest version.
 EVERY_VERSION = ("deletion_vectors", "mapped_by_id", "mapped_by_name", "widened_types")
 
 

@@ -1,4 +1,4 @@
-"""History and detail as DataFrames. tests/interop compares them with delta-spark's."""
+"""DESCRIBE HISTORY and DESCRIBE DETAIL as DataFrames; tests/interop compares them with delta-spark's."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_history(spark: Any, table: str) -> None:
 
 
 def test_history_of_commits_by_others(spark: Any, table: str) -> None:
-    make_raw(table, [field("id", "long")], [])  # the commit of this version has no commitInfo at all
+    make_raw(table, [field("id", "long")], [])  # the commit of this version has no commitInfo
     job = {"jobId": "7", "runId": 8, "jobName": None}
     info = {"operation": "X", "operationParameters": {"a": ["b", 1], "c": None, "d": "é"}, "job": job}
     append_raw(table, 1, {"commitInfo": {**info, "notebook": {"notebookId": "n"}, "userId": 5, "clusterId": "c"}})

@@ -15,7 +15,7 @@ class TestManyFiles(ManyFiles):
     """On classic Spark."""
 
 
-@pytest.mark.classic("the test counts jobs by sparkContext")
+@pytest.mark.classic("the test counts jobs through sparkContext")
 @pytest.mark.parametrize("make", [make_flat, make_hive])
 def test_loading_runs_no_job_and_leaves_nothing(spark: Any, table: str, scratch: Path, make: Any) -> None:
     def jobs() -> int:
@@ -26,14 +26,14 @@ def test_loading_runs_no_job_and_leaves_nothing(spark: Any, table: str, scratch:
     df = spark_ext.read(spark).load(table)
     assert jobs() == before and lists() == []
     spark.read.schema("id long").parquet(*[paths.literal(str(path)) for path in Path(table).rglob("*.parquet")])
-    assert jobs() == before + 1  # Spark's job that looks up the paths
+    assert jobs() == before + 1  # Spark runs this one job to look up the paths
     assert df.count() == COUNT
 
 
 def test_where_spark_does_not_see_the_list(
     spark: Any, table: str, scratch: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Make the JVM appear to have another /tmp."""
+    """Simulate a JVM with a different /tmp."""
     make_flat(table)
     uri = paths.uri
     monkeypatch.setattr(paths, "uri", lambda path: uri(path.replace(str(scratch), "/not-there")))

@@ -12,7 +12,8 @@ import spark_ext
 from tests.spark.tables import action, rows, versions
 
 WIDENING = {"delta.enableTypeWidening": "true"}
-# (the table's type, the data's type): which pairs delta-spark widens when it merges schemas, and which it does not.
+# (the table's type, the data's type): the type pairs for which delta-spark widens the table's type when it merges
+# schemas, and the pairs for which it does not.
 WIDENED = [
     ("tinyint", "smallint"), ("smallint", "int"), ("int", "bigint"), ("float", "double"), ("date", "timestamp_ntz"),
     ("decimal(5,2)", "decimal(10,4)"),
@@ -38,7 +39,7 @@ def test_types_are_widened_where_the_table_allows_it(spark: Any, table: str) -> 
     narrow, wide = (row(spark, list(types)) for types in zip(*WIDENED, strict=True))
     spark_ext.write(narrow).options(**WIDENING).save(table)
     merged(wide, table)
-    merged(narrow, table)  # narrower data does not narrow the columns
+    merged(narrow, table)  # merging narrower data does not narrow the columns
     read = spark_ext.read(spark).load(table)
     assert [f.dataType for f in read.schema.fields] == [f.dataType for f in wide.schema.fields]
     first, *others = rows(read)

@@ -1,5 +1,5 @@
-"""Programs for delta-spark run on spark_ext after a change of one import, some also after changes of calls as in
-docs/spark.md.
+"""Programs for delta-spark run on spark_ext after one import is changed; for some, calls are also changed as
+docs/spark.md describes.
 
 tests/interop/test_interop_moved.py runs the same programs with delta-spark.
 """
@@ -22,7 +22,7 @@ def _cases(programs: dict[str, Any]) -> list[Any]:
     marks = {name: [] if name in _USUAL else [pytest.mark.long] for name in programs}
     for name in _STREAMS:
         if name in programs:
-            marks[name].append(since("4.2", "limits of a Python data source"))
+            marks[name].append(since("4.2", "batch limits for Python data sources"))
     return [pytest.param(name, marks=found, id=name) for name, found in marks.items()]
 
 

@@ -1,4 +1,4 @@
-"""Tables by name in the session's catalog, and ``write_to``."""
+"""Tables that are accessed by their names in the session's catalog, and ``write_to``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""New values of structs, lists and maps, with missing or extra fields, or other orders, cases or types."""
+"""New values of structs, lists and maps: with missing or extra fields, or with fields in another order, case or
+type."""
 
 from __future__ import annotations
 
@@ -131,7 +132,8 @@ def test_fields_are_found_by_name_and_cast_at_every_depth(spark: Any, table: str
 
 @pytest.mark.parametrize("properties", SHAPES, ids=["plain", "feed", "vectors"])
 def test_merge_adds_nested_fields_and_rewrites_old_rows(spark: Any, table: str, properties: dict[str, str]) -> None:
-    """Fields are added in structs, lists, lists of lists and maps. They are null in the other rows of the file."""
+    """Fields are added in structs, lists, lists of lists and maps. The added fields are null in the other rows of the
+    file."""
     struct = "named_struct('a', 1)"
     query = f"SELECT id, {struct} AS s, array(array({struct})) AS l, map('k', {struct}) AS m"
     target = made(spark, table, f"{query} FROM range(1, 3)", **properties)
@@ -146,7 +148,7 @@ def test_merge_adds_nested_fields_and_rewrites_old_rows(spark: Any, table: str, 
 
 
 def test_a_field_that_only_a_clause_names_is_added(spark: Any, table: str) -> None:
-    """Existing types stay, and values are cast to them."""
+    """Existing types are kept, and values are cast to them."""
     target = made(spark, table, "SELECT 1L AS id, 1 AS n, named_struct('a', 1) AS s")
     source = spark.sql("SELECT 1L AS id, 7L AS n, named_struct('z', 5, 'other', 6) AS s, 'unused' AS more")
     merge = merging(target, source).withSchemaEvolution()

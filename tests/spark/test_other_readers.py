@@ -1,4 +1,4 @@
-"""The layout of spark_ext's files, and how polars, DuckDB and pandas read its tables."""
+"""The layout of spark_ext's files, and reads of its tables with polars, DuckDB and pandas."""
 
 from __future__ import annotations
 

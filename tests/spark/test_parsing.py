@@ -12,7 +12,8 @@ from spark_ext.parse.trees import trees_of
 
 @pytest.mark.parametrize("opening", ["struct(", "array(", "map(1, ", "cast(a as struct<b: ", "((", "case when a then "])
 def test_no_text_takes_long_before_spark_sees_it(opening: str) -> None:
-    """Counted, not timed: sqlglot tries some constructs twice at every level of nesting."""
+    """The test counts steps instead of measuring time: sqlglot tries some constructs twice at every level of
+    nesting."""
     steps = 0
 
     def seen(frame: FrameType, event: str, argument: object) -> None:

@@ -1,4 +1,5 @@
-"""Session and Hadoop settings that would change the files of a write: they are pinned, or detected in the footers."""
+"""Session and Hadoop settings that would change the files of a write are pinned, or their effect is detected in the
+footers."""
 
 from __future__ import annotations
 
@@ -58,7 +59,8 @@ def test_a_setting_does_not_change_the_table(spark: Any, table: str, key: str, v
 
 
 def test_files_are_in_place_only_when_the_job_is_committed(spark: Any, table: str) -> None:
-    """Hadoop's other algorithm moves a task's files when the task ends, even if another attempt follows."""
+    """Version 2 of Hadoop's commit algorithm moves a task's files when the task ends, even if another attempt
+    follows."""
 
     def look(number: int) -> str:
         """Fail the second task after the first one has ended."""
@@ -152,14 +154,14 @@ def test_without_ids_no_file_is_taken_in_a_table_that_is_mapped_by_name(
 
 
 def wrappers(spark: Any) -> Iterator[Any]:
-    """Further SparkSession objects for one session of the JVM, as PySpark itself creates them."""
+    """Several SparkSession objects for one session of the JVM, such as PySpark itself creates."""
     while True:
         yield SparkSession(spark.sparkContext, spark._jsparkSession)
 
 
-@pytest.mark.classic("Spark Connect has one SparkSession object for a session")
+@pytest.mark.classic("Spark Connect has only one SparkSession object for each session")
 def test_objects_of_one_session_share_its_settings(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The last write to end restores the settings from before the first one, in whatever order they end."""
+    """Whatever the order in which the writes end, the last one restores the settings from before the first write."""
     settings = {TIMESTAMPS: "TIMESTAMP_MICROS"}
     one, two, other = next(wrappers(spark)), next(wrappers(spark)), spark.newSession()
     with session_of(spark, {TIMESTAMPS: "INT96"}):
@@ -177,9 +179,9 @@ def test_objects_of_one_session_share_its_settings(spark: Any, tmp_path: Path, m
     assert spark_ext.session.settings._held == [] and spark.conf.get("spark.deltalog.probe", None) is None
 
 
-@pytest.mark.classic("Spark Connect has one SparkSession object for a session")
+@pytest.mark.classic("Spark Connect has only one SparkSession object for each session")
 def test_writes_by_objects_of_one_session(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Take the path for Spark 3.5 to 4.1 on the installed Spark.
+    # Make the installed Spark use the code path for Spark 3.5 to 4.1.
     monkeypatch.setattr(spark_ext.writing.local_job, "TIMESTAMP_SETTING_AS_OPTION", (99, 0))
     errors: list[BaseException] = []
 

@@ -1,4 +1,5 @@
-"""Writes of rows that were read from the same table: commits of others since the read are kept, or cause a conflict."""
+"""Writes of rows that were read from the same table: commits that others made since the read are kept, or cause a
+conflict."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def test_rows_are_replaced_by_any_column(spark: Any, table: str, properties: dic
 
 
 def test_what_statistics_prove_is_not_read_again(spark: Any, table: str) -> None:
-    made(spark, table, {})  # a file of ids 0 to 5 and one of 6 to 11
+    made(spark, table, {})  # one file with ids 0 to 5, and one with ids 6 to 11
     result = replaced(spark, table, "id >= 6", "SELECT 6L AS id, 1L AS p, 'new' AS s")
     assert (result.num_copied_rows, result.num_removed_files, result.num_removed_rows) == (0, 1, 6)
     assert len(action(table, 1, "add")) == 1 and [id for id, _ in by_pyarrow(table)] == [*range(7)]
@@ -243,7 +243,7 @@ def test_a_condition_of_two_meanings_is_refused(
 def test_new_rows_are_checked_by_the_condition_as_old_ones_are(
     spark: Any, table: str, where: str, new: str, partitioned: bool
 ) -> None:
-    """Spark without ANSI mode selects these rows with the condition."""
+    """Without ANSI mode, Spark's ``where`` with the condition selects these new rows."""
     writer = spark_ext.write(spark.sql("SELECT id, 0L AS p, string(id) AS s FROM range(3)"))
     (writer.partitionBy("p") if partitioned else writer).save(table)
     before = data_files(table)
@@ -267,7 +267,8 @@ def test_lengths_are_kept_where_the_session_does_not_know_them(spark: Any, table
 
 @pytest.mark.parametrize("where", ["ID > 5", "S = 's7'"])
 def test_names_in_another_case(spark: Any, table: str, where: str) -> None:
-    """With case-sensitive analysis Spark does not find these columns. That is an error; no other column is used."""
+    """With case-sensitive analysis, Spark does not find these columns, which is an error: it does not use another
+    column."""
     made(spark, table, {})
     new = "SELECT 7L AS id, 1L AS p, 's7' AS s"
     settings = {"spark.sql.caseSensitive": "true"}

@@ -21,7 +21,7 @@ SHORT = "'abc' AS n"
 
 @pytest.fixture
 def one_scan(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """For every statement that rewrites files, whether their rows came from one scan."""
+    """For each statement that rewrites files, whether it read their rows in one scan."""
     made: list[bool] = []
     of = rewritten_rows.from_one_scan
 
@@ -35,7 +35,7 @@ def one_scan(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
 
 def numbers(spark: Any, table: str, columns: str = "id AS n", **properties: str) -> spark_ext.DeltaTable:
-    """A table of the ids 0 to 7 in two files."""
+    """A table with the ids 0 to 7 in two files."""
     data = spark.sql(f"SELECT id, {columns} FROM range(0, 8, 1, 2)")
     if columns == SHORT:
         data = data.withMetadata("n", {"__CHAR_VARCHAR_TYPE_STRING": "varchar(3)"})
@@ -119,13 +119,13 @@ def test_matched_rows_that_no_clause_changes_are_not_inserted(spark: Any, table:
     assert rows(target.toDF()) == [(6, None), (6, 6), (7, -7), (8, -8), (9, -9)]
 
 
-# Columns of a table, an ALTER statement, the assignments, and the resulting values of the second column in rows 2 and
-# 3.
+# For each case: the columns of a table, an ALTER statement, the assignments, and the resulting values of the second
+# column in rows 2 and 3.
 OTHERS: Mapping[str, tuple[str, str | None, dict[str, str], list[Any]]] = {
     "a constraint": ("id AS n", "ALTER TABLE delta.`{}` ADD CONSTRAINT c CHECK (n < 100)", {"n": "90"}, [90, 3]),
     "a length": (SHORT, None, {"n": "'xyz'"}, ["xyz", "abc"]),
 }
-# Assignments that cast values; one scan is enough for them.
+# Assignments that cast values. One scan of the table is enough for these statements.
 CAST: Mapping[str, tuple[str, dict[str, str], list[Any]]] = {
     "a struct of another type": ("struct(id AS x) AS n", {"n": "struct(7 AS x)"}, [(7,), (3,)]),
     "a list of another type": ("array(id) AS n", {"n": "array(cast(7 AS int))"}, [[7], [3]]),
@@ -200,7 +200,7 @@ def test_a_source_with_as_many_other_rows_in_between_is_noticed(
 
 @pytest.mark.parametrize("vectors", ["true", "false"])
 def test_conditions_that_may_have_another_value_in_another_query(spark: Any, table: str, vectors: str) -> None:
-    """In a second query rand() would select other rows, so it uses the positions that were found."""
+    """A second evaluation of rand() would select other rows, so the second query uses the positions that were found."""
     target = numbers(spark, table, **{"delta.enableDeletionVectors": vectors})
     target.update("id > 0 AND rand() < 0.5", {"n": "-1"})
     merge = target.merge(spark.range(8).alias("s"), "t.id = s.id")

@@ -57,7 +57,7 @@ Damage = Callable[[list[Path]], None]
 
 @pytest.fixture
 def damaged(monkeypatch: pytest.MonkeyPatch) -> Callable[[Damage], None]:
-    """Applies a function to the files of the next job after it ends, to damage them."""
+    """Calls a function that damages the files of the next job after the job ends."""
 
     def prepare(damage: Damage) -> None:
         def collected(directory: str, *more: Any) -> Any:
@@ -127,7 +127,7 @@ def test_what_a_job_counts(spark: Any, tmp_path: Path) -> None:
         assert mine.get == {"rows": 7}
 
 
-@pytest.mark.classic("over Spark Connect the count comes with the answer, or not at all")
+@pytest.mark.classic("Spark Connect sends the row count with the response or not at all")
 def test_a_count_that_does_not_come(spark: Any, table: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Spark drops events of jobs if its queue is full; an observation then waits forever."""
     monkeypatch.setattr(spark_ext.writing.row_count, "_WAIT_S", 0.2)
@@ -140,14 +140,14 @@ def test_a_count_that_does_not_come(spark: Any, table: str, monkeypatch: pytest.
 def _never_told(count: Any, frame: Any) -> Any:
     from pyspark.sql import functions as F
 
-    frame.observe(count._observation, F.count(F.lit(1)).alias("rows"))  # the job of this observation never runs
+    frame.observe(count._observation, F.count(F.lit(1)).alias("rows"))  # no job with this observation ever runs
     return frame
 
 
 def test_where_spark_tells_no_count_it_counts_the_files(
     spark: Any, table: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """For clients of Spark Connect 3.5, which do not receive counts."""
+    """Tests the code for clients of Spark Connect 3.5, which do not receive counts."""
     monkeypatch.setattr(spark_ext.writing.row_count.RowCount, "_metrics", lambda self: {})
     df = spark.sql(ROWS)
     for partition_by in ([], ["p"]):
@@ -178,7 +178,7 @@ spark.stop()
 
 @pytest.mark.long
 def test_executors_with_another_disk(tmp_path: Path) -> None:
-    """The executor's process has another file system at the table's directory."""
+    """The executor's process sees a different file system at the table's directory."""
     if shutil.which("unshare") is None or subprocess.run(["unshare", "-rm", "true"]).returncode:
         pytest.skip("this machine lets nobody make a mount namespace")
     table = tmp_path / "shared" / "table"

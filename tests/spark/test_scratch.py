@@ -1,4 +1,4 @@
-"""Temporary directories of processes that were killed; none of these tests needs a session."""
+"""Temporary directories of killed processes; none of these tests needs a session."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ time.sleep(600)
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A directory for temporary files that has not been searched for leftovers yet."""
+    """The directory for temporary files. This process has not yet searched it for leftover directories."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setattr(scratch, "_searched", set())
     return tmp_path

@@ -1,5 +1,5 @@
 """Session settings as defaults of write options: options take precedence over the settings that delta-spark's writer
-takes from its session. tests/interop/test_interop_session_defaults.py compares them with delta-spark."""
+reads from its session. tests/interop/test_interop_session_defaults.py compares these defaults with delta-spark's."""
 
 from __future__ import annotations
 
@@ -104,7 +104,7 @@ def test_metadata_and_progress_from_the_session(spark: Any, table: str) -> None:
 
 
 def test_a_value_that_looks_like_a_secret(spark: Any, table: str) -> None:
-    """The setting is applied, or the write is refused if the session hides it."""
+    """The setting is applied, or the write is refused if the session hides the setting's value."""
     text = "the password of nobody"
     with session_of(spark, {DELTA + "commitInfo.userMetadata": text}):
         if spark.conf.get(DELTA + "commitInfo.userMetadata", None) is None:

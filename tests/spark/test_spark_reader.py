@@ -25,7 +25,7 @@ def read(spark: Any, **options: Any) -> spark_ext.Reader:
 
 @pytest.fixture(scope="module")
 def travelled(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Versions 0 (no row) and 1 (one row), a day apart in 2026, with in-commit timestamps."""
+    """A table with versions 0 (no row) and 1 (one row), a day apart in 2026, with in-commit timestamps."""
     path = str(tmp_path_factory.mktemp("travelled") / "table")
     history(path, ONE.schema, [None, ONE], [1_767_225_600_000, 1_767_312_000_500])
     return path
@@ -228,7 +228,8 @@ def test_one_odd_path_does_not_change_how_the_others_are_read(spark: Any, table:
     df = read(spark).load(table)
     assert rows(df.select("p").na.fill(9)) == [(p,) for p in (0, 0, 1, 1, 1, 2, 2, 3, 3, 9)]
     plan = explained(df.where("p = 3"), capsys)
-    # There is one scan for each partition value outside the tree; Spark drops the scans of other values.
+    # Files outside the directory tree are read by one scan for each partition value; Spark drops the scans of values
+    # that do not match.
     assert "PartitionFilters: [isnotnull" in plan and "Join" not in plan and plan.count("FileScan") == 1
     assert plan.count("MapInArrow") == 1
 
@@ -392,7 +393,7 @@ def test_a_data_file_that_is_gone_is_an_error(spark: Any, table: str) -> None:
 
 
 def test_old_files_keep_their_dates(spark: Any, table: str) -> None:
-    # Without the option, Spark 3.5 refuses ancient dates of files that Spark did not write.
+    # Without the option datetimeRebaseMode, Spark 3.5 refuses ancient dates of files that Spark did not write.
     data = pa.table({"d": pa.array([dt.date(1200, 2, 28)])})
     make(table, schema(d="date"), [("a.parquet", {}, data)])
     for mode in ("EXCEPTION", "LEGACY"):
@@ -439,11 +440,11 @@ def test_no_delta_class_and_no_jar_is_there(spark: Any) -> None:
 def test_nothing_reaches_into_the_jvm_and_names_are_sorted() -> None:
     root = Path(spark_ext.__file__).parent
     for source in root.glob("*.py"):
-        if source.name == "conformance.py":  # the adapter of the conformance kit, which drives delta-spark too
+        if source.name == "conformance.py":  # the adapter of the conformance kit, which also runs delta-spark
             continue
         text = source.read_text(encoding="utf-8")
         words = ["py4j", "_jvm", "_jdf", "_jsparkSession", "sparkContext"]
-        if source.name == "bytes_job.py":  # this module describes its jobs in classic sessions
+        if source.name == "bytes_job.py":  # sets the description of jobs with sparkContext in classic sessions
             words.remove("sparkContext")
         assert not any(word in text for word in words), source
         assert "from deltalog." not in text and "import deltalog." not in text, source

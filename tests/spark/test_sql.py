@@ -15,7 +15,7 @@ ONE = pa.table({"id": pa.array([1], pa.int64())})
 
 @pytest.fixture(scope="module")
 def t(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Versions 0, 1 and 2 with as many rows, at 2026-01-01, -02 and -03 00:00 UTC."""
+    """A table whose versions 0, 1 and 2 have 0, 1 and 2 rows, committed on 2026-01-01, -02 and -03 at 00:00 UTC."""
     path = str(tmp_path_factory.mktemp("sql") / "ta`ble@home")
     history(path, ONE.schema, [None, ONE, ONE], [1_767_225_600_000, 1_767_312_000_000, 1_767_398_400_000])
     return path.replace("`", "``")

@@ -19,7 +19,7 @@ COLUMNS = [("id", "bigint", None), ("s", "string", "text"), ("p", "int", None)]
 
 @pytest.fixture
 def run(spark: Any, table: str, tmp_path: Path) -> Iterator[Any]:
-    """Runs a statement in which {t} stands for a table by path; ``named`` is a table of the catalog."""
+    """Runs a statement in which {t} stands for a table given by path; ``named`` is a table of the catalog."""
     spark_ext.use_catalog(spark, str(tmp_path / "catalog.db"))
 
     def sql(query: str) -> list[tuple[Any, ...]]:

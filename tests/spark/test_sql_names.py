@@ -19,7 +19,7 @@ from tests.spark.tables import rows, versions
 
 @pytest.fixture(scope="module")
 def catalog(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """With the tables sales, shop.sales (two versions each, in partitions p) and `odd name`."""
+    """A catalog with the tables sales, shop.sales (both with two versions, partitioned by p) and `odd name`."""
     place = tmp_path_factory.mktemp("names")
     spark_ext.use_catalog(spark, str(place / "catalog.db"))
     for name, first in (("sales", 0), ("shop.sales", 10), ("`odd ``name`", 20)):
@@ -112,7 +112,7 @@ def test_paths_names_and_sparks_own_tables_together(spark: Any, catalog: Path) -
         ("select * from sales where sales.id = 5", "id = 5"),
         ("select * from sales where p = 1", "p = 1"),
         ("select s.id from sales s join shop.sales using (p) where s.id > 100", None),
-        # The qualifier has precedence over the struct of the same name.
+        # The qualifier takes precedence over the struct of the same name.
         ("select * from sales where sales.id < 3", "id < 3"),
         ("with sales as (select * from sales where id < 3) select * from sales where p = 1", "id < 3"),
     ],
@@ -238,7 +238,7 @@ def _by_spark(spark: Any, text: str) -> set[str] | None:
     return {".".join(found.split(", ")) for found in re.findall(r"UnresolvedRelation \[([^\]]*)\]", text)}
 
 
-@pytest.mark.classic("the test asks the parser in the JVM")
+@pytest.mark.classic("the test calls Spark's parser in the JVM")
 def test_names_are_where_spark_has_them(spark: Any) -> None:
     compared = 0
     for text in _STATEMENTS:

@@ -1,4 +1,5 @@
-"""Queries skip files by their WHERE, or are answered from the log, with the same answer as from the whole table."""
+"""Queries whose WHERE clause skips files, or that are answered from the log, return the same result as a scan of the
+whole table."""
 
 from __future__ import annotations
 

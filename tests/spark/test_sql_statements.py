@@ -63,7 +63,7 @@ _NASTY = [
 
 
 def _by_spark(spark: Any, text: str) -> str | None:
-    """The kinds of all characters; None for text without tokens."""
+    """The kind of each character; None for text that Spark's lexer cannot tokenize."""
     antlr = spark._jvm.org.antlr.v4.runtime
     parser = spark._jvm.org.apache.spark.sql.catalyst.parser
     lexer = parser.SqlBaseLexer(parser.UpperCaseCharStream(antlr.CharStreams.fromString(text)))
@@ -71,7 +71,7 @@ def _by_spark(spark: Any, text: str) -> str | None:
     kinds, name = ["?"] * len(text), ""
     for token in lexer.getAllTokens():
         name = lexer.getVocabulary().getSymbolicName(token.getType())
-        if name in ("UNRECOGNIZED", "HENT_END"):  # HENT_END ends a hint; no statement here has one
+        if name in ("UNRECOGNIZED", "HENT_END"):  # HENT_END ends a hint, and the statements here have none
             return None
         for at in range(token.getStartIndex(), min(token.getStopIndex() + 1, len(text))):
             kinds[at] = _KINDS.get(name, "c")
@@ -90,14 +90,14 @@ def _by_sqlglot(text: str) -> str | None:
     return "".join(kinds)
 
 
-@pytest.mark.classic("the test asks the lexer in the JVM")
+@pytest.mark.classic("the test calls Spark's lexer in the JVM")
 @pytest.mark.parametrize("text", _NASTY)
 def test_nasty_texts(spark: Any, text: str) -> None:
     expected = _by_spark(spark, text)
     assert expected is None or _by_sqlglot(text) == expected
 
 
-@pytest.mark.classic("the test asks the lexer in the JVM")
+@pytest.mark.classic("the test calls Spark's lexer in the JVM")
 def test_random_texts(spark: Any) -> None:
     chooser, compared = random.Random(7), 0
     for _ in range(1500):

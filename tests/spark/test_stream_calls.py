@@ -1,4 +1,4 @@
-"""Methods of readStream and writeStream that Spark does not pass to Python data sources by itself."""
+"""Methods of readStream and writeStream whose arguments Spark does not pass to Python data sources."""
 
 from __future__ import annotations
 

@@ -10,18 +10,19 @@ import pytest
 from tests.spark.settings import IS_CONNECT, since
 
 pytestmark = [
-    since("4.2", "limits of a Python data source"),
-    pytest.mark.skipif(IS_CONNECT, reason="its drivers are classic ones"),
+    since("4.2", "batch limits for Python data sources"),
+    pytest.mark.skipif(IS_CONNECT, reason="the test starts drivers with classic sessions"),
 ]
 
 
-# The runs fail at each step, once with an error and once with a kill. A usual run takes one of them.
+# The stream is made to fail at each step, once with an error and once by killing the process. A usual run of the tests
+# includes one of these stream runs.
 RUNS, USUAL = 16, 7
 
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, Any]]:
-    """One driver for all runs, started again after it was killed."""
+    """One driver for all runs; it is restarted after a run that kills it."""
     from tests.support.stream_failures.runs import driver
 
     place = tmp_path_factory.mktemp("streams")

@@ -1,4 +1,4 @@
-"""The options of streams, which are strings: how values are read, and which are refused."""
+"""The options of streams, which are strings: how values are parsed, and which values are refused."""
 
 from __future__ import annotations
 
@@ -20,8 +20,16 @@ from spark_ext.stream.options import DefaultStorage, sink_options, source_option
         ("1970-01-01 00:00:00", "Asia/Tokyo", -9 * 3_600_000),
         ("1970-01-01 00:00:00", "+02:30", -9_000_000),
         ("1970-01-01 00:00:00", "GMT-1", 3_600_000),
-        ("2026-03-29 02:30:00", "Europe/Vienna", 1_774_747_800_000),  # skipped by summer time: 03:30, as in Spark
-        ("2026-10-25 02:30:00", "Europe/Vienna", 1_792_888_200_000),  # occurs twice: the first one, as in Spark
+        (
+            "2026-03-29 02:30:00",
+            "Europe/Vienna",
+            1_774_747_800_000,
+        ),  # skipped when daylight saving time begins: read as 03:30, as in Spark
+        (
+            "2026-10-25 02:30:00",
+            "Europe/Vienna",
+            1_792_888_200_000,
+        ),  # occurs twice: read as the earlier time, as in Spark
     ],
 )
 def test_times(text: str, zone: str, found: int) -> None:

@@ -1,4 +1,4 @@
-"""Streams written with format("deltalog"): every row exactly once, despite failures and repetitions."""
+"""Streams written with format("deltalog"): every row is written exactly once, despite failures and repetitions."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ def ids(table: str) -> list[int]:
 
 
 def recorded(table: str) -> list[tuple[str, int]]:
-    """The application and the batch of all commits that record one."""
+    """The application id and the batch id of each commit that records them."""
     found = [each for version in versions(table) for each in action(table, version, "txn")]
     return [(each["appId"], each["version"]) for each in found]
 
 
 def repeated(source: Input, batches: Sequence[int]) -> None:
-    """Make Spark repeat these batches, as if it had not recorded that they are finished."""
+    """Make Spark repeat these batches, as if the checkpoint had not recorded them as finished."""
     for batch in batches:
         for name in (f"{batch}", f".{batch}.crc"):
             (Path(source.checkpoint) / "commits" / name).unlink(missing_ok=True)
@@ -94,7 +94,7 @@ def test_a_batch_that_fails_is_written_once(source: Input, table: str, tmp_path:
         stream = stream.selectExpr("assert_true(id < 0) is null as checked", "*").where("checked").drop("checked")
     elif step == "before the commit":  # the next version cannot be created
         (log / f"{2:020d}.json").mkdir()
-    else:  # the commit lands, and then the checkpoint cannot record the batch
+    else:  # the commit succeeds, but the query's checkpoint cannot record the batch
         Path(source.checkpoint, "commits").rename(tmp_path / "kept")
         Path(source.checkpoint, "commits").write_text("not a directory")
     with pytest.raises(PySparkException):
@@ -107,7 +107,7 @@ def test_a_batch_that_fails_is_written_once(source: Input, table: str, tmp_path:
     run(source, table)
     assert ids(table) == [0, 1]
     assert [batch for _, batch in recorded(table)] == [0, 1]
-    if step != "before the commit":  # at that step the driver cannot open the table, and leftovers stay
+    if step != "before the commit":  # at that step, the driver cannot open the table to remove the new files
         assert len(data_files(table)) == deltalog.DeltaTable.open(table).snapshot().num_files
 
 
@@ -183,7 +183,7 @@ def test_from_table_to_table_beside_a_batch_job(spark: Any, table: str, tmp_path
     assert ids(target) == [1, 2, 3, 200, 300]
 
 
-@pytest.mark.classic("the processes of the driver are the same over Connect")
+@pytest.mark.classic("the driver's processes do the same over Spark Connect")
 def test_an_abort_removes_nothing_that_may_have_landed(spark: Any, source: Input, table: str) -> None:
     from spark_ext.stream.options import DefaultStorage, sink_options
     from spark_ext.stream.sink import Staged, sink

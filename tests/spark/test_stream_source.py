@@ -1,4 +1,5 @@
-"""Streams read with format("deltalog"): every file exactly once, across restarts and with limits; clear errors."""
+"""Streams read with format("deltalog"): every file is read exactly once, across restarts and with limits, and errors
+are clear."""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from tests.spark.streams import finish
 from tests.spark.tables import history, rows
 
 pytestmark = since("4.0", "Python data sources")
-limited = since("4.2", "limits of a Python data source")
+limited = since("4.2", "batch limits for Python data sources")
 
 COLUMNS = pa.schema([("id", pa.int64()), ("name", pa.string())])
 
@@ -28,7 +29,7 @@ def ids(*values: int) -> pa.Table:
 
 
 class Reading:
-    """A stream of the tests from a table into a directory of Parquet files, which Spark's own sink writes once."""
+    """A test stream from a table into a directory of Parquet files, which Spark's own sink writes exactly once."""
 
     def __init__(self, spark: Any, table: str, directory: Path, **options: Any) -> None:
         self._spark, self._table, self._options = spark, table, options
@@ -74,7 +75,7 @@ def test_rows_there_are_first_and_then_those_of_commits_over_restarts(table: str
 
 
 @limited
-@pytest.mark.classic("over Connect a query that has ended has no progress")
+@pytest.mark.classic("over Spark Connect a query that has ended reports no progress")
 def test_limits_split_versions_and_the_first_snapshot(table: str, reading: Any) -> None:
     written = deltalog.DeltaTable.create(table, COLUMNS, partition_by=["name"], data=ids(1, 2, 3))
     written.append(ids(4, 5))
@@ -93,7 +94,7 @@ def test_limits_split_versions_and_the_first_snapshot(table: str, reading: Any) 
 def test_it_begins_where_it_is_told_to(table: str, spark: Any, tmp_path: Path, zone: Any) -> None:
     at_ms = [1_790_000_000_000 + 3_600_000 * hours for hours in range(4)]
     history(table, COLUMNS, [ids(0), ids(1), ids(2), ids(3)], at_ms)
-    zone("Europe/Vienna")  # this zone was two hours ahead of UTC then
+    zone("Europe/Vienna")  # this time zone was two hours ahead of UTC at the times of the commits
     found = {}
     begins: dict[str, dict[str, Any]] = {
         "version": {"startingVersion": 2},
@@ -157,7 +158,7 @@ def test_changes_are_streamed(table: str, reading: Any) -> None:
     ]
 
 
-@pytest.mark.classic("Connect resolves the columns when the query starts")
+@pytest.mark.classic("over Spark Connect the columns are resolved when the query starts")
 def test_new_columns_need_a_restart(table: str, reading: Any, spark: Any, tmp_path: Path) -> None:
     written = deltalog.DeltaTable.create(table, COLUMNS, data=ids(1))
     stream = reading()

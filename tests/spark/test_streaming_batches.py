@@ -1,4 +1,4 @@
-"""Streams written from foreachBatch: every row exactly once, despite failures and repetitions."""
+"""Streams written from foreachBatch: every row is written exactly once, despite failures and repetitions."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_wrong_arguments_are_refused(table: str) -> None:
         spark_ext.stream_writer(table, "a", options={"txnVersion": 1})
 
 
-@pytest.mark.skipif(IS_CONNECT, reason="two streams at a time are tried in a classic session")
+@pytest.mark.skipif(IS_CONNECT, reason="concurrent streams are tested only in a classic session")
 def test_two_streams_and_a_batch_job_share_a_table(spark: Any, tmp_path: Path, table: str) -> None:
     spark_ext.write(spark.createDataFrame([(0, "batch")], "id long, name string")).save(table)
     inputs = [Input(spark, tmp_path / name) for name in ("one", "two")]

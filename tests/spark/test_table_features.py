@@ -53,7 +53,7 @@ def test_bitmaps_hold_exactly_the_positions(seed: int) -> None:
         for bit in range(64)
         if value >> bit & 1
     }
-    assert found == wanted  # beyond 2**43 no file has a row
+    assert found == wanted  # no file has a row number above 2**43
     assert all(-(2**63) <= value < 2**63 for _, words in chunks(BitMap64(wanted)) for value in words)
 
 
@@ -131,7 +131,7 @@ def test_one_file_with_two_deletion_vectors_is_refused(spark: Any, table: str) -
 def test_a_missing_data_file_is_named(spark: Any, table: str) -> None:
     make(table, schema(id="long"), [("a b.parquet", {}, ids(1))])
     (Path(table) / "a b.parquet").unlink()
-    if IS_CONNECT:  # only an action runs on the server
+    if IS_CONNECT:  # the server finds the missing file only when an action runs
         df = spark_ext.read(spark).load(table)
         with pytest.raises(Exception, match=r"a b\.parquet|a%20b\.parquet"):
             df.collect()
@@ -182,7 +182,8 @@ def test_columns_are_read_under_their_physical_names(spark: Any, table: str, nam
     ann = {"c12": 7, "c11": "Ann"}
     data = pa.table(
         {
-            "id": pa.array([9, 9, 9], pa.int64()),  # a column that was dropped: its name is not read
+            # The data of a dropped column: because of column mapping, it is not read as the column id.
+            "id": pa.array([9, 9, 9], pa.int64()),
             "c1": pa.array([1, 2, 3], pa.int64()),
             "c2": pa.array([ann, None, ann], kind),
         }
@@ -407,7 +408,7 @@ def test_variants_are_variants(spark: Any, table: str) -> None:
 
 @pytest.fixture(scope="module")
 def changed(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Versions 0 (no row) to 3, a second apart from 2026-01-01, with the change data feed."""
+    """A table with a change data feed and versions 0 (no row) to 3, committed from 2026-01-01 on, a second apart."""
     path = str(tmp_path_factory.mktemp("changed") / "table")
     properties = {"delta.enableChangeDataFeed": "true"}
     times = [1_767_225_600_000 + 1000 * i for i in range(4)]
@@ -463,7 +464,8 @@ def test_changes_by_reader_options(spark: Any, changed: str) -> None:
 
 
 def test_changes_after_the_latest_version(spark: Any, changed: str) -> None:
-    """The same as in delta-spark with its setting. An option takes precedence over the setting."""
+    """The result is the same as in delta-spark with its session setting for timestamps out of range. An option takes
+    precedence over the setting."""
     latest = deltalog.DeltaTable.open(changed).version
     out_of_range: dict[str, Any] = {"allow_out_of_range": True}
     nothing = spark_ext.read_changes(spark, changed, latest + 1, **out_of_range)
@@ -484,7 +486,8 @@ def test_changes_after_the_latest_version(spark: Any, changed: str) -> None:
 
 
 def test_changes_by_deletion_vectors(spark: Any, table: str) -> None:
-    """The vector grows, shrinks (by a restore), and the file is removed: every change of a row is returned once."""
+    """A deletion vector grows, then shrinks (by a restore), and then the file is removed: every change of a row is
+    returned once."""
     feed = {"delta.enableChangeDataFeed": "true"}
     files = [("f 1.parquet", {"p": "1"}, ids(0, 1, 2, 3))]
     make_raw(table, [field("id", "long"), field("p", "integer")], files, ["p"], feed)

@@ -28,8 +28,8 @@ ON_EXECUTORS = {EXECUTORS: "true"}
 
 @pytest.fixture
 def t(spark: Any, table: str, tmp_path: Path) -> str:
-    """Three appends to four partitions, of which the first was removed, and files that do not belong to the table; all
-    files are old."""
+    """A table with three appends to four partitions, the first of which was removed, and with files that do not belong
+    to it; all files are old."""
     for start in (0, 10, 20):
         frame = spark.range(start, start + 10).selectExpr("id", "id % 4 AS p").coalesce(1)
         spark_ext.write(frame).mode("append").partitionBy("p").save(table)
@@ -50,7 +50,7 @@ def t(spark: Any, table: str, tmp_path: Path) -> str:
 
 
 def readable(spark: Any, t: str) -> dict[int, list[Any]]:
-    """The rows of the versions that a vacuum without retention keeps."""
+    """The rows of the versions that can still be read after a vacuum without retention."""
     latest = deltalog.DeltaTable.open(t)
     found = {latest.version: sorted(latest.snapshot().scan(["id"]).to_arrow()["id"].to_pylist())}
     assert rows(spark_ext.read(spark).load(t).select("id")) == [(each,) for each in found[latest.version]]
@@ -94,7 +94,7 @@ def test_when_tasks_vacuum(spark: Any, t: str, monkeypatch: pytest.MonkeyPatch) 
         assert len(asked) == 1
     monkeypatch.setattr("spark_ext.maintenance.vacuum._MANY_FILES", 5)
     changing.vacuum()
-    assert len(asked) == 1  # on a local disk one process is faster
+    assert len(asked) == 1  # on a local disk, a single process is faster
     with session_of(spark, {EXECUTORS: "maybe"}), pytest.raises(deltalog.CallError, match="true or false"):
         changing.vacuum()
 
@@ -113,7 +113,7 @@ def test_jobs_say_what_they_do(spark: Any, t: str) -> None:
 
 
 def by_tasks(spark: Any, t: str, change: Any, **options: Any) -> deltalog.VacuumReport:
-    """A vacuum without retention whose tasks run the function ``change(function)`` in place of their own."""
+    """A vacuum without retention whose tasks run ``change(function)`` instead of their usual function."""
     run = _runner(spark, t, parallelism(spark))
     table = deltalog.DeltaTable.open(t)
     return table.vacuum(
@@ -157,7 +157,7 @@ def test_a_failed_task_is_recorded(spark: Any, t: str) -> None:
 
 @contextmanager
 def cancelled_when(spark: Any, happened: Any) -> Iterator[None]:
-    """Cancel all jobs of the session as soon as the condition holds."""
+    """Wait until the condition holds, then cancel all jobs of the session."""
 
     def cancel() -> None:
         while not happened():

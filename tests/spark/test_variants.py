@@ -1,5 +1,4 @@
-"""Variants written natively and by tasks are readable for Spark and deltalog, are kept by copies, and are not
-shredded."""
+"""Variants that Spark or tasks wrote can be read by Spark and deltalog, are kept by copies, and are not shredded."""
 
 from __future__ import annotations
 
@@ -38,7 +37,7 @@ KINDS: dict[str, dict[str, str]] = {
 
 @pytest.fixture(params=[LocalJob, TaskJob], ids=["natively", "by tasks"])
 def job(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The kind of job that writes the files; on the local disk tasks are used only here."""
+    """The kind of job that writes the files; for a table on a local disk, only this test uses tasks."""
     monkeypatch.setattr(spark_ext.writing.save, "job_of", lambda url: request.param(paths.checked_root(url, None)))
     return request.param
 

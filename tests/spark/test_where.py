@@ -1,4 +1,4 @@
-"""Conditions that skip files before Spark plans a scan, and row counts from the log."""
+"""Conditions skip files before Spark plans a scan, and row counts come from the log."""
 
 from __future__ import annotations
 
@@ -45,7 +45,8 @@ WORDS = ["'a'", "'ab'", "'A'", "'é'", "'b'", "'2026-03-08'", "'10'", "''"]
 
 
 def row(choose: random.Random, number: int) -> dict[str, Any]:
-    """Values that are close for close numbers, so that the statistics of files differ."""
+    """A row whose values depend on ``number``: rows with similar numbers have similar values, so each file has
+    different statistics."""
     hours = dt.timedelta(hours=number * 1.3 + choose.random())
     values: dict[str, Any] = {
         "id": number * 10 + choose.randrange(5),
@@ -77,7 +78,7 @@ def write(table: str) -> None:
 
 
 def literals(choose: random.Random) -> Iterator[tuple[str, str]]:
-    """Columns, with a literal that can be compared with them."""
+    """Pairs of a column and a literal that can be compared with it."""
     number = choose.randrange(80)
     moment = START + dt.timedelta(hours=choose.randrange(-5, 110))
     text = choose.choice(
@@ -158,7 +159,7 @@ def test_no_file_with_a_row_is_left_out(spark: Any, table: str, zone: str, seed:
         number = log_counts.num_records(snapshot, [text])
         assert number in (None, sum(each[f"c{at}"] for each in matched)), text
         counted += number is not None
-    # For many of these conditions pruning finds exactly the right files.
+    # For many of the tested conditions, pruning keeps exactly the files with matching rows.
     assert pruned > 15 and counted > 5
     assert any("DATE" in text or "TIMESTAMP" in text for text in conditions)
 
@@ -245,7 +246,7 @@ def test_text_in_a_list_beside_a_time_without_zone(spark: Any, table: str) -> No
     deltalog.DeltaTable.create(table, data.schema, partition_by=["at"]).append(data)
     with session_of(spark, {"spark.sql.ansi.enabled": "false"}):
         reader = spark_ext.read(spark).where("not at in ('2026-03-08')")
-        assert reader.load(table).count() == 1  # '2026-03-08' is not the text '2026-03-08 00:00:00'
+        assert reader.load(table).count() == 1  # compared as strings, '2026-03-08' and '2026-03-08 00:00:00' differ
 
 
 def test_rows_are_counted_without_opening_a_file(spark: Any, table: str) -> None:

@@ -323,7 +323,7 @@ def test_the_name_that_means_null_is_refused_as_a_value(spark: Any, table: str) 
     with pytest.raises(deltalog.SchemaMismatchError, match="as a partition value means NULL"):
         write(df).partitionBy("p").save(table)
     assert not os.path.exists(table)
-    write(df).save(table)  # in a data column this string has no special meaning
+    write(df).save(table)  # in a data column, this string has no special meaning
     assert rows(spark_ext.read(spark).load(table)) == rows(df)
 
 
@@ -386,7 +386,7 @@ def test_session_settings_do_not_reach_the_files(spark: Any, table: str) -> None
 def test_settings_on_the_session_where_spark_takes_no_options(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Take the path for Spark 3.5 to 4.1 on the installed Spark.
+    # Use the code for Spark 3.5 to 4.1 with the installed Spark.
     monkeypatch.setattr(spark_ext.writing.local_job, "TIMESTAMP_SETTING_AS_OPTION", (99, 0))
     key = "spark.sql.parquet.outputTimestampType"
     spark.conf.set(key, "TIMESTAMP_MILLIS")
@@ -469,7 +469,7 @@ def test_a_file_url_and_a_column_that_has_the_directory_keys_name(spark: Any, tm
     assert rows(spark_ext.read(spark).load(str(tmp_path / "a b"))) == [(1, "x", 2)]
 
 
-# --- other writers, lost answers
+# --- other writers, lost responses
 
 
 def test_concurrent_commits_are_judged_at_the_end(spark: Any, table: str, tmp_path: Path) -> None:
@@ -477,7 +477,7 @@ def test_concurrent_commits_are_judged_at_the_end(spark: Any, table: str, tmp_pa
     paths, marker = list(sys.path), str(tmp_path / "done")
 
     def intrude(value: int) -> int:
-        """Called in Spark's Python worker, after the write has read the table and before it commits."""
+        """Spark's Python worker calls this function after the write has read the table and before it commits."""
         sys.path[:0] = paths
         import pyarrow
 
@@ -528,7 +528,7 @@ def test_when_the_outcome_is_unknown_no_file_is_removed(
     put, target = LocalStore.put_if_absent, "00000000000000000001.json"
 
     def silent(self: LocalStore, path: str, data: bytes) -> Any:
-        """The store accepts the commit, and then stops responding."""
+        """The store executes the commit, and then stops responding."""
         outcome = put(self, path, data)
         if not path.endswith(target):
             return outcome
@@ -642,7 +642,7 @@ def test_a_job_makes_no_checksum_files(spark: Any, table: str, monkeypatch: pyte
     monkeypatch.setattr(spark_ext.writing.local_job, "collect", looked_at)
     result = spark_ext.write(spark.range(6).selectExpr("id", "id % 3 as p")).partitionBy("p").save(table)
     assert len(found) == result.num_files and all(name.endswith(".parquet") for name in found)
-    # The session's own writes have them, as before.
+    # Other writes of the session still create checksum files.
     spark.range(1).coalesce(1).write.parquet(f"{table}-plain")
     assert any(name.endswith(".crc") for name in os.listdir(f"{table}-plain"))
 

@@ -19,13 +19,14 @@ ACCOUNTS, EACH = 4, 100
 TOTAL = len(TABLES) * ACCOUNTS * EACH
 _PATIENCE_S = 120
 
-# Takes an amount from an account of one table and adds it to the same account of another.
+# Takes an amount from an account in one table and adds it to the same account in another table.
 Move = Callable[[deltalog.DeltaTable, deltalog.DeltaTable, int, int], None]
 
 
 @dataclass
 class Outcome:
-    """The outcomes of a writer's attempts: ``moved`` were committed, ``conflicts`` were aborted and repeated."""
+    """The outcomes of a writer's attempts: ``moved`` transfers were committed, and ``conflicts`` transfers were aborted
+    and repeated."""
 
     moved: int = 0
     conflicts: int = 0
@@ -38,7 +39,7 @@ def make_bank(manager: deltalog.TransactionManager, root: Path) -> None:
 
 
 def rendezvous(root: Path, name: str, count: int) -> None:
-    """Wait until ``count`` writers, in any process, have reached this point."""
+    """Wait until ``count`` writers, in whatever processes, have reached this point."""
     (root / f"ready-{name}").touch()
     deadline = time.monotonic() + _PATIENCE_S
     while len(list(root.glob("ready-*"))) < count:
@@ -55,8 +56,8 @@ def transfer(
     move: Move,
     meet: Callable[[], None],
 ) -> Outcome:
-    """Commit this number of transfers from one table to another, repeating those with conflicts. ``meet`` is called
-    when the first one is ready to be committed."""
+    """Commit this number of transfers from one table to another; transfers that conflict are repeated. ``meet`` is
+    called when the first transfer is ready to be committed."""
     chance, outcome, first = random.Random(seed), Outcome(), True
     while outcome.moved < rounds:
         with manager.transaction() as transaction:
@@ -83,12 +84,12 @@ def move_in_python(source: deltalog.DeltaTable, target: deltalog.DeltaTable, acc
 
 
 def python_process(catalog: str, root: str, pair: tuple[str, str], rounds: int, seed: int) -> Outcome:
-    """The program of a process without Spark."""
+    """The program that the process without Spark runs."""
     chance = random.Random(seed)
 
     def move(source: deltalog.DeltaTable, target: deltalog.DeltaTable, account: int, amount: int) -> None:
         move_in_python(source, target, account, amount)
-        time.sleep(chance.uniform(0, 0.3))  # so that Spark, which is slower, finds a gap
+        time.sleep(chance.uniform(0, 0.3))  # leaves time in which Spark, which is slower, can commit too
 
     meet = lambda: rendezvous(Path(root), "python", 3)  # noqa: E731
     return transfer(deltalog.TransactionManager(catalog), pair, rounds, seed, move, meet)

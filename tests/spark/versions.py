@@ -1,11 +1,11 @@
-"""The page docs/spark-versions.md: which parts of spark_ext work with which version of Spark.
+"""The page docs/spark-versions.md: the parts of spark_ext that work with each version of Spark.
 
     python3 dev.py test --spark 4.0       # tests/spark with a version, and then the page
     python -m tests.spark.versions        # the page alone, from the reports of the last runs
 
-Each version has two reports of pytest (JUnit XML), one of classic sessions and one of Spark Connect. Their results are
-kept in version_results.json, so that a run of one version leaves the results of the others on the page. A report with a
-failed test takes that version and mode off the page.
+Each version has two reports of pytest (JUnit XML), one of classic sessions and one of Spark Connect. The results in
+these reports are stored in version_results.json, so that the page keeps the results of the other versions when one
+version is run. A report with a failed test removes that version and mode from the page.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ REPORTS = ROOT / "build" / "spark-versions"
 RESULTS = Path(__file__).with_name("version_results.json")
 MODES = ("classic", "connect")
 NONE = "–"
-# The path at which a skipped test looked for a requirement, which depends on the machine.
+# Matches the path at which a skipped test looked for a requirement; the path depends on the machine.
 _LOCATION = re.compile(r" \(looked for [^)]*\)")
-# The rows of the page with patterns of their tests; a test belongs to the first row whose pattern occurs in
-# "module::test".
+# The rows of the page, each with the regular expression that selects its tests; a test belongs to the first row whose
+# expression matches in "module::test".
 ROWS: Sequence[tuple[str, str]] = (
     ("Variants", r"variant"),
     ("Deletion vectors", r"vector|deleted"),
@@ -54,27 +54,27 @@ ROWS: Sequence[tuple[str, str]] = (
 )
 HEAD = """# Spark versions
 
-What of [`spark_ext`](spark.md) works with which Spark: the tests in `tests/spark` and `tests/spark_connect`, run with
-the newest patch of each version, in classic sessions and over Spark Connect, without a jar.
-`python3 dev.py test --spark 4.0` runs them in a virtual environment of its own and writes the results of that version
-into this page; `--spark all` does it with each. No test of a version that is shown here has failed. The package of
-PySpark 3.5 has no Spark Connect server, so that this version is run in classic sessions only.
+This page shows which parts of [`spark_ext`](spark.md) work with which version of Spark. The tests in `tests/spark` and
+`tests/spark_connect` were run with the newest patch of each version, in classic sessions and over Spark Connect,
+without a jar. `python3 dev.py test --spark 4.0` runs them for one version, in a separate virtual environment, and
+writes the results of that version to this page; `--spark all` does this for each version. A version is shown only if
+none of its tests failed. The PySpark 3.5 package has no Spark Connect server, so 3.5 runs in classic sessions only.
 """
 
 
 SAMPLED = (
-    "Each usual run of the tests has all suites with PySpark 4.2.0 in classic sessions, and the central one with the "
-    "oldest version and, over Connect, with the newest."
+    "Each usual run of the tests runs all suites with PySpark 4.2.0 in classic sessions, and the central suite with "
+    "the oldest version and, over Connect, with the newest."
 )
 
 
 class IncompleteResultsError(Exception):
-    """A test failed in a run, or the report is of another version."""
+    """A test failed in a run, or the report belongs to another version."""
 
 
 @dataclass
 class Run:
-    """The results of one version of Spark in one mode. ``date``: of the run."""
+    """The results with one version of Spark in one mode. ``date``: of the run."""
 
     lane: str
     mode: str
@@ -93,18 +93,18 @@ class Run:
         return cls(**{**found, **counts, "reasons": {why: set(tests) for why, tests in found["reasons"].items()}})
 
     def to_json(self) -> dict[str, Any]:
-        """JSON values, in a stable order."""
+        """The run as JSON values, in a stable order."""
         counts = {name: dict(sorted(getattr(self, name).items())) for name in ("passed", "skipped")}
         return {**asdict(self), **counts, "reasons": {why: sorted(self.reasons[why]) for why in sorted(self.reasons)}}
 
 
 def row_of(test: str) -> str:
-    """The row of a test, which is named as ``module::test``."""
+    """The row of a test, which is given as ``module::test``."""
     return next(row for row, pattern in ROWS if re.search(pattern, test))
 
 
 def parse(report: str, lane: str, mode: str) -> Run:
-    """The results in a report of pytest. Raises IncompleteResultsError if a test failed, or none passed."""
+    """The results in a pytest report. Raises IncompleteResultsError if a test failed, or none passed."""
     suite = next(ET.fromstring(report).iter("testsuite"))
     properties = {each.get("name", ""): each.get("value", "") for each in suite.iter("property")}
     missing = {"pyspark", "python", "packages"} - set(properties)
@@ -130,7 +130,8 @@ def parse(report: str, lane: str, mode: str) -> Run:
 
 
 def page(runs: Sequence[Run], missing: Sequence[str] = ()) -> str:
-    """The text of the page. ``runs``: in the order of the columns. ``missing``: versions and modes without results."""
+    """The text of the page. ``runs``: in the order of the columns. ``missing``: the Spark versions and modes for which
+    there are no results."""
     columns = " | ".join(f"{run.spark} {'Connect' if run.mode == 'connect' else run.mode}" for run in runs)
     lines = [HEAD, f"| | {columns} |", "|---" * (len(runs) + 1) + "|"]
     for row, _ in ROWS:
@@ -139,10 +140,10 @@ def page(runs: Sequence[Run], missing: Sequence[str] = ()) -> str:
     totals = (_cell(run.passed.total(), run.skipped.total()) for run in runs)
     lines += [f"| All | {' | '.join(totals)} |", f"| Run on | {' | '.join(run.date for run in runs)} |", ""]
     if missing:
-        lines += [f"Not run as a whole yet, or with a test that failed: {', '.join(missing)}. {SAMPLED}", ""]
-    lines += ["A cell counts the tests that passed, and after it those that were skipped:", ""]
+        lines += [f"Not run completely yet, or with a test that failed: {', '.join(missing)}. {SAMPLED}", ""]
+    lines += ["A cell has the number of tests that passed and the number that were skipped. Reasons for skipping:", ""]
     lines += [f"- {each}" for each in _reasons(runs)]
-    lines += ["", "The environments, as `dev.py` makes them:", ""]
+    lines += ["", "The environments that `dev.py` creates:", ""]
     environments = {run.lane: f"- PySpark {run.spark} on Python {run.python}, with {run.packages}" for run in runs}
     return "\n".join([*lines, *environments.values(), ""])
 
@@ -154,7 +155,7 @@ def _cell(passed: int, skipped: int) -> str:
 
 
 def _reasons(runs: Sequence[Run]) -> list[str]:
-    """A line for each reason to skip tests: for which versions and modes, and how many tests."""
+    """One line per reason for which tests are skipped: the versions and modes, and the number of tests."""
     places: dict[str, list[str]] = collections.defaultdict(list)
     tests: dict[str, set[str]] = collections.defaultdict(set)
     for run in runs:
@@ -178,7 +179,8 @@ def _places(found: Sequence[str], every: Mapping[str, Sequence[str]]) -> str:
 
 
 def main(lanes: Sequence[tuple[str, str]]) -> int:
-    """Read the reports of these versions and modes, and write the page. Returns 1 if a test failed in one of them."""
+    """Read the reports of these versions and modes, and write the page. Returns 1 if the report of any of them contains
+    a failed test, else 0."""
     kept = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
     problems = []
     for lane, mode in lanes:
@@ -197,7 +199,7 @@ def main(lanes: Sequence[tuple[str, str]]) -> int:
 
 
 def rendered(lanes: Sequence[tuple[str, str]]) -> str:
-    """The page of the stored results, in the order of ``lanes``."""
+    """The page with the stored results, in the order of ``lanes``."""
     kept = json.loads(RESULTS.read_text(encoding="utf-8"))
     names = [f"{lane} {mode}" for lane, mode in lanes]
     runs = [Run.from_json(kept[name]) for name in names if name in kept]
@@ -205,7 +207,7 @@ def rendered(lanes: Sequence[tuple[str, str]]) -> str:
 
 
 def all_lanes() -> list[tuple[str, str]]:
-    """Versions and modes as ``dev.py`` runs them."""
+    """The pairs of Spark version and mode that ``dev.py`` runs."""
     import dev
 
     return [(lane, mode) for lane in dev.SPARK for mode in dev.spark_modes(lane)]

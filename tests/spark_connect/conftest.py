@@ -1,4 +1,4 @@
-"""Spark Connect, server and client in this process, without any jar."""
+"""Spark Connect without additional jars, with server and client in this process."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-# The tests' own support code is imported as `tests.…`, whatever directory pytest is started in.
+# The tests import their support code as `tests.…`, whatever directory pytest is started in.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 pytest.register_assert_rewrite("tests.spark.central", "tests.spark.tables")
 

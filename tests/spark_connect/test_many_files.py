@@ -12,7 +12,8 @@ from tests.spark.many_files import COUNT, IGNORED, ManyFiles, lists, make_flat, 
 from tests.spark.many_files import scratch as scratch
 from tests.spark.settings import session_of
 
-# Every query is analyzed again, as in Spark 3.5, or if the server's cache has evicted the plan.
+# A setting that makes Spark Connect analyze each query again, as Spark 3.5 always does, and as later versions do when
+# the server's cache has evicted the plan.
 _ANEW = {"spark.connect.session.planCache.enabled": "false"}
 
 
@@ -33,7 +34,7 @@ def test_the_list_lives_as_long_as_a_dataframe_of_it(spark: Any, table: str, scr
     del derived
     gc.collect()
     assert lists() == []
-    assert spark.table("many_files").count() == COUNT - 4  # the server keeps the plan of the view
+    assert spark.table("many_files").count() == COUNT - 4  # the server keeps the view's plan, including the file list
 
 
 @pytest.mark.parametrize("make", [make_flat, make_hive])

@@ -1,6 +1,7 @@
 """Spark with Hadoop's S3A file system, and tables in buckets of a local S3 server.
 
-Sessions are classic; with DELTALOG_TEST_SPARK=connect they are of Spark Connect, without the tests marked `classic`."""
+Sessions are classic. With DELTALOG_TEST_SPARK=connect, the sessions use Spark Connect, and the tests marked `classic`
+are skipped."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from typing import Any
 
 import pytest
 
-# The tests' own support code is imported as `tests.…`, whatever directory pytest is started in.
+# The tests import their support code as `tests.…`, whatever directory pytest is started in.
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from tests.spark.settings import IS_CONNECT, session_of, skipped_over_connect
@@ -35,7 +36,7 @@ def spark() -> Iterator[Any]:
 
 @dataclass(frozen=True)
 class Place:
-    """A URL at which a test can create a table, in a bucket of its own. ``proxy`` sees the requests of Spark and of
+    """A URL at which a test can create a table, in a separate bucket. ``proxy`` records the requests of Spark and of
     deltalog."""
 
     url: str
@@ -52,7 +53,7 @@ def place(ministack: Server) -> Iterator[Place]:
 
 @contextmanager
 def session_reaches(spark: Any, place: Place) -> Iterator[None]:
-    """Within this block, the session's settings give access to the bucket."""
+    """Set the session's settings so that it can access the bucket, for the duration of the block."""
     bucket, port = place.url.split("/")[2], place.options["endpoint_url"].rpartition(":")[2]
     settings = {
         "access.key": place.options["key"],

@@ -1,4 +1,4 @@
-"""Streams between tables on S3: every row exactly once, despite restarts and lost responses of the store."""
+"""Streams between tables on S3: every row is written exactly once, despite restarts and lost responses of the store."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _ids(place: Place) -> list[int]:
 
 
 def _batches(place: Place) -> list[int]:
-    """The batches recorded by versions of the target."""
+    """The ids of the batches that the versions of the target table record."""
     store = deltalog.open_store(place.url + "/target", **place.options)
     logs = [store.get(f"_delta_log/{version:020d}.json") for version in range(_target(place).version + 1)]
     actions = [json.loads(line) for log in logs for line in log.splitlines()]
@@ -41,7 +41,7 @@ def _batches(place: Place) -> list[int]:
 
 
 def _lose_answer(place: Place, ending: str) -> list[str]:
-    """The first PUT of such a key succeeds, but its response is lost. Returns these keys."""
+    """Make the first PUT of each key with this ending succeed, but lose its response. Returns these keys."""
     lost: list[str] = []
 
     def rule(request: Request, forward: Any) -> Any:
@@ -113,7 +113,7 @@ def test_foreach_batch_writes_each_batch_once(spark: Any, place: Place, tmp_path
 
 @_as_format
 def test_streams_have_the_settings_of_the_session(spark: Any, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With table and checkpoint on S3 and without options, the environment's credentials do not matter."""
+    """If table and checkpoint are on S3 and no options are given, the environment's credentials are not used."""
     source = deltalog.DeltaTable.create(place.url + "/source", _COLUMNS, data=_data(1, 2), **place.options)
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "of-another-service")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "of-another-service")

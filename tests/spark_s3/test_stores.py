@@ -1,4 +1,4 @@
-"""Storage options as S3A settings, and the reverse."""
+"""Conversion of storage options to S3A settings, and of S3A settings to storage options."""
 
 from __future__ import annotations
 

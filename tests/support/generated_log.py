@@ -1,4 +1,4 @@
-"""A log of arbitrary length without memory use: commits and checksums are generated on read."""
+"""A log of arbitrary length that takes no memory: commits and checksums are generated when they are read."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.support.core import ICT, SCHEMA, Clock, environment, memory, rows
 
 class GeneratedLog(MemoryStore):
     """Versions 0 to ``last`` with in-commit timestamps and ``.crc`` files, and a checkpoint every ``interval`` versions
-    that can be listed but not read.
+    that is listed but cannot be read.
 
     ``time_of``: the in-commit timestamp of a version, in milliseconds since 1970.
     """

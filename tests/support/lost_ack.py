@@ -1,8 +1,8 @@
 """``python -m tests.support.lost_ack``: compares how deltalog and deltalake handle commits whose response is lost.
 
-A proxy runs in front of a real S3 server. The PUT of the commit takes effect; then the connection breaks, or the
-response is 500 or 503, or it arrives after the client's time limit. (409 is the opposite: refused without effect, to be
-retried.) There is no other writer, so the number of new commits in the log is the number of times the operation was
+A proxy runs in front of a real S3 server. The PUT of the commit takes effect; then the connection breaks, the response
+is 500 or 503, or the response arrives after the client's time limit. (409 is the opposite: refused without effect, to
+be retried.) There is no other writer, so the number of new commits in the log is the number of times the operation was
 applied.
 """
 
@@ -113,7 +113,7 @@ class Deltalog:
 
 
 class Deltalake:
-    """The operations with deltalake (delta-rs)."""
+    """The operations, run with deltalake (delta-rs)."""
 
     def __init__(self, url: str, server: Server) -> None:
         options = server.options()
@@ -168,8 +168,9 @@ class Cell:
 
 
 def judged(kind: str, commits: int) -> str:
-    """``double``: applied more than once. ``false conflict``: reported another writer although there was none.
-    ``guess``: reported failure although it took effect, or success although it did not."""
+    """``double``: the operation was applied more than once. ``false conflict``: the engine reported another writer
+    although there was none. ``guess``: the engine reported failure although the operation took effect, or success
+    although it did not."""
     if commits > 1:
         return "double"
     if kind == "conflict":
@@ -234,7 +235,7 @@ def table_of(
 
 
 def totals(cells: list[Cell], engine: str) -> dict[str, int]:
-    """The numbers of wrong outcomes of an engine, by kind."""
+    """The number of wrong outcomes of an engine, by kind."""
     mine = [cell for cell in cells if cell.engine == engine]
     wrong = {v: sum(c.verdict == v for c in mine) for v in ("double", "false conflict", "guess")}
     return {"cells": len(mine), **wrong}
@@ -248,7 +249,7 @@ def main(arguments: list[str] | None = None) -> int:
     chosen = parser.parse_args(arguments)
     engines = tuple(chosen.engines.split(","))
     program = {"moto": "moto_server", "ministack": "ministack"}[chosen.server]
-    logging.getLogger("deltalog").setLevel(logging.ERROR)  # it logs every lost response
+    logging.getLogger("deltalog").setLevel(logging.ERROR)  # deltalake logs a warning for every lost response
     with tempfile.TemporaryDirectory() as directory, running(program, Path(directory) / "log") as server:
         cells = table_of(server, engines, (lambda line: None) if chosen.json else print)
     for cell in cells if chosen.json else ():

@@ -1,4 +1,4 @@
-"""Locations of tables that are deleted, recreated, rolled back or restored while a handle on them is open."""
+"""Locations of tables that are deleted, re-created, rolled back or restored while a handle is open on them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from deltalog.storage.fs import LocalStore
 from deltalog.storage.memory import MemoryStore
 from tests.support.core import SCHEMA, rows
 
-# : The columns of a table that replaces another one.
+# : The columns of the table that replaces the first table.
 OTHER = pa.schema([("other", pa.string())])
 _number = itertools.count()
 
@@ -30,7 +30,8 @@ class FarStore(MemoryStore):
 
 
 class Place:
-    """A location. ``store``: the store of the handle under test. ``reach``: creates stores for other processes."""
+    """A location. ``store``: the store of the handle under test. ``reach``: creates a store through which another
+    process would access the location."""
 
     def __init__(self, store: LogStore, reach: Callable[[], LogStore]) -> None:
         self.store = store
@@ -83,7 +84,7 @@ def opened(place: Place, commits: int = 2) -> DeltaTable:
 
 
 def place_of(kind: str, path: Path) -> Place:
-    """``kind``: "memory"; "far", remote memory; "disk", at ``path``."""
+    """``kind``: "memory"; "far", a remote memory store; "disk", at ``path``."""
     if kind == "disk":
         return Place(LocalStore(path / "t"), lambda: LocalStore(path / "t"))
     shared = (FarStore if kind == "far" else MemoryStore)(f"memory://lost-{next(_number)}")

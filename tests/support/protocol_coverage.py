@@ -1,7 +1,7 @@
 """Writes docs/protocol-coverage.md and docs/conformance-cases.md: ``python -m tests.support.protocol_coverage``.
 
-The first lists for every section of PROTOCOL.md the modules that implement it, the doctor's rules, the cases of the
-conformance kit and the unit tests; the second lists all cases.
+The first page lists, for every section of PROTOCOL.md, the modules that implement it, the doctor's rules, the cases of
+the conformance kit and the unit tests; the second page lists all cases.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ PAGE = ROOT / "docs" / "protocol-coverage.md"
 CASES_PAGE = ROOT / "docs" / "conformance-cases.md"
 COMMAND = "python -m tests.support.protocol_coverage"
 _PACKAGES = ("deltalog", "spark_ext")
-# These modules test requirements rather than implement them; the page has their rules and cases instead.
+# These modules test requirements rather than implement them; the page lists their rules and cases instead.
 _TESTING = ("deltalog/doctor/", "deltalog/conformance/")
 
 
@@ -36,7 +36,7 @@ class Coverage:
 
     @property
     def needs_note(self) -> bool:
-        """Whether the section has no module, or neither a rule nor a case."""
+        """Whether the section lacks a module, or lacks both a rule and a case."""
         return not self.modules or not (self.rules or self.cases)
 
 
@@ -61,7 +61,7 @@ def coverage() -> tuple[Coverage, ...]:
 
 
 def unit_tests(module: str) -> list[str]:
-    """The tests named like a module: ``test_row_tracking.py`` and ``test_row_tracking_….py``."""
+    """The tests named after a module: for example ``test_row_tracking.py`` and ``test_row_tracking_….py``."""
     package, _, rest = module.removesuffix(".py").partition("/")
     place = ROOT / "tests" / ("unit" if package == "deltalog" else "spark") / rest
     found = [*place.parent.glob(f"test_{place.name}.py"), *place.parent.glob(f"test_{place.name}_*.py")]
@@ -150,7 +150,7 @@ def case_link(case: Case) -> str:
 
 
 def rule_link(rule: str) -> str:
-    """A link to a rule of the doctor, by its section, from a page of docs."""
+    """A link, for a page of docs/, to the section about a rule of the doctor."""
     return f"[`{rule}`](doctor.md#{RULES[rule].section})"
 
 

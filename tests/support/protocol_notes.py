@@ -1,22 +1,22 @@
 """Notes that explain why a section of PROTOCOL.md has no module, or neither a rule of the doctor nor a case of the kit.
 
-tests/house/test_protocol_coverage.py fails if a section has a note although nothing is missing.
+tests/house/test_protocol_coverage.py fails if a section has a note but does not need one.
 """
 
 from __future__ import annotations
 
-_HEAD = "It only introduces the sections below it."
+_HEAD = "This section only introduces the sections below it."
 _EXAMPLE = "An example."
 _TERMS = "Terminology."
 _CATALOG = (
-    "The kit opens tables by their path, without a catalog: tests/unit/catalog and tests/unit/transactions test this."
+    "The kit opens tables by path, without a catalog; tests/unit/catalog and tests/unit/transactions test this section."
 )
 _NO_CASE = "No rule and no case yet."
-_IN_OTHERS = "Cases of the sections that use it test it as well; it has none of its own."
-_VARIANT = "No case: most engines cannot give a variant as Arrow. tests/unit/parquet/test_variant.py tests it."
-_ICEBERG = "deltalog reads such tables and refuses to write them (protocol/features)."
+_IN_OTHERS = "No case of its own; the cases of the sections that use it test it too."
+_VARIANT = "No case, because most engines cannot return variants as Arrow; tests/unit/parquet/test_variant.py tests it."
+_ICEBERG = "deltalog reads these tables but refuses to write them (protocol/features)."
 _VACUUM = (
-    "The kit has no vacuum: tests/unit/maintenance/vacuum/test_vacuum.py tests that the protocol is checked before one."
+    "The kit has no vacuum; tests/unit/maintenance/vacuum/test_vacuum.py tests that vacuum checks the protocol first."
 )
 
 NOTES: dict[str, str] = {
@@ -26,14 +26,14 @@ NOTES: dict[str, str] = {
     "deletion-vector-files": _IN_OTHERS,
     "change-data-files": _IN_OTHERS,
     "sidecar-files": _IN_OTHERS,
-    "file-size-histogram-schema": "The rules of the version checksum file compare the histograms too.",
-    "deleted-record-counts-histogram-schema": "The rules of the version checksum file compare the histograms too.",
-    "state-validation": "The doctor does it: `deltalog check` compares each `.crc` with the commits.",
-    "reader-requirements": "It allows more than it demands; the cases of the version checksum file have wrong files.",
+    "file-size-histogram-schema": "The rules for the version checksum file check the histograms too.",
+    "deleted-record-counts-histogram-schema": "The rules for the version checksum file check the histograms too.",
+    "state-validation": "`deltalog check` compares each `.crc` with the commits.",
+    "reader-requirements": "Mostly permissions; the cases of the version checksum file include wrong files.",
     "reader-requirements-for-domain-metadata": _IN_OTHERS,
     "writer-requirements-for-domain-metadata": _IN_OTHERS,
     "checkpoint-metadata": _IN_OTHERS,
-    "active-features": "Each feature says when it is active; the cases are in the sections of the features.",
+    "active-features": "Each feature defines when it is active; the cases are in the features' sections.",
     "field-path": _IN_OTHERS,
     "reader-requirements-for-column-mapping": _NO_CASE,
     "derived-fields": _IN_OTHERS,
@@ -61,7 +61,7 @@ NOTES: dict[str, str] = {
     "example-of-storing-identifiers-for-nested-fields-in-arraytype-and-maptype": _EXAMPLE,
     "row-ids": _NO_CASE,
     "row-commit-versions": _NO_CASE,
-    "reader-requirements-for-row-tracking": "The interface of the kit has no call that reads row ids.",
+    "reader-requirements-for-row-tracking": "The kit's engine interface has no call that reads row ids.",
     "vacuum-protocol-check": _VACUUM,
     "writer-requirements-for-vacuum-protocol-check": _VACUUM,
     "reader-requirements-for-vacuum-protocol-check": _VACUUM,
@@ -73,9 +73,9 @@ NOTES: dict[str, str] = {
     "reader-requirements-for-variant-data-type": _VARIANT,
     "compatibility-with-other-delta-features": _VARIANT,
     "variant-shredding": _VARIANT,
-    "enablement": "deltalog writes no shredded variant, whatever the property says, which the protocol allows.",
+    "enablement": "deltalog never writes shredded variants, whatever the property's value; the protocol allows this.",
     "shredded-variant-data-in-parquet": _VARIANT,
-    "writer-requirements-for-variant-shredding": "deltalog writes no shredded variant, which the protocol allows.",
+    "writer-requirements-for-variant-shredding": "deltalog never writes shredded variants; the protocol allows this.",
     "reader-requirements-for-variant-shredding": _VARIANT,
     "type-change-metadata": _NO_CASE,
     "reader-requirements-for-type-widening": _NO_CASE,
@@ -86,21 +86,21 @@ NOTES: dict[str, str] = {
     "classic-checkpoint": _NO_CASE,
     "multi-part-checkpoint": _NO_CASE,
     "handling-backward-compatibility-while-moving-to-uuid-named-v2-checkpoints": (
-        "A recommendation. deltalog writes V2 checkpoints under UUID names, unless another form is requested."
+        "Only a recommendation. deltalog writes V2 checkpoints with UUID names, unless another form is requested."
     ),
-    "data-files-1": "Names with a random UUID; the rules on data files find one that is named twice.",
+    "data-files-1": "File names contain a random UUID; the rules for data files report a file that is named twice.",
     "default-columns": _NO_CASE,
     "requirements-for-readers": _HEAD,
     "appendix": _HEAD,
-    "valid-feature-names-in-table-features": "The cases of table features have known, unknown and misplaced names.",
+    "valid-feature-names-in-table-features": "The cases of table features include known, unknown and misplaced names.",
     "statistics-for-variant-columns": _VARIANT,
     "void-type": _NO_CASE,
-    "struct-type": "The cases of schema serialization have structs, arrays and maps, each alone and nested.",
-    "array-type": "The cases of schema serialization have structs, arrays and maps, each alone and nested.",
+    "struct-type": "The cases of schema serialization include structs, arrays and maps, each alone and nested.",
+    "array-type": "The cases of schema serialization include structs, arrays and maps, each alone and nested.",
     "variant-type": _VARIANT,
-    "column-metadata": "The cases of the features that define the keys test it.",
+    "column-metadata": "The cases of the features that define the keys test them.",
     "example": _EXAMPLE,
-    "checkpoint-schema": "Each case with a checkpoint reads it; the doctor names a defect by the section of the spec.",
+    "checkpoint-schema": "Every case with a checkpoint reads it; the doctor reports defects by section.",
     "how-to-url-encode-keys-and-string-values": _IN_OTHERS,
     "delta-data-type-to-parquet-type-mappings": _NO_CASE,
 }

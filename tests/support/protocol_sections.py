@@ -13,7 +13,8 @@ URL = "https://github.com/delta-io/delta/blob/master/PROTOCOL.md"
 
 @dataclass(frozen=True)
 class Section:
-    """A section. ``level``: 1 for a chapter. ``chapter``: the anchor of its level 1 section, or its own."""
+    """A section. ``level``: 1 for a chapter. ``chapter``: the anchor of the level 1 section that contains it, or its
+    own."""
 
     anchor: str
     title: str
@@ -46,6 +47,6 @@ _REFERENCE = re.compile(r"Spec: PROTOCOL\.md(.*?)(?:\.\s|\.$|\.\"|$)", re.S)
 
 
 def named_in(source: str) -> list[str]:
-    """The distinct anchors in the lines ``Spec: PROTOCOL.md#…`` of a module, in order."""
+    """The distinct anchors in a module's lines ``Spec: PROTOCOL.md#…``, in order."""
     found = (re.findall(r"#([A-Za-z0-9_-]+)", reference) for reference in _REFERENCE.findall(source))
     return list(dict.fromkeys(anchor for anchors in found for anchor in anchors))

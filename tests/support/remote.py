@@ -1,4 +1,4 @@
-"""An in-memory store that counts the requests an object store would get, and can delay or fail them."""
+"""An in-memory store that counts the requests an object store would receive, and can delay them or make them fail."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from deltalog.storage.wrapped import WrappedStore
 
 
 class RemoteStore(WrappedStore[LogStore]):
-    """Reads ``inner`` like an object store. ``requests``: the requested paths in order. ``most_at_once``: the maximum
-    number of concurrent requests. ``bytes_read``: the number of bytes read from data files.
+    """Reads ``inner`` as if it were an object store. ``requests``: the requested paths in order. ``most_at_once``: the
+    maximum number of concurrent requests. ``bytes_read``: the number of bytes read from data files.
 
-    ``before(path)`` is called within every request; it may wait or raise.
+    ``before(path)`` is called in every request; it may block or raise.
     """
 
     def __init__(self, inner: LogStore, before: Callable[[str], None] = lambda path: None) -> None:

@@ -1,8 +1,8 @@
-"""Counts rounds: the length of the longest chain of dependent requests of an operation.
+"""Counts rounds: the length of an operation's longest chain of dependent requests.
 
-On an object store, the duration of an operation depends on this length. ``RoundStore`` holds every request until its
-round ends, and a round ends when no thread of the process can continue: all requests made until then are concurrent. A
-round is one unit of virtual time.
+On an object store, the length of this chain determines how long an operation takes. ``RoundStore`` delays every request
+until the round of the request ends. A round ends when no thread of the process can continue; all requests made before
+then are concurrent. A round is one unit of virtual time.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from deltalog.storage.ranges import TAIL_BYTES, RangeReader
 from deltalog.storage.remote import LIST_PAGE, get_together
 from deltalog.storage.wrapped import WrappedStore
 
-# The process is waiting if its other threads use less processor time than this between two samples.
+# The process counts as waiting if its other threads use less processor time than this between two samples.
 _IDLE_NS = 30_000
 _LOOK_S = 0.001
 _LOOKS = 3
 
 
 class RoundStore(WrappedStore[LogStore]):
-    """A store whose requests take one round each, as with an object store.
+    """A store on which each request takes one round, as on an object store.
 
     A listing takes one request per page of 1,000 names. Opening a data file takes one request for its last 64 KiB, and
-    one per read outside the bytes read before. ``get_many`` sends 32 requests at a time, like the S3 store.
+    one for each read outside those bytes. ``get_many`` sends 32 requests at a time, like the S3 store.
     """
 
     def __init__(self, inner: LogStore, beside: RoundStore | None = None) -> None:
-        """``beside``: a second store that also counts the requests of this one."""
+        """``beside``: a second store that counts this store's requests too."""
         super().__init__(inner)
         self._beside = beside
         self.is_remote = self.lists_in_pages = True
@@ -46,7 +46,8 @@ class RoundStore(WrappedStore[LogStore]):
 
     @contextlib.contextmanager
     def counted(self) -> Iterator[None]:
-        """Count the requests and rounds of the block from 0. Requests outside a block are not held."""
+        """Count the requests and rounds in the block, starting from 0. Requests outside a ``with counted()`` block are
+        not held."""
         self.requests = self.rounds = 0
         self._is_counting = True
         clock = threading.Thread(target=self._end_rounds, name="rounds", daemon=True)
@@ -72,7 +73,7 @@ class RoundStore(WrappedStore[LogStore]):
     def _end_rounds(self) -> None:
         while self._is_counting:
             time.sleep(_LOOK_S)
-            # background work may still wait when the block has ended
+            # background work may still be waiting when the block ends
             if self._is_stuck() and self._is_counting:
                 with self._changed:
                     self.rounds += 1
@@ -82,7 +83,8 @@ class RoundStore(WrappedStore[LogStore]):
             self._changed.notify_all()
 
     def _is_stuck(self) -> bool:
-        """Whether requests wait and no other thread of this process ran, or could run, for a moment."""
+        """Whether requests are waiting, and for a moment no other thread of this process has run or been ready to
+        run."""
         waiting = self._waiting
         return waiting > 0 and all(_is_idle() for _ in range(_LOOKS)) and waiting == self._waiting
 
@@ -154,7 +156,7 @@ class RoundStore(WrappedStore[LogStore]):
 
 
 def _is_idle() -> bool:
-    """Whether no other thread ran for a moment or can run afterwards. A single sample is not enough: a thread that
+    """Whether no other thread has run for a moment, and none is ready to run. One sample is not enough: a thread that
     waits for the interpreter lock, which the caller holds, looks idle."""
     used_ns = time.process_time_ns() - time.thread_time_ns()
     time.sleep(_LOOK_S)
@@ -162,7 +164,8 @@ def _is_idle() -> bool:
 
 
 def _can_run() -> bool:
-    """Whether a thread of this process other than the caller's is running, ready to run or in the kernel."""
+    """Whether any thread of this process other than the calling thread is running, runnable or blocked in a system
+    call."""
     own = threading.get_native_id()
     for thread in os.listdir("/proc/self/task"):
         if int(thread) == own:

@@ -1,9 +1,9 @@
-"""The tests of the suites with a JVM that a usual run contains, by verb and feature.
+"""The tests of the JVM suites that a default test run executes, grouped by verb and feature.
 
 The other suites run completely, except for cases that the marks `long` and `sampled` exclude.
 
-An entry is a module, a test, or one case of a test. The marks `long` and `sampled` also apply inside a module or a
-test; a case named here always runs.
+An entry is a module, a test, or one case of a test. The pytest marks `long` and `sampled` also apply within a listed
+module or test; a case that is listed by its own id always runs.
 """
 
 from __future__ import annotations
@@ -52,7 +52,6 @@ USUAL_RUN: dict[str, Sequence[str]] = {
         f"{SPARK}/test_row_merges.py::test_several_matches_of_one_row_are_refused",
         f"{SPARK}/test_row_merges.py::test_a_source_that_changes_in_between_is_noticed",
         f"{SPARK}/test_rewritten_rows.py::test_matched_rows_that_no_clause_changes_are_not_inserted[true]",
-        f"{INTEROP}/test_interop_merge.py::test_both_engines_merge_alike[vectors, changes, ids, by name-partitioned]",
         f"{INTEROP}/test_interop_merge.py::test_both_engines_refuse_rows_that_several_match",
         f"{_PARITY}[MERGE with all kinds of clauses]",
     ),
@@ -102,7 +101,6 @@ USUAL_RUN: dict[str, Sequence[str]] = {
         f"{SPARK}/test_delta_table.py::test_versions_are_restored",
         f"{SPARK}/test_sql_alter.py::test_versions_are_restored",
         f"{_PARITY}[RESTORE of old properties]",
-        f"{_PARITY}[RESTORE of deleted rows]",
     ),
     "clone, convert, manifests": (
         f"{SPARK}/test_copies.py",
@@ -138,7 +136,6 @@ USUAL_RUN: dict[str, Sequence[str]] = {
     "change feed": (
         f"{SPARK}/test_table_features.py::test_changes_by_version_and_by_time",
         f"{SPARK}/test_table_features.py::test_changes_by_deletion_vectors",
-        f"{_PARITY}[changes of a range of versions]",
         f"{_PARITY}[changes with deletion vectors]",
     ),
     "schema evolution": (
@@ -156,7 +153,6 @@ USUAL_RUN: dict[str, Sequence[str]] = {
     ),
     "generated, default and identity columns": (
         f"{SPARK}/test_data_values.py::test_generated_and_default_partition_values",
-        f"{INTEROP}/test_interop_spark_writer.py::test_identity_columns_take_values_and_are_not_filled",
         f"{INTEROP}/test_interop_identity.py::test_values_go_on_from_engine_to_engine[deltalog]",
     ),
     "column mapping": (
@@ -170,7 +166,6 @@ USUAL_RUN: dict[str, Sequence[str]] = {
         "[any [{0}]/f{1}.parquet]",
         f"{SPARK}/test_table_features.py::test_a_deletion_vector_that_is_gone_or_damaged_is_an_error",
         f"{INTEROP}/test_interop_rewrites.py::test_vectors_are_those_of_delta_spark_byte_for_byte",
-        f"{INTEROP}/test_interop_rewrites.py::test_delta_spark_reads_what_is_left[vectors, by name-plain]",
     ),
     "row tracking": (f"{INTEROP}/test_interop_rewrites.py::test_rows_that_are_moved_keep_their_ids",),
     "checkpoints, checksums, log compaction": (
@@ -232,18 +227,18 @@ ENTRIES = frozenset(entry for entries in USUAL_RUN.values() for entry in entries
 
 
 def is_limited(node_id: str) -> bool:
-    """Whether a test belongs to a suite that a usual run contains only in part."""
+    """Whether a test belongs to a suite of which a default test run executes only some tests."""
     return node_id.startswith(tuple(f"{suite}/" for suite in SUITES))
 
 
 def entry_of(node_id: str) -> str | None:
-    """The entry to which a test belongs."""
+    """The entry that covers a test."""
     module, test = node_id.partition("::")[0], node_id.partition("[")[0]
     return next((each for each in (node_id, test, module) if each in ENTRIES), None)
 
 
 def without_tests(node_ids: Iterable[str]) -> set[str]:
-    """Entries for the modules of these tests that do not match any of the tests."""
+    """Entries for these tests' modules that match none of the tests."""
     node_ids = list(node_ids)
     modules = {node_id.partition("::")[0] for node_id in node_ids}
     named = {entry for node_id in node_ids for entry in (node_id, node_id.partition("[")[0])} | modules

@@ -1,5 +1,5 @@
-"""The files that each version of a table needs, computed only from the JSON of its log, to judge vacuums. The code is
-independent of theirs, except for the names of deletion vectors."""
+"""The files that each version of a table needs, computed only from the JSON of its log, to judge vacuums. The module
+shares no code with vacuum, except the function that names deletion vector files."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from deltalog.protocol.deletion_vectors import relative_path
 
 
 class VacuumModel:
-    """By version: ``live``, the files with its rows; ``changes``, the files of its change feed; ``removed``, the files
-    that it removed; ``times``, its time. By path: ``tombstones``, the latest time of a removal. Vector files are
-    included."""
+    """By version: ``live``: the files that contain the rows of the version; ``changes``: the files of its change data
+    feed; ``removed``: the files that it removed; ``times``: its commit time. By path: ``tombstones``: the time of the
+    latest removal of each file. Deletion vector files are included."""
 
     def __init__(self, log: Mapping[int, bytes]) -> None:
         self.live: dict[int, set[str]] = {}
@@ -47,22 +47,22 @@ class VacuumModel:
         return set().union(*(self.live[v] for v in later), *(self.changes[v] for v in later if v > version))
 
     def needed(self, cutoff_ms: int) -> set[str]:
-        """The files that a vacuum with this cut-off must keep."""
+        """The files that a vacuum with this cut-off time must keep."""
         unexpired = {path for path, time_ms in self.tombstones.items() if time_ms > cutoff_ms}
         return unexpired | self.since(self.current(cutoff_ms))
 
     def current(self, cutoff_ms: int) -> int:
-        """The version that was current at a time; version 0 for earlier times."""
+        """The version that was the latest at a time; version 0 for earlier times."""
         return max((v for v in self.live if self.times[v] <= cutoff_ms), default=0)
 
     def removed_before(self, cutoff_ms: int) -> set[str]:
-        """The files that commits up to a cut-off removed, or wrote for their change feeds."""
+        """The files that commits up to a cut-off time removed, or wrote for the change data feed."""
         before = [v for v in self.live if v <= self.current(cutoff_ms) and self.times[v] <= cutoff_ms]
         return {path for v in before for path in self.removed[v] | self.changes[v]}
 
 
 def names(body: dict[str, Any]) -> Iterator[str]:
-    """The files that an add or a remove action names."""
+    """The files named in an add or remove action."""
     yield body["path"]
     vector = body.get("deletionVector")
     if vector is not None and vector["storageType"] == "u":

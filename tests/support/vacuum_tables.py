@@ -18,7 +18,7 @@ def create(store: Any, clock: Clock, properties: dict[str, str] | None = None, *
 
 
 def files(store: Any) -> set[str]:
-    """The paths of everything outside of the log."""
+    """The paths of all files outside the log."""
     return {entry.path for entry in store.walk(lambda directory: True) if entry.kind is EntryKind.FILE}
 
 
@@ -27,7 +27,8 @@ def live(table: DeltaTable, version: int | None = None) -> set[str]:
 
 
 def is_killed_at(number: int, fault: Fault, store: Any, clock: Clock, vacuum: Callable[[DeltaTable], Any]) -> bool:
-    """Kill a vacuum at a store call, before or after it takes effect. Returns False if it made fewer calls."""
+    """Kill a vacuum at a store call, before or after the call takes effect. Returns False if the vacuum made fewer
+    store calls than ``number``."""
 
     def decide(call: Call) -> Fault | None:
         writes = call.method in ("put_if_absent", "put", "delete")

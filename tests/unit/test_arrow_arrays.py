@@ -1,4 +1,4 @@
-"""Arrays that share memory equal arrays that do not."""
+"""Arrays that are built with shared buffers equal the same arrays without shared buffers."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ VALUES: dict[pa.DataType, Any] = {
 @settings(deadline=None)
 @given(data=st.data())
 def test_kept_is_a_filter(kind: pa.DataType, left_out: str, data: st.DataObject) -> None:
-    """The arrays may be slices, whose omitted rows may be null, empty or full."""
+    """The arrays may be slices of arrays whose other rows are null, empty or full."""
     rows = data.draw(st.lists(st.tuples(st.booleans(), VALUES[kind]), max_size=12))
     values = pa.array([None if left_out == "null" and not keep else value for keep, value in rows], kind)
     mask = booleans([keep for keep, _ in rows])
@@ -97,8 +97,7 @@ def test_a_value_of_another_type_is_no_scalar(value: object, kind: pa.DataType) 
 @pytest.mark.parametrize("kind", [pa.string(), pa.binary(), pa.int64(), pa.list_(pa.string())], ids=str)
 @pytest.mark.parametrize("given", ["slice", "chunks", "offsets"])
 def test_a_null_beside_a_slice_leaves_its_values_alone(given: str, kind: pa.DataType, null_first: bool) -> None:
-    """The offsets of a slice do not start at 0, and the offsets of arrays from other programs need not start there
-    either."""
+    """A slice's offsets do not start at 0, and the offsets of arrays from other programs may not start there either."""
     texts = ["ab", "é", "", None, "ghi", "j", "€"]
     made: Any = {
         pa.string(): lambda: pa.array(texts),

@@ -1,4 +1,4 @@
-"""The outcome that an error reports agrees with the log, whichever store call fails and however it fails."""
+"""The outcome that an error reports agrees with the log, whichever store call fails and in whatever way."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _one(number: int, fault: Fault) -> Decider:
 
 
 def _and_then_nothing(number: int, fault: Fault) -> Decider:
-    """The store stays down after the fault, so nothing can be read back."""
+    """The store remains down after the fault, so nothing can be read back."""
 
     def decide(call: Call) -> Fault | None:
         if call.number == number:
@@ -90,7 +90,7 @@ def test_the_outcome_is_what_is_in_the_log(
                     assert isinstance(error, CommitStateUnknownError)
                     result = error.resolve()
                     assert (0 if result is None else result.version) == table.version
-                    ids(table)  # raises if a file that the commit names was deleted
+                    ids(table)  # reading raises an error if a file named in the commit was deleted
             else:
                 store.land()
                 assert DeltaTable.open(inner).version == 1, (call, fault)

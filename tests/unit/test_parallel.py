@@ -13,7 +13,8 @@ from deltalog.parallel import both, in_order, mapped, read_ahead
 
 
 class Sources:
-    """Sources of numbers that record what was taken from each, and how many were open at once."""
+    """Iterators of numbers. The object records how many numbers were taken from each iterator, and how many iterators
+    were open at once."""
 
     def __init__(self, sizes: list[int], fail: tuple[int, int] | None = None) -> None:
         self.sizes, self.fail = sizes, fail
@@ -74,7 +75,7 @@ def test_no_source_runs_further_ahead_than_allowed() -> None:
     items = in_order(sources, 3, 2)
     for count, (number, i) in enumerate(items, 1):
         ahead = [taken - (i + 1 if n == number else 0) for n, taken in enumerate(sources.taken) if n >= number]
-        # One more of each may be in progress.
+        # Each source may have one more item in progress than the caller has received.
         assert max(ahead) <= 3 and sum(a > 0 for a in ahead[3:]) == 0
         if count == 150:
             break
@@ -112,7 +113,7 @@ def test_one_iterator_is_read_ahead_of_the_caller() -> None:
     sources = Sources([100])
     items = read_ahead(next(iter(sources))(), 3)
     assert next(items) == (0, 0)
-    while sources.taken[0] < 4:  # the caller does something else meanwhile
+    while sources.taken[0] < 4:  # meanwhile the caller does something else, and the thread reads ahead
         time.sleep(0.001)
     time.sleep(0.01)
     assert sources.taken == [4] and [*items] == sources.expected()[1:] and no_thread_is_left()

@@ -1,4 +1,4 @@
-"""Tables are pickled and sent to other processes and to the tasks of an engine."""
+"""Tables can be pickled and sent to other processes and to an engine's tasks."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def other_process() -> Iterator[ProcessPoolExecutor]:
 def test_a_table_is_written_and_read_by_another_process(
     tmp_path: Path, other_process: ProcessPoolExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.chdir(tmp_path)  # the other process has another working directory
+    monkeypatch.chdir(tmp_path)  # the other process has a different working directory
     table = DeltaTable.create("t", ROWS.schema, data=ROWS)
     assert other_process.submit(append, table, 3).result() == 1
     assert other_process.submit(ids, table).result() == ids(table) == [1, 2, 3]

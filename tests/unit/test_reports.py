@@ -1,5 +1,5 @@
-"""Results show the operation and its figures, however many files they name. Lists of results can be converted to
-tables."""
+"""The repr of a result shows the operation and its figures, and stays short however many files it names. Lists of
+result objects can be converted to pandas, polars and Arrow tables."""
 
 from __future__ import annotations
 

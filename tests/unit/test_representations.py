@@ -1,4 +1,5 @@
-"""An object whose constructor raised is still in the frames of the traceback, where debuggers and loggers show it."""
+"""The repr of every class works on an object whose constructor raised: the frames of the traceback refer to such
+objects, and debuggers and loggers print them."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ def classes() -> Iterator[Any]:
             continue
         try:
             found = importlib.import_module(module.name)
-        except ImportError:  # an extra that is not installed
+        except ImportError:  # the module needs an extra that is not installed
             continue
         for _, each in inspect.getmembers(found, inspect.isclass):
             own = vars(each).get("__repr__")
@@ -39,7 +40,7 @@ def test_each_class_with_a_text_of_its_own_has_it_before_it_is_made() -> None:
     for each in found:
         try:
             made = each.__new__(each)
-        except TypeError:  # types such as tuple cannot be created without their values
+        except TypeError:  # types such as tuple cannot be created without values
             continue
         assert isinstance(repr(made), str), each
 

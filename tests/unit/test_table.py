@@ -1,4 +1,4 @@
-"""The public DeltaTable: methods, handles, and the store calls that each method costs."""
+"""The public DeltaTable: methods, handles, and the number of store calls of each method."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.support.core import ICT, NOW, SCHEMA, Clock, environment, ids, memory
 
 
 def ten_versions(store: Any, clock: Clock, **options: Any) -> DeltaTable:
-    """Version v at NOW + 1000 v, with v files."""
+    """Version v is committed at NOW + 1000 v, and has v files."""
     table = DeltaTable.create(store, SCHEMA, environment=environment(clock), **options)
     for i in range(1, 10):
         clock.now_ms = NOW + 1000 * i
@@ -192,7 +192,8 @@ def test_a_handle_sees_what_others_did() -> None:
 
 @pytest.mark.parametrize("commits", [0, 1, 3, 5])
 def test_a_table_that_was_made_anew_behind_a_handle_is_not_torn(commits: int, tmp_path: Path) -> None:
-    """The old handle must not write its next version to the new table's log, nor rows of its old schema."""
+    """A handle of the old table must not write its next version to the new table's log, and must not write rows with
+    the old schema."""
     old = DeltaTable.create(tmp_path / "t", SCHEMA, environment=environment())
     for i in range(3):
         old.append(rows(i))
@@ -285,7 +286,7 @@ def test_the_cost_of_opening(counted: tuple[CountingStore, DeltaTable]) -> None:
     with store.counted() as calls:
         DeltaTable.open(store)
     assert summary(calls) == {"get": 3, "list_from": 1, "head": 1}
-    # The hint, the checksum, the head of its commit; and the commit file's metadata, to recognize it later.
+    # The hint, the version checksum, the HEAD of its commit; and the commit file's metadata, to recognize it later.
 
 
 def test_the_cost_of_asking_for_a_table(counted: tuple[CountingStore, DeltaTable]) -> None:
@@ -313,8 +314,8 @@ def test_the_cost_of_the_latest_snapshot(counted: tuple[CountingStore, DeltaTabl
     DeltaTable.open(store, environment=environment(Clock(NOW + 20_000))).append(rows(10))
     with store.counted() as calls:
         assert table.snapshot().version == 10
-    # The heads look for the next version, for one after it, and for its checkpoint, and check, before and after the
-    # commit is read, that the known version still belongs to this table.
+    # The HEAD requests look for the next version, for the one after it, and for its checkpoint, and check before and
+    # after reading the commit that the known version still belongs to this table.
     assert calls.of("head") == 6 and calls.of("get") == 1 and calls.of() == 7
 
 
@@ -323,14 +324,14 @@ def test_the_cost_of_an_old_snapshot(counted: tuple[CountingStore, DeltaTable]) 
     with store.counted() as calls:
         snapshot = table.snapshot(4)
     assert calls.of("head") == 3 and calls.of("list_from") == 1
-    assert calls.of("get") == 2  # its checksum, and the head of its commit
+    assert calls.of("get") == 2  # the GETs of the version checksum and of the beginning of the commit
     with store.counted() as calls:
         snapshot.files()
     assert calls.of("get", "*.json") <= 6
     with store.counted() as calls:
         again = table.snapshot(4)
         assert again.files().equals(snapshot.files())
-    assert summary(calls) == {"head": 2}  # a snapshot in use is returned again
+    assert summary(calls) == {"head": 2}  # a snapshot that is still referenced is returned again
 
 
 def test_the_cost_of_a_snapshot_at_a_time(counted: tuple[CountingStore, DeltaTable]) -> None:
@@ -338,7 +339,7 @@ def test_the_cost_of_a_snapshot_at_a_time(counted: tuple[CountingStore, DeltaTab
     with store.counted() as calls:
         assert table.snapshot(timestamp=NOW + 4500).version == 4
     assert calls.of("list_from") == 1 and calls.of("head") == 3
-    assert calls.of("get") <= 1 + 8 + 2  # the head of the latest commit, 8 commits, version 4
+    assert calls.of("get") <= 1 + 8 + 2  # the HEAD of the latest commit, 8 commits, version 4
 
 
 def test_the_cost_of_explaining(counted: tuple[CountingStore, DeltaTable]) -> None:
@@ -353,7 +354,7 @@ def test_the_cost_of_files(counted: tuple[CountingStore, DeltaTable]) -> None:
     snapshot = DeltaTable.open(store).snapshot()
     with store.counted() as calls:
         snapshot.files()
-    assert calls.of("get", "*.json") == 10  # one for each commit without a checkpoint
+    assert calls.of("get", "*.json") == 10  # one GET for each commit file, because there is no checkpoint
     assert calls.of("head") == 1 and calls.of() == 11  # checks that it is still the same table
     with store.counted() as calls:
         snapshot.files()
@@ -386,7 +387,7 @@ def test_the_cost_of_changing_properties(verb: str, counted: tuple[CountingStore
             table.set_properties({"owner": "me"})
         else:
             table.disable_in_commit_timestamps()
-    # The heads: for the refresh, before the commit, after it, and before and after a checkpoint.
+    # The HEAD requests: for the refresh, before the commit, after it, and before and after a checkpoint.
     assert calls.of("put_if_absent", "*.json") == 1 and calls.of("head") == 2 + 1 + 2 + 2
 
 

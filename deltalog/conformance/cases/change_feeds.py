@@ -205,9 +205,9 @@ def _ranges() -> Iterator[Case]:
         table.commit(table.metadata(configuration=CDF), table.protocol(versions=(1, 4)))
         table.commit(table.add([{"id": 3}]))
 
-    about = "The feed since the version that enabled it"
+    about = "A feed that starts at the version that enabled it"
     yield _case("late", about, late, Changes([change(3, INSERT, id=3)], from_version=2))
-    about = "The feed since before the version that enabled it is refused"
+    about = "A feed that starts before the version that enabled it is refused"
     yield _case("late-before", about, late, Refused(Changes([], from_version=0)), basis=REFERENCE)
     cleaned = feed.but(checkpoints=(2,), dropped=(0, 1))
     yield _case("cleaned", "The feed after log clean-up", cleaned, Changes(rows_of(2, 3, 4), from_version=2))

@@ -42,10 +42,10 @@ def minute(number: float) -> int:
 class Timeline:
     """A table ``id: long`` whose version n adds the row n, for cases about timestamps.
 
-    ``at``: the minutes of the commits. ``file``: the minutes of their file times, by default ``at``. ``ict_from``: the
-    first version with in-commit timestamps; ``ict_until``: the first one without them again; None: never. ``pair``: the
-    enablement properties in the metaData, by default the correct ones. ``damage``: arguments of ``TableBuilder.commit``
-    that differ, by version; ``ict`` may be any value.
+    ``at``: the commit time of each version, in minutes. ``file``: the minutes of the commits' file times, by default
+    ``at``. ``ict_from``: the first version with in-commit timestamps; ``ict_until``: the first one without them again;
+    None: never. ``pair``: the enablement properties in the metaData, by default the correct ones. ``damage``: arguments
+    of ``TableBuilder.commit`` that differ, by version; ``ict`` may be any value.
     """
 
     at: Sequence[float] = (0, 1, 2, 3, 4)

@@ -1,5 +1,5 @@
 """Cases about conflicts: while a transaction is open, another writer commits. Either both changes take effect, or the
-second one is refused."""
+transaction's commit is refused."""
 
 from __future__ import annotations
 
@@ -22,7 +22,8 @@ Winner = Callable[[TableBuilder, Action, Action], list[Action]]
 
 
 def raced(winner: Winner, *more: Winner, properties: dict[str, str] | None = None) -> Callable[[TableBuilder], None]:
-    """A table of two files with rows 0 and 1, and 2 and 3, plus the commits of other writers."""
+    """A table of two files (the first with rows 0 and 1, the second with rows 2 and 3), plus the commits of other
+    writers."""
 
     def build(table: TableBuilder) -> None:
         one, two = table.add([{"id": 0}, {"id": 1}]), table.add([{"id": 2}, {"id": 3}])
@@ -155,7 +156,7 @@ def _appends() -> Iterator[Case]:
 
 def _deletes() -> Iterator[Case]:
     delete = Write("delete", where="id = 1", begun=True)
-    about = "A delete from a file that another writer removed: refused, or without effect"
+    about = "A delete from a file that another writer removed: refused, or has no effect"
     steps: tuple[Step, ...] = (*_WON, MayRefuse(delete), Rows([{"id": 2}, {"id": 3}]))
     yield _case("delete-removed", about, raced(_removed), *steps)
 
@@ -200,7 +201,7 @@ def _deletes() -> Iterator[Case]:
         MayRefuse(delete),
         Log("rows-one-of", value=[[*ids(3), {"id": 50}], [{"id": 0}, {"id": 2}, {"id": 3}, {"id": 50}]]),
     )
-    about = "A delete and an overwrite: the new rows stay"
+    about = "A delete and an overwrite: the new rows are kept"
     yield _case("delete-overwrite", about, raced(_overwritten), *_WON, MayRefuse(delete), Rows([{"id": 60}]))
 
     def vector(table: TableBuilder, one: Action, two: Action) -> list[Action]:
@@ -271,7 +272,7 @@ def _metadata() -> Iterator[Case]:
     def column(table: TableBuilder, one: Action, two: Action) -> list[Action]:
         return [table.metadata(pa.schema([("id", pa.int64()), ("v", pa.string())]))]
 
-    about = "A property change and a new column: the column stays"
+    about = "A property change and a new column: the column is kept"
     rows = [{**row, "v": None} for row in ids(3)]
     yield _case(
         "property-column", about, raced(column), *_WON, MayRefuse(change), Rows(rows), section="change-metadata"

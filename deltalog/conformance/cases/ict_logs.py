@@ -32,7 +32,8 @@ def cases() -> Iterator[Case]:
 
 
 def _active() -> Iterator[tuple[object, ...]]:
-    """The three conditions for in-commit timestamps. If one is missing, timestamps in commits are ignored."""
+    """The three conditions under which in-commit timestamps are used. If one of these conditions is not met, timestamps
+    in commits are ignored."""
     by_file = [Rows(ids(1), at_ms=minute(101)), Rows(ids(0), at_ms=minute(100.5))]
     file = [100 + n for n in range(5)]
 
@@ -76,31 +77,31 @@ def _active() -> Iterator[tuple[object, ...]]:
 
 
 def _disabled() -> Iterator[tuple[object, ...]]:
-    """On since version 1, off since version 3; the file times are a day later."""
+    """In-commit timestamps are enabled in version 1 and disabled in version 3; the file times are a day later."""
     off = Timeline(at=(0, 1, 2, 3, 4), file=(1440, 1441, 1442, 1443, 1444), ict_from=1, ict_until=3)
     reference = {"basis": REFERENCE}
     yield (
         "by-file-times",
-        "After they were turned off, file times are used for all versions",
+        "After in-commit timestamps were turned off, file times are used for all versions",
         off,
         [Rows(ids(2), at_ms=minute(1442)), Rows(ids(1), at_ms=minute(1441.5)), Rows(ids(4), at_ms=minute(1444))],
     )
     yield (
         "own-timestamp-before",
-        "After they were turned off, an earlier in-commit timestamp is before all file times",
+        "After in-commit timestamps were turned off, an earlier in-commit timestamp is before all file times",
         off,
         [Refused(Rows(ids(2), at_ms=minute(2)))],
         reference,
     )
     yield (
         "history",
-        "The history shows file times after they were turned off",
+        "The history shows file times after in-commit timestamps were turned off",
         off,
         [History({version: minute(1440 + version) for version in (0, 3, 4)})],
     )
     yield (
         "before-was-on",
-        "A version from the time when they were on is read by its number",
+        "A version from the time when in-commit timestamps were on is read by its number",
         off,
         [Rows(ids(2), version=2)],
     )
@@ -113,7 +114,7 @@ def _disabled() -> Iterator[tuple[object, ...]]:
     )
     yield (
         "stale-pair",
-        "Enablement properties left behind when they were turned off are ignored",
+        "Enablement properties left behind when in-commit timestamps were turned off are ignored",
         stale,
         [Rows(ids(2), at_ms=minute(1442)), Rows(ids(0), at_ms=minute(1440))],
     )
@@ -152,7 +153,7 @@ def _disabled() -> Iterator[tuple[object, ...]]:
 
 
 def _again(table: TableBuilder) -> None:
-    """On in versions 1 and 2, off in 3 and 4, on again since version 5."""
+    """In-commit timestamps are on in versions 1 and 2, off in 3 and 4, and on again from version 5."""
     Timeline(at=(0, 1, 2, 3, 4), file=(40, 41, 42, 43, 44), ict_from=1, ict_until=3)(table)
     pair = {ICT_PROPERTY: "true", PAIR_VERSION: "5", PAIR_TIMESTAMP: str(minute(50))}
     table.commit(table.metadata(configuration=pair), table.add([{"id": 5}]), at_ms=minute(50), ict=True)
@@ -160,7 +161,8 @@ def _again(table: TableBuilder) -> None:
 
 
 def _pairs() -> Iterator[tuple[object, ...]]:
-    """Enablement properties that are invalid or contradict the log. They do not affect reading rows."""
+    """Enablement properties that are invalid or contradict the log. Invalid enablement properties do not affect reading
+    rows."""
     stamp = str(ENABLED)
     wrong: list[tuple[str, str, tuple[str | None, str | None], str]] = [
         ("no-timestamp", "has a version but no timestamp", ("3", None), "ict-half-enablement-pair"),
@@ -184,7 +186,7 @@ def _pairs() -> Iterator[tuple[object, ...]]:
             {"rule": rule},
         )
         refused = [Refused(Rows(ids(4), at_ms=minute(11)))]
-        if name != "after-latest":  # the reference implementation answers for times before the pair's time
+        if name != "after-latest":  # the reference implementation also resolves times before the enablement timestamp
             refused.append(Refused(Rows(ids(1), at_ms=minute(1))))
         yield (
             f"{name}-time",

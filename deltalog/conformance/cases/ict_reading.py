@@ -20,8 +20,8 @@ from deltalog.conformance.case import (
 from deltalog.conformance.cases.common import CDF, ICT_READERS, Timeline, case_rows, ids, minute
 
 _DAYS = DAY // MINUTE
-# Versions 0 to 4 have in-commit timestamps a minute apart. The file times are as after copying or restoring the table,
-# or as set by a wrong clock.
+# Versions 0 to 4 have in-commit timestamps a minute apart. The commit files have the modification times that result
+# from copying or restoring the table, or from a wrong clock.
 FROM_START = Timeline(ict_from=0)
 FILE_TIMES: dict[str, tuple[str, list[float] | None]] = {
     "kept": ("file times equal to the timestamps", None),
@@ -226,33 +226,33 @@ def _changes() -> Iterator[tuple[object, ...]]:
     )
     yield (
         "from-exact",
-        "A feed since the timestamp of a commit begins with that commit",
+        "A feed that starts at the timestamp of a commit begins with that commit",
         copied,
         [Changes(inserted(2, 3, 4), from_ms=minute(2))],
     )
     yield (
         "from-ms-after",
-        "A feed since a millisecond after a commit begins with the next commit",
+        "A feed that starts a millisecond after a commit begins with the next commit",
         copied,
         [Changes(inserted(3, 4), from_ms=minute(2) + 1)],
         {"basis": REFERENCE},
     )
     yield (
         "from-ms-before",
-        "A feed since a millisecond before a commit begins with that commit",
+        "A feed that starts a millisecond before a commit begins with that commit",
         copied,
         [Changes(inserted(2, 3, 4), from_ms=minute(2) - 1)],
         {"basis": REFERENCE},
     )
     yield (
         "to-exact",
-        "A feed until the timestamp of a commit ends with that commit",
+        "A feed that ends at the timestamp of a commit includes that commit",
         copied,
         [Changes(inserted(0, 1, 2), from_version=0, to_ms=minute(2))],
     )
     yield (
         "to-ms-before",
-        "A feed until a millisecond before a commit ends with the previous commit",
+        "A feed that ends a millisecond before a commit ends with the previous commit",
         copied,
         [Changes(inserted(0, 1), from_version=0, to_ms=minute(2) - 1)],
     )
@@ -264,7 +264,7 @@ def _changes() -> Iterator[tuple[object, ...]]:
     )
     yield (
         "late-from-enablement",
-        "A feed since the enablement timestamp",
+        "A feed that starts at the enablement timestamp",
         late,
         [Changes(inserted(3, 4, 5), from_ms=ENABLED)],
     )
@@ -276,7 +276,7 @@ def _changes() -> Iterator[tuple[object, ...]]:
     )
     yield (
         "from-after-last",
-        "A feed since after the latest commit is refused",
+        "A feed that starts after the latest commit is refused",
         copied,
         [Refused(Changes([], from_ms=minute(4) + 1))],
         {"basis": REFERENCE},
@@ -325,7 +325,7 @@ def _spacings() -> Iterator[tuple[object, ...]]:
     far = Timeline(at=(0, 1), ict_from=0, file=[0, 1], damage={1: {"ict": 4_102_444_800_000}})
     yield (
         "2100",
-        "A commit with a future timestamp is not current today",
+        "A commit with a future timestamp is not the version at the present time",
         far,
         [Rows(ids(0), at_ms=minute(60)), Rows(ids(1))],
     )

@@ -33,7 +33,7 @@ _VERBS: dict[str, tuple[Step, str]] = {
     "delete": (Write("delete", where="id = 1"), "A delete"),
     "set-properties": (
         Write("set_properties", properties={"delta.logRetentionDuration": "interval 9 days"}),
-        "A property",
+        "A property change",
     ),
     "restore": (Write("restore", version=0), "A restore"),
 }
@@ -57,7 +57,12 @@ def _creation() -> Iterator[tuple[object, ...]]:
         [create, Log("commit-info-first", 0)],
         {"rule": "commit-info-not-first"},
     )
-    yield "timestamp", "Version 0 has the time of its creation", None, [create, Log("ict-is-the-clock", 0)]
+    yield (
+        "timestamp",
+        "Version 0 has the time of its creation as its timestamp",
+        None,
+        [create, Log("ict-is-the-clock", 0)],
+    )
     yield (
         "feature",
         "The feature is listed as a writer feature and enabled",
@@ -122,7 +127,7 @@ def _creation() -> Iterator[tuple[object, ...]]:
 
 
 def _verbs() -> Iterator[tuple[object, ...]]:
-    """All calls that commit, on tables with in-commit timestamps since version 0, since later, and ahead of the
+    """All calls that commit, on tables whose in-commit timestamps begin at version 0, begin later, or are ahead of the
     clock."""
     for name, (verb, about) in _VERBS.items():
         start = FROM_START.but(at=(0, 1), checkpoints=())
@@ -133,7 +138,12 @@ def _verbs() -> Iterator[tuple[object, ...]]:
             [verb, *_GOOD],
             {"rule": "commit-info-not-first"},
         )
-        yield f"{name}-clock", f"{about} has the time of its commit", start, [verb, Log("ict-is-the-clock")]
+        yield (
+            f"{name}-clock",
+            f"{about} has the time of its commit as its timestamp",
+            start,
+            [verb, Log("ict-is-the-clock")],
+        )
         yield (
             f"{name}-increases",
             f"{about} has a later timestamp than the previous commit",
@@ -143,7 +153,7 @@ def _verbs() -> Iterator[tuple[object, ...]]:
         )
         yield (
             f"{name}-clock-back",
-            f"{about} after a commit of the year 2100 has its timestamp plus a millisecond",
+            f"{about} after a commit of the year 2100 has that commit's timestamp plus a millisecond",
             _AHEAD,
             [verb, Log("ict-is", 2, FUTURE + 1)],
             {"rule": "ict-not-increasing"},
@@ -169,7 +179,7 @@ def _verbs() -> Iterator[tuple[object, ...]]:
     copied = FROM_START.but(file=[9000] * 5)
     yield (
         "copied",
-        "An append to a copy, whose file times are newer than its commits",
+        "An append to a copy, whose file times are later than its in-commit timestamps",
         copied,
         [several[0], *_GOOD, Log("ict-increases"), Log("ict-is-the-clock")],
     )
@@ -216,7 +226,7 @@ def _verbs() -> Iterator[tuple[object, ...]]:
         name = "missing-commit-info" if "info" in damage else "missing-ict"
         yield (
             name,
-            f"After a commit without a {about}, a writer refuses or continues after the earlier ones",
+            f"After a commit without a {about}, a writer refuses, or its timestamp is after the earlier ones",
             broken,
             [MayRefuse(several[0]), Log("contiguous"), Log("ict-increases-where-present")],
             {"basis": REFERENCE, "rule": "ict-missing"},
@@ -244,11 +254,16 @@ def _enablement() -> Iterator[tuple[object, ...]]:
         [enable, Log("pair", value=version)],
         {"rule": "ict-enablement-timestamp-wrong"},
     )
-    yield "clock", "The enabling commit has the time of its commit", _OFF, [enable, Log("ict-is-the-clock")]
+    yield (
+        "clock",
+        "The enabling commit has the time of its commit as its timestamp",
+        _OFF,
+        [enable, Log("ict-is-the-clock")],
+    )
     ahead = _OFF.but(damage={2: {"file_ms": FUTURE}})
     yield (
         "file-time-ahead",
-        "The enabling commit is after the previous file time, in the year 2100",
+        "The timestamp of the enabling commit is after the previous file time, in the year 2100",
         ahead,
         [enable, Log("ict-after-file-time-before"), Log("pair", value=version)],
     )
@@ -334,14 +349,14 @@ def _disabling() -> Iterator[tuple[object, ...]]:
     )
     yield (
         "no-pair",
-        "The disabling commit removes the pair, so that it cannot be mistaken for that of a later enablement",
+        "The disabling commit removes the pair, so that it cannot be mistaken for the pair of a later enablement",
         LATE,
         [disable, Log("no-pair")],
         {"basis": REFERENCE, "rule": "ict-stale-enablement-pair"},
     )
     yield (
         "again-pair",
-        "Turned on again: the pair is that of the new enablement",
+        "Turned on again: the pair describes the new enablement",
         LATE,
         [disable, again, Log("pair", value=7)],
         {"rule": "ict-enablement-timestamp-wrong"},
@@ -390,7 +405,7 @@ def _conflicts() -> Iterator[tuple[object, ...]]:
     append = Write("append", rows=[{"id": 100}], begun=True)
 
     def raced(build: Timeline, *winners: tuple[dict[str, object], str | None]) -> object:
-        """The table, plus the commits of other writers."""
+        """A builder of the table plus the commits of other writers."""
 
         def made(table: TableBuilder) -> None:
             build(table)
@@ -417,7 +432,7 @@ def _conflicts() -> Iterator[tuple[object, ...]]:
     one = raced(FROM_START, ({"ict": FUTURE}, None))
     yield (
         "above-winner",
-        "An append that lost to a commit of the year 2100 has its timestamp plus a millisecond",
+        "An append that lost to a commit of the year 2100 has that commit's timestamp plus a millisecond",
         one,
         [Begin(), won, append, Log("ict-is", 6, FUTURE + 1), Log("commit-info-first"), Log("contiguous")],
         {"rule": "ict-not-increasing"},

@@ -26,7 +26,7 @@ def cases() -> Iterator[Case]:
 
 
 _D = decimal.Decimal
-# The values of a column, by type; every column also has a null.
+# For each type, its Arrow type and the values of a column; every column also contains a null.
 TYPES: dict[str, tuple[pa.DataType, Sequence[Any]]] = {
     "long": (pa.int64(), [0, -1, 2**63 - 1, -(2**63)]),
     "integer": (pa.int32(), [0, 2**31 - 1, -(2**31)]),
@@ -145,7 +145,11 @@ def _partitions() -> Iterator[Case]:
         table.commit(table.protocol(), table.metadata(schema, ["p", "q"]), *files)
 
     yield _case(
-        "partition-two-columns", "Two partition columns, around another column", pair, Rows(two), section=section
+        "partition-two-columns",
+        "Two partition columns, one on each side of another column",
+        pair,
+        Rows(two),
+        section=section,
     )
 
     def contradicting(table: TableBuilder) -> None:

@@ -7,7 +7,7 @@ import importlib
 from deltalog.conformance.engine import Engine
 from deltalog.errors import CallError
 
-# The class, and the package that it requires.
+# By engine name: the module and class of the adapter.
 ENGINES = {
     "deltalog": "deltalog.conformance.engines.deltalog:DeltalogEngine",
     "deltalake": "deltalog.conformance.engines.deltalake:DeltalakeEngine",

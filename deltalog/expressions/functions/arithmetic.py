@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import scalar
 from deltalog.expressions.functions.casts import cast, finite
@@ -30,6 +29,7 @@ from deltalog.expressions.functions.types import (
     refuse,
     widest,
 )
+from deltalog.lazy_arrow import pc
 from deltalog.protocol.schema import DecimalType, type_to_arrow
 
 
@@ -145,8 +145,8 @@ def to_whole(kernel: Callable[[Any], Any]) -> Callable[..., Node]:
 
 
 def rounded(mode: str) -> Callable[..., Node]:
-    """ROUND and BROUND; ``mode`` says how to round halves. Floats are rounded only to integers: their decimal digits
-    differ between versions of Java."""
+    """ROUND and BROUND; ``mode`` determines how halves are rounded. Floats are rounded only to integers: their decimal
+    digits differ between versions of Java."""
 
     def make(name: str, node: Node, scale: Node | None = None) -> Node:
         kind, places = node.data_type, 0 if scale is None else constant(name, scale, INTEGER)
@@ -173,8 +173,7 @@ def rounded(mode: str) -> Callable[..., Node]:
 def _with_room(
     node: Node, kind: DecimalType, result: DecimalType, kernel: Callable[[Any], Any], whole_digits: int = 0
 ) -> Node:
-    """Run a kernel over decimals whose result can have one more digit, or more than ``whole_digits`` before the
-    point."""
+    """Run a kernel on decimals; the result may need one more digit, and at least ``whole_digits`` before the point."""
     digits = max(kind.precision, whole_digits + kind.scale) + 1
     wider, arrow = pa.decimal256(digits, kind.scale), type_to_arrow(result)
     return apply_kernel(result, lambda values: kernel(values.cast(wider)).cast(arrow), node)

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import ZERO
 from deltalog.expressions.functions.nested import cast_inside
@@ -31,6 +30,7 @@ from deltalog.expressions.functions.types import (
     TIMESTAMP_NTZ,
     refuse,
 )
+from deltalog.lazy_arrow import pc
 from deltalog.protocol.schema import ArrayType, DataType, DecimalType, MapType, StructType, type_to_arrow
 
 
@@ -70,7 +70,8 @@ def cast(node: Node, wanted: DataType) -> Node:
     if isinstance(have, DecimalType) and wanted in FLOATING:
         if node.is_literal and wanted == DOUBLE:
             return literal(float(node.value), DOUBLE)
-        # Java converts a decimal to the nearest number. Arrow does not always, except by way of text.
+        # Java converts a decimal to the nearest number. Arrow always returns the nearest number only if the decimal is
+        # first cast to a string.
         return apply_kernel(wanted, lambda values: values.cast(pa.string()).cast(type_to_arrow(wanted)), node)
     raise refuse(f"CAST from {have} to {wanted}")
 
@@ -190,7 +191,7 @@ _MOST_PLACES = 38
 
 
 def _text_to_decimal(wanted: DecimalType) -> Callable[[Any], Any]:
-    """Cast strings without exponents; digits beyond the scale are rounded half up."""
+    """Cast strings without exponents to decimals; digits beyond the decimal's scale are rounded half up."""
     wider, arrow = pa.decimal256(76, _MOST_PLACES), type_to_arrow(wanted)
 
     def run(values: Any) -> Any:
@@ -229,7 +230,7 @@ _ZONE_TEXT = r"(Z|[+-][0-9]{2}:[0-9]{2})?"
 
 
 def _text_to_timestamp(values: Any) -> Any:
-    """Cast strings of the form yyyy-MM-dd[ HH:mm[:ss[.ffffff]]][Z|+HH:mm]; UTC without a zone."""
+    """Cast strings of the form yyyy-MM-dd[ HH:mm[:ss[.ffffff]]][Z|+HH:mm]; without a zone, they are in UTC."""
     bare = pc.utf8_trim(values, characters=_BLANKS)
     if any_true(pc.invert(pc.match_substring_regex(bare, rf"{_TIMESTAMP_TEXT}{_ZONE_TEXT}\z"))):
         raise pa.ArrowInvalid("a string is not a timestamp of the form yyyy-MM-dd[ HH:mm[:ss[.ffffff]]][Z]")

@@ -32,7 +32,8 @@ from deltalog.protocol.timestamps import parse_iso
 
 
 def common(what: str, *nodes: Node) -> Any:
-    """The nodes, with string literals read as the type of the others, followed by the type that holds all of them."""
+    """The nodes, with string literals read as the type of the other nodes, followed by the type that can represent the
+    values of all nodes."""
     kinds = {node.data_type for node in nodes if node.data_type != VOID}
     typed = kinds - {STRING}
     if STRING in kinds and typed:
@@ -85,7 +86,7 @@ def decimal_literal_as_double(node: Node) -> Node:
 
 
 def widened(node: Node, data_type: DataType) -> Node:
-    """The node cast to a wider type; integers become the nearest float."""
+    """Cast a node to a wider type; an integer becomes the nearest floating-point number."""
     if node.data_type == data_type:
         return node
     arrow = arrow_of(data_type)

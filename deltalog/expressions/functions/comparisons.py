@@ -6,17 +6,14 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import reduce
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.expressions.comparison import COMPARISONS, FLOAT_COMPARISONS, ValueSet
-from deltalog.expressions.functions.casts import cast
 from deltalog.expressions.functions.coercion import as_type, common, decimal_literal_as_double
 from deltalog.expressions.functions.logic import disjunction
 from deltalog.expressions.functions.nodes import NO_ROWS, Node, apply_kernel, fits, literal
-from deltalog.expressions.functions.text import ascii_only
 from deltalog.expressions.functions.types import (
     BOOLEAN,
     DOUBLE,
@@ -27,10 +24,17 @@ from deltalog.expressions.functions.types import (
     is_number,
     refuse,
 )
+from deltalog.lazy_arrow import pc
+from deltalog.lazy_names import lazy_modules
 from deltalog.protocol.char_varchar import padded
 from deltalog.protocol.schema import DecimalType, PrimitiveType
 
-# The common type of two decimals, or of a decimal and an integer: it holds all their values.
+if TYPE_CHECKING:
+    from deltalog.expressions.functions import casts, text
+else:
+    lazy_modules(__name__, "deltalog.expressions.functions.casts", "deltalog.expressions.functions.text")
+
+# The common type of two decimals, or of a decimal and an integer: it can represent all their values.
 _ANY_DECIMAL = pa.decimal256(76, 38)
 
 
@@ -133,7 +137,7 @@ def _comparable(operator: str, left: Node, right: Node) -> tuple[Node, Node, pa.
     for text, number in ((left, other), (right, one)):
         # Spark compares fractions with strings as doubles.
         if text.is_literal and fits(text, STRING) and (number in FLOATING or isinstance(number, DecimalType)):
-            return cast(left, DOUBLE), cast(right, DOUBLE), pa.float64()
+            return casts.cast(left, DOUBLE), casts.cast(right, DOUBLE), pa.float64()
     if is_number(one) and is_number(other) and one != other and (DecimalType in (type(one), type(other))):
         if one in FLOATING or other in FLOATING:
             return decimal_literal_as_double(left), decimal_literal_as_double(right), pa.float64()
@@ -150,7 +154,7 @@ def like(node: Node, pattern: Node, any_case: bool = False) -> Node:
     if any_case:
         if not pattern.value.isascii():
             raise refuse("ILIKE with a non-ASCII pattern")
-        node, pattern = ascii_only(pc.utf8_lower)("ILIKE", node), literal(pattern.value.lower(), STRING)
+        node, pattern = text.ascii_only(pc.utf8_lower)("ILIKE", node), literal(pattern.value.lower(), STRING)
     marks = {"%": ".*", "_": "."}
     regex = "".join(marks.get(c) or re.escape(c) for c in pattern.value)
     return apply_kernel(BOOLEAN, lambda values: pc.match_substring_regex(values, rf"(?s)\A{regex}\z"), node)

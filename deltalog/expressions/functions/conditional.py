@@ -6,7 +6,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import FALSE, if_else
 from deltalog.expressions.comparison import COMPARISONS, FLOAT_COMPARISONS
@@ -15,11 +14,12 @@ from deltalog.expressions.functions.comparisons import compare, without_char
 from deltalog.expressions.functions.logic import is_null, negation
 from deltalog.expressions.functions.nodes import Node, Rows, apply_kernel, fits, literal, run_where, steps_of
 from deltalog.expressions.functions.types import BOOLEAN, FLOATING, STRING, VOID, arrow_of, refuse
+from deltalog.lazy_arrow import pc
 from deltalog.protocol.schema import DataType, DecimalType, PrimitiveType, type_to_arrow
 
 
 def case(branches: Sequence[tuple[Node, Node]], otherwise: Node) -> Node:
-    """CASE WHEN; a value is evaluated only where its condition is the first true one."""
+    """CASE WHEN; each value is evaluated only in rows in which its condition is the first that is true."""
     conditions = [condition for condition, _ in branches]
     for condition in conditions:
         if not fits(condition, BOOLEAN):  # not even NULL
@@ -49,7 +49,7 @@ def coalesce(*nodes: Node) -> Node:
 
 
 def null_if(left: Node, right: Node) -> Node:
-    """NULLIF: the first value, or null where both are equal."""
+    """NULLIF: the first value, or null where the two values are equal."""
     without_char("NULLIF", left, right)
     return case([(compare("=", left, right), literal(None, left.data_type))], left)
 

@@ -7,7 +7,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import scalar
 from deltalog.expressions.functions.casts import cast, floored, in_common_years
@@ -25,6 +24,7 @@ from deltalog.expressions.functions.types import (
     TIMESTAMP,
     refuse,
 )
+from deltalog.lazy_arrow import pc
 from deltalog.protocol.schema import DataType, type_to_arrow
 
 
@@ -139,7 +139,7 @@ def trunc(name: str, node: Node, unit: Node) -> Node:
     return apply_kernel(DATE, lambda values: floored(values, arrow_unit), cast(node, DATE))
 
 
-# In Java's patterns, a run of one letter is one symbol: MMMM is a name, not a number twice.
+# In Java's patterns, a run of one letter is one symbol: MMMM is the name of a month, not MM twice.
 _PATTERN = re.compile(r"([A-Za-z])\1*|.", re.DOTALL)
 _STRFTIME = {"yyyy": "%Y", "MM": "%m", "dd": "%d", "HH": "%H", "mm": "%M", "ss": "%S"}
 _PLAIN = "-/:._ ,0123456789"
@@ -168,7 +168,8 @@ def parsed(data_type: DataType) -> Callable[..., Node]:
 
 
 def _reading(name: str, pattern: str) -> tuple[str, str]:
-    """A regular expression for strings of a pattern, and the replacement that makes yyyy-MM-dd HH:mm:ss of a match."""
+    """A regular expression that matches strings in the format of a datetime pattern, and the replacement that turns a
+    match into yyyy-MM-dd HH:mm:ss."""
     parts = [match[0] for match in _PATTERN.finditer(pattern)]
     fields = [part for part in parts if part in _STRFTIME]
     known = len(set(fields)) == len(fields) and "yyyy" in fields

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import scalar
 from deltalog.expressions.functions.casts import cast
@@ -27,6 +26,7 @@ from deltalog.expressions.functions.types import (
     arrow_of,
     refuse,
 )
+from deltalog.lazy_arrow import pc
 
 _DAY_US = 86_400_000_000
 
@@ -142,8 +142,8 @@ def _between(left: Node, right: Node) -> Node:
 
 
 def add_months(name: str, node: Node, months: Node, result: Any = DATE) -> Node:
-    """Shift by months, to the last day of the month if that month is shorter. Like the function ADD_MONTHS, for
-    dates."""
+    """Shift a date by months; if the resulting month has no such day, use its last day. Adds months to dates, as the
+    SQL function ADD_MONTHS does."""
     check_type(name, node, *TEMPORAL)
     if not fits(months, YEAR_MONTH):
         check_type(name, months, BYTE, SHORT, INTEGER)

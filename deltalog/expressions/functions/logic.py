@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-import pyarrow.compute as pc
-
 from deltalog.expressions.functions.nodes import Node, Rows, apply_kernel, fits, literal, run_where, steps_of
 from deltalog.expressions.functions.types import BOOLEAN, VOID, refuse
+from deltalog.lazy_arrow import pc
 
 
 def conjunction(left: Node, right: Node) -> Node:

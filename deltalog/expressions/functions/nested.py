@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import combined, packed_lists, row_numbers, scalar
 from deltalog.expressions.comparison import COMPARISONS, FLOAT_COMPARISONS
 from deltalog.expressions.functions.coercion import as_type, common, widened
 from deltalog.expressions.functions.nodes import Node, Rows, any_true, constant, fits, literal, steps_of
 from deltalog.expressions.functions.types import BOOLEAN, INTEGER, INTEGRAL, LONG, STRING, VOID, refuse
+from deltalog.lazy_arrow import pc
 from deltalog.protocol.schema import (
     ArrayType,
     DataType,
@@ -55,7 +55,7 @@ def element(node: Node, key: Node) -> Node:
 
 
 def element_at(name: str, node: Node, key: Node) -> Node:
-    """Like ``element``, with positions from 1, or negative ones from the end."""
+    """Like ``element``, with positions that count from 1 or, if negative, from the end."""
     if isinstance(node.data_type, ArrayType):
         return _array_element(node, node.data_type, key, name, _positions_from_1)
     if isinstance(node.data_type, MapType):
@@ -133,13 +133,13 @@ def _lengths(lists: Any) -> Any:
 
 
 def _flat(lists: Any, values: Any) -> Any:
-    """The values of all rows, concatenated, without values behind nulls."""
+    """The values of all rows, concatenated, without values under null lists."""
     return pa.ListArray.from_arrays(_plain_offsets(lists), values).flatten()
 
 
 def _plain_offsets(lists: Any) -> Any:
     if len(lists) and lists.null_count:
-        # Values behind a null belong to no row: a null list skips them.
+        # Values under a null list belong to no row; a null offset skips them.
         starts, last = lists.offsets.slice(0, len(lists)), lists.offsets.slice(len(lists))
         return pa.concat_arrays([pc.if_else(pc.is_valid(lists), starts, scalar(None, pa.int32())), last])
     return lists.offsets
@@ -173,14 +173,14 @@ def field(node: Node, name: str) -> Node:
 
 
 def size(name: str, node: Node) -> Node:
-    """SIZE: the number of elements or entries; null for null."""
+    """SIZE: the number of elements or entries; null for a null array or map."""
     if not isinstance(node.data_type, (ArrayType, MapType)):
         raise refuse(f"The function {name} of {node.data_type}")
     return nested(INTEGER, _lengths, node)
 
 
 def array_contains(name: str, node: Node, value: Node) -> Node:
-    """ARRAY_CONTAINS: whether an array has a value; null instead of false if the array has a null."""
+    """ARRAY_CONTAINS: whether an array contains a value; null instead of false if the array contains a null."""
     if not isinstance(node.data_type, ArrayType):
         raise refuse(f"The function {name} of {node.data_type}")
     value, equal = _comparison(f"The function {name}", node.data_type.element_type, value)
@@ -215,7 +215,7 @@ def _membership(lists: Any, values: Any, has: Any, unsure: Any) -> Any:
 
 
 def map_part(of_keys: bool) -> Callable[..., Node]:
-    """MAP_KEYS and MAP_VALUES: as an array."""
+    """MAP_KEYS and MAP_VALUES: the keys or values of a map, as an array."""
 
     def make(name: str, node: Node) -> Node:
         kind = node.data_type

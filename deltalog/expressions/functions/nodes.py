@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import scalar
 from deltalog.errors import CallError
 from deltalog.expressions.functions.types import INTEGER, LONG, STRING, VOID, arrow_of, decimal_of, refuse
+from deltalog.lazy_arrow import pc
 from deltalog.protocol import limits
 from deltalog.protocol.char_varchar import padded
 from deltalog.protocol.schema import DataType
@@ -25,7 +25,8 @@ from deltalog.protocol.schema import DataType
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The leaf columns that an expression reads, by path of names, and the number of rows."""
+    """The values of the leaf columns that an expression reads, keyed by path (a tuple of field names), and the number
+    of rows."""
 
     columns: Mapping[tuple[str, ...], Any]
     length: int
@@ -49,7 +50,7 @@ class Rows:
         return Rows(kept, pc.sum(chosen, min_count=0).as_py() or 0, self._created_bytes)
 
     def array(self, values: Any) -> Any:
-        """The values of these rows as an array; a scalar is repeated for every row."""
+        """Convert values to an array with one element per row; a scalar is repeated for every row."""
         if not isinstance(values, pa.Scalar):
             return values
         self.charge(text_bytes(values) * self.length)
@@ -71,8 +72,8 @@ NO_ROWS = Rows({}, 0)
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A typed expression. ``run`` returns an array, or a scalar for all rows. It raises pyarrow.ArrowInvalid if a row
-    has no value; only nodes with ``can_fail`` do so."""
+    """A typed expression. ``run`` returns an array, or a scalar for all rows. ``run`` raises pyarrow.ArrowInvalid if
+    the value of a row cannot be computed; only nodes with ``can_fail`` do so."""
 
     data_type: DataType
     run: Callable[[Rows], Any]
@@ -98,7 +99,7 @@ NULL = literal(None, VOID)
 
 
 def number(value: int | decimal.Decimal) -> Node:
-    """A numeric literal without suffix: integer, long or decimal, by its digits."""
+    """A numeric literal without suffix: integer, long or decimal, depending on its digits."""
     if isinstance(value, int) and -(2**63) <= value < 2**63:
         return literal(value, INTEGER if -(2**31) <= value < 2**31 else LONG)
     exact = decimal.Decimal(value)
@@ -139,7 +140,8 @@ def steps_of(*nodes: Node) -> int:
 
 
 def run_where(node: Node, rows: Rows, chosen: Any) -> Any:
-    """The values of a node for the chosen rows only; for other rows they are unused and must not fail."""
+    """The values of a node, evaluated for the chosen rows only; the values of other rows are unused and must not cause
+    errors."""
     if not node.can_fail:
         return node.run(rows)
     mask = pc.fill_null(rows.array(chosen), False)

@@ -1,6 +1,6 @@
-"""Translates Java regular expressions to RE2, where both match the same strings. Pure.
+"""Translates Java regular expressions to RE2, and refuses those that RE2 would match differently. Pure.
 
-RE2 takes time proportional to the length of the string, whatever the pattern.
+RE2 matches any pattern in time proportional to the length of the string.
 """
 
 from __future__ import annotations
@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.expressions.functions.nodes import Node, apply_kernel, fits
 from deltalog.expressions.functions.types import BOOLEAN, STRING, refuse
+from deltalog.lazy_arrow import pc
 
 _MOST_CHARS = 1000
 # The line breaks that . and $ recognise in Java.
@@ -21,7 +21,7 @@ _COUNT = re.compile(r"\{(\d{1,3})(?:,(\d{0,3}))?\}")
 
 
 def regex_like(node: Node, pattern: Node) -> Node:
-    """RLIKE with a literal pattern. Raises CallError for a pattern that may mean something else in Java."""
+    """RLIKE with a literal as the pattern. Raises CallError for a pattern that may mean something else in Java."""
     if not (fits(node, STRING) and pattern.is_literal and isinstance(pattern.value, str)):
         raise refuse("RLIKE of anything but a string and a literal pattern")
     regex = _translated(pattern.value)
@@ -33,7 +33,8 @@ def regex_like(node: Node, pattern: Node) -> Node:
 
 
 def _translated(pattern: str) -> str:
-    """The pattern for RE2: characters, ., character sets, groups, |, repetition, and ^ and $ at the ends."""
+    """The pattern for RE2. Supports literal characters, ., character sets, groups, |, repetition, and ^ and $ at the
+    ends."""
     if len(pattern) > _MOST_CHARS:
         raise refuse(f"RLIKE with a pattern of {len(pattern)} characters")
     found: list[str] = []
@@ -100,7 +101,7 @@ def _translated(pattern: str) -> str:
 
 
 def _set(pattern: str, at: int) -> tuple[int, str]:
-    """A character set, starting after its opening bracket: characters, ranges and classes."""
+    """Translate a character set, starting after its opening bracket; it can contain characters, ranges and classes."""
     end = at
     parts = ["["]
     if pattern.startswith("^", end):

@@ -1,10 +1,8 @@
-"""The functions by SQL name. Pure."""
+"""The functions, keyed by SQL name. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-
-import pyarrow.compute as pc
 
 from deltalog.expressions.functions.arithmetic import absolute, arithmetic, is_nan, rounded, sign, square_root, to_whole
 from deltalog.expressions.functions.casts import cast
@@ -67,6 +65,7 @@ from deltalog.expressions.functions.types import (
     TIMESTAMP_NTZ,
     refuse,
 )
+from deltalog.lazy_arrow import pc
 from deltalog.protocol.schema import DataType
 
 
@@ -87,7 +86,7 @@ def _cast_to(data_type: DataType) -> tuple[int, int, Callable[..., Node]]:
 
 _ALL_PARTS = (DATE, TIMESTAMP, TIMESTAMP_NTZ)
 _CLOCK = (TIMESTAMP, TIMESTAMP_NTZ)
-# The minimum and maximum number of arguments, and the function that builds the node.
+# For each function: the minimum and maximum number of arguments, and the Python function that builds the node.
 _FUNCTIONS: Mapping[str, tuple[int, int, Callable[..., Node]]] = {
     "year": (1, 1, part(pc.year, *_ALL_PARTS)),
     "month": (1, 1, part(pc.month, *_ALL_PARTS)),

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import combined, if_else, scalar
 from deltalog.expressions.functions.casts import cast
@@ -22,10 +21,11 @@ from deltalog.expressions.functions.nodes import (
     text_bytes,
 )
 from deltalog.expressions.functions.types import BINARY, BOOLEAN, INTEGER, STRING, refuse
+from deltalog.lazy_arrow import pc
 
 
 def ascii_only(kernel: Callable[[Any], Any]) -> Callable[..., Node]:
-    """A case mapping, for ASCII only: engines agree on nothing else."""
+    """A case mapping that refuses non-ASCII strings, because engines map other characters differently."""
 
     def run(values: Any) -> Any:
         if any_true(pc.invert(pc.string_is_ascii(values))):
@@ -54,7 +54,7 @@ def trim(kernel: Callable[..., Any]) -> Callable[..., Node]:
 
 
 def substring(name: str, node: Node, position: Node, length: Node | None = None) -> Node:
-    """SUBSTRING: positions count from 1, or from the end if negative; 0 means 1."""
+    """SUBSTRING: positions start at 1, negative positions count from the end, and 0 means 1."""
     check_type(name, node, STRING)
     start = constant(name, position, INTEGER)
     start = start - 1 if start > 0 else start
@@ -81,7 +81,7 @@ def right(name: str, node: Node, length: Node) -> Node:
 
 
 def pad(kernel: Callable[..., Any]) -> Callable[..., Node]:
-    """LPAD and RPAD with one character; longer strings are cut at the end."""
+    """LPAD and RPAD with a single pad character; longer strings are truncated at the end."""
 
     def make(name: str, node: Node, width: Node, padding: Node | None = None) -> Node:
         check_type(name, node, STRING)
@@ -100,7 +100,7 @@ def pad(kernel: Callable[..., Any]) -> Callable[..., Node]:
 
 
 def replaced(name: str, node: Node, search: Node, by: Node | None = None) -> Node:
-    """REPLACE: every occurrence of a string."""
+    """REPLACE: replaces every occurrence of a string."""
     check_type(name, node, STRING)
     text, other = constant(name, search, STRING), "" if by is None else constant(name, by, STRING)
     if not text:
@@ -120,7 +120,7 @@ def replaced(name: str, node: Node, search: Node, by: Node | None = None) -> Nod
 
 
 def position(name: str, node: Node, search: Node) -> Node:
-    """INSTR: the position of the first occurrence, in characters from 1; 0 if there is none."""
+    """INSTR: the position, in characters from 1, of the first occurrence of a string; 0 if it does not occur."""
     check_type(name, node, STRING)
     text = constant(name, search, STRING)
     if not text:
@@ -138,7 +138,7 @@ def position(name: str, node: Node, search: Node) -> Node:
 
 
 def holds(kernel: Callable[..., Any]) -> Callable[..., Node]:
-    """STARTSWITH, ENDSWITH and CONTAINS, with a literal."""
+    """STARTSWITH, ENDSWITH and CONTAINS with a literal as the second argument."""
 
     def make(name: str, node: Node, search: Node) -> Node:
         check_type(name, node, STRING)
@@ -155,7 +155,7 @@ def reverse(name: str, node: Node) -> Node:
 
 
 def repeat(name: str, node: Node, times: Node) -> Node:
-    """REPEAT; empty for a number below 1."""
+    """REPEAT; the result is empty if the count is below 1."""
     check_type(name, node, STRING)
     count = max(0, constant(name, times, INTEGER))
     return apply_growing_kernel(
@@ -164,7 +164,7 @@ def repeat(name: str, node: Node, times: Node) -> Node:
 
 
 def title(values: Any) -> Any:
-    """INITCAP: each word between blanks with a capital followed by small letters."""
+    """INITCAP: the first letter of each blank-separated word in upper case, the others in lower case."""
     is_one = isinstance(values, pa.Scalar)
     words = pc.split_pattern(pa.repeat(values, 1) if is_one else combined(values), pattern=" ")
     capital = pa.ListArray.from_arrays(words.offsets, pc.ascii_capitalize(words.values), mask=words.is_null())
@@ -189,7 +189,7 @@ def concat_ws(name: str, separator: Node, *nodes: Node) -> Node:
 
 
 def concat(*nodes: Node) -> Node:
-    """CONCAT and ``||``: null if a part is null; numbers and dates are written as by CAST."""
+    """CONCAT and ``||``: null if a part is null; numbers and dates are converted to strings as by CAST."""
     parts = [cast(node, STRING) for node in nodes]
     kernel = functools.partial(_joined, "")
     return apply_growing_kernel(kernel, _joined_bytes(0), *parts)
@@ -200,7 +200,8 @@ def _joined(separator: str, *values: Any) -> Any:
 
 
 def _joined_bytes(separators: int) -> Callable[..., int]:
-    """A function for the size of joined strings in bytes, including ``separators`` copies of the first one."""
+    """A function that returns the size in bytes of strings when joined, plus ``separators`` copies of the first
+    string."""
 
     def bytes_of(count: int, *values: Any) -> int:
         sizes = [text_bytes(each) * (count if isinstance(each, pa.Scalar) else 1) for each in values]

@@ -1,4 +1,4 @@
-"""The types of values, and the common type of several. Pure."""
+"""The types of values, and the common type of several values. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ BOOLEAN, STRING, BINARY, VOID = (PrimitiveType(n) for n in ("boolean", "string",
 BYTE, SHORT, INTEGER, LONG = (PrimitiveType(n) for n in ("byte", "short", "integer", "long"))
 FLOAT, DOUBLE = PrimitiveType("float"), PrimitiveType("double")
 DATE, TIMESTAMP, TIMESTAMP_NTZ = (PrimitiveType(n) for n in ("date", "timestamp", "timestamp_ntz"))
-# Interval types: days, days and times, months. Columns cannot have these types.
+# The interval types: of days, of days and times, and of months. Columns cannot have interval types.
 DAYS, DAY_TIME = PrimitiveType("interval day"), PrimitiveType("interval day to second")
 YEAR_MONTH = PrimitiveType("interval year to month")
 INTERVALS: tuple[DataType, ...] = (DAYS, DAY_TIME, YEAR_MONTH)
@@ -49,12 +49,12 @@ MICROS = pa.timestamp("us")
 
 
 def refuse(what: str) -> CallError:
-    """The error for something unsupported."""
+    """The CallError for an unsupported construct."""
     return CallError(f"{what} is not supported")
 
 
 def arrow_of(data_type: DataType) -> pa.DataType:
-    """The Arrow type of values of a type, which may be an interval."""
+    """The Arrow type for a data type or interval type."""
     if data_type == YEAR_MONTH:
         return pa.int32()
     return pa.duration("us") if data_type in INTERVALS else type_to_arrow(data_type)
@@ -73,7 +73,7 @@ def decimal_of(value: decimal.Decimal) -> DecimalType:
 
 
 def decimal_type(precision: int, scale: int) -> DecimalType:
-    """A decimal type. Refused above 38 digits, where Spark reduces the scale or overflows."""
+    """A decimal type. Types with more than 38 digits are refused; Spark would reduce the scale or overflow."""
     if precision > _MAX_PRECISION:
         raise refuse(f"decimal({precision},{scale}), of more than {_MAX_PRECISION} digits,")
     return DecimalType(precision, scale)
@@ -86,7 +86,7 @@ def widest(what: str, kinds: set[DataType]) -> DataType:
         return VOID
     if kinds <= set(BY_WIDTH):
         widest = max(kinds, key=BY_WIDTH.index)
-        # Integers have more digits than a float can hold.
+        # Integers can have more digits than a float can represent.
         return DOUBLE if widest == FLOAT else widest
     if kinds <= {DAYS, DAY_TIME}:
         return DAY_TIME

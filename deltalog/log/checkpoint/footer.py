@@ -1,8 +1,8 @@
-"""Checks a checkpoint's Parquet file: its column types and its size before rows are read, then the ranges of values.
-Pure.
+"""Checks a checkpoint's Parquet file: the column types and the size before rows are read, and the ranges of the values
+afterwards. Pure.
 
 Spec: PROTOCOL.md#checkpoint-schema. Columns and fields that the protocol does not define are not checked. This module
-never reads the metadata of a column chunk: if that is wrong, pyarrow crashes the process.
+never reads the metadata of a column chunk, because pyarrow crashes the process if it is wrong.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyarrow import types as pt
 
+from deltalog.lazy_arrow import pc
 from deltalog.protocol import limits
 
 Kind = Callable[[Any], bool]
 
 
 def _is_text(kind: Any) -> bool:
-    """Whether a type is text. Binary is accepted, because some writers omit the annotation; ``check_file_rows`` checks
-    that paths are UTF-8."""
+    """Whether a type is text. Binary columns are accepted, because some writers omit the string annotation;
+    ``check_file_rows`` checks that paths are UTF-8."""
     if pt.is_dictionary(kind):
         kind = kind.value_type
     return bool(pt.is_string(kind) or pt.is_large_string(kind) or pt.is_binary(kind) or pt.is_large_binary(kind))
@@ -37,7 +37,7 @@ def _is_text_map(kind: Any) -> bool:
 
 
 _TEXT, _WHOLE, _TRUTH = (_is_text, "text"), (pt.is_integer, "an integer"), (pt.is_boolean, "a boolean")
-_TEXTS, _MAP = (_is_texts, "a list of texts"), (_is_text_map, "a map of text to text")
+_TEXTS, _MAP = (_is_texts, "a list of strings"), (_is_text_map, "a map from strings to strings")
 _Shape = Mapping[str, "tuple[Kind, str] | _Shape"]
 
 _VECTOR: _Shape = {
@@ -100,7 +100,8 @@ def _check(fields: list[Any], shape: _Shape, where: str) -> None:
 
 
 def check_file_rows(rows: pa.Table) -> None:
-    """Raise ValueError for values that a commit cannot have. ``rows``: columns of FILES or TOMBSTONES, including path.
+    """Raise ValueError for values that are not valid in a commit. ``rows``: columns of FILES or TOMBSTONES, including
+    path.
 
     Checks that paths are UTF-8, because Arrow does not check text that it reads from a file.
     """

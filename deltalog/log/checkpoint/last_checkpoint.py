@@ -1,4 +1,4 @@
-"""``_last_checkpoint``: a hint for the version from which to list the log. It has no other use. Pure.
+"""``_last_checkpoint``: a hint from which version to list the log. deltalog uses it for nothing else. Pure.
 
 Spec: PROTOCOL.md#last-checkpoint-file, #json-checksum, #last-checkpoint-file-schema,
 #how-to-url-encode-keys-and-string-values.
@@ -25,7 +25,7 @@ def read_hint(data: bytes) -> int | None:
         version = body["version"]
         expected = body.get("checksum")
         sound = expected is None or expected == checksum(body)
-    # A lone surrogate can be decoded but not re-encoded, and nested values can be too deep to traverse.
+    # JSON can contain a lone surrogate, which cannot be re-encoded, and values nested too deeply to traverse.
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     whole = isinstance(version, int) and not isinstance(version, bool)
@@ -35,8 +35,8 @@ def read_hint(data: bytes) -> int | None:
 def encode_hint(
     version: int, size: int, size_bytes: int, num_add_files: int | None, v2: Mapping[str, Any] | None = None
 ) -> bytes:
-    """The hint for a checkpoint of ``size`` actions. ``v2``: path, size and modification time of a UUID-named
-    checkpoint's file, with which delta-spark finds it without a LIST."""
+    """The hint for a checkpoint of ``size`` actions. ``v2``: path, size and modification time of the file of a
+    UUID-named checkpoint, so that delta-spark finds the file without a LIST."""
     body: dict[str, Any] = {
         "version": version,
         "size": size,
@@ -48,7 +48,8 @@ def encode_hint(
 
 
 def checksum(body: Mapping[str, Any]) -> str:
-    """The MD5, in hexadecimal, of the canonical form: every leaf as ``"path"=value``, sorted, without ``checksum``.
+    """The MD5 checksum, in hexadecimal, of the canonical form of the JSON object: every leaf except ``checksum`` as
+    ``"path"=value``, sorted.
 
     Spec: PROTOCOL.md#json-checksum.
     """

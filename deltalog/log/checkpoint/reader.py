@@ -1,7 +1,7 @@
-"""Reads a checkpoint: its small actions, its file actions in pieces, and the sidecars that it names.
+"""Reads a checkpoint: its small actions, its file actions (in pieces), and the sidecars that it names.
 
 Spec: PROTOCOL.md#checkpoints-1, #v1-spec, #v2-spec, #checkpoint-schema, #sidecar-files, #sidecar-file-information,
-#v2-checkpoint-table-feature. A top-level file is Parquet, or JSON like a commit; sidecars are Parquet.
+#v2-checkpoint-table-feature. A top-level file is in Parquet, or in JSON like a commit; sidecars are in Parquet.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from functools import partial
 from typing import Any, TypeVar
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from deltalog.errors import (
     CorruptTableError,
@@ -23,6 +22,7 @@ from deltalog.errors import (
     ObjectNotFoundError,
     StoreError,
 )
+from deltalog.lazy_arrow import pq
 from deltalog.log.checkpoint.footer import check_footer
 from deltalog.log.checkpoint.rows import Wanted, file_actions, present, small_actions
 from deltalog.log.file_tables import files_table, tombstones_table
@@ -38,24 +38,24 @@ from deltalog.storage.base import LogStore
 from deltalog.storage.remote import parallel_gets
 from deltalog.storage.table_files import TableFiles
 
-# Decoding is CPU-bound: more threads than cores only use memory.
+# Decoding is CPU-bound, so more threads than cores only use more memory.
 THREADS = min(4, os.cpu_count() or 4)
-# The small actions, each with one of its required fields.
+# The kinds of small actions, each with one of its required fields.
 _SINGLETONS = {
     "protocol": "protocol.minReaderVersion",
     "metaData": "metaData.id",
     "txn": "txn.appId",
     "domainMetadata": "domainMetadata.domain",
 }
-# What the top-level file of a V2 checkpoint says about the checkpoint's contents.
+# The parts of a V2 checkpoint's top-level file that describe the rest of the checkpoint.
 _CONTENTS = ("sidecar.path", "checkpointMetadata.tags")
 Piece = TypeVar("Piece")
 
 
 @dataclass(frozen=True, slots=True)
 class ReadParallelism:
-    """How to read file actions: ``rows`` per piece, by ``threads`` threads, each at most ``ahead`` pieces ahead of the
-    caller. With 0 threads, the caller reads one piece at a time."""
+    """How to read file actions in parallel: in pieces of ``rows`` rows, by ``threads`` threads, each at most ``ahead``
+    pieces ahead of the caller. With 0 threads, the caller's thread reads one piece at a time."""
 
     rows: int = 32_768
     threads: int = THREADS
@@ -67,8 +67,8 @@ FAST, LEAN, ALONE = ReadParallelism(), ReadParallelism(16_384, 1, 1), ReadParall
 
 @dataclass(frozen=True, slots=True)
 class _OpenFile:
-    """A Parquet file, open until the block ends, with its footer and the dotted paths of its columns. Threads can share
-    it."""
+    """A Parquet file, open until the ``with`` block ends, with its footer and the dotted paths of its columns. Threads
+    can share it."""
 
     path: str
     source: Any
@@ -88,7 +88,7 @@ class _OpenFile:
 
 
 class CheckpointReader:
-    """Reads ``checkpoint`` from the log in ``store``. ``files``: access to the files that this log names.
+    """Reads ``checkpoint`` from the log in ``store``. ``files``: gives access to the files that the log names.
 
     The methods raise InvalidCheckpointError for a damaged or missing checkpoint, CorruptTableError for a missing
     sidecar, and StoreError.
@@ -103,8 +103,9 @@ class CheckpointReader:
         self._checks_number = checks_number
 
     def state(self) -> PartialState:
-        """Protocol, metaData, txn and domainMetadata. Raises CorruptTableError if protocol or metaData is missing.
-        Cost: some ranged GETs for each part; a remote store reads the parts concurrently."""
+        """The state that results from the protocol, metaData, txn and domainMetadata actions of the checkpoint. Raises
+        CorruptTableError if protocol or metaData is missing. Cost: some ranged GETs for each part; a remote store reads
+        the parts concurrently."""
         checkpoint = self._checkpoint
         if checkpoint.is_json:
             return advance(PartialState(), [self._json_file()])
@@ -127,7 +128,8 @@ class CheckpointReader:
                     domains[domain.domain] = domain
         if protocol is None or metadata is None:
             missing = "protocol" if protocol is None else "metaData"
-            # Not InvalidCheckpointError: the file is complete, so the state of its writer lacked the action.
+            # InvalidCheckpointError does not fit here: the file is complete, so the state from which it was written
+            # lacked the action.
             raise CorruptTableError(
                 f"{self._store.url}: checkpoint {checkpoint.names[0]} has no {missing} action. If no commit before "
                 "it is missing, delete the checkpoint; the state is then rebuilt from the commits."
@@ -135,7 +137,7 @@ class CheckpointReader:
         return PartialState(protocol, metadata, transactions, domains)
 
     def sidecars(self) -> list[str]:
-        """The paths of the sidecars, as the checkpoint spells them. Cost: 1 or 2 ranged GETs for each part."""
+        """The paths of the sidecars, as written in the checkpoint. Cost: 1 or 2 ranged GETs for each part."""
         if self._checkpoint.is_json:
             return [sidecar.path for sidecar in self._json_file().sidecars]
         found: list[str] = []
@@ -161,7 +163,8 @@ class CheckpointReader:
         return paths, tags
 
     def _small_actions(self, path: str) -> list[tuple[str, dict[str, Any]]]:
-        """The actions other than file actions. The required fields show which row groups contain any."""
+        """The actions other than file actions. The null counts of these actions' required fields show which row groups
+        contain such actions."""
         found: list[tuple[str, dict[str, Any]]] = []
         with self._open(path) as file:
             self._expect(file, [*_SINGLETONS, *_SINGLETONS.values()], file.groups, ahead=False)
@@ -175,10 +178,10 @@ class CheckpointReader:
     def file_pieces(
         self, wanted: Wanted, convert: Callable[[pa.Table], Piece], parallelism: ReadParallelism = FAST
     ) -> Iterator[Piece]:
-        """The file actions in order, in pieces of ``parallelism.rows``, each converted by ``convert``.
+        """The file actions in order, in batches of ``parallelism.rows`` rows; ``convert`` converts each batch.
 
-        ``convert`` receives a table as returned by ``rows.file_actions``. It runs in the threads that read and decode
-        in parallel, so that the memory of rows and columns that it drops is reused. After the last piece, raises
+        ``convert`` receives a table as returned by ``rows.file_actions``. ``convert`` runs in the reading threads, so
+        that each thread reuses the memory of the rows and columns that ``convert`` drops. After the last piece, raises
         InvalidCheckpointError if the number of add actions differs from the checkpoint's own count. Cost: the columns,
         in ranged GETs.
         """
@@ -197,12 +200,12 @@ class CheckpointReader:
     def _only_file(
         self, wanted: Wanted, convert: Callable[[pa.Table], Piece], parallelism: ReadParallelism
     ) -> Iterator[Piece]:
-        """The top-level file, split into its row groups, followed by its sidecars."""
+        """The row groups of the top-level file, followed by those of its sidecars."""
         with self._open(log_path(self._checkpoint.names[0])) as file:
             self._expect(file, [*wanted.stored(file.paths), *_CONTENTS], file.groups, ahead=False)
             sidecars, tags = self._contents_of(file)
             counts, counted = _counting(convert)
-            # Starting threads takes longer than reading one piece.
+            # Starting threads would take longer than reading a single piece.
             split = [file.groups] if file.footer.num_rows <= parallelism.rows else [[group] for group in file.groups]
             read = partial(self._file_actions, file, wanted, counted, parallelism)
             rows = (partial(read, groups) for groups in split)
@@ -218,8 +221,9 @@ class CheckpointReader:
         parallelism: ReadParallelism,
         have_sidecars: bool = True,
     ) -> Iterator[Piece]:
-        """Several files, each read whole. On a remote store up to 32 are opened ahead. By PROTOCOL.md, parts have no
-        sidecars; if a part names some, they are read anyway, so that no file is lost."""
+        """The actions of several files. Each file is read as a whole. On a remote store, up to 32 files are opened
+        ahead. PROTOCOL.md allows no sidecars in a multi-part checkpoint; if a part names some, they are read anyway, so
+        that no file is lost."""
         named = ["sidecar.path"] if have_sidecars else []
 
         def begin(path: str) -> _OpenFile:
@@ -258,11 +262,11 @@ class CheckpointReader:
             with self._reading(file.path):
                 rows = file_actions(piece, wanted)
             yield convert(rows)
-        pa.default_memory_pool().release_unused()  # allocators keep freed memory for each thread
+        # Releases the memory that allocators keep for this thread after it is freed.
+        pa.default_memory_pool().release_unused()
 
     def _check_number(self, wanted: Wanted, counts: Sequence[int], tags: Mapping[str, Any]) -> None:
-        """Compare the number of add actions with the tag numOfAddFiles, if it exists, so that no lost file goes
-        unnoticed."""
+        """Compare the number of add actions with the tag numOfAddFiles, if it exists, to detect missing files."""
         named = str(tags.get("numOfAddFiles"))
         is_number = named.isdecimal() and len(named) < 20
         if self._checks_number and wanted.action == "add" and is_number and int(named) != sum(counts):
@@ -278,14 +282,14 @@ class CheckpointReader:
                 footer, schema = file.metadata, file.schema_arrow
             groups = map(footer.row_group, range(footer.num_row_groups))
             check_footer(schema, footer.num_rows, (group.total_byte_size for group in groups))
-            # The metadata of column chunks would have null counts, but is not read: if it is wrong, pyarrow crashes the
-            # process.
+            # The null counts in the metadata of column chunks are not used: pyarrow crashes the process if that
+            # metadata is wrong.
             paths = frozenset(footer.schema.column(leaf).path for leaf in range(footer.num_columns))
             stack.pop_all()
             return _OpenFile(path, source, footer, paths)
 
     def _expect(self, file: _OpenFile, columns: Sequence[str], groups: Sequence[int], ahead: bool) -> None:
-        """Announce which columns of a file will be read, so that a remote store can fetch them concurrently."""
+        """Announce the columns of a file that will be read, so that a remote store can fetch them concurrently."""
         with self._reading(file.path):
             expect_columns(file.source, file.footer, groups, present(columns, file.paths), ahead=ahead)
 
@@ -296,7 +300,7 @@ class CheckpointReader:
         groups: Sequence[int] | None = None,
         rows: int = FAST.rows,
     ) -> Iterator[pa.Table]:
-        """The rows of the file, ``rows`` at a time, with the columns among ``columns`` that the file has."""
+        """The rows of the file, ``rows`` at a time, with those of the ``columns`` that the file has."""
         columns = present(columns, file.paths)
         if not columns:
             return
@@ -314,7 +318,7 @@ class CheckpointReader:
 
     @contextlib.contextmanager
     def _reading(self, path: str) -> Iterator[None]:
-        """Turn an error while reading a file of the checkpoint into one that names the file."""
+        """Convert an error raised while reading a file of the checkpoint into an error that names the file."""
         try:
             yield
         except ObjectNotFoundError as error:
@@ -325,7 +329,7 @@ class CheckpointReader:
                 "process deleted it. Restore it from a copy."
             ) from error
         except StoreError:
-            raise  # the checkpoint itself may be valid
+            raise  # the store failed, so the checkpoint itself may be valid
         except (pa.ArrowException, OSError, ValueError) as error:
             raise self._unreadable(path, error) from error
 

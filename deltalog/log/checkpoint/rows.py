@@ -1,4 +1,4 @@
-"""Rows of a checkpoint's Parquet files, as actions and as columns of FILES or TOMBSTONES. Pure.
+"""Converts rows of a checkpoint's Parquet files to actions, and to tables with columns of FILES or TOMBSTONES. Pure.
 
 Spec: PROTOCOL.md#checkpoint-schema.
 """
@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import combined, empty, kept, nulls
+from deltalog.lazy_arrow import pc
 from deltalog.log import file_statistics
 from deltalog.log.checkpoint.footer import check_file_rows
 from deltalog.log.file_statistics import Leaf
@@ -24,10 +24,10 @@ _PARSED = "stats_parsed"
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The projection for reading file actions.
+    """The columns to read from a checkpoint for its file actions.
 
-    ``action``: the kind of action. ``schema``: columns of FILES or TOMBSTONES. ``leaves``: the columns whose statistics
-    are read; None: only the statistics in ``schema``, if any.
+    ``action``: the kind of action to read. ``schema``: a subset of the columns of FILES or TOMBSTONES. ``leaves``: the
+    table columns whose statistics are read; None to read statistics only if ``schema`` has ``stats``.
     """
 
     action: Literal["add", "remove"]
@@ -36,7 +36,7 @@ class Wanted:
 
     @property
     def text_schema(self) -> pa.Schema:
-        """The columns of the result if statistics are text."""
+        """The columns of the result if statistics are stored as JSON text."""
         if self.leaves is None or "stats" in self.schema.names:
             return self.schema
         return self.schema.append(pa.field("stats", pa.string()))
@@ -59,7 +59,7 @@ class Wanted:
 
 
 def present(columns: Iterable[str], paths: Collection[str]) -> list[str]:
-    """The ``columns`` that exist, in whole or in part, in a file with the leaves ``paths``."""
+    """Those of the ``columns`` that exist, at least in part, in a file whose leaves have the dotted ``paths``."""
     above = {path[:end] for path in paths for end in _prefixes(path)}
     return [column for column in columns if column in above]
 
@@ -73,7 +73,7 @@ def _prefixes(path: str) -> Iterator[int]:
 
 
 def small_actions(table: pa.Table, keys: Iterable[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The actions of the kinds ``keys``, as pairs of kind and JSON body, without nulls."""
+    """The actions of the kinds ``keys``, as pairs of kind and JSON body; null fields are omitted."""
     for key in keys:
         if key not in table.schema.names:
             continue
@@ -100,8 +100,8 @@ def _metadata_body(body: dict[str, Any]) -> dict[str, Any]:
 
 def file_actions(table: pa.Table, wanted: Wanted) -> pa.Table:
     """The file actions among the rows of a checkpoint: columns of ``wanted.schema``, and with ``wanted.leaves`` a
-    statistics column, ``stats_parsed`` or ``stats``. If the checkpoint has only structs, ``stats`` is then missing, and
-    ``file_statistics.with_text`` adds it. Raises ValueError as ``check_file_rows``."""
+    statistics column, ``stats_parsed`` or ``stats``. If the checkpoint stores statistics only as structs, the result
+    lacks ``stats``, and ``file_statistics.with_text`` adds it. Raises ValueError as ``check_file_rows``."""
     columns = {f.name: f.type for f in wanted.schema}
     if wanted.action not in table.schema.names:
         return empty(wanted.text_schema)
@@ -130,7 +130,7 @@ def file_actions(table: pa.Table, wanted: Wanted) -> pa.Table:
 
 
 def _valid_rows(rows: pa.Table) -> pa.Table:
-    """The rows with a path. Most checkpoints have few other rows, so zero-copy slices mostly suffice."""
+    """The rows that have a path. In most checkpoints few rows lack a path, so zero-copy slices usually suffice."""
     paths = rows.column("path")
     if paths.null_count == 0:
         return rows

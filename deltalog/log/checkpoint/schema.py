@@ -1,4 +1,5 @@
-"""The actions of a version as checkpoint rows: one column per kind of action, one action per row. Pure.
+"""Converts the actions of a version to checkpoint rows, with one column per kind of action and one action per row.
+Pure.
 
 Spec: PROTOCOL.md#checkpoint-schema, #v2-spec, #checkpoint-metadata, #checkpoint-metadata-tags, #v1-spec,
 #sidecar-file-information.
@@ -29,7 +30,7 @@ from deltalog.protocol.retention import transaction_cutoff_ms, unexpired_transac
 
 _STRING_LIST = pa.list_(pa.field("element", pa.string()))
 _NARROW = {"offset": pa.int32(), "size_in_bytes": pa.int32()}
-# Path fragments of columns with few distinct values. For other columns, dictionaries only cost time and space.
+# Parts of the paths of columns with few distinct values. For other columns, a dictionary only costs time and space.
 _FEW_VALUES = (
     ".partitionValues", ".nullCount.", ".tags.", ".numRecords", ".storageType", ".clusteringProvider",
     ".defaultRowCommitVersion",
@@ -39,8 +40,9 @@ _FEW_VALUES = (
 class CheckpointSchema:
     """Converts the actions of one version to checkpoint rows.
 
-    ``v2``: include the actions that only V2 checkpoints have. ``now_ms``, in milliseconds since 1970: transactions
-    expired by then (delta.setTransactionRetentionDuration) are left out; those without lastUpdated never expire.
+    ``v2``: include the actions that only V2 checkpoints have. ``now_ms``, in milliseconds since 1970: transactions that
+    have expired by then (delta.setTransactionRetentionDuration) are left out; transactions without lastUpdated never
+    expire.
     """
 
     def __init__(self, state: State, now_ms: int, *, v2: bool = False) -> None:
@@ -57,8 +59,8 @@ class CheckpointSchema:
 
     @property
     def file_columns(self) -> list[str]:
-        """The columns of FILES that ``adds`` needs. Excludes ``stats`` if statistics are written only as structs, so
-        that structs in the last checkpoint need not be converted to text."""
+        """The columns of FILES that ``adds`` needs. Excludes ``stats`` if statistics are written only as structs, to
+        avoid converting the structs of the last checkpoint to text."""
         return [name for name in FILES.names if name != "stats" or self._as_text]
 
     @cached_property
@@ -69,15 +71,15 @@ class CheckpointSchema:
 
     @cached_property
     def whole(self) -> pa.Schema:
-        """The schema of the checkpoint, including the columns of its sidecars: some readers take the whole schema from
-        the top-level file."""
+        """The schema of the checkpoint, including the columns of its sidecars, because some readers take the whole
+        schema from the top-level file."""
         small = {field.name: field for field in self.small(0).schema}
         files = list(self.file_actions)
         return pa.schema([small.pop("txn"), *files, *small.values()])
 
     def adds(self, files: pa.Table) -> pa.Table:
         """Checkpoint rows for live files (columns of FILES, and ``stats_parsed`` if there is one). Raises
-        CorruptTableError for a partition value that is not of its column's type."""
+        CorruptTableError for a partition value that does not match the type of its column."""
         files = file_statistics.with_text(files) if self._as_text else files
         columns = _action_columns(files.select([name for name in files.schema.names if name in self.file_columns]))
         if self.leaves is not None:
@@ -172,7 +174,7 @@ def widened(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def with_dictionary(paths: Iterable[str]) -> list[str]:
-    """The dotted paths of the checkpoint columns that dictionary encoding makes smaller."""
+    """The dotted paths of those checkpoint columns that dictionary encoding makes smaller."""
     return [path for path in paths if any(part in path for part in _FEW_VALUES)]
 
 
@@ -181,7 +183,7 @@ def _struct(columns: Mapping[str, Any]) -> pa.StructArray:
 
 
 def _string_list(texts: Sequence[str] | None) -> pa.ListArray:
-    """An array that holds one list, or one null."""
+    """An array with a single element: a list or null."""
     if texts is None:
         return pa.nulls(1, _STRING_LIST)
     offsets = int64s([0, len(texts)]).cast(pa.int32())
@@ -189,13 +191,14 @@ def _string_list(texts: Sequence[str] | None) -> pa.ListArray:
 
 
 def _action_columns(rows: pa.Table) -> dict[str, Any]:
-    """Rows of FILES or TOMBSTONES under the protocol's names. In a checkpoint, dataChange is false."""
+    """The columns of rows of FILES or TOMBSTONES, renamed to the protocol's field names. In a checkpoint, dataChange is
+    false."""
     columns = {camel(name): _camel_struct(combined(rows.column(name))) for name in rows.schema.names}
     return {**columns, "dataChange": pa.repeat(FALSE, rows.num_rows)}
 
 
 def _camel_struct(values: Any) -> Any:
-    """Deletion vectors with the protocol's names and integer widths; other values are unchanged."""
+    """Deletion vector descriptors with the protocol's field names and integer widths; other values are unchanged."""
     if not pa.types.is_struct(values.type):
         return values
     children = [
@@ -208,7 +211,7 @@ def _camel_struct(values: Any) -> Any:
 def _indexed_leaves(state: State) -> Sequence[Leaf]:
     try:
         clustered_by = state.clustering_columns
-    except CorruptTableError:  # the next write or CLUSTER BY reports it; a checkpoint stores the domain unchanged
+    except CorruptTableError:  # reported by the next write or CLUSTER BY; the checkpoint stores the domain unchanged
         clustered_by = ()
     return file_statistics.indexed_leaves(state.metadata, clustered_by)
 
@@ -223,8 +226,8 @@ def _parsed_statistics(files: pa.Table, leaves: Sequence[Leaf]) -> pa.StructArra
 
 
 def _best_statistics(files: pa.Table, leaves: Sequence[Leaf]) -> str:
-    """The column to take statistics from: the structs, which need no parsing, unless they lack leaves or files that the
-    text has."""
+    """The checkpoint column from which statistics are read: the structs, which need no parsing, unless the JSON text
+    covers leaf columns or files that the structs do not."""
     names = files.schema.names
     if "stats_parsed" not in names or "stats" not in names:
         return "stats_parsed" if "stats_parsed" in names else "stats"
@@ -247,7 +250,7 @@ def _sidecars(sidecars: Sequence[Sidecar]) -> pa.StructArray:
 
 
 def json_lines(rows: pa.Table) -> Iterator[bytes]:
-    """Checkpoint rows as lines of a JSON checkpoint, with statistics as text."""
+    """Checkpoint rows as the lines of a JSON checkpoint, with statistics as text."""
     for name in rows.schema.names:
         column = rows.column(name)
         actions = combined(column.filter(column.is_valid()))
@@ -266,7 +269,8 @@ def json_lines(rows: pa.Table) -> Iterator[bytes]:
 
 
 def _without_nulls(body: dict[str, Any]) -> dict[str, Any]:
-    """The body without null fields, which mean absence. Null values inside maps are kept."""
+    """The body without null fields: a null in a checkpoint row means that the field is absent. Null values inside maps
+    are kept."""
     present = {key: value for key, value in body.items() if value is not None}
     if "deletionVector" in present:
         present["deletionVector"] = _without_nulls(present["deletionVector"])

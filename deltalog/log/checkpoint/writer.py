@@ -1,8 +1,10 @@
-"""Writes checkpoints: the whole state of a version, so that readers need not replay the commits before it.
+"""Writes checkpoints. A checkpoint contains the whole state of a version, so that readers need not replay the commits
+before it.
 
 Spec: PROTOCOL.md#checkpoints-1, #v1-spec, #v2-spec, #checkpoint-specs, #v2-checkpoint-table-feature,
-#allowed-combinations-for-checkpoint-spec---checkpoint-file-naming. File actions are streamed in row groups from the
-last checkpoint and the commits after it into the new one; only a small table's file actions are all in memory at once.
+#allowed-combinations-for-checkpoint-spec---checkpoint-file-naming. File actions are streamed, one row group at a time,
+from the last checkpoint and the commits after it to the new checkpoint. All file actions are in memory at once only if
+the table is small.
 """
 
 from __future__ import annotations
@@ -14,10 +16,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, BinaryIO, Literal, get_args
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from deltalog.arrow_arrays import empty
 from deltalog.errors import CallError, InvalidCheckpointError, StoreError, TableReplacedError
+from deltalog.lazy_arrow import pq
 from deltalog.log.checkpoint.last_checkpoint import encode_hint
 from deltalog.log.checkpoint.reader import LEAN, THREADS
 from deltalog.log.checkpoint.schema import CheckpointSchema, json_lines, widened, with_dictionary
@@ -38,12 +40,11 @@ from deltalog.protocol.paths import (
     log_path,
     new_sidecar_path,
 )
-from deltalog.protocol.properties import CHECKPOINT_POLICY
+from deltalog.protocol.properties import CHECKPOINT_POLICY, SIDECAR_ROWS
 from deltalog.protocol.retention import tombstone_cutoff_ms
 from deltalog.storage.base import LogStore, PutOutcome
 
 TopLevel = Literal["parquet", "json"]
-SIDECAR_ROWS = 100_000
 _GROUP_ROWS = 65_536
 
 
@@ -58,12 +59,13 @@ def write_checkpoint(
     """Write the checkpoint of a snapshot, read it back, and write ``_last_checkpoint``.
 
     If delta.checkpointPolicy is v2 and the protocol has the feature, the checkpoint is a UUID-named file in the format
-    ``top_level``; more than ``sidecar_rows`` file actions go into sidecars of at most that many each. Otherwise it is a
-    classic checkpoint. ``clock_ms``, in milliseconds since 1970: tombstones and transactions expired by then are left
-    out. Raises CallError, StoreError, InvalidCheckpointError; TableReplacedError if the table was deleted or replaced
-    meanwhile, after deleting the checkpoint. Cost: reads the live files and tombstones; 2 PUTs, a HEAD and a ranged
-    GET, and a PUT and a GET for each sidecar. Memory: some hundred thousand file actions, and the finished file on
-    stores that inherit ``put_stream_if_absent``. Spec: PROTOCOL.md#checkpoints-1.
+    ``top_level``; if there are more than ``sidecar_rows`` file actions, they are written to sidecars of at most
+    ``sidecar_rows`` each. Without this policy and feature, the checkpoint is a classic checkpoint. ``clock_ms``, in
+    milliseconds since 1970: tombstones and transactions that have expired by then are left out. Raises CallError,
+    StoreError, InvalidCheckpointError; TableReplacedError if the table was deleted or replaced meanwhile; the
+    checkpoint is then deleted. Cost: reads the live files and tombstones; 2 PUTs, a HEAD and a ranged GET, and a PUT
+    and a GET for each sidecar. Memory: a few hundred thousand file actions, and the finished file on stores that
+    inherit ``put_stream_if_absent``. Spec: PROTOCOL.md#checkpoints-1.
     """
     if top_level not in get_args(TopLevel):
         raise CallError(f"top_level must be one of {', '.join(get_args(TopLevel))}; got {top_level!r}.")
@@ -74,7 +76,7 @@ def write_checkpoint(
         try:
             written = writing.v2(top_level, sidecar_rows) if writing.is_v2 else writing.classic()
             break
-        except InvalidCheckpointError as error:  # the checkpoint that the snapshot itself is read from
+        except InvalidCheckpointError as error:  # the checkpoint from which the snapshot itself was read
             snapshot = snapshot.without_checkpoint(error)
     writing.confirm(written)
     writing.check(written)
@@ -92,7 +94,7 @@ class _Written:
     """A checkpoint in the store.
 
     ``expected``: the number of rows of each file, by path. ``is_foreign``: another writer wrote the top-level file, so
-    its number of rows is unknown. ``num_actions``: in all files.
+    its number of rows is unknown. ``num_actions``: the number of actions in all files.
     """
 
     def __init__(self, checkpoint: Checkpoint) -> None:
@@ -125,19 +127,20 @@ class _Writing:
         self.counted: Totals | None = None
         self.tombstones: pa.Table | None = None  # None for more than FEW_FILES
 
-    # ------------------------------------------------------------------------------------------- contents
+    # ----------------------------------------------------------------------------- rows of the checkpoint
 
     def _file_actions(self) -> Iterator[pa.Table]:
-        """The live files, then the tombstones. Sets ``counted`` and ``tombstones`` at the end."""
+        """The live files, then the tombstones. Sets ``counted`` and ``tombstones`` after the last row."""
         self.counted = self.tombstones = None
         counted = NO_FILES
         schema = self._schema
         known = self._snapshot.cache.known_totals
         few = known is not None and known.num_files <= FEW_FILES
         if few:
-            self._snapshot.cache.files()  # keeps them in memory for the next checkpoint
+            self._snapshot.cache.files()  # keeps the commits in memory for the next checkpoint
         pieces = self._snapshot.cache.stream_files(lambda files: files, schema.file_columns, schema.leaves, LEAN)
-        # One thread reads (LEAN), others parse statistics; for few files, starting threads takes longer than parsing.
+        # One thread reads the files (LEAN), and other threads parse their statistics. For few files, starting threads
+        # takes longer than parsing.
         threads = 0 if few else THREADS
         for rows, totals in mapped(pieces, lambda files: (schema.adds(files), totals_of(files)), threads, 0):
             counted += totals
@@ -165,7 +168,7 @@ class _Writing:
 
         outcome = self._store.put_stream_if_absent(path, write)
         if outcome is not PutOutcome.COMMITTED:
-            # An existing file may be another writer's; it holds the same state and is kept.
+            # An existing file may have been written by another writer; it contains the same state and is kept.
             written.expected[path], written.is_foreign = 0, True
         self._settle(written, outcome)
         return written
@@ -218,7 +221,7 @@ class _Writing:
             path = new_sidecar_path(self._new_uuid())
             some = itertools.chain([first], _while_below(groups, rows - first.num_rows))
             with self._store.open_output(path) as file:
-                # Recorded before it is complete, so that a failed write deletes it too.
+                # Record the sidecar before it is complete, so that it is also deleted if the write fails.
                 written.sidecars.append(Sidecar(path=path, size_in_bytes=0, modification_time=self._clock_ms))
                 written.expected[path] = write_parquet(file, schema, some)
                 size_bytes = file.tell()
@@ -231,7 +234,7 @@ class _Writing:
             with contextlib.suppress(StoreError):
                 self._store.delete(new_sidecar_path(sidecar.path.rsplit("/", 1)[-1].removesuffix(".parquet")))
 
-    # ------------------------------------------------------------------------------------- after the writing
+    # --------------------------------------------------------------------------- after the files are written
 
     def _settle(self, written: _Written, outcome: PutOutcome) -> None:
         """If the PUT was not acknowledged, check that the top-level file exists. Raises StoreError. Cost: 1 HEAD."""
@@ -247,7 +250,7 @@ class _Writing:
         written.top_level_bytes = meta.size_bytes or 0
 
     def check(self, written: _Written) -> None:
-        """Read every file back (only the footer of Parquet files) and compare row counts. Raises
+        """Read every written file again (of Parquet files only the footer) and compare row counts. Raises
         InvalidCheckpointError."""
         for path, expected in written.expected.items():
             rows = self._rows_in(path)
@@ -277,13 +280,14 @@ class _Writing:
 
     def confirm(self, written: _Written) -> None:
         """Delete the checkpoint and raise TableReplacedError if the log lost the commit of this version while the
-        checkpoint was written: readers of a new table at this location would take the checkpoint for theirs. Cost: 1
-        HEAD."""
+        checkpoint was written: readers of a new table at this location would use the checkpoint as if it belonged to
+        that table. Cost: 1 HEAD."""
         if self._snapshot.is_in_log():
             return
         version = self._snapshot.version
         with contextlib.suppress(StoreError):
-            # Even a file that seems another writer's may be ours: a retried request finds what its first try created.
+            # Even a file that seems to be another writer's may be our own: a retried request finds the file that the
+            # first try created.
             if not written.is_foreign or self._store.head(commit_path(version)) is None:
                 self._store.delete(written.path)
                 self._discard(written.sidecars)
@@ -308,7 +312,7 @@ class _Writing:
 
 
 def _kept(pieces: list[pa.Table] | None, piece: pa.Table) -> list[pa.Table] | None:
-    """The pieces and one more; None once they exceed FEW_FILES rows."""
+    """The list of ``pieces`` with ``piece`` appended; None once the pieces together exceed FEW_FILES rows."""
     if pieces is None or sum(each.num_rows for each in pieces) + piece.num_rows > FEW_FILES:
         return None
     return [*pieces, piece]
@@ -320,8 +324,8 @@ def _kept(pieces: list[pa.Table] | None, piece: pa.Table) -> list[pa.Table] | No
 def write_parquet(file: BinaryIO, schema: pa.Schema, groups: Iterable[pa.Table]) -> int:
     """Write row groups to a Parquet file and return the number of rows.
 
-    Uses zstd at level 1, and dictionaries for columns with few distinct values: of the settings measured, the smallest
-    files at the highest speed (docs/log-files.md).
+    Uses zstd at level 1, and dictionaries for columns with few distinct values. Of the measured settings, these give
+    the smallest files and the shortest write time (docs/log-files.md).
     """
     dictionary: Any = with_dictionary(path for field in schema for path in _leaves(field.type, field.name)) or False
     rows = 0
@@ -335,7 +339,7 @@ def write_parquet(file: BinaryIO, schema: pa.Schema, groups: Iterable[pa.Table])
 
 
 def _leaves(kind: pa.DataType, path: str) -> Iterator[str]:
-    """The dotted paths of a type's Parquet columns."""
+    """The dotted paths of the Parquet columns for a type."""
     if pa.types.is_struct(kind):
         for field in kind.fields:
             yield from _leaves(field.type, f"{path}.{field.name}")
@@ -368,7 +372,7 @@ def _joined(waiting: list[pa.Table], schema: pa.Schema) -> pa.Table:
 
 
 def _while_below(groups: Iterator[pa.Table], rows: int) -> Iterator[pa.Table]:
-    """Take groups until they have at least ``rows`` rows."""
+    """Take row groups until they contain at least ``rows`` rows."""
     while rows > 0 and (group := next(groups, None)) is not None:
         rows -= group.num_rows
         yield group

@@ -1,7 +1,8 @@
 """Rewrites files without changing rows: compaction, purge of deletion vectors, clustering and Z-order.
 
-Each batch of files has its own commit, which stands if a later batch fails. A commit conflicts only with removals of
-its own files: bins whose files another writer has changed are then left out, and the other bins are committed.
+Each batch of files is committed separately, and its commit remains in the log if a later batch fails. The commit of a
+batch conflicts only with the removal of one of the files that it rewrites. After such a conflict, the bins whose files
+another writer has changed are left out, and the other bins are committed.
 
 Spec: PROTOCOL.md#add-file-and-remove-file (dataChange), #deletion-vectors, #row-tracking,
 #writer-requirements-for-clustered-table.
@@ -15,7 +16,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import int64s
 from deltalog.commit_result import CommitResult
@@ -29,6 +29,7 @@ from deltalog.errors import (
 from deltalog.expressions.bound import columns_of
 from deltalog.expressions.sql_text import shown
 from deltalog.expressions.tree import Predicate
+from deltalog.lazy_arrow import pc
 from deltalog.log.file_statistics import indexed_leaves
 from deltalog.maintenance.optimize.plan import (
     TARGET_BYTES,
@@ -96,7 +97,7 @@ class Options:
 
     @property
     def threads(self) -> int:
-        """The number of threads that rewrite bins; 0: the calling thread."""
+        """The number of threads that rewrite bins; 0: the calling thread rewrites them."""
         tasks = self.max_concurrent_tasks or os.cpu_count() or 1
         return tasks if tasks > 1 else 0
 
@@ -106,13 +107,13 @@ class Options:
 
     @property
     def predicate_text(self) -> str:
-        """The predicate as recorded in commitInfo."""
+        """The predicate in the form that commitInfo records."""
         return canonical_json([] if self.where is None else [shown(self.where)])
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """One optimization: its commitInfo, and the function that rewrites a bin."""
+    """The commitInfo of an optimization, and the function that rewrites one bin of files."""
 
     operation: str
     parameters: Mapping[str, object]
@@ -187,19 +188,19 @@ def _check_statistics(snapshot: Snapshot, paths: Sequence[tuple[str, ...]]) -> N
 
 
 def rewritten(writer: BinWriter, files: pa.Table) -> Rewritten:
-    """Rewrite files with the rows in their existing order."""
+    """Rewrite files and keep the order of the rows."""
     return writer.rewrite(files)
 
 
 def _selected(handle: TableHandle, options: Options) -> tuple[Snapshot, pa.Table]:
-    """The latest version, and its files in the partitions that match ``where``."""
+    """The latest snapshot, and its files in the partitions that match ``where``."""
     options.check()
     snapshot = handle.writable()
     return snapshot, files_in_partitions(snapshot, options.where)
 
 
 def files_in_partitions(snapshot: Snapshot, where: Predicate | str | None) -> pa.Table:
-    """The files in partitions that match ``where``. Raises CallError for a condition on other columns."""
+    """The files in the partitions that match ``where``. Raises CallError for a condition on other columns."""
     scan = snapshot.scan(where=where)
     if scan.where is not None:
         partitioned = set(snapshot.partition_columns)
@@ -273,7 +274,7 @@ def run(
 
 @dataclass
 class _Batch:
-    """Bins with their files that are rewritten and committed together."""
+    """Bins, with their files, that are rewritten and committed together."""
 
     handle: TableHandle
     options: Options
@@ -307,7 +308,7 @@ class _Batch:
     def _rewritten(self, writer: BinWriter) -> Iterator[Rewritten]:
         """The new files of each bin."""
         rewrite_bins = self.options.rewrite_bins
-        pa.default_memory_pool().release_unused()  # memory used for planning
+        pa.default_memory_pool().release_unused()  # return the memory used for planning
         if rewrite_bins is None:
             rewrite = partial(self.job.rewrite, writer)
             yield from mapped((files for _, files in self.bins), rewrite, self.options.threads, 0)
@@ -325,7 +326,7 @@ class _Batch:
             raise
 
     def _leave_out_changed(self, latest: Snapshot) -> None:
-        """Leave out bins with a file that is no longer live, or whose deletion vector has changed."""
+        """Leave out bins that contain a file that is no longer live or whose deletion vector has changed."""
         live = latest.files(["path", "deletion_vector"])
         ours = pa.chunked_array([path for _, files in self.bins for path in files["path"].chunks], pa.string())
         live = live.filter(pc.is_in(live["path"], value_set=ours.combine_chunks()))

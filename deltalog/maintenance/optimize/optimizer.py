@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 class OptimizeOptions(TypedDict, total=False):
-    """Options of all verbs of ``table.optimize``.
+    """The options of all verbs of ``table.optimize``.
 
-    ``max_commit_size``: the maximum size in bytes of the files that one commit rewrites; default 16 GiB. An interrupted
-    run keeps its commits, and a second call continues. ``dry_run``: only report what would be rewritten. ``progress``:
-    called with the number of files rewritten so far and the total. ``rewrite_bins``: rewrites the files of each batch
-    elsewhere, for example in the tasks of a Spark job. It receives ``BinTasks`` and the bytes of each bin, and returns
-    the result of ``BinTasks.run`` for each.
+    ``max_commit_size``: the maximum size in bytes of the files that one commit rewrites; default 16 GiB. The commits of
+    an interrupted run remain, and a second call continues from there. ``dry_run``: only report what would be rewritten.
+    ``progress``: called with the number of files rewritten so far and the total. ``rewrite_bins``: rewrites the files
+    of each batch elsewhere, for example in the tasks of a Spark job. This function receives a ``BinTasks`` object and
+    the serialized bins, and returns the result of ``BinTasks.run`` for each bin.
     """
 
     max_commit_size: int | None
@@ -37,18 +37,19 @@ class OptimizeOptions(TypedDict, total=False):
 
 @checked
 class TableOptimizer:
-    """Rewrites the files of a table. Rows, row ids and the change data feed do not change.
+    """Rewrites the files of a table. Rows and row ids do not change, and the change data feed gets no changes.
 
     Commits have dataChange=false: they never conflict with appends, and conflict with other changes only if these
-    remove, or delete rows of, a rewritten file. That file's bin is then left as it is, and the other bins are
-    committed.
+    remove a rewritten file or delete some of its rows. If another change does so, the bin of that file is not
+    rewritten, and the other bins are committed.
 
     Shared arguments. ``where``: SQL text or a predicate on partition columns; None: all partitions. ``target_size``:
-    the size of new files in bytes; default delta.targetFileSize of the table, else 256 MiB. ``max_concurrent_tasks``:
-    how many new files are written at a time; default the number of processors. For the others, see OptimizeOptions.
+    the size of new files in bytes; default the table property delta.targetFileSize, else 256 MiB.
+    ``max_concurrent_tasks``: the maximum number of new files written at a time; default the number of processors. For
+    the other arguments, see OptimizeOptions.
 
     The verbs raise CallError, UnsupportedFeatureError, InvalidDataFileError, RowCountError if the files' row counts
-    differ from the log, and as Transaction.commit.
+    differ from the log, and the errors of Transaction.commit.
     """
 
     def __init__(self, handle: TableHandle) -> None:
@@ -69,9 +70,10 @@ class TableOptimizer:
 
         Rewrites files below the target size that can be combined with others, and files in which a deletion vector
         deletes more than 5 % of the rows. In a clustered table, rewrites files that are not clustered, and groups of
-        files that were clustered together and are smaller than 32 times the target size; ``full``: also files clustered
-        by other columns or implementations. Cost: as ``Snapshot.files``, the GETs of these files, 1 PUT for each new
-        file, a commit for each batch; for a clustered table as ``z_order``. Memory: about 100 MiB for each task.
+        files that were clustered together and are smaller than 32 times the target size; with ``full``, also files
+        clustered by other columns or implementations. Cost: as ``Snapshot.files``, the GETs of these files, 1 PUT for
+        each new file, a commit for each batch; for a clustered table as ``z_order``. Memory: about 100 MiB for each
+        task.
         """
         return optimize.compact(self._handle, _settings(where, target_size, max_concurrent_tasks, options, full))
 
@@ -84,13 +86,13 @@ class TableOptimizer:
         **options: Unpack[OptimizeOptions],
     ) -> OptimizeReport:
         """Rewrite all files of the selected partitions in Z-order of ``columns``, so that conditions on any of these
-        skip most files. Each call rewrites all files.
+        columns skip most files. Each call rewrites all files.
 
-        ``columns``: paths, as for ``cluster_by``: ``a.b`` is a field of a struct, and a name with dots is in backticks;
-        or each path is a list of names. Raises CallError also for columns that are not comparable or have no
-        statistics, and for a clustered table. Cost: as ``compact``; also reads the key columns a second time, and
-        writes temporary files on the local disk up to the size of the rows. Memory: about 100 MiB, and 100 MiB for each
-        task.
+        ``columns``: column paths, in the form that ``cluster_by`` accepts: in text, ``a.b`` is a field of a struct, and
+        a name that contains dots is in backticks; a path can also be a list of names. Raises CallError also for columns
+        that are not comparable or have no statistics, and for a clustered table. Cost: as ``compact``; also reads the
+        key columns a second time, and writes temporary files on the local disk up to the size of the rows. Memory:
+        about 100 MiB, and 100 MiB for each task.
         """
         return optimize.z_order(self._handle, columns, _settings(where, target_size, max_concurrent_tasks, options))
 
@@ -104,7 +106,7 @@ class TableOptimizer:
         """Rewrite all files that have a deletion vector, leaving out the deleted rows, like Spark's REORG … APPLY
         (PURGE).
 
-        A later vacuum deletes the old files. Cost and memory: as ``compact``.
+        A later vacuum deletes the old files. Cost and memory: as for ``compact``.
         """
         return optimize.purge(self._handle, _settings(where, target_size, max_concurrent_tasks, options))
 

@@ -1,6 +1,7 @@
-"""Plans which files an optimization rewrites together, and defines its report. Pure.
+"""Plans which files an optimization rewrites together, and defines the report of an optimization. Pure.
 
-Spec: PROTOCOL.md leaves the choice to writers; #add-file-and-remove-file (dataChange), #deletion-vectors,
+Spec: PROTOCOL.md leaves the choice of files to rewrite to the writers; #add-file-and-remove-file (dataChange),
+#deletion-vectors,
 #writer-requirements-for-clustered-table.
 """
 
@@ -16,11 +17,11 @@ from typing import Any
 
 import msgspec
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arguments import safe_repr
 from deltalog.arrow_arrays import ZERO, combined, float64s, int64s, scalar
 from deltalog.commit_result import CommitResult
+from deltalog.lazy_arrow import pc
 from deltalog.log import file_statistics
 from deltalog.protocol.actions import AddFile
 
@@ -29,12 +30,12 @@ MIB = 1 << 20
 TARGET_BYTES = 256 * MIB
 #: The fraction of deleted rows above which a file is rewritten, even if it is large or alone. As in delta-spark.
 MOST_DELETED = 0.05
-#: A cube is a set of files whose rows were clustered together. The maximum size of a new cube, in target file sizes; a
-#: cube of at least half this size is complete and is not rewritten.
+#: A cube is a set of files whose rows were clustered together. The maximum size of a new cube, as a multiple of the
+#: target file size; a cube of at least half this size is complete and is not rewritten.
 CUBE_TARGETS = 64
 #: The clusteringProvider and the tag names in the adds, as delta-spark writes them.
 CLUSTERING_PROVIDER, CUBE_TAG, CUBE_COLUMNS_TAG = "liquid", "ZCUBE_ID", "ZCUBE_ZORDER_BY"
-# Keeps files together that were written together: a file goes to one of the last bins that have room for it.
+# Keeps files together that were written together: each file goes into one of the most recent bins, if it fits.
 _OPEN_BINS = 8
 _SLICE_ROWS = 10_000
 
@@ -44,7 +45,8 @@ OptimizeProgress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """Files of one partition that are rewritten together. ``numbers``: their row numbers in the table of files."""
+    """The files of one partition that are rewritten together. ``numbers``: the row numbers of these files in the table
+    of files."""
 
     partition: tuple[tuple[str, str | None], ...]
     numbers: tuple[int, ...]
@@ -52,8 +54,9 @@ class Bin:
 
 
 def small_or_sparse(files: pa.Table, target_bytes: int) -> list[Bin]:
-    """The bins of a compaction, of at most ``target_bytes`` unless a single file is larger: smaller files, and files
-    with more than MOST_DELETED of their rows deleted, even alone. ``files``: schema FILES."""
+    """The bins (groups of files) of a compaction. A bin contains at most ``target_bytes`` unless it is a single larger
+    file. The bins contain files smaller than the target size, and files of whose rows more than MOST_DELETED are
+    deleted; a bin may consist of one such file. ``files``: schema FILES."""
     deleted = deleted_parts(files)
     is_sparse = pc.greater(deleted, scalar(MOST_DELETED, pa.float64()))
     chosen = pc.or_(pc.less(combined(files["size"]), scalar(target_bytes, pa.int64())), is_sparse)
@@ -74,9 +77,10 @@ def whole_partitions(files: pa.Table, most_bytes: int) -> list[Bin]:
 
 
 def to_cluster(files: pa.Table, columns: str, target_bytes: int, full: bool) -> list[Bin]:
-    """The bins of a clustering, each of which becomes a cube: files in no cube, and files of incomplete cubes. An
-    incomplete cube that would be a bin by itself is not rewritten. ``columns``: the clustering columns, as JSON. Files
-    of other implementations or clustered by other columns are rewritten only with ``full``."""
+    """The bins of a clustering, each of which becomes a cube. The bins contain files that are in no cube, and files of
+    incomplete cubes. An incomplete cube that would be a bin by itself is not rewritten. ``columns``: the clustering
+    columns, as JSON. Files that other implementations clustered, or that are clustered by other columns, are rewritten
+    only with ``full``."""
     cubes: dict[str, list[tuple[int, int, int]]] = {}
     others: list[tuple[int, int, int]] = []
     chosen = files.select(["size", "modification_time", "tags", "clustering_provider"]).to_pylist()
@@ -105,7 +109,7 @@ def _same_columns(text: str, columns: str) -> bool:
 
 
 def in_cube(adds: Iterable[AddFile], cube: str, columns: str) -> list[AddFile]:
-    """Tag add actions as the files of a new cube. ``columns``: as for ``to_cluster``."""
+    """Return the add actions of a new cube's files with the tags of the cube. ``columns``: as for ``to_cluster``."""
     tags = {CUBE_TAG: cube, CUBE_COLUMNS_TAG: columns}
     return [msgspec.structs.replace(add, tags=tags, clustering_provider=CLUSTERING_PROVIDER) for add in adds]
 
@@ -123,8 +127,8 @@ def deleted_parts(files: pa.Table) -> Any:
 
 
 class SizesByPath(Mapping[str, int]):
-    """The sizes of files in bytes, by path as in the log. Holds Arrow columns; a dictionary is built only if a path is
-    looked up."""
+    """The sizes of files in bytes, keyed by the path in the log. The sizes are held in Arrow columns; a dictionary is
+    built only if a path is looked up."""
 
     def __init__(self, files: pa.Table) -> None:
         """``files``: the columns path and size; paths are unique."""
@@ -152,7 +156,7 @@ class SizesByPath(Mapping[str, int]):
 
 
 class _Sizes(ValuesView[int]):
-    """The sizes, without building the dictionary."""
+    """A view of the sizes that does not require building the dictionary."""
 
     def __init__(self, mapping: SizesByPath, files: pa.Table) -> None:
         super().__init__(mapping)
@@ -169,7 +173,7 @@ class _Growing:
 
 
 def _packed(files: pa.Table, chosen: Sequence[int], most_bytes: int) -> list[Bin]:
-    """Pack the chosen files into bins by partition, in the order in which they were written."""
+    """Pack the chosen files of each partition into bins, in the order in which the files were written."""
     numbers = int64s(list(chosen))
     some = files.select(["partition_values", "size", "modification_time"]).take(numbers)
     partitions, codes = dict[tuple[tuple[str, str | None], ...], int](), array("q")
@@ -178,7 +182,7 @@ def _packed(files: pa.Table, chosen: Sequence[int], most_bytes: int) -> list[Bin
         codes.append(partitions.setdefault(partition, len(partitions)))
     times = pc.fill_null(combined(some["modification_time"]), ZERO)
     members = pa.table({"partition": int64s(codes), "time": times, "number": numbers, "size": combined(some["size"])})
-    # Not Table.sort_by, which loads Acero: 30 MiB.
+    # Table.sort_by would load Acero, which takes 30 MiB.
     keys = [(name, "ascending") for name in ("partition", "time", "number")]
     ordered = members.take(pc.sort_indices(members, sort_keys=keys))
     of_partitions = itertools.groupby(_in_slices(ordered), operator.itemgetter("partition"))
@@ -190,7 +194,8 @@ def _packed(files: pa.Table, chosen: Sequence[int], most_bytes: int) -> list[Bin
 
 
 def _in_slices(rows: pa.Table) -> Iterator[dict[str, Any]]:
-    """The rows as Python objects, converted in slices since these take many times the memory."""
+    """The rows as Python objects, converted in slices because Python objects take many times the memory of Arrow
+    rows."""
     return (row for batch in rows.to_batches(max_chunksize=_SLICE_ROWS) for row in batch.to_pylist())
 
 
@@ -207,7 +212,7 @@ def _bins(members: Iterable[tuple[int, int, int]], most_bytes: int) -> Iterator[
 
 
 def in_batches(bins: Sequence[Bin], most_bytes: int) -> Iterator[list[Bin]]:
-    """Group bins into commits of at most ``most_bytes``, or a single bin."""
+    """Group bins into commits of at most ``most_bytes``; a larger bin gets its own commit."""
     batch: list[Bin] = []
     size = 0
     for each in bins:
@@ -227,11 +232,11 @@ def in_batches(bins: Sequence[Bin], most_bytes: int) -> Iterator[list[Bin]]:
 class OptimizeReport:
     """The result of an optimization, or with ``dry_run`` its plan.
 
-    ``version``: the version that was planned on. ``considered``: the number of files in the selected partitions.
-    ``bins`` and ``partitions``: how many were rewritten. ``removed`` and ``added``: the sizes of the files in bytes, by
-    path as in the log. ``deletion_vectors``: how many were removed. ``rows``: the number of rows copied. ``left``: the
-    number of bins left as they are because another writer changed one of their files. ``commits``: the commits, oldest
-    first.
+    ``version``: the version on which the plan is based. ``considered``: the number of files in the selected partitions.
+    ``bins`` and ``partitions``: the numbers of bins and partitions that were rewritten. ``removed`` and ``added``: the
+    sizes of the removed and added files in bytes, keyed by the path in the log. ``deletion_vectors``: the number of
+    deletion vectors that were removed. ``rows``: the number of rows copied. ``left``: the number of bins that were left
+    out because another writer changed one of their files. ``commits``: the commits, oldest first.
     """
 
     table: str
@@ -259,7 +264,7 @@ class OptimizeReport:
         return sum(self.added.values())
 
     def to_json(self) -> dict[str, Any]:
-        """All fields, as JSON-compatible values; ``commits`` are versions."""
+        """All fields as JSON-compatible values; ``commits`` contains versions."""
         return {
             "table": self.table,
             "operation": self.operation,
@@ -290,7 +295,7 @@ class OptimizeReport:
         )
 
     def facts(self) -> list[tuple[str, str]]:
-        """The report as pairs of label and text."""
+        """The report as (label, text) pairs."""
         verb = "would be rewritten" if self.dry_run else "rewritten"
         facts = [
             ("Table", self.table),
@@ -316,7 +321,7 @@ def _files_text(files: Mapping[str, int]) -> str:
 
 
 def metrics(removed: Sequence[int], added: Sequence[int], deletion_vectors: int) -> dict[str, int]:
-    """The operation metrics of a commit, as delta-spark names them, from the sizes of its files."""
+    """The operation metrics of a commit, with delta-spark's names, computed from the sizes of its files."""
     ordered = sorted(added) or [0]
     at = {"minFileSize": 0, "p25FileSize": 25, "p50FileSize": 50, "p75FileSize": 75}
     return {

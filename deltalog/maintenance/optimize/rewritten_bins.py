@@ -34,8 +34,8 @@ from deltalog.write.transaction import Transaction
 
 # The size of a row group in memory.
 GROUP_BYTES = 32 << 20
-#: Rewritten files are read more often than written. This codec takes half the bytes of snappy, and a third more time to
-#: write.
+#: Rewritten files are read more often than written. zstd needs half the bytes of snappy, but writing takes a third
+#: longer.
 CODEC = "zstd"
 # Small batches are combined up to this size before they are converted.
 _PIECE_BYTES = 1 << 20
@@ -50,7 +50,7 @@ class Rewritten:
 
 
 class _NanFoundError(Exception):
-    """A later row group has NaN in columns for which the file already has bounds."""
+    """A row group has NaN in columns for which an earlier row group of the file has bounds."""
 
     def __init__(self, columns: frozenset[str]) -> None:
         super().__init__()
@@ -59,8 +59,8 @@ class _NanFoundError(Exception):
 
 @dataclass(frozen=True)
 class BinWriter:
-    """Rewrites files of one version. Threads may share it. ``files``: locates the data files. ``paths``: the log paths
-    of all files that it wrote; the caller owns them."""
+    """Rewrites files of a version. Threads may share a writer. ``files``: locates the data files. ``paths``: the paths,
+    as in the log, of all files that this writer wrote; the caller owns the files."""
 
     files: TableFiles
     read: FileLayout
@@ -71,8 +71,8 @@ class BinWriter:
 
     @classmethod
     def for_transaction(cls, transaction: Transaction, snapshot: Snapshot, now_ms: Callable[[], int]) -> BinWriter:
-        """A writer for rows of ``snapshot``, the base of the transaction. Files contain row ids and row commit
-        versions, but no partition columns."""
+        """A writer of copied rows of ``snapshot``, on which the transaction is based. Files contain row ids and row
+        commit versions, but no partition columns."""
         configuration = snapshot.metadata.configuration
         tracking = row_tracking.kept_columns(configuration, snapshot.url)
         write = transaction.row_writer.layout_of_copies()
@@ -92,7 +92,7 @@ class BinWriter:
     def rewrite(self, files: pa.Table) -> Rewritten:
         """Rewrite the live rows of files of one partition (schema FILES) into a new file, in order.
 
-        Memory: about GROUP_BYTES, and some batches. Raises InvalidDataFileError, RowCountError, StoreError. Cost: the
+        Memory: about GROUP_BYTES plus some batches. Raises InvalidDataFileError, RowCountError, StoreError. Cost: the
         GETs of the files and their vectors, 1 PUT.
         """
         counted: list[int] = []
@@ -108,8 +108,9 @@ class BinWriter:
         return written
 
     def write_rows(self, pieces: Callable[[], Iterator[pa.Table]], values: Mapping[str, str | None]) -> Rewritten:
-        """Write rows of one partition as one new file. ``pieces``: returns the rows in the types of the table; called
-        again if later rows have NaN in a column with bounds. Cost: 1 PUT."""
+        """Write rows of one partition as one new file. ``pieces``: a function that returns the rows, cast to the
+        table's types; it is called again if a row group contains NaN in a column for which bounds were already written.
+        Cost: 1 PUT."""
         without: frozenset[str] = frozenset()
         while True:
             try:
@@ -160,7 +161,7 @@ class BinWriter:
     # ---------------------------------------------------------------------------------------------- reading
 
     def conformed(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-        """Cast rows to the types of the table. Small batches are combined first."""
+        """Cast rows to the types of the table. Small batches are combined before they are cast."""
         schema = StructType((*self.write.file_columns.columns.fields, *self.write.extra_columns))
         held: list[pa.RecordBatch] = []
         held_bytes = 0
@@ -175,7 +176,8 @@ class BinWriter:
 
     def batches(self, adds: Sequence[AddFile], layout: FileLayout, counted: list[int]) -> Iterator[pa.RecordBatch]:
         """The rows of files, in order. Appends each file's number of live rows, from its footer and deletion vector, to
-        ``counted``. On a remote store files are opened ahead; otherwise no further threads are used."""
+        ``counted``. On a remote store, threads open the next files in advance; on a local store, no threads are
+        used."""
         found, openers = self.files, parallel_gets(self.store)
         wanted = [DataFile.from_add(add) for add in adds]
         if not openers:
@@ -188,7 +190,7 @@ class BinWriter:
         return opened_ahead(wanted, lambda file: open_file(found, file, layout), read, openers, threads=1)
 
     def live_rows_by_log(self, adds: Sequence[AddFile]) -> int | None:
-        """The number of live rows by the log's statistics; None if a file has none."""
+        """The number of live rows according to the statistics in the log; None if a file has no statistics."""
         return live_rows(files_table(adds))
 
     def check_rows(self, files: pa.Table, counted: Sequence[int], written: int) -> None:

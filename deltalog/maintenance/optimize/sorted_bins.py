@@ -1,7 +1,8 @@
 """Rewrites files in Z-order, in bounded memory.
 
-The key columns are sampled to divide the order into ranges. As the files are read, rows are assigned to ranges and
-spilled to temporary files if memory is full. Each new file takes consecutive ranges, each sorted separately.
+The key columns are sampled to divide the Z-order into ranges. As the files are read, rows are assigned to ranges, and
+spilled to temporary files if they exceed MEMORY_BYTES. Each new file contains the rows of consecutive ranges, and each
+range is sorted separately.
 
 Spec: PROTOCOL.md#writer-requirements-for-clustered-table (clusteringProvider).
 """
@@ -16,9 +17,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import for_ipc, int64s
+from deltalog.lazy_arrow import pc
 from deltalog.log.file_tables import add_actions
 from deltalog.maintenance.optimize.plan import in_cube
 from deltalog.maintenance.optimize.rewritten_bins import BinWriter, Rewritten
@@ -28,21 +29,22 @@ from deltalog.parquet.file_reader import FileLayout
 from deltalog.protocol.actions import AddFile
 from deltalog.protocol.schema import StructType
 
-#: Size of the rows held in memory before they are spilled.
+#: The size of the rows that are held in memory before they are spilled.
 MEMORY_BYTES = 32 << 20
-#: Size of the rows that are sorted together.
+#: The maximum size of the rows that are sorted together.
 RANGE_BYTES = 12 << 20
 _SAMPLE_ROWS = 200_000
 _MOST_RANGES = 1023
 _RANGE_BITS = 10
-# Small files are read by one thread, up to this total size.
+# Up to this total size, one thread reads all files.
 _CHUNK_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class ZOrder:
-    """Rewrites the files of a bin in Z-order of ``columns``, paths in the schema, into files of about ``target_bytes``.
-    ``cube``: for a clustered table, the clustering columns as JSON; the new files form a cube."""
+    """Rewrites the files of a bin, in Z-order of ``columns`` (paths in the schema), into files of about
+    ``target_bytes``. ``cube``: for a clustered table, the clustering columns as JSON; the new files then form one
+    cube."""
 
     columns: Sequence[tuple[str, ...]]
     target_bytes: int
@@ -50,7 +52,7 @@ class ZOrder:
     cube: str | None = None
 
     def __call__(self, writer: BinWriter, files: pa.Table) -> Rewritten:
-        """Memory: about MEMORY_BYTES, and twice RANGE_BYTES for each thread. Raises as ``BinWriter.rewrite``. Cost: the
+        """Memory: about MEMORY_BYTES plus twice RANGE_BYTES for each thread. Raises as ``BinWriter.rewrite``. Cost: the
         GETs of the key columns, then of all columns, 1 PUT for each new file; temporary files up to the size of the
         rows."""
         adds = add_actions(files)
@@ -80,7 +82,7 @@ class ZOrder:
     def _sampled(
         self, writer: BinWriter, adds: Sequence[AddFile], paths: Sequence[tuple[str, ...]]
     ) -> tuple[Curve, pa.Array, int]:
-        """The curve, the positions of sampled rows on it, and the total number of rows."""
+        """The Z-order curve, the positions of sampled rows on it, and the total number of rows."""
         schema = writer.write.schema
         fields = tuple(schema.field(name) for name in dict.fromkeys(path[0] for path in paths))
         layout = FileLayout(StructType(fields), (), writer.read.mapping)
@@ -126,7 +128,8 @@ def _chunks(adds: Sequence[AddFile]) -> Iterator[list[AddFile]]:
 
 
 class _Ranges:
-    """Holds and spills rows by range of the order. Threads may share it."""
+    """Buffers the rows of each range of the sort order in memory, and spills them to temporary files. Threads may share
+    the object."""
 
     def __init__(self, directory: str, curve: Curve, sample: pa.Array, rows: int, files: int) -> None:
         self._directory = directory
@@ -163,7 +166,7 @@ class _Ranges:
                 self._spill()
 
     def _cut(self, row_bytes: float) -> pa.Array:
-        """The bounds of ranges of about RANGE_BYTES, the same number of ranges for each file."""
+        """The bounds between ranges of about RANGE_BYTES each, with the same number of ranges for each file."""
         of_file = max(1, round(self._rows * row_bytes / self._num_files / RANGE_BYTES + 0.5))
         self._num_files = min(self._num_files, _MOST_RANGES)
         return quantiles(self._sample, min(_MOST_RANGES // self._num_files, of_file) * self._num_files)
@@ -180,7 +183,8 @@ class _Ranges:
         self._held, self._held_bytes = {}, 0
 
     def of_files(self) -> list[list[int]]:
-        """The ranges of each new file, in order. Call it after all rows were added."""
+        """For each new file, in order: the numbers of the Z-order ranges that it contains. Call this method only after
+        all rows have been added."""
         for spilled in self._spilled.values():
             spilled.close()
         present = sorted({*self._held, *self._spilled})
@@ -189,7 +193,7 @@ class _Ranges:
         return [present[start:end] for start, end in itertools.pairwise(cuts)]
 
     def sorted(self, numbers: Sequence[int]) -> Iterator[pa.Table]:
-        """The sorted rows of ranges, in order. A range that is much larger than others, for example because many rows
+        """The rows of the given ranges, sorted. A range that is much larger than others, for example because many rows
         are equal, is sorted in parts."""
         for number in numbers:
             for rows in self._parts(number):

@@ -22,9 +22,9 @@ from deltalog.write.data_files import discard, remove_job_files
 
 @dataclass(frozen=True)
 class BinTasks:
-    """Rewrites the bins of a batch. Can be pickled; the pickle contains the storage options, and so any secrets in
-    them. ``job``: an id that the names of the new files begin with, after ``part-``. ``bins``: the files of each bin,
-    as bytes for ``run``."""
+    """Rewrites the bins of a batch. The object can be pickled; the pickle contains the storage options, including any
+    secrets. ``job``: an id that follows ``part-`` in the names of the new files. ``bins``: the files of each bin, as
+    bytes for ``run``."""
 
     writer: BinWriter
     rewrite: Rewrite
@@ -37,7 +37,7 @@ class BinTasks:
 
     def run(self, files: bytes, attempt: str) -> str:
         """Rewrite one bin. ``files``: from ``packed``. ``attempt``: letters, digits and dashes, unique to the attempt.
-        Returns text for ``unpacked``. On any error the files are deleted, best effort. Raises as ``BinWriter.rewrite``.
+        Returns a string for ``unpacked``. On any error, tries to delete the new files. Raises as ``BinWriter.rewrite``.
         Cost: as there."""
         writer = replace(self.writer, new_uuid=lambda: f"{self.job}-{attempt}-{uuid.uuid4().hex}", paths=[])
         try:
@@ -50,12 +50,12 @@ class BinTasks:
         return json.dumps({"adds": [add.to_json() for add in done.adds], "rows": done.rows})
 
     def remove_all(self) -> None:
-        """Delete all files of the job, best effort. Cost: as ``remove_job_files``."""
+        """Try to delete all files of the job. Cost: as ``remove_job_files``."""
         remove_job_files(self.writer.store, self.job, self.writer.write)
 
 
-#: Rewrites bins elsewhere: receives the tasks and the bytes of each bin for ``BinTasks.run``, and returns its results
-#: in order.
+#: Rewrites bins elsewhere: receives the tasks and the bytes of each bin for ``BinTasks.run``, and returns the results
+#: in the order of the bins.
 RewriteBins = Callable[[BinTasks, Sequence[bytes]], Iterator[str]]
 
 

@@ -13,15 +13,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import FALSE, int64s, scalar
 from deltalog.errors import CallError
 from deltalog.expressions.bind import find_fields
+from deltalog.lazy_arrow import pc
 from deltalog.protocol.column_paths import Path, parse_path, path_text
 from deltalog.protocol.schema import VARIANT, ArrayType, DataType, MapType, StructType
 
-#: The bits of a range number; fewer if there are many columns.
+#: The number of bits of a range number; it is lower if there are many columns.
 _BITS = 12
 _ALL_BITS = 62
 
@@ -55,7 +55,7 @@ def _is_nested(data_type: DataType) -> bool:
 
 
 def values_of(rows: pa.Table | pa.RecordBatch, path: Sequence[str]) -> Any:
-    """A column as one comparable array: NaN is greater than all other numbers."""
+    """A column as a single array of comparable values: NaN is greater than all other numbers."""
     values = rows.column(path[0])
     values = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
     for name in path[1:]:
@@ -76,10 +76,10 @@ def quantiles(sample: Any, ranges: int) -> Any:
 
 
 def range_numbers(values: Any, bounds: Any, bits: int) -> Any:
-    """For each value, the number of ``bounds`` less than or equal to it; 0 for nulls.
+    """For each value, the number of ``bounds`` that are less than or equal to it; 0 for nulls.
 
-    ``bounds``: in order, fewer than 2 ** ``bits``. A binary search over all values at once, which takes as much memory
-    and time as ``bits`` columns.
+    ``bounds``: sorted, and fewer than 2 ** ``bits``. A vectorized binary search, which takes as much memory and time as
+    ``bits`` columns.
     """
     padded = pa.concat_arrays([bounds, pa.nulls((1 << bits) - 1 - len(bounds), bounds.type)])
     found = pa.repeat(scalar(0, pa.int64()), len(values))
@@ -93,9 +93,9 @@ def range_numbers(values: Any, bounds: Any, bits: int) -> Any:
 
 @dataclass(frozen=True)
 class Curve:
-    """The Z-order curve of some columns. ``bounds``: the range bounds of each column. ``spreads``: for each column, the
-    interleaved bits of each range number, with gaps for the other columns' bits. The range numbers of a column with few
-    ranges are scaled up, so that the first bits of the order divide this column too."""
+    """The Z-order curve of columns. ``bounds``: for each column, the values that separate its ranges. ``spreads``: for
+    each column, the interleaved bits of each range number, with gaps for the other columns' bits. The range numbers of
+    a column with few ranges are scaled up, so that the first bits of the order divide this column too."""
 
     paths: Sequence[tuple[str, ...]]
     bounds: Sequence[Any]
@@ -112,8 +112,8 @@ class Curve:
         return cls(paths, bounds, bits, [int64s([spread[number] for number in each]) for each in numbers])
 
     def numbers(self, columns: Sequence[Any]) -> Any:
-        """The position of each row on the curve, from its values in the columns. The first column has the highest
-        bits."""
+        """The position of each row on the Z-order curve, computed from its values in the columns. The first column
+        provides the most significant bits."""
         place = None
         for number, (values, bounds, spread) in enumerate(zip(columns, self.bounds, self.spreads, strict=True)):
             bits = spread.take(range_numbers(values, bounds, self.bits))
@@ -122,5 +122,5 @@ class Curve:
         return place
 
     def of_rows(self, rows: pa.Table) -> Any:
-        """The position of each row on the curve."""
+        """The position of each row on the Z-order curve."""
         return self.numbers([values_of(rows, path) for path in self.paths])

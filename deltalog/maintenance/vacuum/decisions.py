@@ -1,9 +1,9 @@
-"""Which files below a table root a vacuum deletes, and why every other file stays. Pure.
+"""Decides which files below a table root a vacuum deletes, and gives the reason for keeping every other file. Pure.
 
 A file is deleted if no version within the retention needs it and it is older than the retention. Hidden files, links,
-files of other tables, and names that no log can contain stay.
+files of other tables, and files with names that no log can contain are kept.
 
-Spec: PROTOCOL.md leaves vacuum to writers; #file-types, #add-file-and-remove-file say what a version needs.
+Spec: PROTOCOL.md leaves vacuum to writers; #file-types, #add-file-and-remove-file define which files a version needs.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from deltalog.protocol.retention import DAY_MS
 from deltalog.protocol.timestamps import describe
 from deltalog.storage.base import Entry, EntryKind, WalkPart
 
-# A file that no version names may belong to a write that has yet to commit, however short the retention is.
+# However short the retention is, a file that no version names may belong to a write that has not committed yet.
 UNCOMMITTED_AGE_MS = DAY_MS
 _HIDDEN = ("_", ".")
 _CHANGE_DATA = "_change_data"
 _NOT_HIDDEN = ("_delta_index", _CHANGE_DATA)
 _ICEBERG_METADATA = "metadata"
 _CHECKSUM = ".crc"
-# The number of files whose sizes and times are read per batch.
+# The number of files in a batch whose sizes and times are read.
 _AT_ONCE = 1_024
 
 
 class Need(enum.Enum):
-    """Why a file stays at any age."""
+    """Why a file is kept at any age."""
 
     LATEST = "the latest version needs it"
     EARLIER = "a version within the retention needs it"
@@ -48,7 +48,7 @@ class Need(enum.Enum):
 
 
 class Stay(enum.Enum):
-    """Why a file stays although no version is known to need it."""
+    """Why a file is kept although no version is known to need it."""
 
     YOUNG = "younger than the retention"
     UNCOMMITTED = "younger than a day, and named by no version: its commit may follow"
@@ -74,8 +74,9 @@ _ORPHANED_CHECKSUM = "the checksum of a file that does not exist or is deleted"
 
 @dataclass(frozen=True, slots=True)
 class NeededFiles:
-    """The decoded paths, below the table root, of files that stay at any age, with reasons: the first of ``reasons``
-    that contains a path applies. ``hashed``: the hash function for names, the same for all sets."""
+    """The decoded paths, below the table root, of files that are kept at any age, with reasons. If several of
+    ``reasons`` contain a path, the first applies. ``hashed``: the hash function for names; all sets use the same
+    one."""
 
     reasons: Sequence[tuple[Need, NeededPaths]] = ()
     hashed: Callable[[str], int] = hash
@@ -93,7 +94,7 @@ class NeededFiles:
         return [names for _, paths in self.reasons for names in paths.spellings(directory)]
 
     def besides(self, more: Mapping[str, Need]) -> NeededFiles:
-        """These files and ``more``. A path in both keeps its reason."""
+        """These files plus ``more``. For a path that both contain, the reason in this object is kept."""
         found: dict[Need, list[str]] = {}
         for path, need in more.items():
             found.setdefault(need, []).append(path)
@@ -102,18 +103,19 @@ class NeededFiles:
 
     @property
     def directories(self) -> Iterator[str]:
-        """The directories with needed files, some of them more than once."""
+        """The directories with needed files; a directory may occur more than once."""
         for _, paths in self.reasons:
             yield from paths.names
 
 
 @dataclass(frozen=True, slots=True)
 class NamedFiles:
-    """The files that a log names, as decoded paths below the table root. ``needed``: by versions within the retention,
-    with reasons. ``removed``: by expired tombstones; ``needed`` may contain them too. ``elsewhere``: the file names of
-    absolute paths that do not lead into the table as it was opened. ``cutoff_version``: the version that was current at
-    the cut-off; None if all versions are within the retention. ``is_settled``: False if a commit up to that version has
-    an unexpired tombstone, because its writer's clock was ahead."""
+    """The files that a log names, as decoded paths below the table root. ``needed``: the files that versions within the
+    retention need, with reasons. ``removed``: the files with expired tombstones; ``needed`` may also contain them.
+    ``elsewhere``: the file names of absolute paths that are not below the table root under which the table was opened.
+    ``cutoff_version``: the version that was current at the cut-off; None if all versions are within the retention.
+    ``is_settled``: False if a commit up to that version has an unexpired tombstone, which means that its writer's clock
+    was ahead."""
 
     needed: NeededFiles
     removed: Set[str] = frozenset()
@@ -124,9 +126,9 @@ class NamedFiles:
 
 @dataclass(frozen=True, slots=True)
 class VacuumRules:
-    """``cutoff_ms``: files that are not older stay. ``now_ms``: the time of the vacuum. Both in milliseconds since
-    1970. ``partition_columns``: their directories may have hidden names. ``has_iceberg_metadata``: whether a directory
-    named ``metadata`` belongs to Iceberg."""
+    """``cutoff_ms``: only files older than this time are deleted. ``now_ms``: the time of the vacuum. Both times are in
+    milliseconds since 1970. ``partition_columns``: the partition columns, whose directories may have hidden names.
+    ``has_iceberg_metadata``: whether a directory named ``metadata`` belongs to Iceberg."""
 
     cutoff_ms: int
     now_ms: int
@@ -134,7 +136,7 @@ class VacuumRules:
     has_iceberg_metadata: bool = False
 
     def ignores(self, name: str) -> bool:
-        """Whether VACUUM ignores paths that contain this name, as delta-spark's does: hidden names, except the names of
+        """Whether VACUUM ignores paths that contain this name, like delta-spark: hidden names, except the names of
         change files, indexes and partitions."""
         if name == _ICEBERG_METADATA and self.has_iceberg_metadata:
             return True
@@ -149,7 +151,7 @@ class VacuumRules:
 
 
 class VacuumedFile(msgspec.Struct, frozen=True, gc=False):
-    """A file to delete. ``path``: below the table root. ``reason``: why it is not needed."""
+    """A file to delete. ``path``: the path below the table root. ``reason``: why the file is not needed."""
 
     path: str
     size_bytes: int
@@ -157,8 +159,8 @@ class VacuumedFile(msgspec.Struct, frozen=True, gc=False):
 
 
 class VacuumedFiles(Sequence[VacuumedFile]):
-    """Files to delete, stored as columns; reading a row creates a VacuumedFile. ``times_ms``: modification times in
-    milliseconds since 1970."""
+    """The files to delete, stored as columns; accessing a row creates a VacuumedFile. ``times_ms``: modification times
+    in milliseconds since 1970."""
 
     def __init__(self) -> None:
         self.paths: list[str] = []
@@ -174,13 +176,13 @@ class VacuumedFiles(Sequence[VacuumedFile]):
         self.reasons.append(reason)
 
     def of(self, rows: Iterable[int]) -> VacuumedFiles:
-        """The files at these row numbers."""
+        """The files with these row numbers in this list."""
         found = VacuumedFiles()
         found.extend(self, rows)
         return found
 
     def extend(self, others: VacuumedFiles, rows: Iterable[int]) -> None:
-        """Add the files of ``others`` at these row numbers."""
+        """Append those files of ``others`` that have these row numbers."""
         for row in rows:
             self.add(others.paths[row], others.sizes_bytes[row], others.times_ms[row], others.reasons[row])
 
@@ -191,13 +193,13 @@ class VacuumedFiles(Sequence[VacuumedFile]):
         return self.of(sorted(range(len(self)), key=self.paths.__getitem__))
 
     def without(self, paths: Set[str]) -> VacuumedFiles:
-        """The files without these paths."""
+        """The files except those with these paths."""
         if paths.isdisjoint(self.paths):
             return self
         return self.of(row for row, path in enumerate(self.paths) if path not in paths)
 
     def entries(self, rows: Iterable[int]) -> list[Entry]:
-        """The files at these row numbers, as ``LogStore.remove`` takes them."""
+        """The files at the given row numbers, in the form that ``LogStore.remove`` accepts."""
         return [Entry(self.paths[row], EntryKind.FILE, self.sizes_bytes[row], self.times_ms[row]) for row in rows]
 
     def __len__(self) -> int:
@@ -226,11 +228,11 @@ class VacuumedFiles(Sequence[VacuumedFile]):
 class VacuumReport:
     """The result of a vacuum, or with ``dry_run`` the plan for one.
 
-    ``version``: the latest version when the log was read. ``retention_ms``: the retention that was applied;
-    ``cutoff_ms``: older files were considered, in milliseconds since 1970. ``files``: the deleted files, by path.
-    ``directories``: the paths of removed empty directories. ``kept``: the number of files that stay, by reason.
-    ``commits``: the versions that record start and end, if any. ``full``: whether all files below the root were listed;
-    otherwise only files that the log says were removed are counted.
+    ``version``: the version that was the latest when the log was read. ``retention_ms``: the retention that was
+    applied; ``cutoff_ms``: the time, in milliseconds since 1970, before which files were considered for deletion.
+    ``files``: the deleted files, by path. ``directories``: the paths of removed empty directories. ``kept``: the number
+    of files kept, by reason. ``commits``: the versions that record VACUUM START and VACUUM END, if any. ``full``:
+    whether all files below the root were listed; otherwise only files that the log says were removed are counted.
     """
 
     table: str
@@ -246,7 +248,7 @@ class VacuumReport:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The paths of the deleted files, below the table root."""
+        """The paths of the deleted files, relative to the table root."""
         files = self.files
         return tuple(files.paths if isinstance(files, VacuumedFiles) else (file.path for file in files))
 
@@ -278,7 +280,7 @@ class VacuumReport:
 
     @safe_repr
     def __repr__(self) -> str:
-        """The fields, with counts instead of files and directories."""
+        """The fields of the report, with counts instead of files and directories."""
         return (
             f"VacuumReport(table={self.table!r}, dry_run={self.dry_run}, version={self.version}, "
             f"retention_ms={self.retention_ms}, cutoff_ms={self.cutoff_ms}, files={len(self.files)}, "
@@ -287,7 +289,7 @@ class VacuumReport:
         )
 
     def facts(self) -> list[tuple[str, str]]:
-        """The report as pairs of label and text."""
+        """The report as (label, text) pairs."""
         verb = "would be deleted" if self.dry_run else "deleted"
         facts = [
             ("Table", self.table),
@@ -307,9 +309,9 @@ class VacuumReport:
 
 @dataclass(slots=True)
 class Sifted:
-    """The contents of a table directory. ``others``: files and links that are not needed; ``unread``: the paths of such
-    files whose size and time the store has not read. ``counts``: the number of needed files that exist, by reason;
-    ``present``: their paths."""
+    """The contents of a table directory. ``others``: files and links that are not needed; ``unread``: the paths of
+    files that are not needed and whose size and time the store has not read. ``counts``: the number of needed files
+    that exist, by reason; ``present``: the paths of these files."""
 
     directories: list[Entry] = field(default_factory=list)
     others: list[Entry] = field(default_factory=list)
@@ -318,8 +320,8 @@ class Sifted:
     present: PathHashes = field(default_factory=PathHashes)
 
     def count(self, directory: str, hashes: Sequence[int], needed: NeededFiles) -> list[bool]:
-        """Count the needed names among names in a directory, given as hashes. Returns for each whether it is not
-        needed."""
+        """Count the needed files among a directory's names, which are given as hashes. Returns for each name whether it
+        is not needed."""
         is_other = [True] * len(hashes)
         for need, names in needed.in_directory(directory):
             present = array("q", filter(names.__contains__, itertools.compress(hashes, is_other)))
@@ -331,8 +333,8 @@ class Sifted:
 
 
 def sift(parts: Iterable[WalkPart], needed: NeededFiles) -> Sifted:
-    """Separate the needed files of a listing from the others. ``parts``: as from ``LogStore.walk_parts``. Only the
-    number of needed files and the hashes of their paths are kept in memory."""
+    """Separate the needed files in a listing from the other files. ``parts``: the batches that ``LogStore.walk_parts``
+    returns. Only the number of needed files and the hashes of their paths are kept in memory."""
     found, hashed = Sifted(present=PathHashes(hashed=needed.hashed)), needed.hashed
     for part in parts:
         if part.names:
@@ -349,11 +351,11 @@ def sift(parts: Iterable[WalkPart], needed: NeededFiles) -> Sifted:
 
 @dataclass(slots=True)
 class Decided:
-    """The decision on a part of a table's files. ``files``: to delete. ``kept``: how many stay, by reason. ``young``:
-    files that stay only because of their age, with the reason. ``emptied``: directories with files to delete;
-    ``occupied``: directories with files that stay. ``directories``: all directories in the listing. ``tables``: the
-    roots of other tables. ``present``: the paths of files that stay. ``listed``: the number of files and links;
-    ``gone``: how many of them no longer existed when their time was read."""
+    """The decisions on a part of a table's files. ``files``: to delete. ``kept``: the number of files kept, by reason.
+    ``young``: files kept only because of their age, with the reason. ``emptied``: directories with files to delete;
+    ``occupied``: directories with files that are kept. ``directories``: all directories in the listing. ``tables``: the
+    roots of other tables, whose files are kept. ``present``: the paths of files that are kept. ``listed``: the number
+    of files and links; ``gone``: how many of these no longer existed when their time was read."""
 
     directories: list[Entry]
     tables: frozenset[str]
@@ -374,10 +376,11 @@ def decide(
     read: Callable[[Sequence[str]], Iterable[Entry]],
     tables: Iterable[str] = (),
 ) -> Decided:
-    """Decide on a listing, or part of one, by the names and times of files. ``read``: as ``LogStore.entries``; called
-    for files whose name does not decide. ``tables``: known roots of other tables."""
+    """Decide by name and time which files of a listing, or of a part of it, are deleted or kept. ``read``: a function
+    like ``LogStore.entries``, called for files that cannot be decided by name. ``tables``: known roots of other
+    tables."""
     decision = _Decision(sifted, named, rules, tables)
-    # Data files first: whether Hadoop's hidden checksum of a file stays depends on that file.
+    # Decide on data files first, because Hadoop's hidden checksum of a file is kept if that file is kept.
     for is_checksum in (False, True):
         some = [entry for entry in sifted.others if entry.path.endswith(_CHECKSUM) is is_checksum]
         some.sort(key=lambda entry: entry.path)
@@ -406,13 +409,14 @@ class _Decision:
         self._by_directory: dict[str, Stay | None] = {}
 
     def undecided(self, paths: Sequence[str]) -> list[str]:
-        """The paths of files whose times decide; the others are recorded as staying. ``paths``: only checksums, or no
-        checksums."""
+        """The paths of files that must be decided by age; the others are recorded as kept. ``paths``: either all of
+        them are checksum files, or none is."""
         ordinary = are_ordinary(paths)
         return [path for path in paths if not self._stays_by_name(path, ordinary)]
 
     def decide(self, entries: Sequence[Entry]) -> None:
-        """Decide on files and links that are not needed: only checksums, or no checksums."""
+        """Decide on files and links that are not needed. The entries must be either all Hadoop checksum files or
+        none."""
         ordinary = are_ordinary([entry.path for entry in entries])
         self.decide_by_age(
             entry
@@ -421,7 +425,7 @@ class _Decision:
         )
 
     def decide_by_age(self, entries: Iterable[Entry]) -> None:
-        """Decide on files that ``undecided`` returned, and on links."""
+        """Decide by age on the files that ``undecided`` returned, and on symbolic links."""
         result = self.result
         for entry in entries:
             path = entry.path
@@ -450,7 +454,8 @@ class _Decision:
         return checked is not None and checked not in self.result.present
 
     def _stays_by_name(self, path: str, ordinary: bool) -> bool:
-        """Whether a file stays at any age; if so, records it. ``ordinary``: the path is known to be plain."""
+        """Whether a file is kept whatever its age is; if so, records the file and the reason. ``ordinary``: whether the
+        path is known to contain no special characters."""
         why = self._by_name(path, ordinary)
         if why is not None:
             self._keep(path, why)
@@ -470,7 +475,7 @@ class _Decision:
         return Stay.ELSEWHERE if name in self._named.elsewhere else None
 
     def _why_all_stay(self, directory: str) -> Stay | None:
-        """Why all files in a directory stay; None if each is decided separately."""
+        """Why all files in a directory are kept; None if each file is decided separately."""
         if self.is_in_other_table(directory):
             return Stay.OTHER_TABLE
         return Stay.HIDDEN if any(map(self._rules.ignores, directory.split("/"))) else None
@@ -486,7 +491,7 @@ class _Decision:
         if entry.path in self._named.removed:
             return _REMOVED
         if time_ms > rules.now_ms - UNCOMMITTED_AGE_MS:
-            # Change files are named by commits, and commits older than the retention are not read.
+            # Change files are named only in commits, and commits older than the retention are not read.
             return Stay.YOUNG_CHANGES if _is_of_changes(entry.path) else Stay.UNCOMMITTED
         return _UNNAMED_KINDS[leftover_kind(entry.path)]
 
@@ -510,24 +515,25 @@ def parents(path: str) -> Iterator[str]:
 
 
 def table_roots(*paths: Iterable[str]) -> frozenset[str]:
-    """The directories below the root that have their own log, from the paths of directories and files."""
+    """The directories below the root that contain a log of their own, derived from the paths of all directories and
+    files."""
     mark = f"/{LOG_DIRECTORY}/"
     return frozenset(f"{path}/".partition(mark)[0] for some in paths for path in some if mark in f"{path}/")
 
 
 def is_in_table(path: str, tables: Iterable[str]) -> bool:
-    """Whether a path is one of the roots ``tables`` or below one."""
+    """Whether a path is one of the roots ``tables`` or below one of them."""
     return any(path == root or path.startswith(f"{root}/") for root in tables)
 
 
 def checksum_path(path: str) -> str:
-    """The path at which Hadoop writes the checksum of a local file."""
+    """The path to which Hadoop writes the checksum of a local file."""
     directory, slash, name = path.rpartition("/")
     return f"{directory}{slash}.{name}{_CHECKSUM}"
 
 
 def checked_path(path: str) -> str | None:
-    """The path of the file whose Hadoop checksum this is; None if it is not a checksum."""
+    """The path of the file that a Hadoop checksum file belongs to; None if the path is not a checksum's."""
     if not path.endswith(_CHECKSUM):
         return None
     directory, slash, name = path.rpartition("/")

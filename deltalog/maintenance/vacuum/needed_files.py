@@ -1,8 +1,8 @@
-"""The files needed by the versions within a retention, read from the log.
+"""Reads from the log which files the versions within a retention need.
 
-Two sources must agree: the state of the latest version (live files, and tombstones by time), and the version that was
-current at the cut-off with every commit since. The second depends neither on writers' clocks nor on tombstones, which
-checkpoints may have dropped.
+Two sources must agree: the state of the latest version (the live files, and the tombstones by time), and the version
+that was current at the cut-off together with every commit since then. The second source depends neither on writers'
+clocks nor on tombstones, which checkpoints may omit.
 
 Spec: PROTOCOL.md#add-file-and-remove-file, #deletion-vector-descriptor-schema, #add-cdc-file.
 """
@@ -15,10 +15,10 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import ZERO, scalar
 from deltalog.errors import CorruptTableError, InvalidCheckpointError, InvalidDataFileError, UnsafePathError
+from deltalog.lazy_arrow import pc
 from deltalog.log.checkpoint.reader import ALONE
 from deltalog.log.file_cache import FileCache
 from deltalog.log.history import LogHistory
@@ -33,7 +33,7 @@ from deltalog.storage.base import LogStore, real_url
 _COMMITS_AT_ONCE = 256
 _COLUMNS = ("path", "deletion_vector")
 _TOMBSTONES = ("path", "deletion_timestamp", "deletion_vector")
-# How many paths exist as Python strings at a time.
+# The maximum number of paths that exist as Python strings at a time.
 _PATHS_AT_ONCE = 1_024
 
 
@@ -79,8 +79,8 @@ def named_files(
 
 
 def _check_origin(cache: FileCache, names: _Names, live: PathHashes, earlier: Sequence[PathHashes], first: int) -> None:
-    """Raise CorruptTableError if a file of the latest version comes neither from version ``first`` nor from a commit
-    since. ``earlier``: the files of that version and those commits."""
+    """Raise CorruptTableError if a file of the latest version is neither a file of version ``first`` nor added by a
+    later commit. ``earlier``: the files of version ``first`` and of the later commits."""
     if not any(live.lacking(*earlier)):
         return
     files = sorted(names.of_all(cache.files(_COLUMNS)))
@@ -92,7 +92,8 @@ def _check_origin(cache: FileCache, names: _Names, live: PathHashes, earlier: Se
 
 
 def named_since(history: LogHistory, version: int) -> frozenset[str]:
-    """The paths of files named by commits after ``version``. Raises as ``named_files``. Cost: 1 GET for each commit."""
+    """The paths of the files named in commits after ``version``. Raises as ``named_files``. Cost: 1 GET for each
+    commit."""
     store = history.reader.store
     names = _Names(store.url, [place_of(store.url), place_of(real_url(store))])
     found: set[str] = set()
@@ -103,7 +104,8 @@ def named_since(history: LogHistory, version: int) -> frozenset[str]:
 
 
 def paths_named(store: LogStore, names: Iterable[str]) -> set[str]:
-    """The paths, below the table root, of files as a log names them. Raises UnsafePathError. Cost: none."""
+    """Convert file paths as they occur in a log to paths relative to the table root. Raises UnsafePathError. Cost:
+    none."""
     known = _Names(store.url, [place_of(store.url), place_of(real_url(store))])
     return {path for name in names for path in known.of(name)}
 
@@ -116,8 +118,8 @@ def files_of(history: LogHistory, version: int) -> set[str]:
 
 
 def removed_in(history: LogHistory, first: int, last: int) -> set[str]:
-    """The paths of the files that the commits from ``first`` to ``last`` removed, and of their change files. Paths that
-    cannot be resolved are left out: such files are never deleted.
+    """The paths of the files that the commits from ``first`` to ``last`` removed, and of the change files of these
+    commits. Paths that cannot be resolved are left out, because such files are never deleted.
 
     Raises MissingVersionError, InvalidCommitError. Cost: 1 GET for each commit.
     """
@@ -163,7 +165,7 @@ def _identity(piece: pa.Table) -> pa.Table:
 
 
 def _tombstones(cache: FileCache, cutoff_ms: int, names: _Names) -> tuple[NeededPaths, set[str]]:
-    """The files of unexpired tombstones, and the files of expired tombstones."""
+    """The files with unexpired tombstones, and the files with expired tombstones."""
     while True:
         unexpired, removed = NeededPaths(hashed=names.hashed), set[str]()
         are_known = True
@@ -181,7 +183,8 @@ def _tombstones(cache: FileCache, cutoff_ms: int, names: _Names) -> tuple[Needed
         except InvalidCheckpointError as error:
             cache = cache.without_checkpoint(error)
         else:
-            # If one path cannot be resolved, return none: the files are then deleted as files that no version names.
+            # If a path cannot be resolved, the returned set of removed files is empty: the removed files are then
+            # treated as files that no version names.
             return unexpired, removed if are_known else set()
 
 
@@ -202,7 +205,7 @@ class _Names:
         self.elsewhere: set[str] = set()
 
     def of_table(self, files: pa.Table) -> Iterator[list[str]]:
-        """The paths in rows with the columns ``path`` and ``deletion_vector``, in batches."""
+        """The paths that the columns ``path`` and ``deletion_vector`` contain, in batches."""
         for start in range(0, files.num_rows, _PATHS_AT_ONCE):
             some = files.slice(start, _PATHS_AT_ONCE)
             paths = some["path"].to_pylist()
@@ -216,7 +219,7 @@ class _Names:
                 yield [path for row in rows for path in self.of_vector(DeletionVector(**row))]
 
     def of_all(self, files: pa.Table) -> Iterator[str]:
-        """Like ``of_table``, one path at a time."""
+        """Like ``of_table``, but yields single paths instead of batches."""
         return itertools.chain.from_iterable(self.of_table(files))
 
     def of_commit(self, commit: CommitActions) -> Iterator[str]:
@@ -254,7 +257,7 @@ class _Names:
                 ) from None
             self.elsewhere.add(name)
             return ()
-        # Some writers did not encode paths in the log: the file may have the name exactly as written there.
+        # Some writers did not percent-encode paths in the log, so the file name may be exactly the name in the log.
         return (path,) if path == named or "%" not in named else (path, named)
 
 

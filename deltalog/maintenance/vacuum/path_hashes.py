@@ -1,7 +1,8 @@
 """Sets of paths that keep only hashes in memory: eight bytes per path. Pure.
 
-Two paths with the same hash count as equal. So a set can claim to contain a path that it lacks, with a probability of
-one in 2**64 for each name in the directory, but never the reverse: only decisions to keep a file rely on it.
+Two paths with the same hash count as equal. So a set may report a path that it does not contain, with a probability of
+one in 2**64 for each name in the directory, but it never misses a path that it contains. A wrong answer can only cause
+a file to be kept that could be deleted.
 
 Names are hashed by Python's ``hash``, whose seed differs between processes, or by ``shared_hash``, which does not.
 """
@@ -12,13 +13,14 @@ import unicodedata
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 
-# How many names to keep as sets between queries of their directories.
+# The maximum number of names cached as sets between queries of their directories.
 _MOST_NAMES = 65_536
 
 
 class PathHashes:
-    """Paths below a root. ``names``: the hashes of names by directory; a name may occur twice. Queries are fast if
-    their paths are ordered by directory, or if there are few directories. ``hashed``: the hash of a name."""
+    """A set of paths below a root. ``names``: the hashes of the names in each directory; a name may occur twice.
+    Queries are fast if their paths are ordered by directory or if there are few directories. ``hashed``: the hash of a
+    name."""
 
     def __init__(self, paths: Sequence[str] = (), hashed: Callable[[str], int] = hash) -> None:
         self.hashed = hashed
@@ -61,10 +63,11 @@ class PathHashes:
         if found is None:
             found = frozenset(self.names.get(directory, ()))
             self._held += len(found) + 1
-            # Keep at least one: a listing may alternate between a directory and its subdirectories.
+            # Keep the names of at least one other directory, because a listing may alternate between a directory and
+            # its subdirectories.
             while self._held > _MOST_NAMES and len(self._sets) > 1:
                 self._held -= len(self._sets.pop(next(iter(self._sets)))) + 1
-        self._sets[directory] = found  # last in, so dropped last
+        self._sets[directory] = found  # moved to the end, so that it is dropped last
         return found
 
     def _forget(self) -> None:
@@ -72,7 +75,7 @@ class PathHashes:
         self._held = 0
 
     def lacking(self, *others: PathHashes) -> Iterator[tuple[str, Set[int]]]:
-        """The directories with names that none of ``others`` has, with the hashes of these names."""
+        """The directories that contain names missing from all ``others``, with the hashes of these names."""
         for directory in self.names:
             lacking = self.of(directory).difference(*(other.names.get(directory, ()) for other in others))
             if lacking:
@@ -94,21 +97,22 @@ class NeededPaths(PathHashes):
             self._folded.add(other for path in paths if (other := folded(path)) != path)
 
     def spellings(self, directory: str) -> list[Set[int]]:
-        """The hashes of names in a folded directory whose folded paths are in the set."""
+        """The hashes of the names in a directory, given as a folded path, whose folded paths are in the set."""
         return [each.of(directory) for each in (self, self._folded) if directory in each.names]
 
 
 def shared_hash(name: str) -> int:
-    """A hash that is equal in all processes with the same ``HASH_PROBE``. Python hashes an integer to its remainder,
-    modulo 2**61 - 1 on 64-bit machines."""
+    """A hash that is equal in all processes with the same ``HASH_PROBE``. Python's hash of an integer is its remainder
+    modulo a prime (2**61 - 1 on 64-bit machines)."""
     return hash(int.from_bytes(name.encode("utf-8", "surrogatepass"), "little"))
 
 
-#: The hash of a name that, as a number, exceeds Python's modulus.
+#: The hash of a name whose bytes, as an integer, exceed Python's modulus; it is equal in processes with the same hash
+#: function.
 HASH_PROBE = shared_hash("part-00000")
 
 
 def folded(path: str) -> str:
-    """A path in lower case and one Unicode normalisation: file systems may ignore both, so a listing can spell a path
-    differently."""
+    """A path in lower case and in one Unicode normalisation form. File systems may ignore case and normalisation, so a
+    listing can spell a path differently."""
     return path.lower() if path.isascii() else unicodedata.normalize("NFC", path).casefold()

@@ -1,4 +1,5 @@
-"""The vacuum plan: combines the decisions on the parts of a listing with what became known later. Pure.
+"""The vacuum plan: merges the decisions made for each part of the listing, then keeps every file that later turned out
+to be needed. Pure.
 
 Spec: PROTOCOL.md leaves vacuum to writers; #file-types.
 """
@@ -28,9 +29,9 @@ from deltalog.storage.base import Entry
 
 @dataclass(frozen=True, slots=True)
 class VacuumPlan:
-    """``files``: to delete, by path. ``directories``: to remove afterwards if empty, deepest first. ``kept``: the
-    number of files that stay, by reason. ``young``: the paths of files that stay only because of their age.
-    ``directory_count``: the number of listed directories, including the root."""
+    """``files``: the files to delete, ordered by path. ``directories``: the directories to remove afterwards if they
+    are empty, deepest first. ``kept``: the number of files that stay, by reason. ``young``: the paths of files that are
+    kept only because of their age. ``directory_count``: the number of listed directories, including the root."""
 
     files: VacuumedFiles
     directories: Sequence[Entry]
@@ -40,8 +41,8 @@ class VacuumPlan:
 
 
 def plan(decided: Decided, needed: NeededFiles, late: Mapping[str, Need], rules: VacuumRules) -> VacuumPlan:
-    """The decision on everything below a table root. ``decided``: the decisions on all parts; modified in place.
-    ``late``: needed files that became known only later, with reasons."""
+    """The decisions on all files below a table root. ``decided``: the decisions on all parts; modified in place.
+    ``late``: needed files that were found only later, with reasons."""
     _keep_some(decided, needed, late)
     known_roots = decided.tables
 
@@ -53,7 +54,7 @@ def plan(decided: Decided, needed: NeededFiles, late: Mapping[str, Need], rules:
     known = {path for path in directories if may_remove(path)} | emptied | occupied
     removable = []
     # Directories that will be empty, deepest first: the directories of deleted files, and old directories that are
-    # empty already.
+    # already empty.
     for path in sorted(directories, key=lambda each: (-each.count("/"), each)):
         entry = directories[path]
         if path not in occupied and (path in emptied or _is_old(entry, rules)) and may_remove(path):
@@ -64,7 +65,7 @@ def plan(decided: Decided, needed: NeededFiles, late: Mapping[str, Need], rules:
 
 
 def together(parts: Iterable[Decided]) -> Decided:
-    """The decisions on several parts, merged; ``present`` of the result is unknown."""
+    """Merge the decisions on several parts of a listing; the field ``present`` of the result is undefined."""
     whole = Decided([], frozenset(), Counter(), PathHashes(), 0)
     for part in parts:
         whole.directories += part.directories
@@ -80,8 +81,8 @@ def together(parts: Iterable[Decided]) -> Decided:
 
 
 def _keep_some(decided: Decided, needed: NeededFiles, late: Mapping[str, Need]) -> None:
-    """Keep files that were to be deleted, or that were only too young for it, if they are in ``late`` or are another
-    spelling of a needed file; and the checksums of such files."""
+    """Keep files that were to be deleted, or were kept only for their age, if they are in ``late`` or are another
+    spelling of a needed file; also keep the checksums of such files."""
     spelled = _Spellings(needed.besides(late))
     kept: dict[str, Need | Stay] = {}
     for paths in (decided.files.paths, decided.young):
@@ -101,7 +102,7 @@ def _keep_some(decided: Decided, needed: NeededFiles, late: Mapping[str, Need]) 
 
 
 class _Spellings:
-    """Contains a path if another spelling of it is needed."""
+    """A container of the needed paths that a listing may spell differently."""
 
     def __init__(self, needed: NeededFiles) -> None:
         self._needed = needed
@@ -110,7 +111,7 @@ class _Spellings:
 
     def __contains__(self, path: str) -> bool:
         directory, _, name = folded(path).rpartition("/")
-        if directory != self._directory:  # paths mostly come ordered by directory
+        if directory != self._directory:  # consecutive paths are usually in the same directory
             self._directory, self._names = directory, self._needed.spellings(directory)
         hashed = self._needed.hashed(name)
         return any(hashed in names for names in self._names)

@@ -1,7 +1,7 @@
-"""The files below a table root as ranges of paths, each listed and decided on separately. Pure.
+"""Divides the files below a table root into ranges of paths; each range is listed and decided on separately. Pure.
 
 Ranges have no gaps and do not overlap, so every file is in exactly one range, whether or not the log names it. The
-paths in the log only determine where ranges begin.
+paths in the log only determine the boundaries of the ranges.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from deltalog.protocol.paths import LOG_DIRECTORY, has_some
 
 _MOST_PATHS = 65_536
 _STEP = 16
-# The number of hashes sent in total. The hashes of a directory go to every range that contains a part of it.
+# The maximum total size of the hashes that are sent. A directory's hashes are sent with every range that contains part
+# of the directory.
 _MOST_BYTES = 128 << 20
 
 
 class PathSample:
-    """A sample of many paths, with the same distribution."""
+    """A sample of paths with the same distribution as all paths."""
 
     def __init__(self) -> None:
         self._paths: list[str] = []
@@ -36,8 +37,8 @@ class PathSample:
             self._step *= 2
 
     def bounds(self, ranges: int) -> list[str]:
-        """The beginnings of ranges, except the first, that have about equally many paths: at the beginning of a
-        directory, unless a directory is too large."""
+        """The first paths of all ranges except the first range, chosen so that the ranges contain about equally many
+        paths. A range starts at a directory, unless a directory is too large for one range."""
         paths, found = sorted(self._paths), [""]
         for number in range(1, ranges if paths else 0):
             path = paths[number * len(paths) // ranges]
@@ -50,8 +51,8 @@ class PathSample:
 
 @dataclass(frozen=True, slots=True)
 class VacuumRange:
-    """The paths from ``start`` on and before ``end`` (None: no end). ``needed``: for each directory that can have such
-    paths, the reason, the directory and the hashes of its names. ``removed``: as in NamedFiles, but only the paths in
+    """The paths from ``start`` up to but excluding ``end`` (None: no end). ``needed``: (reason, directory, hashes of
+    file names) for each directory that may contain paths in the range. ``removed``: as in NamedFiles, but only paths in
     the range."""
 
     start: str
@@ -60,7 +61,7 @@ class VacuumRange:
     removed: Sequence[str]
 
     def needed_files(self) -> NeededFiles:
-        """The needed files as ``decide`` takes them; a path is included only with its first reason."""
+        """The needed files in the form that ``decide`` accepts; each path is included only with its first reason."""
         found: dict[Need, NeededPaths] = {}
         for need, directory, hashes in self.needed:
             paths = found.setdefault(need, NeededPaths(hashed=shared_hash))
@@ -83,7 +84,7 @@ def ranges(needed: NeededFiles, removed: Set[str], sample: PathSample, most: int
 
 
 def _first_reasons(needed: NeededFiles) -> dict[str, list[tuple[Need, bytes]]]:
-    """The hashes of names by directory, each under the first reason that has it."""
+    """The hashes of the names in each directory, each with the first reason that contains it."""
     found: dict[str, list[tuple[Need, bytes]]] = {}
     for directory in {*needed.directories}:
         known: set[int] = set()

@@ -1,8 +1,9 @@
-"""The files that are no longer needed according to the log alone, and the last commit that a vacuum has dealt with.
+"""Finds the files that are no longer needed according to the log alone, and the last commit whose removed files a
+vacuum has deleted.
 
-A lite vacuum considers these files instead of a listing. ``_last_vacuum_info``, which delta-spark also reads and
-writes, holds the last version whose removed files a vacuum has deleted; the commits up to it may since have been
-cleaned up.
+A lite vacuum considers only these files, and does not list the directory. ``_last_vacuum_info``, which delta-spark also
+reads and writes, records the last version whose removed files a vacuum has deleted. Log clean-up may have deleted the
+commits up to that version.
 
 Spec: PROTOCOL.md leaves vacuum to writers; #add-file-and-remove-file.
 """
@@ -33,9 +34,9 @@ class _LastVacuum(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class RemovedFiles:
-    """``entries``: the existing removed files, Hadoop's checksums of them, and logs of other tables above them.
-    ``paths``: all removed files that are not needed. ``are_settled``: false while a file of these commits waits for its
-    tombstone to expire."""
+    """``entries``: the removed files that still exist, their Hadoop checksums, and the logs of other tables in
+    directories above them. ``paths``: all removed files that are not needed. ``are_settled``: False if the tombstone of
+    a file removed by these commits has not expired yet."""
 
     entries: list[Entry]
     paths: Set[str]
@@ -43,7 +44,8 @@ class RemovedFiles:
 
 
 def removed_files(history: LogHistory, named: NamedFiles) -> RemovedFiles:
-    """The files that the log says were removed before the retention and that are not needed.
+    """The files that, according to the log, were removed before the retention period began and that no version within
+    it needs.
 
     Raises VersionNotFoundError if commits since the last vacuum, or since version 0, no longer exist, and as
     ``LogStore.entries``. Cost: 1 GET of ``_last_vacuum_info``, 1 GET for each commit since then up to the cut-off, 1
@@ -101,8 +103,8 @@ def _is_of_log(path: str) -> bool:
 
 
 def logs_above(store: LogStore, paths: Iterable[str]) -> list[Entry]:
-    """Entries that show that a directory above one of the paths is another table. Cost: 1 HEAD and 1 LIST for each
-    directory above."""
+    """Entries of ``_delta_log`` directories which show that a directory above one of the paths is another table. Cost:
+    1 HEAD and 1 LIST for each directory above."""
     logs = sorted({f"{directory}/{LOG_DIRECTORY}" for path in paths for directory in parents(path)})
     there = {entry.path for entry in store.entries(logs)}
     names = mapped(logs, lambda log: store.list_names(log, limit=1), _LISTINGS if store.is_remote else 0, 0)

@@ -1,8 +1,8 @@
-"""Lists, decides on and deletes the files of a vacuum in other processes, such as the tasks of a Spark job.
+"""Lists files, decides which of them to delete, and deletes them, in other processes, such as the tasks of a Spark job.
 
-Each task lists a range of paths and decides on it by the rules of ``decisions``, as a local vacuum does for all paths.
-A task may be attempted more than once, even concurrently: a listing changes nothing, and a deletion reports which files
-are gone, whichever attempt deleted them.
+Each task lists a range of paths and decides on the files in it with the rules of ``decisions``, like a local vacuum for
+all paths. A task may be attempted more than once, even concurrently: listing changes nothing, and a deletion reports
+which files no longer exist, whichever attempt deleted them.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ from deltalog.write.table_handle import TableHandle
 from deltalog.write.task_files import storage_of
 
 _AT_ONCE = 1_000
-# The number of files that a task deletes: ten requests on S3. Progress is reported after each task.
+# The number of files that one task deletes; on S3 this takes ten requests. Progress is reported after each task.
 _IN_A_TASK = 10_000
 
 
-#: Runs work in other processes: see ``DeltaTable.vacuum``.
+#: Runs functions in other processes; see ``DeltaTable.vacuum``.
 RunTasks = Callable[[Callable[[bytes, str], bytes], Iterable[bytes], str], Iterator[bytes]]
 
 
@@ -54,11 +54,12 @@ class VacuumRunner:
 
 @dataclass(frozen=True)
 class VacuumTasks:
-    """The work of one vacuum's tasks. Can be pickled; the pickle contains the storage options, including any secrets.
+    """The functions that the tasks of one vacuum run. The object can be pickled; the pickle contains the storage
+    options, including any secrets.
 
-    ``version`` and ``commit``: the latest version, and the size and time of its commit file, by which a task verifies
-    that it sees the same table. ``elsewhere``: as in NamedFiles. ``tables``: the roots of other tables that the log
-    shows.
+    ``version`` and ``commit``: the latest version, and the size and time of its commit file, with which a task verifies
+    that it accesses the same table. ``elsewhere``: as in NamedFiles. ``tables``: the roots of other tables that the log
+    reveals.
     """
 
     store: LogStore
@@ -71,22 +72,22 @@ class VacuumTasks:
 
     @classmethod
     def for_table(cls, handle: TableHandle, version: int, rules: VacuumRules) -> VacuumTasks | None:
-        """The tasks for a handle's table; None if the commit of its version is not in the log. Cost: 1 HEAD."""
+        """The tasks for the table of a handle; None if the commit of ``version`` is not in the log. Cost: 1 HEAD."""
         store = storage_of(handle.reader.store)
         commit = store.head(commit_path(version))
         return None if commit is None else cls(store, rules, version, commit)
 
     def look(self, data: bytes, attempt: str) -> bytes:
-        """List a range and decide on it. ``data``: a VacuumRange. Returns a Decided. Raises StoreError if the task sees
-        another table than the caller. Cost: as ``LogStore.walk_parts``, 2 requests for each directory above its ends, 1
-        HEAD for each checksum whose file is in another range."""
+        """List a range and decide on the files in it. ``data``: a VacuumRange. Returns a Decided. Raises StoreError if
+        the task sees another table than the caller. Cost: as ``LogStore.walk_parts``, 2 requests for each directory
+        above its ends, 1 HEAD for each checksum whose file is in another range."""
         self._check()
         here: VacuumRange = unpacked(data)
         store, needed = self.store, here.needed_files()
         named = NamedFiles(needed, frozenset(here.removed), self.elsewhere)
         sifted = sift(store.walk_parts(self.rules.enters, here.start, here.end), needed)
         ends = [each for each in (here.start, here.end) if each]
-        # Only for these directories may the log of another table be in another range.
+        # Only in these directories can there be a table whose log is in another range than its data files.
         tables = self.tables | table_roots(entry.path for entry in logs_above(store, ends))
         checked = (checked_path(path) for path in _paths(sifted))
         outside = sorted({path for path in checked if path is not None and not is_within(path, here.start, here.end)})
@@ -97,8 +98,9 @@ class VacuumTasks:
         return packed(replace(decided, present=PathHashes()))
 
     def delete(self, data: bytes, attempt: str) -> bytes:
-        """Delete files. ``data``: VacuumedFiles. Returns a byte for each file: 1 if it is gone. Raises StoreError.
-        Cost: as ``LogStore.remove``, 1 HEAD for each 1,000 files, and 1 for each file that it did not remove."""
+        """Delete files. ``data``: VacuumedFiles. Returns a byte for each file: 1 if it no longer exists. Raises
+        StoreError. Cost: as ``LogStore.remove``, 1 HEAD for each 1,000 files, and 1 for each file that it did not
+        remove."""
         files: VacuumedFiles = unpacked(data)
 
         def remove(entries: Sequence[Entry]) -> list[Entry]:
@@ -136,12 +138,12 @@ class DistributedVacuum:
     def for_table(
         cls, runner: VacuumRunner, handle: TableHandle, version: int, rules: VacuumRules
     ) -> DistributedVacuum | None:
-        """None under the same condition and at the same cost as ``VacuumTasks.for_table``."""
+        """Returns None under the same condition, and has the same cost, as ``VacuumTasks.for_table``."""
         tasks = VacuumTasks.for_table(handle, version, rules)
         return None if tasks is None else cls(tasks, runner)
 
     def decided(self, named: NamedFiles, sample: PathSample) -> Decided:
-        """Like ``decide``, for everything below the root. Raises StoreError if tasks lose or repeat a file, and what
+        """Like ``decide``, for all files below the root. Raises StoreError if tasks lose or repeat a file, and what
         the runner raises."""
         elsewhere, tables = frozenset(named.elsewhere), table_roots(named.needed.directories)
         tasks = replace(self.tasks, elsewhere=elsewhere, tables=tables)
@@ -162,8 +164,8 @@ class DistributedVacuum:
         return decided
 
     def deleted(self, files: VacuumedFiles) -> Iterator[tuple[int, list[int]]]:
-        """Delete files in steps. Yields the number of files in each step, and the row numbers of the files that are
-        gone.
+        """Delete files in steps. For each step, yields the number of files in the step, and the row numbers in
+        ``files`` of those that no longer exist.
 
         Raises StoreError, and what the runner raises.
         """
@@ -182,8 +184,8 @@ class DistributedVacuum:
 def deleted_in_steps(
     remove: Callable[[Sequence[Entry]], list[Entry]], files: VacuumedFiles
 ) -> Iterator[tuple[int, list[int]]]:
-    """Delete files in steps. Yields the number of files in each step, and the row numbers of the files that are gone.
-    Raises and costs as ``remove``, with 1,000 files in each call."""
+    """Delete files in steps. For each step, yields the number of files in the step, and the row numbers in ``files`` of
+    those that no longer exist. Raises and costs as ``remove``, with 1,000 files in each call."""
     rows = range(len(files))
     for start in rows[::_AT_ONCE]:
         some = rows[start : start + _AT_ONCE]
@@ -197,13 +199,13 @@ def _paths(sifted: Sifted) -> Iterator[str]:
 
 
 def packed(value: Any) -> bytes:
-    """Serialize a value for another process of the same program, compressed: paths shrink to a third."""
+    """Serialize and compress a value for another process of the same program; paths shrink to a third."""
     data = pickle.dumps(value)
     body: bytes = pa.compress(data, codec="zstd", asbytes=True)
     return len(data).to_bytes(8, "little") + body
 
 
 def unpacked(data: bytes) -> Any:
-    """The value that ``packed`` serialized."""
+    """Deserialize a value that ``packed`` serialized."""
     size = int.from_bytes(data[:8], "little")
     return pickle.loads(pa.decompress(data[8:], decompressed_size=size, codec="zstd", asbytes=True))

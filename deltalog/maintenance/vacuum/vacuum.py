@@ -1,8 +1,9 @@
 """Deletes the files below a table root that no version within the retention needs.
 
-Memory holds only hashes of the needed paths; the listing is compared with them as a stream. After the listing, new
-commits are read, so that files committed in between are kept. A lite vacuum does not list; it looks up the files that
-the log says were removed. Later commits are read after VACUUM START is committed, before the first file is deleted.
+Only hashes of the needed paths are held in memory; the listing is streamed, and each path in it is compared with these
+hashes. After the listing, new commits are read, so that files committed in between are kept. A lite vacuum does not
+list files; it looks up the files that the log says were removed. Later commits are read after VACUUM START is
+committed, before the first file is deleted.
 
 Spec: PROTOCOL.md leaves vacuum to writers; #vacuum-protocol-check.
 """
@@ -48,20 +49,22 @@ VacuumProgress = Callable[[int, int], None]
 
 
 class Claims:
-    """Who needs files that no version names: here, commits of this process that may still take effect."""
+    """Knows which of the files that no version refers to are still needed: here, those of this process's commits that
+    may still take effect."""
 
     def __init__(self, handle: TableHandle) -> None:
         self._handle = handle
 
     def needed(self, history: LogHistory, named: NamedFiles, rules: VacuumRules) -> dict[str, Need]:
-        """The reasons why files must stay, by path. Cost: none."""
+        """The reasons why files must be kept, keyed by path. Cost: none."""
         files = self._handle.reader.files
         return {files.find(path)[1]: Need.UNSETTLED for path in self._handle.unsettled}
 
     def remove(self, entries: Sequence[Entry], version: int) -> list[Entry]:
-        """Like ``LogStore.remove``, except for files that are needed by now. ``version``: the version of the plan.
-        Raises TableReplacedError or MissingVersionError if the latest version is no longer in the log: the table may
-        have been replaced by an older copy, in which these files are live. Cost: 1 more HEAD."""
+        """Like ``LogStore.remove``, but keeps files that have become needed in the meantime. ``version``: the table
+        version for which the plan was made. Raises TableReplacedError or MissingVersionError if the latest version is
+        no longer in the log: the table may have been replaced by an older copy, in which these files are live. Cost: 1
+        more HEAD."""
         latest, store = self._handle.latest, self._handle.reader.store
         if self._handle.reader.authority.catalog is None:
             latest.tip.check_is_there(self._handle.reader, "a vacuum")
@@ -74,7 +77,8 @@ def silent(done: int, of: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """The retention, in milliseconds. ``given_ms``: the caller's; None: use the table's, ``of_table_ms``."""
+    """The retention, in milliseconds. ``given_ms``: the retention that the caller specified; None: use the table's
+    retention, ``of_table_ms``."""
 
     given_ms: int | None
     of_table_ms: int
@@ -96,8 +100,8 @@ def vacuum(
     runner: VacuumRunner | None = None,
     keep_versions: Sequence[int] = (),
 ) -> VacuumReport:
-    """See ``DeltaTable.vacuum``. ``claims``: who else may need files; required for a catalog table, which excludes
-    ``runner``."""
+    """See ``DeltaTable.vacuum``. ``claims``: tells which other files are needed; required for a catalog table, and
+    cannot be combined with ``runner``."""
     store, authority = handle.reader.store, handle.reader.authority
     if authority.branch is not None:
         raise CallError(
@@ -110,7 +114,7 @@ def vacuum(
             "deltalog vacuum catalog:<catalog>#<name>."
         )
     claims = claims or Claims(handle)
-    before = handle.writable()  # the protocol check that vacuumProtocolCheck requires
+    before = handle.writable()  # this call includes the protocol check that vacuumProtocolCheck requires
     retention = _retention(before, retention_hours, enforce_retention_duration)
     now_ms = handle.environment.clock_ms()
     rules = VacuumRules(
@@ -150,7 +154,7 @@ def vacuum(
         remove = partial(claims.remove, version=report.version)
         delete = partial(deleted_in_steps, remove) if distributed is None else distributed.deleted
         report = _carry_out(handle, report, decided, retention, delete, progress)
-    # For files younger than a day, a full vacuum cannot distinguish removed files from uncommitted ones.
+    # A full vacuum cannot distinguish removed files from uncommitted files if they are younger than a day.
     is_short = full and rules.cutoff_ms > now_ms - UNCOMMITTED_AGE_MS
     waiting = decided.young if is_short else decided.young & removed
     if are_settled and not waiting and len(report.files) == len(decided.files):
@@ -164,7 +168,8 @@ def _kept(history: LogHistory, versions: Sequence[int]) -> dict[str, Need]:
 
 
 def _record(handle: TableHandle, cutoff_version: int | None, report: VacuumReport) -> None:
-    """Let later lite vacuums begin after ``cutoff_version``. Never raises, since the files are already deleted."""
+    """Record ``cutoff_version``, after which later lite vacuums begin. Never raises an error, because the files have
+    already been deleted."""
     if cutoff_version is None:
         return
     try:
@@ -240,7 +245,7 @@ def _carry_out(
         committed = named_since(LogHistory(handle.reader, handle.refresh().log), report.version)
         files, done = decided.files.without(committed), 0
         for asked, gone in delete(files):
-            deleted.extend(files, gone)  # counts partial progress if an error follows
+            deleted.extend(files, gone)  # records the progress so far, in case an error follows
             done += asked
             progress(done, len(files))
         directories = handle.reader.store.remove(decided.directories)

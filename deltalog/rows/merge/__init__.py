@@ -1,1 +1,1 @@
-"""MERGE: the clauses, the source, the rows that match, and the files that change."""
+"""MERGE: compiles the clauses, reads the source, finds the matching rows, and rewrites files."""

@@ -17,7 +17,7 @@ from deltalog.write.table_handle import TableHandle
 
 @checked
 class TableMerger:
-    """Builder that ``DeltaTable.merge`` returns: add clauses, then call ``execute``.
+    """The builder that ``DeltaTable.merge`` returns. To merge, add clauses and then call ``execute``.
 
         result = (
             table.merge(rows, "target.id = source.id")
@@ -26,13 +26,15 @@ class TableMerger:
             .execute()
         )
 
-    Each clause method returns the merger. Within a kind, the first clause whose ``predicate`` is true for a row
-    applies; rows without such a clause stay unchanged, or are not inserted. ``updates`` maps columns of the table to
-    SQL expressions or expressions built with ``col``. ``when_matched_*`` clauses see both sides,
-    ``when_not_matched_insert`` only the source, ``when_not_matched_by_source_*`` only the table. The ``_all`` variants
-    assign each column of the table from the source column of the same name, ignoring case. Other source columns are
+    Each clause method returns the builder itself. Of the clauses of one kind, the first clause whose ``predicate`` is
+    true for a row applies. A row of the table to which no clause applies is unchanged; a row of the source to which
+    none applies is not inserted. ``updates`` maps columns of the table to SQL expressions or expressions built with
+    ``col``. ``when_matched_*`` clauses can use columns of both sides, ``when_not_matched_insert`` only of the source,
+    and ``when_not_matched_by_source_*`` only of the table. The ``_all`` variants assign each column of the table from
+    the source column of the same name, ignoring case. Source columns without a table column of the same name are
     ignored. A table column that the source lacks must be in ``except_cols``, unless it is generated or has a default.
-    ``with_schema_evolution`` lifts both restrictions.
+    With ``with_schema_evolution``, other source columns are added to the table, and the table columns that the source
+    lacks need not be excluded.
     """
 
     def __init__(
@@ -67,54 +69,55 @@ class TableMerger:
     def when_not_matched_insert(
         self, updates: Mapping[str, Any], predicate: Predicate | str | None = None
     ) -> TableMerger:
-        """Insert a row for each unmatched row of the source. Columns not in ``updates`` are generated, or get their
-        default, or null."""
+        """Insert a row for each row of the source that matches no row of the table. Columns that are not in ``updates``
+        are generated, or get their default or null."""
         return self._with("not matched", "insert", predicate, updates)
 
     def when_not_matched_insert_all(
         self, predicate: Predicate | str | None = None, except_cols: Sequence[str] | None = None
     ) -> TableMerger:
-        """Insert each unmatched row of the source, without ``except_cols``."""
+        """Insert each source row that matches no table row, with all columns except ``except_cols``."""
         return self._with("not matched", "insert", predicate, None, except_cols)
 
     def when_not_matched_by_source_update(
         self, updates: Mapping[str, Any], predicate: Predicate | str | None = None
     ) -> TableMerger:
-        """Update columns in rows of the table that match no row of the source. If one of these clauses has no
-        ``predicate``, the whole table is read, and any row that another writer adds is a conflict."""
+        """Update columns in rows of the table that match no row of the source. If a clause for rows not matched by the
+        source has no ``predicate``, the whole table is read, and any row that another writer adds is a conflict."""
         return self._with("not matched by source", "update", predicate, updates)
 
     def when_not_matched_by_source_delete(self, predicate: Predicate | str | None = None) -> TableMerger:
-        """Delete rows of the table that match no row of the source. Reads the table like
-        ``when_not_matched_by_source_update``."""
+        """Delete rows of the table that match no row of the source. As with ``when_not_matched_by_source_update``, the
+        merge reads the whole table if a clause of this kind has no ``predicate``."""
         return self._with("not matched by source", "delete", predicate)
 
     def with_schema_evolution(self) -> TableMerger:
-        """Add columns and struct fields that only the source has to the table, nullable and at the end.
+        """Add columns and struct fields that only the source has to the table, as nullable columns at the end.
 
-        ``when_matched_update_all`` and ``when_not_matched_insert_all`` add all of them except ``except_cols``. Other
-        matched and not-matched clauses add the columns that they assign, under their names in the source. Columns and
-        fields that the source lacks keep their values in updated rows, and get their default or null in new rows. Types
-        do not change; values are cast to them. With ``delta.enableTypeWidening`` a column that a clause assigns is
-        widened to the source's type. Columns are added even if no row changes. Conditions and values cannot use a table
-        column that the merge adds.
+        ``when_matched_update_all`` and ``when_not_matched_insert_all`` add all columns and fields that only the source
+        has, except ``except_cols``. Other matched and not-matched clauses add the columns that they assign, with their
+        names in the source. Columns and fields that the source lacks keep their values in updated rows, and get their
+        default or null in new rows. Column types do not change, and values are cast to them. With
+        ``delta.enableTypeWidening`` a column that a clause assigns is widened to the source's type. Columns are added
+        even if no row changes. Conditions and values cannot use a table column that the merge adds.
         """
         self._merge = replace(self._merge, evolves=True)
         return self
 
     def execute(self) -> CommitResult:
         """Run the merge and commit it. If several rows of the source match one row, CallError is raised, unless the
-        only matched clause is a delete without a predicate. With ``=``, null matches nothing and NaN matches NaN.
+        only matched clause is a delete without a predicate. With ``=``, null matches nothing, and NaN matches NaN.
 
         Files that cannot match, by conditions on the table alone or by the source's key values, are not read and cause
-        no conflicts. Rows are updated and deleted as by ``update`` and ``delete`` and keep their row ids; change files
-        record every change. If nothing changes and no ``txn`` is passed, nothing is committed and ``skipped`` is true.
-        Memory: the source up to 128 MiB, twice that while it is read; 64 MiB of the table at a time, with its pairs of
-        equal keys; 22 bytes for each changed row. A larger source goes to temporary files (TMPDIR). Source keys of more
-        than 32 MiB go there too, with the table columns that the merge conditions use; they are then joined by hash
-        partition. Without an equality between the sides all pairs are compared; if the source does not fit in memory,
-        at most 262,144 of its rows may then match. Cost: the columns of the conditions in each file that may match, all
-        columns of the rows that change, and 1 PUT for each new file; then the commit. Raises as ``update``, and
+        no conflicts. Rows are updated and deleted in the same way as by ``update`` and ``delete`` and keep their row
+        ids; change files record every change. If nothing changes and no ``txn`` is passed, nothing is committed and
+        ``skipped`` is true. Memory: the source up to 128 MiB, twice that while it is read; 64 MiB of the table at a
+        time, with its pairs of equal keys; 22 bytes for each changed row. A source of more than 128 MiB is written to
+        temporary files (TMPDIR). Source keys of more than 32 MiB are also written there, with the table columns that
+        the merge conditions use; they are then joined by hash partition. If the condition contains no equality between
+        source and target, each source row is compared with each target row. In that case, if the source does not fit in
+        memory, at most 262,144 of its rows may match. Cost: the columns of the conditions in each file that may match,
+        all columns of the rows that change, and 1 PUT for each new file; then the commit. Raises as ``update``, and
         StoreError if the temporary directory is full.
         """
         with self._handle.transaction_for(self._merge.source, self._expected_version) as transaction:

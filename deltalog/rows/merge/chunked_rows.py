@@ -1,4 +1,4 @@
-"""Takes rows by number from a table of several batches, and assigns rows to hash partitions. Pure."""
+"""Selects rows by number from a table of several batches, and assigns rows to hash partitions. Pure."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import combined
+from deltalog.lazy_arrow import pc
 
 _MULTIPLIERS = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93)
-_WINDOWS = 4  # 8-byte windows hashed at each end of a string
+_WINDOWS = 4  # the number of 8-byte windows that are hashed at each end of a string
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkedRows:
-    """A table of several batches with take by row number. Arrow's take would first concatenate the batches of each
-    column."""
+    """A table of several batches, with a method that takes rows by number. Arrow's take would first concatenate the
+    batches of each column."""
 
     rows: pa.Table
     batches: Sequence[pa.RecordBatch]
@@ -36,7 +36,8 @@ class ChunkedRows:
         return cls(rows, batches, [*starts, start])
 
     def take(self, numbers: Any, columns: Sequence[str] | None = None) -> pa.Table:
-        """Take rows. ``numbers``: an Arrow array without nulls. ``columns``: None for all. Memory: these rows twice."""
+        """Take rows. ``numbers``: an Arrow array without nulls. ``columns``: None for all. Memory: twice the size of
+        these rows."""
         names = self.rows.schema.names if columns is None else list(columns)
         rows = self.rows.select(names)
         if len(self.batches) <= 1 or not names:
@@ -75,7 +76,8 @@ def _uint64(value: int) -> pa.Scalar:
 
 
 def _words(values: Any) -> Iterator[Any]:
-    """Values as 64-bit unsigned integers; null is 0. A word that would be 0 for all values may be left out."""
+    """Convert values to words (64-bit unsigned integers); null is 0. A word that would be 0 for every value may be
+    omitted."""
     kind, types = values.type, pa.types
     if types.is_string(kind) or types.is_binary(kind):
         yield from _words_of_bytes(pc.fill_null(values, pa.scalar("" if types.is_string(kind) else b"", kind)))

@@ -1,4 +1,4 @@
-"""The clauses of a merge, compiled: new values of target rows, and rows to insert.
+"""Compiles the clauses of a merge, which compute new values of target rows, and rows to insert.
 
 Spec: PROTOCOL.md#generated-columns, #default-columns.
 """
@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import combined
 from deltalog.errors import CallError
@@ -24,6 +23,7 @@ from deltalog.expressions.sql import as_predicate
 from deltalog.expressions.sql_text import shown
 from deltalog.expressions.tree import And, Expression, IsNull, Name, Predicate
 from deltalog.expressions.tree import Literal as LiteralTree
+from deltalog.lazy_arrow import pc
 from deltalog.protocol.column_paths import parse_path, path_text
 from deltalog.protocol.schema import VOID, ArrayType, DataType, MapType, StructField, StructType
 from deltalog.protocol.schema_enforcement import check_writable
@@ -43,7 +43,7 @@ _WHY: Mapping[Group, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """A clause as the caller passed it. ``updates``: None for all columns except ``except_cols``."""
+    """A clause in the form that the caller passed. ``updates``: None means all columns except ``except_cols``."""
 
     group: Group
     action: Action
@@ -53,13 +53,13 @@ class Clause:
 
     @property
     def entry(self) -> dict[str, str]:
-        """The clause's entry in commitInfo, in delta-spark's names."""
+        """The clause's entry in commitInfo, with delta-spark's names."""
         condition = {} if self.condition is None else {"predicate": shown(self.condition)}
         return {**condition, "actionType": self.action}
 
 
 def check_clauses(clauses: Sequence[Clause]) -> None:
-    """Raise CallError if there is no clause, or one that can never apply."""
+    """Raise CallError if there is no clause, or if one of the clauses can never apply."""
     if not clauses:
         raise CallError("The merge has no clause. Add when_matched_update(…), when_not_matched_insert(…) or another.")
     for group in _WHY:
@@ -72,8 +72,9 @@ def check_clauses(clauses: Sequence[Clause]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class CompiledClause:
-    """A clause compiled over rows with flat names. ``recomputed``: generated columns that it does not assign.
-    ``absent``: for each struct that is assigned field by field, whether it is null on both sides and so stays null."""
+    """A clause compiled for rows with flat column names. ``recomputed``: generated columns that the clause does not
+    assign. ``absent``: for each struct that is assigned field by field, whether it is null on both sides and so remains
+    null."""
 
     clause: Clause
     condition: Bound | None
@@ -83,17 +84,17 @@ class CompiledClause:
 
     @property
     def columns(self) -> set[str]:
-        """The flat names of the columns in its condition."""
+        """The flat names of the columns in the clause's condition."""
         return set() if self.condition is None else {column.path[0] for column in columns_of(self.condition)}
 
     def source_columns(self, names: Sequence[str]) -> list[str]:
-        """The source columns, among these flat names, that the new values are computed from."""
+        """Of the given flat names, those of source columns from which the new values are computed."""
         values = [each.value for each in self.assignments]
         used = {path[0] for each in values if isinstance(each, CompiledExpression) for path in each.columns}
         return [name for name in names if name in used]
 
     def reads(self, name: str, flat: str) -> bool:
-        """Whether new rows depend on the old values of a target column, given by its name and its flat name."""
+        """Whether the new rows depend on the old values of a target column (``name``, and ``flat`` in flat tables)."""
         if self.clause.action != "update":
             return False
         whole = {each.path[0] for each in self.assignments if len(each.path) == 1}
@@ -102,8 +103,8 @@ class CompiledClause:
         return flat in used or name not in (*whole, *self.recomputed)
 
     def updated(self, old: pa.Table, flat: pa.Table, schema: StructType, rules: TableRules) -> pa.Table:
-        """The updated rows. ``old``: the rows before the update. ``flat``: the same rows and the matching source
-        columns, under flat names. Raises CallError, ConstraintViolationError, SchemaMismatchError."""
+        """The updated rows. ``old``: the rows before the update. ``flat``: the same rows joined with the matching
+        source rows, with flat column names. Raises CallError, ConstraintViolationError, SchemaMismatchError."""
         new = assigned(old, self.assignments, flat).drop_columns(list(self.recomputed))
         for each in self.absent:
             index = new.schema.get_field_index(each.path[0])
@@ -112,16 +113,17 @@ class CompiledClause:
         return conformed(new, schema, rules)
 
     def inserted(self, flat: pa.Table, schema: StructType, rules: TableRules) -> pa.Table:
-        """The rows to insert. ``flat``: rows of the source under flat names. Raises as ``updated``."""
+        """The rows to insert. ``flat``: source rows whose columns have flat names. Raises as ``updated``."""
         columns = {each.path[0]: each.evaluate(flat) for each in self.assignments}
         return conformed(pa.table(columns), schema, rules, is_new=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Compiler:
-    """Compiles the clauses of one merge. ``rules``: the rules of the table. ``now``: the value of CURRENT_TIMESTAMP.
-    ``schema``: the schema of the table after the merge. ``evolves``: whether the source may lack columns; they keep
-    their values in updates, and are not assigned in inserts."""
+    """Compiles the clauses of one merge. ``rules``: the TableRules of the table. ``now``: the value
+    of CURRENT_TIMESTAMP. ``schema``: the schema of the table after the merge. ``evolves``: whether schema evolution is
+    on, so that the source may lack columns of the table. Columns that the source lacks keep their values in updates,
+    and are not assigned in inserts."""
 
     target: Relation
     source: Relation
@@ -241,14 +243,14 @@ class Compiler:
 
     @staticmethod
     def _has_no_type(name: Name, relations: Relations) -> bool:
-        """Whether a column holds only nulls and has no type, as pandas creates from None alone."""
+        """Whether a column has the type null, like the columns that pandas creates from only None."""
         field = relations.schema.find(name.path[0])
         return len(name.path) == 1 and field is not None and field.data_type == VOID
 
     def _check_nested(self, path: tuple[str, ...], column: StructField, tree: Name, relations: Relations) -> None:
-        """Raise unless a nested value fits the table's type. The rules are the same as for an append, but a struct must
-        also have every field of the table's struct, unless the merge evolves the schema; fields that it lacks then keep
-        their values."""
+        """Raise an error unless a nested value fits the table's type. The rules are the same as for an append, but a
+        struct must also have every field of the table's struct. If the merge evolves the schema, a struct may lack
+        fields, which then keep their values."""
         given = find_fields(tree.path, relations.schema)[-1]
         name = path_text(path)
         check_writable(
@@ -272,8 +274,8 @@ def without_alias(key: str, alias: str, *schemas: StructType) -> str:
 def _leaves(
     path: tuple[str, ...], column: StructField, name: tuple[str, ...], given: DataType, by_fields: bool
 ) -> Iterator[tuple[tuple[str, ...], StructField, Name]]:
-    """The assignments of a column from the source column ``name``: the whole column, or, if the source's struct lacks
-    fields that must keep their values, the fields that it has."""
+    """The assignments of a column from the source column ``name``: one assignment of the whole column, or, if the
+    source's struct lacks fields that must keep their values, an assignment of each field that it has."""
     own = column.data_type
     if not (by_fields and isinstance(own, StructType) and isinstance(given, StructType) and _lacks(given, own)):
         yield path, column, Name(name, True)
@@ -298,8 +300,8 @@ def _split(
 
 
 def _nulled(values: Any, path: Sequence[str], absent: Any) -> Any:
-    """A struct array with the struct at ``path`` null wherever ``absent`` is true; enclosing structs keep their
-    validity."""
+    """A struct array in which the struct at ``path`` is null wherever ``absent`` is true; the validity of enclosing
+    structs is unchanged."""
     children, fields = values.flatten(), list(values.type.fields)
     if not path:
         return pa.StructArray.from_arrays(children, fields=fields, mask=pc.or_(values.is_null(), absent))
@@ -309,7 +311,7 @@ def _nulled(values: Any, path: Sequence[str], absent: Any) -> Any:
 
 
 def _lacks(given: DataType, own: DataType) -> bool:
-    """Whether a struct lacks a field of another, at any depth of nested structs."""
+    """Whether a struct lacks a field of another struct, at any depth of nested structs."""
     if not (isinstance(given, StructType) and isinstance(own, StructType)):
         return False
     found = [(given.find(field.name), field) for field in own.fields]
@@ -317,7 +319,7 @@ def _lacks(given: DataType, own: DataType) -> bool:
 
 
 def _missing(given: DataType, own: DataType, where: str) -> Iterator[str]:
-    """The paths of fields that ``own`` has and ``given`` lacks, at every depth."""
+    """The paths of fields, at every depth, that are in ``own`` but not in ``given``."""
     if isinstance(given, StructType) and isinstance(own, StructType):
         for field in own.fields:
             found, path = given.find(field.name), f"{where}.{field.name}"
@@ -333,5 +335,5 @@ def _missing(given: DataType, own: DataType, where: str) -> Iterator[str]:
 
 
 def entries(clauses: Iterable[Clause], group: Group) -> list[dict[str, str]]:
-    """The clauses of a group as commitInfo lists them."""
+    """The clauses of a group, in the form that commitInfo records."""
     return [clause.entry for clause in clauses if clause.group == group]

@@ -1,7 +1,7 @@
-"""Splits the condition of a merge, and finds the pairs of rows for which it is true. Pure.
+"""Splits the condition of a merge, and finds the pairs of rows for which the condition is true. Pure.
 
-Equalities between the two sides become join keys for Arrow. The remaining conjuncts are evaluated on the pairs with
-equal keys, or without keys on all pairs, block by block.
+Equalities between the two sides become join keys for Arrow. The remaining conjuncts are evaluated block by block, on
+the pairs with equal keys, or on all pairs if there are no keys.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import FALSE, combined, row_numbers
 from deltalog.errors import CallError
@@ -25,12 +24,13 @@ from deltalog.expressions.functions.types import BINARY, BOOLEAN, DATE, INTEGRAL
 from deltalog.expressions.relations import Relation, Relations, conjuncts, flat_columns, joined, restored
 from deltalog.expressions.sql_text import shown
 from deltalog.expressions.tree import And, Comparison, Expression, In, Literal, Name
+from deltalog.lazy_arrow import pc
 from deltalog.protocol.char_varchar import char_length
 from deltalog.protocol.schema import DataType, DecimalType
 from deltalog.rows.merge.chunked_rows import ChunkedRows
 from deltalog.rows.merge.keys import Key, KeyValues, SourceKeys, key_columns, zero_of
 
-_MAX_PAIRS = 1 << 18  # pairs that a condition is evaluated on at once
+_MAX_PAIRS = 1 << 18  # number of pairs on which a condition is evaluated at once
 _OWN = (STRING, DATE, TIMESTAMP, TIMESTAMP_NTZ, BOOLEAN, BINARY)
 
 
@@ -55,8 +55,8 @@ class MergeCondition:
         now: datetime.datetime,
         empties: frozenset[str] = frozenset(),
     ) -> MergeCondition:
-        """``empties``: target columns that store empty values as null, so that an empty source value matches null with
-        ``<=>``. Raises CallError for unsupported expressions and non-boolean ones."""
+        """``empties``: target columns that store empty values as null, so that with ``<=>`` an empty source value
+        matches null. Raises CallError for unsupported expressions and non-boolean ones."""
         relations = Relations((target, source))
         resolved = relations.resolved(tree)
         bound_condition(resolved, relations, now)  # check the whole condition as the caller wrote it
@@ -83,7 +83,7 @@ class MergeCondition:
 
     @property
     def columns(self) -> set[str]:
-        """The flat names of the columns that it reads."""
+        """The flat names of the columns that the condition reads."""
         found = {path[0] for key in self.keys for side in (key.target, key.source) for path in side.columns}
         for bound in (self.of_target, self.of_source, self.of_pairs):
             found |= set() if bound is None else {column.path[0] for column in columns_of(bound)}
@@ -91,7 +91,7 @@ class MergeCondition:
 
     def on_target(self, values: Sequence[KeyValues]) -> Expression | None:
         """A condition on the target alone that is true for every row that may match; None if there is none. ``values``:
-        the source's values of each key."""
+        for each key, the values in the source."""
         schema = self.target.schema
         parts = [each for each in self.target_parts if is_bindable(each, schema)]
         for key, found in zip(self.keys, values, strict=True):
@@ -106,8 +106,8 @@ class MergeCondition:
 
     def pairs(self, rows: pa.Table, source: ChunkedRows, keys: SourceKeys) -> Iterator[tuple[Any, Any]]:
         """Pairs of row numbers (target, source) for which the condition is true, in the order of the target's rows.
-        ``rows``: rows of the target, with flat names. ``keys``: the keys of the source rows that may match them.
-        Memory: the pairs with equal keys. Raises CallError."""
+        ``rows``: rows of the target, with flat names. ``keys``: the keys of the source rows that may match the target
+        rows. Memory: all pairs of source and target rows with equal keys. Raises CallError."""
         for some, others in self._candidates(rows, keys):
             if self.of_pairs is None:
                 yield some, others
@@ -151,7 +151,8 @@ def bound_condition(tree: Expression, relations: Relations, now: datetime.dateti
 
 
 def side_by_side(rows: pa.Table, some: Any, others: ChunkedRows, beside: Any, names: set[str]) -> pa.Table:
-    """Rows ``some`` of one table joined side by side with rows ``beside`` of another; only the columns ``names``."""
+    """A table of row pairs: the rows of one table at indices ``some`` as left columns, and the rows of another at
+    indices ``beside`` as right columns. Only the columns in ``names`` are included."""
     left = rows.select([name for name in rows.schema.names if name in names]).take(some)
     right = others.take(beside, [name for name in others.rows.schema.names if name in names])
     columns = [*left.columns, *right.columns]
@@ -201,13 +202,13 @@ def _key(
 
 
 def _repeated(count: int, times: int) -> Any:
-    """0, …, ``count`` - 1 in order, each repeated ``times`` times."""
+    """The integers 0, …, ``count`` - 1 in order, each repeated ``times`` times."""
     numbers = row_numbers(count * times)
     return pc.divide(numbers, times)
 
 
 def is_bindable(tree: Expression, schema: Any) -> bool:
-    """Whether a condition can be bound to the schema, and so be used for data skipping."""
+    """Whether a condition can be bound to the schema, and so can be used for data skipping."""
     try:
         bind(tree, schema)
     except CallError:
@@ -216,7 +217,7 @@ def is_bindable(tree: Expression, schema: Any) -> bool:
 
 
 def _values_of_key(key: Key, values: KeyValues, schema: Any) -> Expression | None:
-    """A condition on the key's target column: its value is one of the source's ``values``."""
+    """The condition that the target column of ``key`` equals one of the source's ``values``."""
     name = key.column
     if not isinstance(name, Name) or len(name.path) > 1:
         return None

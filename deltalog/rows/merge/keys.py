@@ -1,4 +1,4 @@
-"""The join keys of a merge: equalities between its sides, as columns that Arrow joins. Pure."""
+"""Converts the equalities between source and target in a merge condition to key columns that Arrow can join. Pure."""
 
 from __future__ import annotations
 
@@ -7,20 +7,21 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import combined, row_numbers
 from deltalog.errors import CallError
 from deltalog.expressions.compile import CompiledExpression
 from deltalog.expressions.tree import Expression
+from deltalog.lazy_arrow import pc
 
-_MAX_VALUES = 1 << 16  # distinct key values used for data skipping; beyond that, only minimum and maximum
+_MAX_VALUES = 1 << 16  # number of distinct key values used for data skipping; beyond it, only minimum and maximum
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """An equality between the sides. ``kind``: the Arrow type of the comparison. ``column``: the target side's
-    expression. ``null_safe``: whether the operator is ``<=>``."""
+    """An equality between the target and the source of a merge. ``kind``: the Arrow type in which the values are
+    compared. ``column``: the target side's expression before it was compiled. ``null_safe``: whether the operator is
+    ``<=>``."""
 
     target: CompiledExpression
     source: CompiledExpression
@@ -31,14 +32,14 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class KeyValues:
-    """The source's values of a key. ``is_complete``: ``found`` has all distinct values; else the minimum and maximum,
-    or nothing for a type without an order."""
+    """The source's values of a key. ``is_complete``: whether ``found`` contains all distinct values; otherwise it
+    contains the minimum and maximum, or nothing for a type without an order."""
 
     found: Any
     is_complete: bool = True
 
     def with_more(self, values: Any) -> KeyValues:
-        """Include the values of more rows, without nulls."""
+        """Add the non-null values of more rows."""
         if self.is_complete:
             values = pc.unique(pa.concat_arrays([self.found, values.drop_null()]))
             if len(values) <= _MAX_VALUES:
@@ -54,16 +55,16 @@ class KeyValues:
 
 @dataclass(frozen=True, slots=True)
 class SourceKeys:
-    """The keys of source rows that may match. ``rows``: the columns of ``key_columns``, and ``s``, the row numbers.
-    ``unique``: a key column whose values are distinct, so that an index lookup replaces the join; None if there is
-    none."""
+    """The keys of source rows that may match. ``rows``: a table with the columns of ``key_columns``, and ``s`` with the
+    row numbers. ``unique``: a key column whose values are distinct, so that an index lookup can replace the join; None
+    if there is no such column."""
 
     rows: pa.Table
     unique: str | None
 
     @classmethod
     def from_table(cls, rows: pa.Table) -> SourceKeys:
-        """Memory: the rows again."""
+        """Memory: a second copy of the rows."""
         rows = rows.combine_chunks()
         return cls(rows, next((name for name in rows.schema.names if _is_unique(name, rows.column(name))), None))
 
@@ -73,8 +74,8 @@ class SourceKeys:
         return int(self.rows.num_rows)
 
     def pairs(self, columns: Mapping[str, Any]) -> tuple[Any, Any]:
-        """Pairs of row numbers (target, source) with equal keys, in the order of the target. ``columns``:
-        ``key_columns`` of the target's rows."""
+        """The row numbers of target and source rows with equal keys, as two arrays in the order of the target.
+        ``columns``: the result of ``key_columns`` for the target's rows."""
         names = list(columns)
         if self.unique is None:
             left = pa.table({**columns, "t": row_numbers(len(columns[names[0]]))})
@@ -92,8 +93,8 @@ class SourceKeys:
 
 
 def _is_unique(name: str, values: Any) -> bool:
-    """Whether all values of a key column are distinct. False for floats, and for boolean columns, which mark the nulls
-    of other columns."""
+    """Whether all values of a key column are distinct. False for floats, and for boolean key columns, which only mark
+    nulls of other key columns."""
     kind = values.type
     if not name.startswith("k") or _is_float(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind):
         return False
@@ -108,8 +109,8 @@ def _equal(one: Any, other: Any) -> Any:
 
 
 def key_columns(keys: Sequence[Key], sides: Sequence[CompiledExpression], rows: pa.Table) -> dict[str, Any]:
-    """The keys' values as columns that Arrow joins with Spark's semantics: null equals null only for ``<=>``, NaN
-    equals NaN, and -0.0 equals 0.0."""
+    """The values of the keys as columns for which Arrow's join has Spark's semantics: null equals null only for
+    ``<=>``, NaN equals NaN, and -0.0 equals 0.0."""
     found: dict[str, Any] = {}
     for number, (key, side) in enumerate(zip(keys, sides, strict=True)):
         try:
@@ -132,7 +133,7 @@ def _is_float(kind: Any) -> bool:
 
 
 def zero_of(kind: Any) -> Any:
-    """A placeholder for null values, which a second column marks; None for types without a placeholder."""
+    """A placeholder for null values, which are marked in a second column; None for types without a placeholder."""
     try:
         if kind in (pa.string(), pa.binary()):
             return pa.scalar("" if kind == pa.string() else b"", kind)

@@ -1,4 +1,4 @@
-"""The verb that merges the rows of a source into a table.
+"""The verb merge, which merges the rows of a source into a table.
 
 Spec: PROTOCOL.md#add-cdc-file, #deletion-vectors, #row-tracking, #generated-columns.
 """
@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import combined
 from deltalog.commit_result import CommitResult
@@ -19,6 +18,7 @@ from deltalog.expressions.relations import Relation, any_of, restored
 from deltalog.expressions.sql import as_predicate
 from deltalog.expressions.sql_text import shown
 from deltalog.expressions.tree import Expression, Predicate
+from deltalog.lazy_arrow import pc
 from deltalog.protocol import features, row_tracking
 from deltalog.protocol.codec import canonical_json
 from deltalog.protocol.schema import StructType
@@ -38,7 +38,8 @@ from deltalog.write.identity_values import Marks
 from deltalog.write.table_rules import TableRules
 from deltalog.write.transaction import Transaction, skipped
 
-_MAX_UNKEYED = 1 << 18  # rows of a spilled source in a merge without join keys, which compares all pairs
+# The most rows that a spilled source may have in a merge without join keys, which compares all pairs of rows.
+_MAX_UNKEYED = 1 << 18
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +79,8 @@ def merge(
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """A compiled merge. ``schema``: the table's schema after it; ``sides.target`` has the schema before it. ``marks``:
-    the high-water marks of identity columns before it."""
+    """A compiled merge. ``schema``: the table's schema after the merge; ``sides.target`` has the schema before the
+    merge. ``marks``: the high-water marks of identity columns before the merge."""
 
     sides: Sides
     rules: TableRules
@@ -124,7 +125,7 @@ class _Plan:
         marks = {} if rules.identities is None else rules.identities.marks
         return cls(sides, rules, commit_versions, transaction.schema, marks)
 
-    # ------------------------------------------------------------------------------------------- finding
+    # --------------------------------------------------------------------------- finding the target rows
 
     def _where(self) -> Expression | None:
         """A condition that is true for every target row that the merge depends on; None: it depends on all rows."""
@@ -141,21 +142,21 @@ class _Plan:
         return any_of(parts)
 
     def find_rows(self, transaction: Transaction) -> Found:
-        """Find the rows that change, and declare the reads. Memory: as ``TargetScan``."""
+        """Find the rows that change, and record what was read for conflict detection. Memory: as ``TargetScan``."""
         snapshot = transaction.snapshot
         assert snapshot is not None
         files = transaction.find_files(as_bound(self._where()))
         scan = TargetScan(self.sides)
         scan.add(matched_rows.scan_files(snapshot, files, self.sides.columns))
         found = scan.result(rewrite.has_vectors(transaction), files)
-        pa.default_memory_pool().release_unused()  # memory of the joins, before changed rows are read
+        pa.default_memory_pool().release_unused()  # return the memory of the joins before changed rows are read
         return found
 
     # ------------------------------------------------------------------------------------------- staging
 
     def stage(self, transaction: Transaction, found: Found) -> dict[str, int]:
-        """Stage the removal of old rows and the files of new ones. Returns the operation metrics, in delta-spark's
-        names. Raises RowCountError if the number of rows written differs from the number found."""
+        """Stage the removal of the old rows and the files with the new rows. Returns the operation metrics, with
+        delta-spark's names. Raises RowCountError if the number of rows written differs from the number found."""
         snapshot = transaction.snapshot
         assert snapshot is not None
         if found.deletion.is_empty:
@@ -202,8 +203,9 @@ class _Plan:
         return read or [*snapshot.partition_columns, *names][:1]
 
     def _updates(self, batch: pa.RecordBatch, found: Found, at: int) -> Iterator[tuple[pa.Table, pa.Table]]:
-        """Pairs of old and new rows, with the row tracking columns if the old rows have them. Columns that were not
-        read are null. ``at``: the index of the first row in ``found.changed``."""
+        """Tables of old rows, each paired with the table of the corresponding new rows. They contain the row tracking
+        columns if the old rows do. Columns that were not read are null. ``at``: the index in ``found.changed`` of the
+        batch's first row."""
         clauses = dict((*self.sides.matched, *self.sides.by_source))
         rows, chosen = self._with_all_columns(pa.Table.from_batches([batch])), found.changed.slice(at, batch.num_rows)
         numbers, source = combined(chosen.column("clause")), combined(chosen.column("source"))
@@ -240,7 +242,7 @@ class _Plan:
         return matched_rows.with_row_ids(new, old, others, self.commit_versions)
 
     def _inserted_rows(self, found: Found) -> Iterator[pa.RecordBatch]:
-        """The rows to insert. Every call generates the same values in identity columns."""
+        """The rows to insert. Each call generates the same values for identity columns."""
         if self.rules.identities is not None:
             self.rules.identities.reset_to(self.marks)
         rows = self.sides.source.rows.rows
@@ -291,7 +293,7 @@ class _Plan:
 
 
 def as_bound(where: Expression | None) -> Predicate | None:
-    """A condition as ``find_files`` takes it."""
+    """A condition in the form that ``find_files`` accepts."""
     assert where is None or isinstance(where, Predicate)
     return where
 

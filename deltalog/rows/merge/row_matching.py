@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from deltalog.arrow_arrays import FALSE, combined, row_numbers, uint64s
 from deltalog.errors import CallError
 from deltalog.expressions.evaluate import matches
 from deltalog.expressions.relations import Relation
+from deltalog.lazy_arrow import pc
 from deltalog.rows import rewrite
 from deltalog.rows.matched_rows import FileChange, FileMatch, ScannedBatch, bitmap, in_range, partition_of
 from deltalog.rows.merge.chunked_rows import partition_numbers
@@ -28,8 +28,8 @@ from deltalog.rows.merge.keys import SourceKeys
 from deltalog.rows.merge.source import PreparedSource
 from deltalog.rows.merge.spilled_rows import HashPartitions
 
-# Rows and bytes of the target in a block, the input of one join. Each join builds a hash table of the source's keys:
-# with few keys, smaller blocks cost little and save memory.
+# The numbers of target rows and bytes in a block, which is the input of one join. Each join builds a hash table of the
+# source's keys, so with few keys smaller blocks cost little and save memory.
 _FEW_ROWS, _BLOCK_ROWS, _BLOCK_BYTES = 1 << 18, 1 << 20, 64 << 20
 INSERT_ROWS = 1 << 16
 _PLACE = {"file": pa.int32(), "position": pa.uint64()}  # the location of a target row
@@ -39,9 +39,9 @@ _CHOSEN = pa.schema([("row", pa.int64()), ("clause", pa.int16()), ("source", pa.
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The rows that change. ``updated`` and ``deleted``: the files with updated or deleted rows, and their positions.
-    ``changed``: for each updated row, ordered as ``updated`` (by partition) and by position, the number of its clause
-    and of its source row. ``inserts``: for each insert clause, the source rows that it inserts."""
+    """The rows that change. ``updated`` and ``deleted``: the files with updated or deleted rows, and the positions of
+    these rows. ``changed``: the clause number and source row number of each updated row, sorted like ``updated`` (by
+    partition), and within a file by position. ``inserts``: for each insert clause, the source rows that it inserts."""
 
     deletion: rewrite.Deletion
     updated: Sequence[FileMatch]
@@ -66,7 +66,8 @@ class Found:
         return self.deletion.whole.slice(0, 0)
 
     def changes(self) -> list[FileChange]:
-        """The rows of each file to write to new files: updated rows and, without deletion vectors, rows that stay."""
+        """The rows of each file that are written to new files: updated rows and, without deletion vectors, unchanged
+        rows."""
         moved = {} if self.deletion.by_vectors else {each.file.path: each for each in self.deletion.matches}
         changes, at = list[FileChange](), 0
         for each in self.updated:
@@ -78,7 +79,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """Both sides of a merge, the condition by which their rows match, and the clauses with their numbers."""
+    """Both sides of a merge, the condition that decides which rows match, and the clauses with their numbers."""
 
     source: PreparedSource
     target: Relation
@@ -89,8 +90,8 @@ class Sides:
 
     @property
     def may_match_several(self) -> bool:
-        """Whether a target row may match several source rows: only if matched rows stay, or are deleted
-        unconditionally, so that no source value is used."""
+        """Whether a target row may match several source rows. It may match several if matched rows are kept unchanged
+        or are deleted unconditionally, because no source value is used then."""
         if not self.matched:
             return True
         only = self.matched[0][1]
@@ -170,9 +171,10 @@ class TargetScan:
             join()
 
     def _join(self, block: pa.Table, places: Callable[[Any], Sequence[Any]], keys: SourceKeys) -> None:
-        """Join one block and record the outcome of its rows. ``places``: returns the columns _PLACE of rows of the
-        block. ``keys``: the keys of all source rows that may match."""
-        pa.default_memory_pool().release_unused()  # memory of the previous block and of the reading threads
+        """Join one block of target rows with the source, and record the outcome of each row in the block. ``places``: a
+        function that returns the columns of _PLACE for the given rows of the block. ``keys``: the keys of all source
+        rows that may match."""
+        pa.default_memory_pool().release_unused()  # return the memory of the previous block and of the reading threads
         rows, sources = self._matches(block, keys)
         found = self._outcomes(block, rows, sources)
         if found.num_rows:
@@ -181,7 +183,7 @@ class TargetScan:
             self.outcomes.append(pa.Table.from_arrays(columns, schema=_OUTCOMES).combine_chunks())
 
     def _matches(self, block: pa.Table, keys: SourceKeys) -> tuple[Any, Any]:
-        """The rows of the block that match, each once, and the source row of each."""
+        """The rows of the block that match, without duplicates, and the source row of each."""
         sides = self.sides
         rows, sources = [pa.array([], pa.int64())], [pa.array([], pa.int64())]
         for some, others in sides.condition.pairs(block, sides.source.rows, keys):
@@ -200,7 +202,7 @@ class TargetScan:
         return unique, source.take(pc.index_in(unique, value_set=row))
 
     def _outcomes(self, block: pa.Table, rows: Any, sources: Any) -> pa.Table:
-        """For each row of the block that changes, in order: the clause that applies and the source row."""
+        """For each row of the block that changes, in row order: the clause that applies, and the source row."""
         sides = self.sides
         tables = [_CHOSEN.empty_table()]
         tables += self._decided(block, rows, sources, sides.matched)
@@ -270,9 +272,9 @@ class TargetScan:
         return Found(deletion, updated, deleted, pa.concat_tables(changed), counts, self._inserts())
 
     def _by_file(self) -> Iterator[tuple[int, pa.Table]]:
-        """The outcomes of each file's rows, by position."""
+        """The outcomes for each file's rows, ordered by position."""
         outcomes, self.outcomes = pa.concat_tables(self.outcomes).combine_chunks(), []
-        if self.spilled is not None:  # unspilled blocks are in this order already
+        if self.spilled is not None:  # without spilling, the blocks are already in this order
             outcomes = outcomes.sort_by([("file", "ascending"), ("position", "ascending")])
         runs = pc.run_end_encode(combined(outcomes.column("file")))
         start = 0
@@ -304,12 +306,12 @@ class TargetScan:
 
 
 def numbers_of(rows: BitMap64) -> Any:
-    """The numbers of rows as an Arrow array."""
+    """The row numbers as an Arrow array."""
     return uint64s(rows.to_array()).view(pa.int64())
 
 
 def _places(batches: Sequence[ScannedBatch], rows: Any) -> list[Any]:
-    """The file number and position of rows of a block. ``rows``: ascending row numbers in the block."""
+    """The file numbers and positions of rows of a block. ``rows``: ascending row numbers in the block."""
     view = memoryview(rows.buffers()[1]).cast("q")[rows.offset : rows.offset + len(rows)]
     files, positions = [pa.array([], pa.int32())], [pa.array([], pa.uint64())]
     start = at = 0

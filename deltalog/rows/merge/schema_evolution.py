@@ -16,7 +16,7 @@ Path = tuple[str, ...]
 
 
 def columns_to_merge(clauses: Iterable[Clause], target: Relation, source: StructType) -> StructType:
-    """The source columns and fields that clauses assign, for ``Transaction.merge_schema``. Untyped null columns are
+    """The source columns and fields that clauses assign, for ``Transaction.merge_schema``. Columns of the type null are
     left out. Raises CallError for a name that neither side has."""
     return _selected(source, {path for clause in clauses for path in _paths(clause, target, source)})
 

@@ -1,4 +1,5 @@
-"""The source of a merge, read once: in memory, or spilled to temporary files with its keys in hash partitions."""
+"""The source of a merge, which is read once into memory, or spilled to temporary files with its keys in hash
+partitions."""
 
 from __future__ import annotations
 
@@ -7,12 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import FALSE, combined, row_numbers
 from deltalog.expressions.bound import Bound
 from deltalog.expressions.evaluate import matches
 from deltalog.expressions.relations import Relation
+from deltalog.lazy_arrow import pc
 from deltalog.protocol.schema import StructField, StructType
 from deltalog.protocol.schema_enforcement import check_unique_names
 from deltalog.rows.merge.chunked_rows import ChunkedRows, partition_numbers
@@ -21,18 +22,18 @@ from deltalog.rows.merge.spilled_rows import HashPartitions, SpilledRows
 from deltalog.write.data_files import conformed
 from deltalog.write.input_streams import as_reader, read_once
 
-#: Size from which the rows of a source are written to a temporary file.
+#: The size from which the rows of a source are written to a temporary file.
 SPILL_BYTES = 128 << 20
-#: Size from which keys are written to temporary files by hash partition and joined one partition at a time.
+#: The size from which keys are written to temporary files by hash partition and joined one partition at a time.
 KEY_BYTES = 32 << 20
-_CHUNK_BYTES = 8 << 20  # written to the temporary file at once
+_CHUNK_BYTES = 8 << 20  # the number of bytes written to the temporary file at a time
 _CHUNK_ROWS = 1 << 18
 _MOST_PARTITIONS = 256
 
 
 @dataclass(frozen=True, slots=True)
 class SourceRows:
-    """The rows of a source. ``is_spilled``: whether they are in a temporary file."""
+    """The rows of a source. ``is_spilled``: whether the rows are in a temporary file."""
 
     rows: pa.Table
     is_spilled: bool
@@ -69,8 +70,8 @@ def _write(held: Sequence[pa.Table], spilled: SpilledRows) -> None:
 
 @dataclass(frozen=True, slots=True)
 class PreparedSource:
-    """The rows of the source, under flat names. ``keys``: the keys of rows that may match, in hash partitions if they
-    are large. ``values``: the values of each key."""
+    """The rows of the source, in a table without nested column names. ``keys``: the keys of rows that may match, in
+    hash partitions if they are large. ``values``: the values of each key."""
 
     rows: ChunkedRows
     keys: SourceKeys | HashPartitions
@@ -80,8 +81,8 @@ class PreparedSource:
     def prepare(
         cls, source: SourceRows, relation: Relation, keys: Sequence[Key], condition: Bound | None
     ) -> PreparedSource:
-        """``condition``: true for the rows that may match. Memory: KEY_BYTES, and some batches. Raises CallError if a
-        key cannot be evaluated for a row, StoreError if the temporary directory is full."""
+        """``condition``: a condition that is true for the rows that may match. Memory: KEY_BYTES plus some batches.
+        Raises CallError if a key cannot be evaluated for a row, StoreError if the temporary directory is full."""
         rows = ChunkedRows.from_table(relation.flat_table(source.rows))
         values = [KeyValues(pa.array([], key.kind)) for key in keys]
         held: list[pa.Table] = []
@@ -99,7 +100,8 @@ class PreparedSource:
                     partitions.add(each, partition_numbers(_without_numbers(each), partitions.count))
                 held = []
         prepared = SourceKeys.from_table(pa.concat_tables(held)) if partitions is None else partitions
-        pa.default_memory_pool().release_unused()  # memory of hash tables, several times the keys
+        # Returns the memory of the hash tables to the system; it is several times the size of the keys.
+        pa.default_memory_pool().release_unused()
         return cls(rows, prepared, values)
 
     @property
@@ -130,7 +132,7 @@ def _without_numbers(keys: pa.Table) -> dict[str, Any]:
 
 
 def _count(num_bytes: float) -> int:
-    """The number of partitions, a power of two, for keys of this size."""
+    """The number of partitions (a power of two) for keys of this size."""
     count = 2
     while count * KEY_BYTES < num_bytes and count < _MOST_PARTITIONS:
         count *= 2

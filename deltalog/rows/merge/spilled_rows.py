@@ -1,5 +1,5 @@
-"""Rows that do not fit in memory, in unnamed temporary files. The system frees the files when the process ends, even if
-it is killed.
+"""Keeps rows that do not fit in memory in unnamed temporary files. The operating system deletes the temporary files
+when the process ends, even if it is killed.
 """
 
 from __future__ import annotations
@@ -10,18 +10,18 @@ from collections.abc import Iterator
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import for_ipc
 from deltalog.errors import StoreError
+from deltalog.lazy_arrow import pc
 
 
 class SpilledRows:
-    """Record batches of one schema: written in sequence, then read in any order.
+    """Record batches with the same schema, which are written in sequence and then read in any order.
 
-    The file is in the directory of Python's ``tempfile`` (TMPDIR) and has no name, so that the system frees it with the
-    last reference to its rows, even if the process is killed. Batches are memory-mapped, not copied, so the system can
-    evict them.
+    The file is in the directory of Python's ``tempfile`` (TMPDIR) and has no name, so that the operating system deletes
+    it when the last reference to its rows is dropped or the process is killed. Batches are memory-mapped rather than
+    copied, so the operating system can evict them.
     """
 
     def __init__(self, schema: pa.Schema) -> None:
@@ -45,7 +45,7 @@ class SpilledRows:
         return self._count - 1
 
     def batch(self, number: int) -> pa.RecordBatch:
-        """Return a batch. Nothing can be added after the first read."""
+        """Return a batch. No rows can be added after the first read."""
         if self._mapped is None:
             try:
                 self._writer.close()
@@ -71,7 +71,7 @@ def _full(error: OSError) -> StoreError:
 
 
 class HashPartitions:
-    """Rows in temporary files, by the number of their hash partition."""
+    """Rows in temporary files, grouped by the number of their hash partition."""
 
     def __init__(self, schema: pa.Schema, count: int) -> None:
         self._rows = SpilledRows(schema)
@@ -88,7 +88,8 @@ class HashPartitions:
         return len(self._batches)
 
     def add(self, rows: pa.Table, numbers: Any) -> None:
-        """Add rows to the partitions ``numbers``, one for each row. Memory: the rows again. Raises StoreError."""
+        """Add rows to partitions. ``numbers``: the number of each row's partition. Memory: a second copy of the rows.
+        Raises StoreError."""
         if not rows.num_rows:
             return
         order = pc.sort_indices(numbers)

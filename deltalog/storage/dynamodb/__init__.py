@@ -1,1 +1,1 @@
-"""Commits to S3 through DynamoDB: two commit protocols, their DynamoDB tables, and the client."""
+"""Commits to S3 through DynamoDB: two commit protocols, their DynamoDB tables, and a client."""

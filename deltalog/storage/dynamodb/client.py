@@ -1,6 +1,6 @@
-"""Requests to one DynamoDB table through boto3, and the interpretation of their responses.
+"""Sends requests to one DynamoDB table through boto3, and interprets the responses.
 
-Retries of boto3 are disabled. This module retries instead, because only it knows how earlier attempts ended.
+boto3's own retries are disabled. This module retries requests itself, because it must know how earlier attempts ended.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from deltalog.storage.secrets import (
 )
 
 Item = dict[str, str | int]
-"""An item's attributes: text (S) and whole numbers (N), the only types that commit protocols use."""
+"""The attributes of an item: strings (S) and integers (N), the only types that the commit protocols use."""
 
 REQUEST_SECONDS = 5
 _TABLE_NAME = re.compile(r"[A-Za-z0-9_.-]{3,255}")
@@ -47,15 +47,15 @@ _REFUSED_FOR_NOW = {
     "TransactionConflictException",
     "TransactionInProgressException",
 }
-# Cancellation reasons of the items of a transaction; "None" marks an item that did not cause the cancellation.
+# Cancellation reasons for the items of a transaction; "None" marks an item that did not cause the cancellation.
 _REFUSED_FOR_NOW_REASONS = {"None", "TransactionConflict", "ProvisionedThroughputExceeded", "ThrottlingError"}
 _MULTI_TABLE_OPERATIONS = {"transact_write_items", "transact_get_items", "batch_get_item", "batch_write_item"}
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Clocks in seconds, sleep and jitter; tests pass their own. Leases are measured on ``monotonic`` only; ``wall``
-    determines when DynamoDB may delete an item."""
+    """Clocks in seconds, a sleep function and a source of jitter; tests replace them. Leases are measured only with
+    ``monotonic``; ``wall`` determines when DynamoDB may delete an item."""
 
     monotonic: Callable[[], float] = time.monotonic
     wall: Callable[[], float] = time.time
@@ -69,7 +69,7 @@ class Timing:
 
 
 class ConditionFailed(Exception):
-    """The condition of a request did not hold. ``item`` is the existing item, None if there was none."""
+    """The condition of a request was not met. ``item`` is the existing item; None if there was no item."""
 
     def __init__(self, item: Item | None) -> None:
         super().__init__("the condition did not hold")
@@ -77,11 +77,11 @@ class ConditionFailed(Exception):
 
 
 class ConditionsFailed(Exception):
-    """Conditions of a TransactWriteItems did not hold, and nothing was written.
+    """The conditions of a TransactWriteItems request were not satisfied, and nothing was written.
 
-    ``found`` maps the number of each failed action to the existing item in DynamoDB's encoding, if the action requested
-    it; empty if there was none. ``unsettled``: an earlier attempt of the same request had no response, so its own
-    effect may be what fails the conditions."""
+    ``found`` maps the index of each failed action to the existing item in DynamoDB's encoding, if the action requested
+    it; the item is empty if none existed. ``unsettled``: whether an earlier attempt of the same request got no
+    response; if that attempt took effect, this may be the reason why the conditions fail."""
 
     def __init__(self, found: Mapping[int, Mapping[str, Any]], unsettled: bool) -> None:
         super().__init__("conditions did not hold")
@@ -92,8 +92,8 @@ class ConditionsFailed(Exception):
 class DynamoTable:
     """A DynamoDB table, accessed with the options of the S3 store.
 
-    Only ``OPTIONS`` are used, with their meaning in s3fs; the argument ``endpoint_url`` overrides the option. Raises
-    CallError for an invalid table name and if boto3 is not installed. Cost: no request.
+    Only ``OPTIONS`` are used, with the same meaning as in s3fs; the argument ``endpoint_url`` overrides the option.
+    Raises CallError for an invalid table name and if boto3 is not installed. Cost: no request.
     """
 
     def __init__(
@@ -134,8 +134,8 @@ class DynamoTable:
         values: Item | None = None,
         seconds: float | None = None,
     ) -> None:
-        """Put an item under a condition. Raises ConditionFailed, even if an earlier attempt of the same request put the
-        item, and StoreError as ``ask``. Cost: 1 request, more while the service throttles."""
+        """Put an item if a condition holds. Raises ConditionFailed, even if an earlier attempt of the same request put
+        the item, and StoreError as ``ask``. Cost: 1 request, more while the service throttles."""
         self.ask(
             "put_item",
             seconds,
@@ -152,7 +152,7 @@ class DynamoTable:
         return _decoded(answer["Item"]) if answer.get("Item") else None
 
     def delete(self, key: Item, condition: str, *, names: Mapping[str, str], values: Item) -> None:
-        """Remove an item under a condition. Raises ConditionFailed, StoreError. Cost: 1 request."""
+        """Delete an item if a condition is true. Raises ConditionFailed, StoreError. Cost: 1 request."""
         self.ask(
             "delete_item",
             Key=_encoded(key),
@@ -162,7 +162,7 @@ class DynamoTable:
         )
 
     def descending(self, hash_key: str, value: str) -> Iterator[Item]:
-        """The current items of a hash key, in descending order of the range key. Cost: 1 consistent read each."""
+        """The current items with a hash key, in descending order of the range key. Cost: 1 consistent read each."""
         arguments: dict[str, Any] = {}
         pages = Pages(f"the DynamoDB table {self.name!r}")
         while True:
@@ -187,7 +187,7 @@ class DynamoTable:
         try:
             pages.following(repr(sorted(start.items())), [repr(each) for each in page.get("Items", ())])
         except ValueError as error:
-            raise StoreError(f"Cannot query {error}. Check the endpoint: it is no DynamoDB.", path=self.name) from None
+            raise StoreError(f"Cannot query {error}. Check the endpoint: it is not DynamoDB.", path=self.name) from None
         return start
 
     def ask(self, operation: str, seconds: float | None = None, **arguments: Any) -> Mapping[str, Any]:
@@ -271,7 +271,8 @@ def error_code(error: Exception) -> str:
 
 
 def _answer(error: Exception) -> Mapping[str, Any]:
-    """The response of an error, empty if there is none. Some errors have the attribute with the value None."""
+    """The response that is attached to an error; an empty mapping if there is none. In some errors, the attribute
+    ``response`` is None."""
     response = getattr(error, "response", None)
     return response if isinstance(response, Mapping) else {}
 
@@ -281,7 +282,8 @@ def _is_refused_for_now(reasons: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def _is_unanswered(error: Exception) -> bool:
-    """Whether the request may have taken effect: there was no response, or the service failed while processing it."""
+    """Whether the request may have taken effect, because there was no response or the service failed while processing
+    the request."""
     import botocore.exceptions as boto
 
     if type(error) is boto.HTTPClientError and isinstance(
@@ -295,7 +297,7 @@ def _is_unanswered(error: Exception) -> bool:
 
 @functools.lru_cache(maxsize=16)
 def _session(profile: str | None, process: int) -> Any:
-    """Cached, because a session takes a fifth of a second to read its description of AWS from disk."""
+    """Cached, because a new session takes a fifth of a second to read its AWS service definitions from disk."""
     import boto3
 
     return boto3.session.Session(profile_name=profile)
@@ -332,7 +334,8 @@ def _encoded(item: Item) -> dict[str, dict[str, str]]:
 
 
 def _decoded(item: Mapping[str, Mapping[str, Any]]) -> Item:
-    """The attributes of types S and N. Other types, which other writers may add, are left out."""
+    """The decoded attributes of the types S and N. Attributes of other types, which other writers may add, are left
+    out."""
     decoded: Item = {}
     for name, value in item.items():
         if "S" in value:

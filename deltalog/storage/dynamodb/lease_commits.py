@@ -1,18 +1,20 @@
-"""S3 with a lease in DynamoDB around each conditional PUT: the commit protocol of object_store's DynamoCommit.
+"""S3 with a lease in DynamoDB for each conditional PUT, which is the commit protocol of object_store's DynamoCommit.
 
-There is one record for each ``path`` and ``etag`` (``*`` to create), and the writer that put it holds the lease:
+There is one record for each pair of ``path`` and ``etag`` (``*`` to create an object). The writer that put the record
+holds the lease:
 
-1. HEAD the object. If it does not have the expected ETag, the attempt ends.
-2. Put the record if it does not exist. If that succeeds, send the PUT before our lease ends. If another writer holds
-   the record, repeat the HEAD until the record's timeout times the clock skew rate has passed. Then replace the record,
-   with the next generation, provided that it still has the generation that was read.
+1. HEAD the object. If the object does not have the expected ETag, the attempt ends.
+2. Put the record if it does not exist. If the record was created, send the PUT before this writer's lease ends. If
+another writer holds the lease, repeat the HEAD until the timeout in the record, multiplied by the clock skew rate, has
+passed. Then replace the record, with the next generation, provided that the record still has the generation that was
+read.
 
 Writers never remove a record; DynamoDB deletes it once its ``ttl`` has passed.
 
-Leases are measured conservatively on the monotonic clock: our own from before the request, another writer's from after
-the response. That alone is safe only if every PUT arrives before other writers stop waiting for its lease. Therefore
-the PUT also carries S3's own condition, which makes a late PUT harmless; without it (``native_condition=False``) a late
-PUT replaces the other writer's commit.
+Leases are measured conservatively on the monotonic clock: our own lease begins before the request, and another writer's
+lease after the response. This way of measuring is safe only if every PUT arrives before other writers stop waiting for
+the lease to end. Therefore the PUT also has a condition that S3 checks, so that a late PUT does no harm; without it
+(``native_condition=False``) a late PUT replaces the other writer's commit.
 """
 
 from __future__ import annotations
@@ -42,14 +44,16 @@ _PREFIX = "dynamo:"
 
 @dataclass(frozen=True)
 class DynamoCommit:
-    """Commits under leases in the DynamoDB table ``table_name``. All writers of a table need the same values.
+    """Options for commits that take leases in the DynamoDB table ``table_name``. All writers of a table must use the
+    same values of these options.
 
-    ``timeout_ms``: how long a lease lasts; ``max_clock_skew_rate``: how many times faster the fastest clock may run
-    than the slowest; ``ttl_s``: how long a record is kept; ``test_interval_ms``: how often a waiting writer checks the
-    object; ``native_condition``: whether the PUT also carries If-None-Match or If-Match.
+    ``timeout_ms``: how long a lease lasts; ``max_clock_skew_rate``: how many times as fast as the slowest clock the
+    fastest may run; ``ttl_s``: how long a record is kept; ``test_interval_ms``: how often a waiting writer checks the
+    object; ``native_condition``: whether the PUT also has the header If-None-Match or If-Match.
 
-    Raises CallError for unsafe values: a record must outlive ten times the longest wait for a lease. Otherwise a late
-    waiter could mistake another writer's new lease for the one that it waited for.
+    Raises CallError for unsafe values: a record must be kept for more than ten times the longest wait for a lease.
+    If records were deleted earlier, a delayed writer could mistake another writer's new lease for the one whose end it
+    awaited.
     """
 
     table_name: str
@@ -75,28 +79,28 @@ class DynamoCommit:
             )
 
     def __str__(self) -> str:
-        """The option string, with table and timeout only, as in object_store."""
+        """The option string, which contains only the table and the timeout, as in object_store."""
         return f"{_PREFIX}{self.table_name}:{self.timeout_ms}"
 
     @classmethod
     def parse(cls, text: str) -> DynamoCommit:
-        """From an option string, ``dynamo:<table>`` or ``dynamo:<table>:<timeout in ms>``. Raises CallError."""
+        """Parse an option string, ``dynamo:<table>`` or ``dynamo:<table>:<timeout in ms>``. Raises CallError."""
         match = re.fullmatch(rf"{_PREFIX}([^:]+)(?::([0-9]+))?", text)
         if match is None:
             raise CallError(f"{text!r} is not dynamo:<table> or dynamo:<table>:<timeout in ms>.")
         return cls(match[1]) if match[2] is None else cls(match[1], timeout_ms=int(match[2]))
 
     def with_timeout(self, millis: int) -> DynamoCommit:
-        """A copy whose leases last ``millis``. With longer leases fewer commits fail because their lease expires, but
-        other writers wait longer after a writer has died."""
+        """A copy whose leases last ``millis`` milliseconds. With longer leases, fewer commits fail because a lease
+        expires, but other writers wait longer if a writer dies."""
         return dataclasses.replace(self, timeout_ms=millis)
 
     def with_max_clock_skew_rate(self, rate: int) -> DynamoCommit:
-        """A copy that tolerates a fastest clock running ``rate`` times as fast as the slowest."""
+        """A copy of this object for writers whose fastest clock runs at most ``rate`` times as fast as the slowest."""
         return dataclasses.replace(self, max_clock_skew_rate=rate)
 
     def with_ttl(self, seconds: int) -> DynamoCommit:
-        """A copy whose records are kept for ``seconds``."""
+        """A copy that keeps each lease record for ``seconds``."""
         return dataclasses.replace(self, ttl_s=seconds)
 
     def guard(self, store: S3Store, table: DynamoTable) -> DynamoStore:
@@ -106,7 +110,7 @@ class DynamoCommit:
 
 @dataclass(frozen=True, slots=True)
 class _Lease:
-    """The lease of a record. ``until`` is its end on the monotonic clock."""
+    """The lease of a record. ``until``: the time at which the lease ends, on the monotonic clock."""
 
     generation: int
     until: float
@@ -116,7 +120,7 @@ class _Lease:
 class DynamoStore(WrappedStore["S3Store"]):
     """An S3 store whose ``put_if_absent`` and ``put_if_match`` acquire a lease first. Other calls are delegated.
 
-    Only writers that use this protocol exclude each other; ``put`` and ``delete`` do not. See DynamoCommit.
+    Only writers that use this protocol exclude each other; ``put`` and ``delete`` take no lease. See DynamoCommit.
     """
 
     def __init__(self, inner: S3Store, commit: DynamoCommit, table: DynamoTable) -> None:
@@ -127,8 +131,8 @@ class DynamoStore(WrappedStore["S3Store"]):
         self._first_use = FirstUse(table, "dynamo")
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
-        """Cost: 1 HEAD, 1 request to DynamoDB, 1 PUT; 1 HEAD only if the object exists. If the lease holder died,
-        1 more HEAD for each ``test_interval_ms`` of the wait and 2 more requests. Raises CommitTableError,
+        """Cost: 1 HEAD, 1 request to DynamoDB, 1 PUT; 1 HEAD only if the object exists. If the lease holder died, 1
+        more HEAD for each ``test_interval_ms`` of the wait, and 2 more requests. Raises CommitTableError,
         StoreError."""
         version = commit_version(path)
         if version:
@@ -136,11 +140,11 @@ class DynamoStore(WrappedStore["S3Store"]):
         return self._write(path, data, ABSENT)
 
     def prepare_commit(self, version: int) -> None:
-        """Does nothing: the checks of S3Store do not apply to this protocol."""
+        """Does nothing, because the checks that S3Store makes here do not apply to this commit protocol."""
 
     def put_if_match(self, path: str, data: bytes, etag: str) -> PutOutcome:
-        """Replace the object if it has this ETag (as ``etag`` returns it). EXISTS: it has another ETag, or was deleted.
-        Cost and errors: as ``put_if_absent``."""
+        """Replace the object if it has this ETag (as ``etag`` returns it). Returns EXISTS if the object has another
+        ETag or was deleted. Cost and errors: as ``put_if_absent``."""
         return self._write(path, data, etag)
 
     def etag(self, path: str) -> str | None:
@@ -195,7 +199,7 @@ class DynamoStore(WrappedStore["S3Store"]):
             "generation": generation,
             "timeout": self._commit.timeout_ms,
             "ttl": int(self._timing.wall()) + self._commit.ttl_s,
-            # An addition that object_store ignores: it identifies our record after a lost response.
+            # deltalog adds the owner, which object_store ignores, to recognise its own record after a lost response.
             "owner": owner,
         }
         timeout = self._commit.timeout_ms / 1000
@@ -238,11 +242,12 @@ class DynamoStore(WrappedStore["S3Store"]):
     # ---------------------------------------------------------------------------------------- under a lease
 
     def _put(self, path: str, data: bytes, etag: str, lease: _Lease) -> PutOutcome | None:
-        """PUT, with retries while its outcome is unknown and the lease lasts. None: the lease ended before any PUT."""
+        """Send the PUT, with retries while its outcome is unknown and the lease has not ended. None: the lease ended
+        before the first PUT."""
         unsettled = False
         for number in itertools.count(1):
             try:
-                # An object that exists now may be ours; the caller reads it back.
+                # If the object now exists, it may be our own; the caller reads it back.
                 if unsettled and not self._has_expected_etag(path, etag):
                     return PutOutcome.EXISTS
                 left = lease.until - self._timing.monotonic()
@@ -265,4 +270,4 @@ class DynamoStore(WrappedStore["S3Store"]):
         try:
             return self.inner.put_once(path, data, etag if self._commit.native_condition else None, seconds)
         except ObjectNotFoundError:
-            return PutOutcome.EXISTS  # S3's response to If-Match if there is no object
+            return PutOutcome.EXISTS  # S3's response to If-Match if the object is absent

@@ -9,8 +9,8 @@ finished
 - by any reader that lists the log or reads an N.json that does not exist;
 - by the writer of N + 1, before anything else.
 
-S3DynamoDBLogStore assumes that any existing N.json is its own. Here the bytes are compared. If they differ, another
-writer commits to this table without the items, and an error is raised instead of losing a commit.
+If N.json already exists, S3DynamoDBLogStore assumes that it wrote that file itself; deltalog compares the bytes. If
+they differ, another writer commits to this table without DynamoDB, and an error is raised, so that no commit is lost.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 _PREFIX = "s3-dynamodb:"
 _COPY_ATTEMPTS = 4
 _DAY_SECONDS = 86_400
-# Names of staged commits, as Spark writes them and as deltalake did while it supported this protocol.
+# The names of staged commits in Spark, and in deltalake while it supported this protocol.
 _STAGED_NAME = r"\.tmp/%s\.[0-9A-Za-z-]+|_commit_[0-9A-Za-z-]+\.json\.tmp"
 
 log = logging.getLogger(__name__)
@@ -51,9 +51,10 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class S3DynamoDBCommit:
-    """Commits through items in the DynamoDB table ``table_name``, compatible with Spark's S3DynamoDBLogStore.
+    """Options for commits through items in the DynamoDB table ``table_name``, compatible with Spark's
+    S3DynamoDBLogStore.
 
-    ``table_path_scheme`` is the scheme of the table's location in other writers: ``s3a://lake/events`` and
+    ``table_path_scheme``: the URL scheme with which other writers open the table, because ``s3a://lake/events`` and
     ``s3://lake/events`` have different items. ``ttl_s``: how long the item of a finished commit is kept. Raises
     CallError.
     """
@@ -76,7 +77,7 @@ class S3DynamoDBCommit:
 
     @classmethod
     def parse(cls, text: str) -> S3DynamoDBCommit:
-        """From an option string, ``s3-dynamodb:<table>`` or ``s3-dynamodb:<table>:<scheme>``. Raises CallError."""
+        """Parse an option string, ``s3-dynamodb:<table>`` or ``s3-dynamodb:<table>:<scheme>``. Raises CallError."""
         match = re.fullmatch(rf"{_PREFIX}([^:]+)(?::([^:]+))?", text)
         if match is None:
             raise CallError(f"{text!r} is not s3-dynamodb:<table> or s3-dynamodb:<table>:<s3a, s3 or s3n>.")
@@ -100,9 +101,9 @@ class _Entry:
 class S3DynamoDBStore(WrappedStore["S3Store"]):
     """An S3 store that commits through items in DynamoDB. Other calls are delegated.
 
-    ``get`` and ``head`` of a commit that does not exist, and every listing of the log, query DynamoDB for an unfinished
-    commit, and finish it, which writes, if there is one. Cost: 1 request to DynamoDB more for each call; to finish a
-    commit 2 GETs, 1 PUT and 1 request.
+    ``get`` and ``head`` of a commit that does not exist, and every listing of the log, also query DynamoDB for an
+    unfinished commit. If there is one, they finish it, which needs write permissions. Cost: 1 request to DynamoDB more
+    for each call; to finish a commit 2 GETs, 1 PUT and 1 request.
     """
 
     def __init__(self, inner: S3Store, commit: S3DynamoDBCommit, table: DynamoTable) -> None:
@@ -111,7 +112,7 @@ class S3DynamoDBStore(WrappedStore["S3Store"]):
         self._table = table
         self._timing = commit.timing
         self._first_use = FirstUse(table, "s3-dynamodb")
-        # The path as Hadoop's Path writes it: the root of a bucket keeps its slash.
+        # The path as Hadoop's Path formats it; the root of a bucket keeps its slash.
         bucket, _, prefix = inner.url.partition("://")[2].partition("/")
         self._table_path = f"{commit.table_path_scheme}://{bucket}/{prefix}"
 
@@ -134,7 +135,7 @@ class S3DynamoDBStore(WrappedStore["S3Store"]):
                 return PutOutcome.EXISTS
             if version:
                 self._check_previous(version - 1)
-        except UnansweredRequestError as error:  # from a read, or from finishing the previous commit
+        except UnansweredRequestError as error:  # raised by a read in this method, or by finishing the previous commit
             raise StoreError(
                 f"{error.message} Nothing was committed.", path=path, service_code=error.service_code
             ) from error
@@ -146,7 +147,7 @@ class S3DynamoDBStore(WrappedStore["S3Store"]):
         return self._publish_own(entry, path, data)
 
     def prepare_commit(self, version: int) -> None:
-        """Does nothing: the checks of S3Store do not apply to this protocol."""
+        """Does nothing, because the checks of S3Store do not apply to this protocol."""
 
     def _check_previous(self, version: int) -> None:
         entry = self._entry(version)
@@ -165,7 +166,7 @@ class S3DynamoDBStore(WrappedStore["S3Store"]):
             self._check_no_other_writer(version)
 
     def _check_no_other_writer(self, version: int) -> None:
-        """Raise if ``version`` was committed without an item.
+        """Raise CommitTableError if ``version`` was committed without an item in the commit table.
 
         Items expire a day after the commit, roughly in the order of their versions. If an item has not expired, the
         items of all later commits through this protocol must therefore exist."""
@@ -185,7 +186,7 @@ class S3DynamoDBStore(WrappedStore["S3Store"]):
         )
 
     def _claim(self, entry: _Entry, path: str) -> PutOutcome:
-        """Create the item. From then on the version is committed, even if this process dies."""
+        """Create the item. Once the item exists, the version is committed, even if this process dies."""
         try:
             self._table.put(self._item(entry), "attribute_not_exists(fileName)")
         except ConditionFailed as conflict:
@@ -216,7 +217,7 @@ class S3DynamoDBStore(WrappedStore["S3Store"]):
             # Another process may have read our item and copied the file before us.
             is_foreign = outcome is PutOutcome.EXISTS and self.inner.get(path) != data
         except StoreError as error:
-            # The version is committed. The next process that reads the log finishes it.
+            # The version is committed. The next process that reads the log finishes the commit.
             log.warning("%s: version %d has its item and is not yet in the log: %s", self.url, entry.version, error)
             return PutOutcome.UNKNOWN
         if outcome is PutOutcome.UNKNOWN:
@@ -252,7 +253,7 @@ class S3DynamoDBStore(WrappedStore["S3Store"]):
         return self.inner.list_names(directory, start, limit=limit)
 
     def _finish_commit_of(self, path: str) -> bool:
-        """Finish the commit ``path``. Returns False if it is not an unfinished commit."""
+        """Finish the commit ``path``. Returns False if ``path`` is not an unfinished commit."""
         version = commit_version(path)
         entry = None if version is None else self._entry(version)
         if entry is None or entry.is_complete:
@@ -261,7 +262,8 @@ class S3DynamoDBStore(WrappedStore["S3Store"]):
         return True
 
     def _finish_latest(self, directory: str) -> None:
-        """Finish the latest commit. No other can be unfinished: each writer first finishes the previous commit."""
+        """Finish the latest commit. No other commit can be unfinished, because each writer first finishes the previous
+        commit."""
         latest = self._latest() if directory == LOG_DIRECTORY else None
         if latest is not None and not latest.is_complete:
             self._finish(latest, writing=False)
@@ -314,7 +316,7 @@ class S3DynamoDBStore(WrappedStore["S3Store"]):
         )
 
     def _staged_path(self, entry: _Entry) -> str:
-        """The path of the item's staged file. Items are untrusted, like the log, so other names are refused."""
+        """The path of the item's staged file. Items are as untrusted as the log, so unexpected names are refused."""
         allowed = re.compile(_STAGED_NAME % re.escape(commit_name(entry.version)))
         if not allowed.fullmatch(entry.staged):
             raise UnsafePathError(
@@ -325,7 +327,7 @@ class S3DynamoDBStore(WrappedStore["S3Store"]):
         return log_path(entry.staged)
 
     def _complete(self, entry: _Entry) -> None:
-        """Mark the item as complete. If that fails, the next process that reads the item retries."""
+        """Mark the item as complete. If this request fails, the next process that reads the item marks it."""
         expires_s = int(self._timing.wall()) + self._commit.ttl_s
         marked = _Entry(entry.version, entry.staged, True, expires_s)
         with self._tolerated(entry, "marked as complete"):

@@ -1,6 +1,6 @@
-"""The DynamoDB tables of the commit protocols: their keys, and their creation.
+"""The DynamoDB tables of the commit protocols: defines their keys, and creates them.
 
-A commit never creates a missing table, because a table in the wrong region would not protect against other writers.
+A commit never creates a missing table, because a new table in the wrong region would not exclude other writers.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """A kind of commit table: the text attributes of its key, and the number attribute with the epoch seconds after
-    which DynamoDB may delete an item (None: items never expire)."""
+    """A kind of commit table: the string attributes that are its key, and the number attribute with the Unix time in
+    seconds after which DynamoDB may delete an item (None: items never expire)."""
 
     name: str
     hash_key: str
@@ -44,7 +44,7 @@ KINDS = {
 @dataclass(frozen=True, slots=True)
 class CommitTable:
     """The state of a DynamoDB table. ``expires``: whether DynamoDB deletes expired items; None if the service does not
-    report it. ``created``: whether this call created it."""
+    report it. ``created``: whether this call created the DynamoDB table."""
 
     name: str
     kind: str
@@ -62,12 +62,12 @@ def create_commit_table(
     dynamodb_endpoint_url: str | None = None,
     **storage_options: Any,
 ) -> CommitTable:
-    """Create the DynamoDB table of a commit protocol, billed per request, with expiry enabled, and wait until it is
+    """Create the DynamoDB table of a commit protocol, with billing per request and expiry enabled, and wait until it is
     active.
 
-    ``kind``: ``dynamo`` or ``s3-dynamodb``; ``catalog`` for the table of a catalog, whose items do not expire.
-    ``storage_options``: key, secret, token, endpoint_url and so on, as for a table on S3 that commits through it.
-    An existing table is kept, and its expiry enabled.
+    ``kind``: ``dynamo`` or ``s3-dynamodb`` (commit protocols), or ``catalog`` for the DynamoDB table of a catalog,
+    whose items do not expire. ``storage_options``: key, secret, token, endpoint_url and so on, as for a Delta table on
+    S3 that commits through this DynamoDB table. An existing table is kept, and expiry is enabled for it.
 
     Raises CommitTableError if an existing table has other keys, StoreError, CallError. Cost: 4 requests,
     and 1 for each second of waiting.
@@ -91,7 +91,7 @@ def describe_commit_table(
     dynamodb_endpoint_url: str | None = None,
     **storage_options: Any,
 ) -> CommitTable:
-    """The state of the DynamoDB table of a commit protocol, without changing it. Arguments and errors as for
+    """The state of the DynamoDB table of a commit protocol. Changes nothing. Arguments and errors as for
     ``create_commit_table``. Cost: 2 requests."""
     table, wanted = _table(name, kind, dynamodb_endpoint_url, storage_options)
     status = check_table(table, wanted)
@@ -134,7 +134,7 @@ class FirstUse:
         except StoreError as error:
             if not _service_code(error).startswith("AccessDenied"):
                 raise
-            # A commit needs only PutItem and GetItem, and those fail on a table with other keys.
+            # A commit needs the rights to PutItem and GetItem only, and these requests fail on a table with other keys.
             log.info("the keys of the DynamoDB table %s cannot be checked: %s", self._table.name, error)
         self._done = True
 

@@ -1,1 +1,1 @@
-"""S3 as a store: one client over two transports, with credentials, settings and connections."""
+"""The store for S3: one client with two transports, and its credentials, settings and connections."""

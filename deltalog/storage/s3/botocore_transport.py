@@ -1,7 +1,8 @@
-"""Requests to S3 through s3fs and botocore, with every option, every kind of credentials, and multipart uploads.
+"""Sends requests to S3 through s3fs and botocore. Supports every option, every kind of credentials, and multipart
+uploads.
 
-A conditional PUT is sent once. If a client resent it after a broken connection, the response to the second attempt
-would hide the outcome of the first.
+A conditional PUT is sent once. If the client sent the PUT again after a broken connection, the response to the second
+attempt would hide the outcome of the first.
 """
 
 from __future__ import annotations
@@ -36,12 +37,13 @@ _NEVER_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 
 T = TypeVar("T")
 
-# The turn of the read for which the current task sends requests.
+# The slot within the limit on concurrent requests. A read holds the slot, and the current task sends requests for that
+# read.
 _turn: contextvars.ContextVar[Turn | None] = contextvars.ContextVar("deltalog_turn", default=None)
 
 
 class BotocoreTransport(Transport):
-    """Sends requests through s3fs and botocore, which retry those that are safe to repeat."""
+    """Sends requests through s3fs and botocore, which retry requests that are safe to repeat."""
 
     def __init__(self, connections: BotocoreConnections, bucket: str) -> None:
         self._connections = connections
@@ -90,7 +92,7 @@ class BotocoreTransport(Transport):
         self._connections.run(self._put_once, key, data, conditions, seconds)
 
     def _may_have_landed(self, error: Exception) -> bool:
-        # botocore reports a connection reset during a request as a failure to connect, so the cause decides.
+        # botocore reports a connection reset during a request as a failure to connect, so check the cause.
         answered = isinstance(error, (boto.HTTPClientError, boto.ConnectionError))
         sent = answered or not isinstance(error, boto.BotoCoreError)
         below = getattr(error, "kwargs", {}).get("error")
@@ -107,7 +109,7 @@ class BotocoreTransport(Transport):
             return await self._get(key, byte_range, etag)
 
     async def _get(self, key: str, byte_range: str, etag: str) -> tuple[bytes, Mapping[str, Any]]:
-        """GET, with retries of truncated downloads."""
+        """Send a GET, and retry truncated downloads."""
         conditions = {k: v for k, v in (("Range", byte_range), ("IfMatch", etag)) if v}
         for left in reversed(range(_BODY_ATTEMPTS)):
             response = await self._call("get_object", Key=key, **conditions)
@@ -124,12 +126,12 @@ class BotocoreTransport(Transport):
         await creating.set_session()
         client = await creating.get_s3(self._bucket)
         arguments = creating._get_s3_method_kwargs(client.put_object, Bucket=self._bucket, Key=key, Body=data)
-        # The conditions bypass s3fs, which drops arguments that an old botocore does not know.
+        # The conditions bypass s3fs, which drops arguments unknown to an old botocore.
         await asyncio.wait_for(client.put_object(**arguments, **conditions), seconds)
 
 
 class BotocoreConnections:
-    """The s3fs file systems of one set of options, for all buckets. ``limit`` bounds the concurrent reads."""
+    """The s3fs file systems for one set of options, for all buckets. ``limit``: limits the concurrent reads."""
 
     def __init__(self, options: Mapping[str, Any], limit: RequestLimit) -> None:
         keep_out_of_client_logs()
@@ -143,7 +145,7 @@ class BotocoreConnections:
         return cast(T, fsspec.asyn.sync(reading.loop, function, *args, **kwargs))
 
     def run_read(self, function: Callable[..., Coroutine[Any, Any, T]], *args: Any) -> T:
-        """Like ``run``, for reads: if the caller is interrupted, they are cancelled."""
+        """Like ``run``, but for reads, which are cancelled if the caller is interrupted."""
         reading = self.start(function(*args))
         try:
             return cast(T, reading.result())
@@ -159,14 +161,14 @@ class BotocoreConnections:
         return asyncio.run_coroutine_threadsafe(awaitable, reading.loop)
 
     def connect(self) -> tuple[Any, Any]:
-        """Two file systems, recreated after a fork: one that retries requests, and one that sends them once."""
+        """Two file systems, recreated after a fork: one retries requests, and the other sends them only once."""
         if self._filesystems is None or self._filesystems[0] != os.getpid():
             config = {"max_pool_connections": 2 * PARALLEL_GETS, **self._options.get("config_kwargs", {})}
             once = {
                 **config,
                 "retries": {"total_max_attempts": 1},
                 "http_session_cls": _SendingOnce,
-                # The server may have closed a pooled connection, and a request sent on it would be lost.
+                # The server may have closed a pooled connection, and a request sent over it would be lost.
                 "connector_args": {**config.get("connector_args", {}), "force_close": True, "keepalive_timeout": None},
             }
             # s3fs caches file systems by their options, so that opening a table again reuses its connections.
@@ -178,16 +180,17 @@ class BotocoreConnections:
 
 @functools.lru_cache(maxsize=16)
 def _session(profile: str | None, process: int) -> Any:
-    """Cached, because a session takes a tenth of a second and 10 MB to read its description of AWS from disk."""
+    """The session is cached, because a new one takes a tenth of a second and 10 MB of memory to read its AWS service
+    definitions from disk."""
     session = aiobotocore.session.AioSession(profile=profile)
-    # Registered last, to run after botocore's handler, which adds the header.
+    # Registered last, so that it runs after botocore's handler, which adds the header ``Expect``.
     session.get_component("event_emitter").register_last("before-call.s3", _send_body_at_once)
     session.register("needs-retry.s3", _notice_slow_down)
     return session
 
 
 def _send_body_at_once(params: dict[str, Any], **_: Any) -> None:
-    """Remove botocore's ``Expect: 100-continue`` from small requests, for which it costs a round trip."""
+    """Remove botocore's ``Expect: 100-continue`` header from small requests, for which it costs a round trip."""
     body = params.get("body")
     size = botocore.utils.determine_content_length(body) if hasattr(body, "read") else None
     if size is not None and is_sent_at_once(size):
@@ -195,14 +198,15 @@ def _send_body_at_once(params: dict[str, Any], **_: Any) -> None:
 
 
 def _notice_slow_down(response: tuple[Any, Any] | None = None, **_: Any) -> None:
-    """Report throttled attempts to the request limit: botocore and s3fs retry them without telling the caller."""
+    """Report throttled attempts to the request limit, because botocore and s3fs retry them without the caller
+    noticing."""
     turn = _turn.get(None)
     if turn is not None and response is not None and response[0].status_code in SLOW_STATUSES:
         turn.slow_down()
 
 
 class _SendingOnce(aiobotocore.httpsession.AIOHTTPSession):  # type: ignore[misc]
-    """A session without aiohttp's automatic resending of a PUT after a broken connection."""
+    """An aiohttp session that does not automatically resend a PUT after a broken connection."""
 
     async def _get_session(self, proxy_url: str | None) -> Any:
         session = await super()._get_session(proxy_url)
@@ -212,7 +216,7 @@ class _SendingOnce(aiobotocore.httpsession.AIOHTTPSession):  # type: ignore[misc
 
 @functools.cache
 def known_options() -> frozenset[str]:
-    """The names of the options that s3fs accepts."""
+    """The names of the keyword options that s3fs accepts."""
     names = set(inspect.signature(s3fs.S3FileSystem.__init__).parameters)
-    # s3fs passes "profile" to its session, through **kwargs.
+    # s3fs passes "profile" to its session through **kwargs.
     return frozenset(names - {"self", "kwargs", "asynchronous", "loop"} | {"profile"})

@@ -1,8 +1,8 @@
 """Sends each request to S3 through one of two transports.
 
-The direct transport is used if ``settings`` allows it and the transport supports the request. Everything else goes
-through s3fs and botocore, which are loaded on demand: other options, multipart uploads, deletions of many objects,
-buckets in another region.
+The direct transport is used if ``settings`` allows it and the transport supports the request. All other requests, such
+as multipart uploads, deletions of many objects, and requests with other options or to buckets in another region, go
+through s3fs and botocore, which are loaded on demand.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ log = logging.getLogger(__name__)
 
 
 class S3Client:
-    """Connections with one set of options, shared by the stores of one table and of its allowed places."""
+    """Connections with one set of options, shared by the stores of a table and of its allowed locations."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         options = dict(options)
@@ -95,8 +95,8 @@ class S3Client:
         return self._dispatch(bucket, send, lambda direct: direct.takes("put_object", {"Body": data}))
 
     def unverified_place(self, bucket: str) -> str | None:
-        """The key under which exclusive creation must be verified (see ``place_of``). None if it is known to work: on
-        AWS, if the options assert it, or if it was verified in this process. Cost: no request."""
+        """The key under which exclusive creation must be verified (see ``place_of``). None if exclusive creation is
+        known to work: on AWS, if the options assert it, or if it was verified in this process. Cost: no request."""
         if self._is_exclusive:
             return None
         if bucket not in self._places:

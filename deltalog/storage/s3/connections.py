@@ -1,6 +1,6 @@
-"""HTTP requests through urllib3 over kept-alive connections, sent once, with a time limit on every wait.
+"""Sends HTTP requests once, through urllib3, over keep-alive connections, with a time limit on every wait.
 
-Adds what urllib3 has no settings for: a maximum idle time, a time limit for a whole request (urllib3's restarts with
+Adds features that urllib3 lacks: a maximum idle time, a time limit for a whole request (urllib3's limit restarts with
 each byte), and cancellation by another thread.
 """
 
@@ -27,12 +27,14 @@ from urllib3.connection import HTTPConnection, HTTPSConnection
 from deltalog.protocol import limits as caps
 from deltalog.storage.progress import Pace
 
-# Services close connections after five seconds or more of idleness. A request sent at that moment is lost.
+# Services close connections that have been idle for five seconds or more. A request that is sent while the service
+# closes the connection is lost.
 IDLE_SECONDS = 4.0
-# For requests that must not be sent twice: services do not close a connection that was used so recently.
+# A request that must not be sent twice is sent only over a connection that was used within this time, because services
+# do not close such a connection.
 JUST_USED_SECONDS = 1.0
 MOST_IDLE = 64
-# The most bytes of one response. Ranges, and log files that are read whole, are shorter.
+# The maximum size of a response in bytes. Requested ranges, and log files that are read as a whole, are smaller.
 _MOST_BYTES = 2 << 30
 
 
@@ -43,7 +45,7 @@ class NotConnectedError(Exception):
 class NoAnswerError(Exception):
     """The request was sent, at least in part, but no complete response arrived.
 
-    ``was_kept``: the connection was reused and no byte of a response arrived.
+    ``was_kept``: whether the connection was reused and no byte of a response arrived.
     """
 
     def __init__(self, message: str, *, was_kept: bool = False) -> None:
@@ -69,8 +71,8 @@ class Origin:
 
 @dataclass(frozen=True)
 class Limits:
-    """Time limits in seconds: to connect, between two reads of a response, and from the start of a request to the
-    start of its response (``whole``)."""
+    """Time limits in seconds: to connect (``connect``), between two reads of a response (``read``), and from the start
+    of a request to the start of its response (``whole``)."""
 
     connect: float = 60
     read: float = 60
@@ -79,7 +81,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Answer:
-    """A response: status, headers by lower-case name, and the whole body."""
+    """A response: status, headers (keyed by lower-case name), and the whole body."""
 
     status: int
     headers: Mapping[str, str]
@@ -87,7 +89,7 @@ class Answer:
 
 
 class Stop:
-    """Cancels the requests of one caller: running ones, and all later ones."""
+    """Cancels the running and all later requests of one caller."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -127,7 +129,7 @@ def _clock_s() -> float:
 
 
 class _Exchange:
-    """The state of one request and its response."""
+    """The state of one HTTP request and its response."""
 
     def __init__(self, limits: Limits, most_idle_s: float, stop: Stop) -> None:
         self.most_idle_s = most_idle_s
@@ -150,7 +152,7 @@ class _Exchange:
             self._stop.unwatch(self.connection)
 
     def answer_begins(self) -> None:
-        # From here on the time limit grows with the bytes that arrive.
+        # From here on, the time limit is extended as bytes arrive.
         self._pace, self._is_answered = Pace(self._whole_s, _clock_s), True
 
     def arrived(self, size_bytes: int) -> None:
@@ -162,7 +164,7 @@ class _Exchange:
             self._pace.arrived(size_bytes)
 
     def seconds(self, most: float | None = None) -> float:
-        """The seconds that are left, at most ``most``. Raises TimeoutError."""
+        """The number of seconds left, at most ``most``. Raises TimeoutError."""
         most = self._read_s if most is None else most
         return min(self._pace.left_s(), most)
 
@@ -175,11 +177,12 @@ _current = _Current()
 
 
 class _Received(io.RawIOBase):
-    """A raw stream of a socket that applies the time limits of the current exchange to every read."""
+    """A raw stream over a socket, which applies the time limits of the current exchange to every read."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
-        self._pieces = connection.makefile("rb", buffering=0)  # keeps the socket open after a "Connection: close"
+        # The server keeps the socket open although it sent "Connection: close".
+        self._pieces = connection.makefile("rb", buffering=0)
 
     def readable(self) -> bool:
         return True
@@ -215,7 +218,7 @@ class _Response(http.client.HTTPResponse):
 
 
 class _Kept(HTTPConnection):
-    """A connection that records when it was last used, and applies the time limits of the current exchange."""
+    """A connection that records the time of its last use, and applies the time limits of the current exchange."""
 
     response_class = _Response
     _used_s: float | None = None
@@ -245,7 +248,7 @@ class _Kept(HTTPConnection):
 
     def _begin(self, was_kept: bool) -> None:
         _current.exchange.uses(self.sock, was_kept)
-        # The time limit for sending. urllib3 copies it from ``timeout`` to the socket.
+        # The time limit for sending, which urllib3 copies from ``timeout`` to the socket.
         self.timeout = _current.exchange.seconds(float("inf"))
         self.sock.settimeout(self.timeout)
 
@@ -263,7 +266,7 @@ class _TlsPool(urllib3.HTTPSConnectionPool):
 
 
 class Connections:
-    """A pool of connections to one server. Thread-safe; a forked child starts with an empty pool."""
+    """A pool of connections to one server. Thread-safe; a forked child process starts with an empty pool."""
 
     def __init__(self, origin: Origin) -> None:
         self._origin = origin
@@ -289,10 +292,11 @@ class Connections:
         most_idle_s: float = IDLE_SECONDS,
         stop: Stop | None = None,
     ) -> Answer:
-        """Send a request once and return the response. A connection is reused if it was idle for at most
+        """Send a request once and return the response. A connection is reused if it has been idle for at most
         ``most_idle_s`` seconds. Raises NotConnectedError and NoAnswerError."""
         if self._process != os.getpid():
-            self._pool.close()  # closes the child's copies; the parent's connections stay open
+            # Closes only the child process's copies of the sockets; the parent's connections stay open.
+            self._pool.close()
             self._begin_process()
         stop = stop or Stop()
         stop.check()
@@ -314,7 +318,7 @@ class Connections:
             exchange.end()
         found = {name.lower(): value for name, value in response.headers.items()}
         if method == "GET" and not found.keys() & {"content-length", "transfer-encoding"}:
-            # http.client treats the end of a connection as the end of the headers.
+            # http.client would take the end of a connection for the end of the headers.
             raise NoAnswerError(f"{self._origin.address} did not answer: no length of the body arrived.")
         return Answer(response.status, found, response.data)
 
@@ -333,7 +337,8 @@ def _tls(ca_file: str | None) -> ssl.SSLContext:
 
 
 def _own_authorities() -> str | None:
-    """The CA file that AWS clients use: certifi's, or else botocore's; None for the system's own."""
+    """The CA file that AWS clients use: that of certifi, or else of botocore. None if neither package is installed; the
+    CA certificates of the system are then used."""
     for package, file in (("certifi", "cacert.pem"), ("botocore", "cacert.pem")):
         found = importlib.util.find_spec(package)
         for folder in (found.submodule_search_locations or []) if found else []:

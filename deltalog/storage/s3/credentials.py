@@ -1,7 +1,7 @@
-"""Credentials from botocore's resolver, for roles, containers, instances, web identities and profiles.
+"""Gets credentials from botocore's resolver, for roles, containers, instances, web identities and profiles.
 
-botocore decides on their source, and when and how they are refreshed. Each signature uses the current ones. If a
-service reports that they are no longer valid, they are resolved again.
+botocore decides on the source of the credentials, and when and how to refresh them. Each signature uses the current
+credentials. If a service reports that the credentials are no longer valid, they are resolved again.
 """
 
 from __future__ import annotations
@@ -16,12 +16,14 @@ from typing import Any
 from deltalog.storage.s3.signing import Credentials
 from deltalog.storage.secrets import keep_out_of_client_logs
 
-# Without a pause, a service that denies access to valid credentials would cause a new resolution at every request.
+# The pause between renewals. Without this pause, credentials that are valid but denied access would be resolved again
+# at every request.
 _BETWEEN_RENEWALS_SECONDS = 60.0
 
 
 class CredentialsNotFoundError(Exception):
-    """There are no credentials, or they could not be retrieved (``is_passing``). The message contains no secrets."""
+    """There are no credentials, or they could not be retrieved; ``is_passing`` is then true. The message contains no
+    secrets."""
 
     def __init__(self, message: str, *, is_passing: bool) -> None:
         super().__init__(message)
@@ -29,15 +31,15 @@ class CredentialsNotFoundError(Exception):
 
 
 class ResolvedCredentials:
-    """The credentials of botocore's resolver for this process and its environment, resolved at the first request.
+    """The credentials from botocore's resolver for this process and its environment, resolved at the first request.
 
-    All clients of a process share them, so that reopening a table needs no request for credentials. A forked process
-    resolves its own, because a lock may be held by a thread that exists only in its parent.
+    All clients of a process share these credentials, so that reopening a table needs no request for credentials. A
+    forked process resolves its own credentials, because a lock may be held by a thread that exists only in its parent.
     """
 
     def __init__(self, region: str, profile: str | None = None) -> None:
-        self._region = region  # of STS, which issues the credentials of roles
-        self._profile = profile  # from the options; overrides that of the environment
+        self._region = region  # the region of STS, which issues credentials for roles
+        self._profile = profile  # the profile in the options; it overrides the profile in the environment
         self._cached: tuple[int, _CachedCredentials] | None = None
 
     def current(self) -> Credentials:
@@ -46,8 +48,8 @@ class ResolvedCredentials:
 
     def renew(self, used: Credentials, *, is_certain: bool) -> bool:
         """Resolve the credentials again after a service rejected ``used``. Returns whether the credentials are
-        different now. ``is_certain``: the service said that they are invalid; otherwise it may have had another reason.
-        Raises CredentialsNotFoundError."""
+        different now. ``is_certain``: whether the service said that the credentials are invalid; otherwise it may have
+        refused the request for another reason. Raises CredentialsNotFoundError."""
         return self._here().renew(used, is_certain)
 
     def _here(self) -> _CachedCredentials:
@@ -67,7 +69,7 @@ def _shared(
 
 
 def _session(profile: str | None) -> Any:
-    from botocore.session import Session  # importing it takes a tenth of a second, and few requests need it
+    from botocore.session import Session  # the import takes 0.1 s and is rarely needed
 
     keep_out_of_client_logs()
     return Session(profile=profile)
@@ -80,23 +82,24 @@ def _resolve(region: str, profile: str | None) -> Any:
 
 
 def profile_settings(profile: str | None) -> Mapping[str, Any] | None:
-    """The settings of a profile in the config files (None: the one that the environment selects); None if botocore
-    cannot read them."""
+    """The settings of a profile in the config files (None: the profile that the environment selects). Returns None if
+    botocore cannot read the config files."""
     try:
         return dict(_session(profile).get_scoped_config())
-    except Exception:  # the requests then go through s3fs, which raises the error
+    except Exception:  # requests then go through s3fs, which raises the error
         return None
 
 
 class _CachedCredentials:
-    """Credentials that are resolved once and on renewal. ``resolve`` runs botocore's resolver from scratch and returns
-    its credentials or None."""
+    """Credentials that are resolved on first use and on renewal. ``resolve`` runs botocore's resolver from scratch and
+    returns its credentials or None."""
 
     def __init__(self, resolve: Callable[[], Any]) -> None:
         self._resolve = resolve
         self._lock = threading.Lock()
         self._source: Any = None
-        # By is_certain, so that HEADs that are denied access do not delay the renewal of expired credentials.
+        # The time of the next renewal is kept separately for each value of ``is_certain``, so that HEADs that are
+        # denied access do not delay the renewal of expired credentials.
         self._next_renewal_s = {True: 0.0, False: 0.0}
 
     def current(self) -> Credentials:
@@ -109,7 +112,7 @@ class _CachedCredentials:
     def renew(self, used: Credentials, is_certain: bool) -> bool:
         with self._lock:
             if self._source is not None and _frozen(self._source) != used:
-                return True  # another thread, or botocore, has renewed them
+                return True  # another thread or botocore has already renewed the credentials
             if time.monotonic() < self._next_renewal_s[is_certain]:
                 return False
             self._next_renewal_s[is_certain] = time.monotonic() + _BETWEEN_RENEWALS_SECONDS
@@ -132,7 +135,9 @@ def _frozen(source: Any) -> Credentials:
     except Exception as error:
         raise _not_retrieved(error) from None
     if not all(is_word(each) for each in (found.access_key, found.secret_key, found.token or "")):
-        raise CredentialsNotFoundError("botocore's credentials are no plain words", is_passing=False)
+        raise CredentialsNotFoundError(
+            "botocore's credentials contain characters that a header cannot contain", is_passing=False
+        )
     return Credentials(found.access_key, found.secret_key, found.token or None)
 
 
@@ -142,7 +147,7 @@ def _not_retrieved(error: Exception) -> CredentialsNotFoundError:
 
 
 def is_word(text: Any) -> bool:
-    """Whether ``text`` is safe as a header value: printable ASCII without surrounding white space."""
+    """Whether ``text`` is safe as a header value, that is, printable ASCII without surrounding white space."""
     return isinstance(text, str) and text.isascii() and text.strip() == text and (text.isprintable() or not text)
 
 

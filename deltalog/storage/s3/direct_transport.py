@@ -1,8 +1,8 @@
-"""Requests to S3 without a botocore client: signed by botocore's signer, sent by urllib3.
+"""Sends requests to S3 without a botocore client: botocore's signer signs them, and urllib3 sends them.
 
-A botocore client takes two milliseconds of CPU time per request, and half a second to load. This module implements the
-requests for single objects and listings with botocore's names, arguments and results. If it cannot handle a response,
-such as one from a bucket in another region, it raises ``LeftToBotocore``.
+A botocore client needs two milliseconds of CPU time per request, and half a second to load. This module implements the
+requests for single objects and listings with botocore's names, arguments and results. If this module cannot handle a
+response, such as one from a bucket in another region, it raises ``LeftToBotocore``.
 """
 
 from __future__ import annotations
@@ -56,15 +56,15 @@ _USER_AGENT = f"deltalog/{VERSION}"
 _FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 0.1, 5.0
 _TRANSIENT_STATUSES = {408, 429, 500, 502, 503, 504}
 _TRANSIENT_CODES = {"RequestTimeout", "SlowDown", "InternalError"}
-# Error codes without effect; retry through botocore.
+# Error codes of requests that had no effect and are retried through botocore.
 _BOTOCORE_CODES = {"AuthorizationHeaderMalformed", "InvalidRequest", "SignatureDoesNotMatch"}
 _REDIRECT_STATUSES = {301, 302, 303, 307, 308}
-# Error codes without effect; retry with renewed credentials.
+# Error codes of requests that had no effect and are retried with renewed credentials.
 _INVALID_CREDENTIALS_CODES = {
     *("ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "RequestExpired"),
     *("InvalidToken", "InvalidTokenId", "InvalidAccessKeyId"),
 }
-# The same for a HEAD, whose response has only a status, so that the credentials may be valid.
+# The same for a HEAD. The response to a HEAD contains only a status, so the credentials may in fact be valid.
 _MAYBE_INVALID_CREDENTIALS_CODES = {"400", "403"}
 
 T = TypeVar("T")
@@ -86,11 +86,11 @@ class RefusedError(Exception):
 
 
 class _IncompleteError(Exception):
-    """The body does not match its headers."""
+    """The body of a response does not match its headers."""
 
 
 class DirectTransport(Transport):
-    """Signs and sends requests itself. ``limit`` bounds the concurrent reads."""
+    """A transport that signs and sends requests itself. ``limit``: limits the concurrent reads."""
 
     def __init__(self, settings: Settings, bucket: str, limit: RequestLimit) -> None:
         place = settings.place(bucket)
@@ -161,7 +161,7 @@ class DirectTransport(Transport):
         return answer.body, {k: answer.headers[v] for k, v in named.items() if v in answer.headers}
 
     def _send_once(self, key: str, data: bytes, conditions: Mapping[str, str], seconds: float) -> None:
-        """See Transport. Sent again only if the service rejected its credentials as no longer valid. Raises
+        """See Transport. The PUT is sent again only if the service rejected its credentials as no longer valid. Raises
         RefusedError, NotConnectedError and NoAnswerError."""
         names = {"IfNoneMatch": "if-none-match", "IfMatch": "if-match"}
         headers = {names[name]: value for name, value in conditions.items()}
@@ -196,8 +196,8 @@ class DirectTransport(Transport):
         raise AssertionError("unreachable")
 
     def _send_authenticated(self, method: str, key: str | None, limits: Limits, **request: Any) -> Answer:
-        """Send a request once, and again with renewed credentials if the service rejects the current ones as no longer
-        valid: the rejected request had no effect."""
+        """Send a request once. If the service rejects the credentials as no longer valid, send the request again with
+        renewed credentials, because the rejected request had no effect."""
         ends = time.monotonic() + limits.whole
         source = self._settings.credentials
         if not isinstance(source, ResolvedCredentials):
@@ -249,7 +249,7 @@ class DirectTransport(Transport):
         except NoAnswerError as error:
             if not may_repeat or not error.was_kept:
                 raise
-            answer = send(-1)  # on a new connection: the server had closed the idle one
+            answer = send(-1)  # on a new connection, because the server had closed the idle one
         if turn is not None and answer.status in SLOW_STATUSES:
             turn.slow_down()
         if answer.status >= 300:
@@ -277,11 +277,11 @@ class DirectTransport(Transport):
 
 
 def _run_concurrently(work: Callable[[], None], count: int, stop: Stop) -> None:
-    """Call ``work`` in this thread and in ``count`` - 1 others, all of which have ended when this returns or raises.
-    The first error stops all.
+    """Call ``work`` in this thread and in ``count`` - 1 other threads, which have all ended when this function returns
+    or raises. The first error stops all threads.
 
-    Does not use threading.Thread, which waits for each thread to start; on a busy machine that takes longer than the
-    requests.
+    This function does not use threading.Thread, because that class waits for each thread to start, which on a busy
+    machine takes longer than the requests.
     """
     ended, errors = threading.Semaphore(0), list[BaseException]()
 
@@ -299,7 +299,7 @@ def _run_concurrently(work: Callable[[], None], count: int, stop: Stop) -> None:
         for _ in range(count - 1):
             _thread.start_new_thread(run, ())
             started += 1
-    except RuntimeError:  # no more threads can be started: the existing ones do the work
+    except RuntimeError:  # no more threads can be started; the existing threads do the work
         pass
     except BaseException:
         stop.set()
@@ -344,14 +344,15 @@ def _verified(answer: Answer) -> Answer:
             raise _IncompleteError(f"{size} bytes arrived of {span}")
         return answer
     announced = answer.headers.get("x-amz-checksum-crc32", "")
-    # Multipart uploads have "<checksum of the parts' checksums>-<number of parts>".
+    # The checksum of a multipart upload has the form "<checksum of the parts' checksums>-<number of parts>".
     if announced and "-" not in announced and announced != _crc32(answer.body):
         raise _IncompleteError(f"the {size} bytes that arrived do not have the object's checksum")
     return answer
 
 
 def _error_of(answer: Answer) -> tuple[str, str]:
-    """Code and message of an error response. Without a body (HEAD) the status is the code, as in botocore."""
+    """Code and message of an error response. If the response has no body (HEAD), the status is used as the code, as in
+    botocore."""
     with contextlib.suppress(xml.ParseError):
         root = xml.fromstring(answer.body)
         found = {_local(each.tag): each.text or "" for each in root.iter()}
@@ -380,7 +381,7 @@ def _listing_query(arguments: Mapping[str, Any]) -> dict[str, str]:
         "ContinuationToken": "continuation-token",
     }
     given = {names[name]: str(value) for name, value in arguments.items() if name in names}
-    # encoding-type: XML cannot represent every key, so the response has them percent-encoded.
+    # encoding-type: XML cannot represent every key, so keys are percent-encoded in the response.
     return {"list-type": "2", "encoding-type": "url", **given}
 
 

@@ -1,7 +1,7 @@
 """Derives the settings of the direct transport from options, environment and profile.
 
-If any of these has a setting that this module does not know, all requests go through s3fs and botocore, so that every
-setting keeps its meaning there.
+If the options, the environment or the profile contain a setting that this module does not support, all requests go
+through s3fs and botocore, which support every setting.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from deltalog.storage.s3.signing import Credentials
 _OPTIONS = {"key", "secret", "token", "anon", "endpoint_url", "client_kwargs", "config_kwargs", "use_ssl", "profile"}
 _NO_EFFECT = {"max_concurrency", "default_block_size", "default_fill_cache", "default_cache_type", "fixed_upload_size"}
 _CONFIG = {"read_timeout", "connect_timeout", "retries", "max_pool_connections", "signature_version", "s3"}
-# Environment variables that select credentials and region, or that do not affect requests to S3.
+# Environment variables that this module supports: those that select credentials and region, and those that do not
+# affect requests to S3.
 _ENVIRONMENT = re.compile(
     "AWS_(ACCESS_KEY_ID|SECRET_ACCESS_KEY|SESSION_TOKEN|REGION|DEFAULT_REGION|CA_BUNDLE|ALLOW_HTTP|DEFAULT_OUTPUT|PAGER|"
     "EXECUTION_ENV|ROLE_.*|WEB_IDENTITY_TOKEN_FILE|CONTAINER_.*|EC2_METADATA_.*|METADATA_SERVICE_.*|LAMBDA_.*|XRAY_.*|"
@@ -30,7 +31,7 @@ _ENVIRONMENT = re.compile(
 _PROFILE_VARIABLES = ("AWS_PROFILE", "AWS_DEFAULT_PROFILE", "AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE")
 _PROFILE_FILES = ("~/.aws/config", "~/.aws/credentials")
 _OTHER_FILES = ("~/.boto", "/etc/boto.cfg", "~/.config/fsspec")
-# The same for the settings of a profile.
+# Settings of a profile that select credentials and region, or that do not affect requests to S3.
 _PROFILE = re.compile(
     "aws_(access_key_id|secret_access_key|session_token|security_token|account_id)|region|output|cli_.*|role_arn|"
     "role_session_name|source_profile|credential_source|external_id|duration_seconds|web_identity_token_file|sso_.*|"
@@ -39,22 +40,23 @@ _PROFILE = re.compile(
 _REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-\d")
 _DEFAULT_REGION = "us-east-1"
 _DNS_BUCKET = re.compile(r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]")
-# Suffixes of buckets with other signatures or hosts.
+# Suffixes of bucket names that need another signature or another host.
 _OTHER_BUCKETS = ("--x-s3", "--op-s3", ".mrap", "--ol-s3", "-s3alias", "--table-s3")
-# With the waits in between, an overloaded service gets some ten seconds.
+# The maximum number of attempts, normally and if throttled. With the waits between attempts, an overloaded service has
+# some ten seconds to recover.
 ATTEMPTS, SLOW_ATTEMPTS = 5, 8
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Where requests go and how they are signed."""
+    """Where requests are sent and how they are signed."""
 
     origin: Origin | None  # None: AWS, with one host per bucket
     region: str
     credentials: Credentials | ResolvedCredentials | None = field(repr=False)  # None: unsigned
     limits: Limits
-    attempts: int  # of a request that is safe to repeat
-    slow_attempts: int  # of a request that the service throttles
+    attempts: int  # for a request that is safe to repeat
+    slow_attempts: int  # for a request that the service throttles
     ca_file: str | None
 
     @property
@@ -80,8 +82,8 @@ def settings_of(
     exists: Callable[[str], bool] | None = None,
     profile_of: Callable[[str | None], Mapping[str, Any] | None] = profile_settings,
 ) -> Settings | None:
-    """The settings for s3fs's options; None if requests must go through s3fs. ``exists``: whether a file exists;
-    ``profile_of``: the settings of a profile."""
+    """The settings for the options of s3fs; None if requests must go through s3fs. ``exists``: returns whether a file
+    exists; ``profile_of``: returns the settings of a profile."""
     client = dict(options.get("client_kwargs") or {})
     config = dict(options.get("config_kwargs") or {})
     endpoint = options.get("endpoint_url") or client.pop("endpoint_url", None)
@@ -110,8 +112,8 @@ def settings_of(
 
 
 def _limits_and_attempts(config: Mapping[str, Any]) -> tuple[Limits, int, int] | None:
-    """Time limits, attempts and attempts when throttled, from the options of botocore's Config; None if one of them is
-    not supported here."""
+    """The time limits, the number of attempts, and the number of attempts if throttled, from the options of botocore's
+    Config; None if one of the options is not supported here."""
     nested = (config.get("retries") or {}, config.get("s3") or {})
     if not all(isinstance(each, Mapping) for each in nested):
         return None
@@ -126,7 +128,7 @@ def _limits_and_attempts(config: Mapping[str, Any]) -> tuple[Limits, int, int] |
 
 
 def _is_plain(environment: Mapping[str, str], exists: Callable[[str], bool]) -> bool:
-    """Whether this module knows all settings in environment variables and files."""
+    """Whether this module supports all settings in environment variables and files."""
     names = {name for name, value in environment.items() if value}
     unknown = {name for name in names if name.startswith("AWS_") and not _ENVIRONMENT.fullmatch(name)}
     of_fsspec = {name for name in names if name.upper().startswith(("FSSPEC_", "S3FS_"))}
@@ -140,7 +142,7 @@ def _profile(
     exists: Callable[[str], bool],
     profile_of: Callable[[str | None], Mapping[str, Any] | None],
 ) -> Mapping[str, Any] | None:
-    """The settings of the profile, empty if there is no profile; None if one of them is not known here."""
+    """The settings of the profile, empty if there is no profile; None if one of the settings is not supported here."""
     name = options.get("profile")
     is_chosen = name is not None or any(environment.get(variable) for variable in _PROFILE_VARIABLES)
     if not is_chosen and not any(exists(file) for file in _PROFILE_FILES):
@@ -165,7 +167,7 @@ def _origin(endpoint: str, ca_file: str | None) -> Origin | None:
     except ValueError:
         return None
     host = parts.hostname or ""
-    # AWS endpoints may require more, such as another signature.
+    # AWS endpoints may have other requirements, such as another signature.
     is_other = not re.fullmatch(r"[A-Za-z0-9.:_-]+", host) or "amazonaws" in host.lower()
     if is_other or not port or parts.path not in ("", "/") or parts.query or parts.fragment or parts.username:
         return None
@@ -175,8 +177,8 @@ def _origin(endpoint: str, ca_file: str | None) -> Origin | None:
 def _credentials(
     options: Mapping[str, Any], environment: Mapping[str, str], region: str
 ) -> tuple[Credentials | ResolvedCredentials | None] | None:
-    """The credentials (None: unsigned) in a tuple: from options, environment or botocore's resolver. None if only s3fs
-    can provide them."""
+    """A tuple with the credentials from options, environment or botocore's resolver; its item is None if requests must
+    be sent unsigned. None if only s3fs can determine the credentials."""
     if options.get("anon"):
         return (None,)
     names = ("key", "secret", "token")

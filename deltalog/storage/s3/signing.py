@@ -1,4 +1,5 @@
-"""Signs requests to S3 (AWS Signature Version 4) with botocore's signer, without its slow session and client."""
+"""Signs requests to S3 (AWS Signature Version 4) with botocore's signer, but without botocore's slow session and
+client."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ class _Auth(S3SigV4Auth):  # type: ignore[misc]  # botocore has no types
         return str(request.context["body_hash"])
 
     def add_auth(self, request: Any) -> None:
-        """Like botocore's, but without its DEBUG log records, which contain the session token."""
+        """Like botocore's signer, but without DEBUG log records, which would contain the session token."""
         now = datetime.datetime.now(datetime.timezone.utc)
         request.context["timestamp"] = now.strftime(SIGV4_TIMESTAMP)
         self._modify_request_before_signing(request)
@@ -37,7 +38,7 @@ class _Auth(S3SigV4Auth):  # type: ignore[misc]  # botocore has no types
 
 
 def encoded_path(path: str) -> str:
-    """Percent-encode a path once, except unreserved characters and slashes."""
+    """Percent-encode a path once; unreserved characters and slashes are kept."""
     return urllib.parse.quote(path, safe="/-_.~")
 
 

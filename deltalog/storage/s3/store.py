@@ -1,10 +1,10 @@
 """S3 and compatible services.
 
-Exclusive creation is one PUT with ``If-None-Match: *``. After an ambiguous response the outcome is UNKNOWN, and the
+Exclusive creation is one PUT with ``If-None-Match: *``. If the response is ambiguous, the outcome is UNKNOWN, and the
 commit loop reads the object back.
 
 Bucket and key are passed separately, never as a path that s3fs parses, because s3fs interprets ``?versionId=`` in a
-name. Its listing cache is not used.
+name. The listing cache of s3fs is not used.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ PART_BYTES = 16 << 20
 _PARALLEL_PARTS = 4
 _RECENT_VERSIONS = 10
 _SCHEMES = ("s3", "s3a")
-# The batch size of deletions adapts to throttling: S3 counts the keys, not the requests.
+# The batch size of deletions adapts to throttling, because S3 limits the number of keys, not of requests.
 _FEWEST_DELETES, _MORE_DELETES = 10, 100
 _DELETE_ATTEMPTS, _PAUSE_S, _LONGEST_PAUSE_S = 10, 0.1, 20
 # Error codes of keys whose deletion can be retried.
@@ -61,7 +61,7 @@ log = logging.getLogger(__name__)
 class S3Store(LogStore):
     """The objects of a bucket whose keys begin with a prefix: ``s3://bucket/prefix`` or ``s3a://bucket/prefix``.
 
-    ``options``: as for s3fs.S3FileSystem. Modification times are whole seconds, as S3 reports them. Raises CallError
+    ``options``: as for s3fs.S3FileSystem. Modification times are in whole seconds, as S3 reports them. Raises CallError
     for an invalid location or an unknown option. Cost: no request.
     """
 
@@ -84,10 +84,10 @@ class S3Store(LogStore):
     # --------------------------------------------------------------------------------------------- writing
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
-        """Cost: 1 PUT. The first call of the process to a bucket outside AWS takes 2 PUTs and 1 DELETE more, to verify
-        that the service honours the condition. The first commit through this object takes 1 LIST more, to detect
-        whether Spark commits through DynamoDB. Raises UnsafeStoreError if the service ignores the condition or Spark
-        commits through DynamoDB."""
+        """Cost: 1 PUT. For a bucket outside AWS, the first call of the process needs 2 more PUTs and 1 DELETE, to
+        verify that the service enforces the condition. The first commit through this store object needs 1 LIST, to
+        detect whether Spark commits through DynamoDB. Raises UnsafeStoreError if the service ignores the condition or
+        Spark commits through DynamoDB."""
         key = self.key(path)
         self._check_exclusive()
         version = commit_version(path)
@@ -106,11 +106,11 @@ class S3Store(LogStore):
             )
 
     def put_once(self, path: str, data: bytes, expected: str | None, seconds: float | None = None) -> PutOutcome:
-        """One PUT for protocols that guard ``path`` themselves: create it (``expected="*"``), replace the object with
-        this ETag, or replace any object (None).
+        """Send one PUT, for commit protocols that guard ``path`` themselves. The PUT creates the object
+        (``expected="*"``), replaces the object that has the ETag ``expected``, or replaces any object (None).
 
         EXISTS: the object is not as expected. UNKNOWN: no response, or none within ``seconds``. Does not verify that
-        the service honours conditions. Cost: 1 PUT, sent once.
+        the service enforces conditions. Cost: 1 PUT, sent once.
         """
         return self._put_once("write", self.key(path), data, expected, seconds)
 
@@ -143,7 +143,8 @@ class S3Store(LogStore):
             paths.append(path)
             self._judge(key, [self._put_once("create", key, b"probe") for _ in range(2)])
         clean_up = partial(remove, paths, self.delete)
-        # After prepare_commit, commits do not wait for the clean-up, even if they run the test themselves.
+        # After prepare_commit, commits do not wait until the objects of this test are deleted, even if a commit itself
+        # runs the test.
         return partial(in_background, self._background, clean_up) if self._is_prepared else clean_up
 
     def _judge(self, key: str, outcomes: list[PutOutcome]) -> None:
@@ -162,8 +163,9 @@ class S3Store(LogStore):
     def check_nothing_staged(self, version: int) -> None:
         """Raises UnsafeStoreError if Spark's S3DynamoDBLogStore staged one of the versions before ``version``.
 
-        It copies its staged commits unconditionally and assumes that any existing commit file is its own. A commit
-        that bypasses it can be lost, or make a commit of Spark be lost. Cost: 1 LIST, once for each store object.
+        S3DynamoDBLogStore copies its staged commits unconditionally and assumes that an existing commit file is its
+        own. So a commit that bypasses S3DynamoDBLogStore can be lost, or can cause the loss of a commit by Spark. Cost:
+        1 LIST, once for each store object.
         """
         with self._staged_lock:
             if not self._nothing_staged:
@@ -198,7 +200,7 @@ class S3Store(LogStore):
             raise
 
     def sync(self, paths: list[str]) -> None:
-        """Does nothing: objects are durable once S3 has responded."""
+        """Does nothing, because objects are durable once S3 has responded."""
 
     # --------------------------------------------------------------------------------------------- reading
 
@@ -216,7 +218,7 @@ class S3Store(LogStore):
         byte_range = "" if length is None else f"bytes=0-{length - 1}"
 
         def failed(key: str, error: Exception) -> None:
-            if status_of(error) != 416:  # range not satisfiable: the object is empty
+            if status_of(error) != 416:  # range not satisfiable, because the object is empty
                 raise self._failure("read", key, error) from self._client.secrets.cause(error)
 
         keys = [self.key(path) for path in paths]
@@ -245,7 +247,7 @@ class S3Store(LogStore):
         prefix = f"{self.key(directory)}/" if directory else self._prefix
         arguments: dict[str, Any] = {"Prefix": prefix, "Delimiter": "/"}
         if start:
-            # StartAfter is exclusive. Additional names admitted by the shortened name are filtered out below.
+            # StartAfter is exclusive. The shortened name may admit additional names, which are filtered out below.
             arguments["StartAfter"] = prefix + start[:-1]
         found: list[FileMeta] = []
         pages = Pages(f"{self.url}/{directory}")
@@ -320,14 +322,14 @@ class S3Store(LogStore):
         try:
             return pages.following(page.get("NextContinuationToken"), names)
         except ValueError as error:
-            raise StoreError(f"Cannot list {error}. Check the endpoint: it is no S3.", path=self._prefix) from None
+            raise StoreError(f"Cannot list {error}. Check the endpoint: it is not S3.", path=self._prefix) from None
 
     def entries(self, paths: Sequence[str]) -> list[Entry]:
         return entries_by_head(self, paths, PARALLEL_GETS)
 
     def remove(self, entries: Sequence[Entry]) -> list[Entry]:
-        """Cost: 1 DeleteObjects for each 1,000 files, one after the other. Throttled deletions are retried after
-        pauses, in smaller requests."""
+        """Cost: 1 DeleteObjects for each 1,000 files, one after the other. Throttled deletions are retried in smaller
+        requests after a pause."""
         files = [entry for entry in entries if entry.kind is EntryKind.FILE]
         waiting = [self.key(entry.path) for entry in files]
         size, refusals = LIST_PAGE, 0
@@ -376,7 +378,7 @@ class S3Store(LogStore):
         read outside the cached bytes."""
         key = self.key(path)
         tail, head = self._read(key, f"bytes=-{TAIL_BYTES}", size_bytes=TAIL_BYTES)
-        # "bytes 10-99/100"; without this header the server sent the whole object.
+        # The content range, such as "bytes 10-99/100"; without this header, the server sent the whole object.
         size, etag = int(head.get("ContentRange", f"/{len(tail)}").rsplit("/", 1)[1]), head.get("ETag", "")
         where = f"{_SCHEMES[0]}://{self.bucket}/{key}"
 
@@ -393,8 +395,8 @@ class S3Store(LogStore):
         return S3Store(url, client=self._client)
 
     def key(self, path: str) -> str:
-        """The object's key in its bucket. Raises StoreError for a path that is not below the root."""
-        # A dot segment would be resolved by HTTP clients and proxies, and lead out of the prefix.
+        """The key of an object in its bucket. Raises StoreError for a path that is not below the root."""
+        # HTTP clients and proxies would resolve a dot segment, so that the path could leave the prefix.
         if not is_below_root(path):
             raise StoreError(f"{self.url}: {path!r} is not a path below the root.", path=path)
         key = self._prefix + path
@@ -418,7 +420,7 @@ class S3Store(LogStore):
         try:
             return self._client.read(self.bucket, key, byte_range, etag, size_bytes)
         except Exception as error:
-            if status_of(error) == 416:  # range not satisfiable: the object is empty
+            if status_of(error) == 416:  # range not satisfiable, because the object is empty
                 return b"", {}
             raise self._failure("read", key, error) from self._client.secrets.cause(error)
 
@@ -444,13 +446,14 @@ def _pause(seconds: float) -> None:
 
 
 def _check_early(check: Callable[[], None]) -> None:
-    """Run a check ahead of the commit and ignore its errors: the commit repeats a failed check and raises."""
+    """Run a check in advance, before the commit needs its result. Errors of the check are ignored, because the commit
+    repeats a failed check and raises its error."""
     with contextlib.suppress(Exception):
         check()
 
 
 class _Upload(io.BufferedIOBase):
-    """A new object, uploaded in parts while it is written. It becomes visible in ``finish``."""
+    """A new object that is uploaded in parts while it is written. ``finish`` makes it visible."""
 
     def __init__(self, store: S3Store, key: str) -> None:
         self._store = store
@@ -519,7 +522,8 @@ class _Upload(io.BufferedIOBase):
 
 
 def _parse(url: str) -> tuple[str, str, str]:
-    """Scheme, bucket and prefix, not percent-decoded, because keys may contain any character."""
+    """Scheme, bucket and prefix of a URL. The parts of the URL are not percent-decoded, because keys may contain any
+    character."""
     scheme, _, rest = url.partition("://")
     bucket, _, prefix = rest.partition("/")
     prefix = prefix.strip("/")
@@ -533,5 +537,6 @@ def _parse(url: str) -> tuple[str, str, str]:
 
 
 def _whole_seconds_ms(time: datetime.datetime) -> int:
-    """Truncate to seconds: HEAD returns whole seconds, some listings milliseconds, and both must agree."""
+    """Truncate to seconds, because HEAD returns whole seconds, some listings return milliseconds, and both must
+    agree."""
     return int(time.timestamp()) * 1000

@@ -1,10 +1,11 @@
 """Transport: the interface that sends requests for the objects of one bucket and interprets their errors.
 
 There are two. ``direct_transport`` signs and sends requests for single objects and listings itself;
-``botocore_transport`` supports every request, option and kind of credentials. Methods have botocore's names, arguments
-and results. Errors of the service have the attribute ``response`` with status and code, like botocore's.
+``botocore_transport`` supports every request, option and kind of credentials. Methods have the same names, arguments
+and results as in botocore. Errors returned by the service have the attribute ``response`` with status and code, as in
+botocore.
 
-tests/unit/storage/s3/test_transports.py is the contract test of both.
+tests/unit/storage/s3/test_transports.py tests the contract for both transports.
 """
 
 from __future__ import annotations
@@ -17,20 +18,22 @@ from deltalog.storage.base import PutOutcome
 from deltalog.storage.remote import outcome_of_status
 from deltalog.storage.request_limit import SLOW_STATUSES
 
-# The limit of one attempt. Without it, a server that receives or sends byte by byte would block the caller forever.
+# The limit of one attempt. Without this limit, a server that receives or sends one byte at a time would block the
+# caller forever.
 REQUEST_SECONDS = 60
 _SLOWEST_BYTES_PER_SECOND = 1 << 20
 
 AT_ONCE_BYTES = 16 << 20
 
-# Called with the key of an object and the error of its read. Raises, or returns to count the object as empty.
+# A function that is called with the key of an object and the error that reading the object raised. Raises, or returns
+# to count the object as empty.
 Failed = Callable[[str, Exception], None]
 
 
 class LeftToBotocore(Exception):
-    """The request needs something that only botocore implements. It had no effect.
+    """The request needs a feature that only botocore implements. The request had no effect.
 
-    ``is_passing``: whether this concerns only this request, not later ones.
+    ``is_passing``: whether the exception applies only to this request, not to later requests.
     """
 
     def __init__(self, message: str, *, is_passing: bool = False) -> None:
@@ -39,7 +42,7 @@ class LeftToBotocore(Exception):
 
 
 class Transport(ABC):
-    """Requests for the objects of one bucket. Thread-safe.
+    """Sends requests for the objects of one bucket. Thread-safe.
 
     All methods raise LeftToBotocore if only the botocore transport can send the request.
     """
@@ -62,7 +65,7 @@ class Transport(ABC):
         self, key: str, byte_range: str = "", etag: str = "", size_bytes: int = 0
     ) -> tuple[bytes, Mapping[str, Any]]:
         """An object or a range of it, and ``ContentRange`` and ``ETag`` of the response. Truncated downloads are
-        retried. Waits while too many reads of the client are under way. ``size_bytes``: the length of the range."""
+        retried. Waits while too many reads of the client are in progress. ``size_bytes``: the length of the range."""
 
     @abstractmethod
     def read_many(self, keys: Sequence[str], byte_range: str, size_bytes: int, failed: Failed) -> list[bytes]:
@@ -72,8 +75,8 @@ class Transport(ABC):
     def put_once(
         self, key: str, data: bytes, conditions: Mapping[str, str], seconds: float
     ) -> tuple[PutOutcome, Exception | None]:
-        """A PUT under conditions (``IfNoneMatch``, ``IfMatch``), sent once, with a time limit of ``seconds``. Returns
-        the outcome and the error behind it, if any. Raises the error if the PUT had no effect."""
+        """Send a PUT with conditions (``IfNoneMatch``, ``IfMatch``) once, with a time limit of ``seconds``. Returns the
+        outcome and the error that caused it, if any. Raises the error if the PUT had no effect."""
         try:
             self._send_once(key, data, conditions, seconds)
         except LeftToBotocore:
@@ -100,18 +103,19 @@ class Transport(ABC):
 
 
 def limit_seconds(body: bytes = b"") -> float:
-    """The time limit of one attempt of a request with this body."""
+    """The time limit for one attempt to send a request with this body."""
     return REQUEST_SECONDS + len(body) / _SLOWEST_BYTES_PER_SECOND
 
 
 def is_sent_at_once(size_bytes: int) -> bool:
-    """Whether a body is sent without waiting for ``100 Continue``, which would cost a round trip. For larger bodies, a
-    refusal after the upload would cost more."""
+    """Whether a body is sent without waiting for ``100 Continue``, which would cost a round trip. A larger body does
+    wait, because uploading a body that is then refused would cost more than the round trip."""
     return size_bytes <= AT_ONCE_BYTES
 
 
 def status_of(error: BaseException) -> int | None:
-    """The HTTP status of an error response. s3fs translates it to various Python errors and keeps it in their cause."""
+    """The HTTP status of an error response. s3fs translates such errors to various Python errors and sets the original
+    as their cause."""
     response = _response_of(error)
     status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
     return status if isinstance(status, int) else None

@@ -1,7 +1,7 @@
-"""The objects of the measured tables, built in memory: logs with one small add file for each commit.
+"""The objects of the measured tables, built in memory: logs in which each commit adds one small file.
 
-Checkpoints are a fixed number of commits apart, the last one ten commits before the end, and each version has a
-``.crc`` as deltalog writes it.
+Checkpoints are a fixed number of commits apart; the last one is ten commits before the end. Each version has a ``.crc``
+as deltalog writes it.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from tests.benchmarks.tables import commit_times
 
 TAIL = 10  # commits after the last checkpoint
 ROWS_OF_FILE = 100
-SAFE_MS = 4_000  # the time between the commits around a requested timestamp, since S3 has file times in whole seconds
+# The minimum time between the commits around a requested timestamp, because S3 stores file times in whole seconds.
+SAFE_MS = 4_000
 COLUMNS = (("id", "long"),)
 
 
 @dataclass(frozen=True)
 class Log:
-    """Versions 0 to ``size`` - 1, with a checkpoint every ``interval``; the bucket has the log's name."""
+    """Versions 0 to ``size`` - 1, with a checkpoint every ``interval`` versions; the bucket is named after the log."""
 
     name: str
     size: int
@@ -37,8 +38,8 @@ class Log:
         return range(self.interval, self.size, self.interval)
 
     def asked(self) -> tuple[int, int]:
-        """The requested version, in the middle and far from its neighbours in time, and a time when it was the current
-        one."""
+        """The requested version, which is near the middle of the log and far in time from its neighbours, and a
+        timestamp at which it was the latest version."""
         times = commit_times(self.size)
         version = self.size // 2 // self.interval * self.interval + self.interval // 2
         while times[version] - times[version - 1] < SAFE_MS or times[version + 1] - times[version] < SAFE_MS:
@@ -47,7 +48,7 @@ class Log:
 
     @property
     def tail_of_asked(self) -> int:
-        """Commits between the requested version and the checkpoint before it."""
+        """The number of commits between the requested version and the checkpoint before it."""
         return self.asked()[0] % self.interval
 
     @property
@@ -68,7 +69,8 @@ def logs(quick: bool) -> list[Log]:
 
 
 def objects(log: Log) -> Iterator[tuple[str, bytes, int]]:
-    """Key, content and modification time in milliseconds since 1970 of each object, in the order they were written."""
+    """The key, content and modification time (milliseconds since 1970) of each object, in the order they were
+    written."""
     from deltalog.log.checksum import encode_checksum
     from deltalog.log.replay import State
     from deltalog.log.table_totals import FileSizes, Totals
@@ -121,8 +123,8 @@ def _add(version: int, at_ms: int) -> dict[str, Any]:
 
 
 def _rows(log: Log, small: SmallActions) -> pa.Table:
-    """The rows of a checkpoint of the last version: protocol, metadata, and the adds in commit order, so that an
-    earlier checkpoint is a slice of it."""
+    """The rows of a checkpoint of the last version: protocol, metadata, and the adds in commit order. The rows of an
+    earlier checkpoint are a slice of these rows."""
     times = commit_times(log.size)[: log.checkpoint_versions[-1] + 1]
     adds = [_add(version, at_ms) for version, at_ms in enumerate(times)]
     kind = ROWS.field("add").type

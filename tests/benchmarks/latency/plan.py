@@ -14,15 +14,16 @@ PEER = "deltalake"
 SMALL_FILES = 34
 HISTORY = 20
 PARALLEL = 32  # concurrent requests
-AT_ONCE_BYTES = 64 << 20  # bytes of a checkpoint that are requested at once
+AT_ONCE_BYTES = 64 << 20  # bytes of a checkpoint that are requested in one round
 CATALOG = "dynamodb:latency-catalog"
 MANAGED = ("b.one", "b.two", "b.three")
 
 
 @dataclass(frozen=True)
 class Phase:
-    """A part of an operation. ``most_rounds``, ``most_requests``: the goals of deltalog (None: no goal). ``with_open``:
-    also compared together with opening the table; ``faster``: the goal is to be at least 3 times as fast."""
+    """A part of an operation. ``most_rounds``, ``most_requests``: deltalog's goals (None: no goal). ``with_open``:
+    whether the phase is also compared together with opening the table; ``faster``: the goal is to be at least 3 times
+    as fast as the peer."""
 
     name: str
     title: str
@@ -39,7 +40,7 @@ class Operation:
     compared phase."""
 
     key: str
-    length: str  # the length of the log, as text
+    length: str  # the number of commits, formatted
     call: str
     arguments: Mapping[str, Mapping[str, Any]]
     phases: tuple[Phase, ...]
@@ -69,7 +70,8 @@ def _of_log(ours: Log, theirs: Log) -> list[Operation]:
     tail = math.ceil(ours.tail_of_asked / PARALLEL)
     checkpoint = math.ceil(ours.checkpoint_bytes_at_most / AT_ONCE_BYTES)
     opening = Phase("open", "first open of a process", 3, faster=False)
-    first = Phase("open", "open", faster=False, is_shown=False)  # measured as in the first operation
+    # The same measurement as in the first operation, so it is not shown again.
+    first = Phase("open", "open", faster=False, is_shown=False)
     return [
         Operation(
             f"latency:open:{length}", commits, "open", both(), (opening, Phase("again", "open, S3 client loaded", 3)),

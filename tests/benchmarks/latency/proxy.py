@@ -1,9 +1,10 @@
-"""A proxy that delays each request before it reaches the server, and records when it came and was answered.
+"""A proxy that delays each request on its way to the server, and records when the request arrived and was answered.
 
-Rounds count what an operation waits for. A request that depends on another begins after that was answered, so
-``rounds`` is the largest possible number of requests that do not overlap each other. Concurrent requests overlap, since
-each takes at least the delay, so they are one round, unless the client needs longer than the delay to send them; with a
-long delay the count does not depend on the speed of the machine.
+The number of rounds is the number of requests that an operation waits for one after another. A request that depends on
+another one begins after the other one's answer, so ``rounds`` is the largest possible number of requests that do not
+overlap. Concurrent requests overlap, because each takes at least the delay. Concurrent requests therefore count as one
+round, unless the client takes longer than the delay to send them; with a long delay the count does not depend on the
+speed of the machine.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ _CONNECTION_ERRORS = (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrun
 
 @dataclass
 class Exchange:
-    """A request and its answer. ``kind``: GET, HEAD, LIST, PUT, DELETE; POST for the rest of S3; DynamoDB.
+    """A request and its answer. ``kind``: GET, HEAD, LIST, PUT or DELETE; POST for other S3 requests; or DynamoDB.
 
-    ``begun_s``: when its first bytes came, ``ended_s``: when its answer was passed on (None: not yet); both on the
-    clock time.monotonic, which all processes of a machine share.
+    ``begun_s``: when the first bytes of the request arrived; ``ended_s``: when its answer was passed on (None: not
+    yet). Both fields are times of time.monotonic, which all processes of a machine share.
     """
 
     kind: str
@@ -54,7 +55,7 @@ def by_kind(exchanges: Iterable[Exchange]) -> dict[str, int]:
 class DelayingProxy:
     """Listens on a free port of 127.0.0.1 and passes requests on to ``port``, each ``delay_s`` after it was received.
 
-    Connections stay open as both sides want them; a new connection is not delayed, but can be counted
+    A connection stays open until one side closes it; opening a connection is not delayed, but can be counted
     (``Exchange.is_first``).
     """
 
@@ -71,7 +72,7 @@ class DelayingProxy:
         self.port = int(self._listener.sockets[0].getsockname()[1])
 
     def between(self, begun_s: float, ended_s: float) -> list[Exchange]:
-        """The requests that came in that time."""
+        """The requests that arrived between these two times."""
         return [each for each in self.exchanges if begun_s <= each.begun_s < ended_s]
 
     def close(self) -> None:
@@ -114,7 +115,7 @@ class DelayingProxy:
                 requests.write(head + body)
                 await requests.drain()
                 answer, is_last = await _answer(answers, exchange.kind)
-                # Before it is passed on, so that a dependent request begins later.
+                # The end is recorded before the answer is passed on, so that a request that depends on it begins later.
                 exchange.ended_s = time.monotonic()
                 writer.write(answer)
                 await writer.drain()
@@ -128,8 +129,8 @@ class DelayingProxy:
     async def _request(
         self, head: bytes, begun_s: float, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> tuple[bytes, bytes, float]:
-        """Head and body of a request, and when it began. If a client first asks whether it may send the body, that is a
-        separate exchange with one more delay."""
+        """The header and body of a request, and when it began. If a client first asks whether it may send the body
+        (``Expect: 100-continue``), this is a separate exchange with another delay."""
         if re.search(rb"^expect: *100-continue\r$", head, re.I | re.M):
             asked = Exchange("EXPECT", _kind_and_key(head)[1], begun_s)
             self.exchanges.append(asked)
@@ -142,7 +143,7 @@ class DelayingProxy:
 
 
 async def _head(reader: asyncio.StreamReader) -> bytes:
-    """The head up to the empty line; empty if the other side has closed the connection."""
+    """The header of a message, up to the empty line; empty if the other side has closed the connection."""
     try:
         return await reader.readuntil(b"\r\n\r\n")
     except asyncio.IncompleteReadError as error:
@@ -187,7 +188,7 @@ def _field(head: bytes, name: bytes) -> bytes:
 
 
 def _kind_and_key(head: bytes) -> tuple[str, str]:
-    """Kind and key; for a listing its prefix and its start."""
+    """The kind and the key of a request; for a listing, the key is its prefix and start key."""
     method, target = head.split(b"\r\n", 1)[0].decode("latin1").split(" ")[:2]
     operation = _field(head, b"x-amz-target").decode("latin1")
     if operation:
@@ -200,7 +201,7 @@ def _kind_and_key(head: bytes) -> tuple[str, str]:
 
 
 def chain(exchanges: Sequence[Exchange]) -> Iterator[Exchange]:
-    """One of the longest chains of requests that ``rounds`` counts, which shows where the time of an operation went."""
+    """One of the longest chains of requests that do not overlap; it shows where an operation spent its time."""
     free_s = float("-inf")
     for each in sorted((e for e in exchanges if e.ended_s is not None), key=lambda e: e.ended_s or 0.0):
         if each.begun_s >= free_s:

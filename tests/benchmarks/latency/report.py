@@ -1,4 +1,4 @@
-"""Makes a table from the measured phases, and judges whether the goals are met."""
+"""Formats the measured phases as a table, and determines whether the goals are met."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ COMPARED_MS = 25
 
 @dataclass(frozen=True)
 class Line:
-    """One phase of one system with one delay. ``seconds``: the median over processes; everything else is from the
-    process with the fewest rounds, because a busy machine only adds to them. ``open_s``: the median time of opening
-    before it."""
+    """The measurements of one phase of one system at one delay. ``seconds``: the median over all processes; the other
+    fields come from the process with the fewest rounds, because load on the machine can only increase the number of
+    rounds. ``open_s``: the median time to open the table before this phase."""
 
     key: str
     phase: str
@@ -68,20 +68,20 @@ def _line(operation: Operation, phase: Phase, some: Sequence[Measured]) -> Line:
 
 
 class Table:
-    """Lines by operation, phase, system and delay."""
+    """Looks up report lines by operation, phase, system and delay."""
 
     def __init__(self, found: Sequence[Line]) -> None:
         self._lines = {(each.key, each.phase, each.system, each.delay_ms): each for each in found}
         self.delays_ms = sorted({each.delay_ms for each in found})
 
     def get(self, key: str, phase: str, system: str = OURS, delay_ms: int | None = None) -> Line | None:
-        """The line with the longest delay by default, whose rounds depend least on the machine."""
+        """The line for a delay; by default the longest delay, whose rounds depend least on the machine."""
         if not self.delays_ms:
             return None
         return self._lines.get((key, phase, system, self.delays_ms[-1] if delay_ms is None else delay_ms))
 
     def ratio(self, key: str, phase: str, delay_ms: int, *, with_open: bool = False) -> float | None:
-        """How many times faster deltalog is."""
+        """The peer's time divided by deltalog's time."""
         ours, theirs = (self.get(key, phase, system, delay_ms) for system in (OURS, PEER))
         if ours is None or theirs is None:
             return None
@@ -90,7 +90,8 @@ class Table:
 
 
 def reach(plan: Sequence[Operation], found: Sequence[Line], quick: bool) -> list[Reach]:
-    """The goals. Answers are always judged; rounds and requests only on long logs: a quick run shows them."""
+    """The goals. Answers are always judged; rounds and requests are judged only on long logs, but a quick run shows
+    them too."""
     table, goals = Table(found), list[Reach]()
     for operation in plan:
         for phase in operation.phases:
@@ -127,7 +128,7 @@ def _counts(line: Line) -> str:
 
 def _cells(plan: Sequence[Operation], found: Sequence[Line]) -> Iterator[tuple[str, ...]]:
     """A row for each phase: requests and rounds with the longest delay, seconds with each delay, and the peer's time as
-    a multiple of deltalog's, for the phase alone and together with the opening before it."""
+    a multiple of deltalog's, for the phase alone and together with opening the table."""
     table = Table(found)
     for operation in plan:
         for phase in operation.phases:
@@ -186,7 +187,7 @@ def markdown(plan: Sequence[Operation], results: Results) -> str:
 
 
 def to_json(plan: Sequence[Operation], results: Results, quick: bool) -> dict[str, Any]:
-    """Everything, including each process and a chain of requests."""
+    """All results as JSON values, including each process's results and a chain of dependent requests."""
     found = lines(plan, results)
     return {
         "lines": [asdict(line) for line in found],

@@ -1,4 +1,5 @@
-"""Runs the operations against a server behind the delaying proxy: each in a fresh process, the systems in turn."""
+"""Runs the operations against a server behind the delaying proxy: each operation in a fresh process, alternating
+between the systems."""
 
 from __future__ import annotations
 
@@ -24,9 +25,10 @@ START_S = 300.0
 
 @dataclass(frozen=True)
 class Measured:
-    """One phase in one process. ``requests``: by kind, how many came before it returned; ``new``: how many of them were
-    the first on their connection. ``rounds``: counted over the requests answered by then. ``chain``: one chain of that
-    length, as kind, key, and milliseconds from the start to its request and its answer."""
+    """One phase in one process. ``requests``: the number of requests by kind that arrived before the phase returned;
+    ``new``: how many of them were the first on their connection. ``rounds``: the number of rounds of the requests that
+    were answered before the phase returned. ``chain``: one chain of that many requests; each has its kind, its key, and
+    the milliseconds from the start of the phase to the request and to its answer."""
 
     key: str
     system: str
@@ -50,7 +52,7 @@ class Results:
 def run(
     plan: Sequence[Operation], peers: Sequence[str], delays_ms: Sequence[int], processes: int, quick: bool
 ) -> Results:
-    """Run each operation in a separate process, ``processes`` times; a quick run uses one process for all of a
+    """Run each operation in ``processes`` separate processes; a quick run uses one process for all operations of a
     system."""
     results = Results()
     groups = [plan] if quick else [[operation] for operation in plan]
@@ -67,7 +69,7 @@ def run(
 
 @contextlib.contextmanager
 def served(quick: bool) -> Iterator[tuple[Server, DelayingProxy]]:
-    """The server with all tables, and the proxy before it."""
+    """The server with all tables, and the proxy in front of it."""
     with tempfile.TemporaryDirectory(prefix="deltalog-latency-") as scratch:
         say("starting an S3 server and filling its buckets")
         program = [sys.executable, "-m", "tests.benchmarks.latency.server", *(["--quick"] if quick else [])]
@@ -164,7 +166,7 @@ def restore(server: Server, log: Log) -> None:
 
 
 def client(server: Server) -> Any:
-    import boto3  # local: it takes half a second, and most runs need no server
+    import boto3  # imported only here, because the import takes half a second and most runs do not need this server
     from botocore.config import Config
 
     return boto3.client(

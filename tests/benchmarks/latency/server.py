@@ -1,8 +1,9 @@
 """ministack with the measured tables in its buckets: ``python -m tests.benchmarks.latency.server [--quick]``.
 
-Uploading 500,000 objects would take longer than the measurement, so they are put into its memory directly. Its listing
-sorts all keys of a bucket for each page, which S3 does not do and which would add a third of a second to each page on
-the longest logs: here they are sorted only once. Everything else, and each measured request, is ministack's.
+Uploading 500,000 objects would take longer than the measurement, so they are put directly into ministack's memory. For
+each page of a listing, ministack sorts all keys of the bucket, which S3 does not do and which would add a third of a
+second to each page on the longest logs; here the keys are sorted only once. Everything else, including the handling of
+each measured request, is ministack's own code.
 """
 
 from __future__ import annotations
@@ -23,13 +24,14 @@ ACCOUNT = "000000000000"
 
 
 class Index:
-    """The keys of buckets in order; sorted again if their number has changed, which is fast for sorted keys."""
+    """The keys of buckets in sorted order, sorted again only if their number has changed, which is fast for sorted
+    keys."""
 
     def __init__(self) -> None:
         self._sorted: dict[int, list[str]] = {}
 
     def keys(self, contents: Mapping[str, Any], prefix: str, start_after: str) -> Iterator[str]:
-        """The keys with a prefix and after a name, ascending."""
+        """The keys with a prefix that follow a name, ascending."""
         found = self._sorted.get(id(contents))
         if found is None or len(found) != len(contents):
             found = self._sorted[id(contents)] = sorted(contents)
@@ -39,7 +41,7 @@ class Index:
 
 
 def indexed_listing(index: Index) -> Any:
-    """The result of ministack.services.s3._collect_list_entries, without sorting the whole bucket."""
+    """A replacement for ministack.services.s3._collect_list_entries that does not sort the whole bucket."""
     original = s3._collect_list_entries
 
     def collect(contents: dict, prefix: str, delimiter: str, max_keys: int, start_after: str) -> Any:
@@ -62,7 +64,7 @@ def indexed_listing(index: Index) -> Any:
 
 
 def fill(log: Log) -> int:
-    """Put a table into a new bucket with its name. Returns the number of its objects."""
+    """Put a table into a new bucket named after it. Returns the number of objects in the bucket."""
     contents = {}
     for number, (key, data, modified_ms) in enumerate(objects(log)):
         record = s3._build_object_record(data, {}, etag=f'"{number:032x}"')

@@ -1,7 +1,7 @@
-"""The operations of one system in a separate process: ``python -m tests.benchmarks.latency.worker SPEC.json``.
+"""Runs the operations of one system in a separate process: ``python -m tests.benchmarks.latency.worker SPEC.json``.
 
-The specification names the system, the endpoint and the operations; the answer has, for each phase, when it began and
-ended (seconds of time.monotonic, which the proxy uses too) and its result.
+The specification names the system, the endpoint and the operations; the answer contains, for each phase, the result and
+the times of its beginning and end (time.monotonic in seconds, which the proxy uses too).
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from typing import Any
 KEY, SECRET, REGION = "testing-key-id", "testing-secret-key", "us-east-1"
 
 Phases = Iterator[tuple[str, Callable[[], Any]]]
-"""Name and work of each part of an operation, one after the other; what the work returns is compared."""
+"""The name and function of each phase of an operation, in order; the functions' results are compared."""
 
 
 class Deltalog:
-    """deltalog, by its public names. It is imported before the measurement, with what every table needs; its S3 client
-    is not."""
+    """deltalog, by its public names. It is imported before the measurement, with everything that all tables need, but
+    without its S3 client."""
 
     def __init__(self, endpoint: str) -> None:
         import pyarrow as pa
@@ -61,7 +61,7 @@ class Deltalog:
         yield "call", lambda: [entry.version for entry in self.table.history(limit)]
 
     def append(self, url: str) -> Phases:
-        row = self.row()  # in each process, making the first row imports pandas
+        row = self.row()  # in each process, because creating the first row imports pandas
         yield "open", lambda: self._open(url)
         for name in ("call", "again", "third"):
             yield name, lambda: self.table.append(row).version
@@ -122,7 +122,7 @@ class Deltalog:
 
 
 class Deltalake:
-    """delta-rs. ``without_files``, its fastest way to open, if the call does not need the files."""
+    """delta-rs. ``without_files``, its fastest way to open a table, is used if the call does not need the files."""
 
     def __init__(self, endpoint: str) -> None:
         import pyarrow as pa

@@ -1,12 +1,12 @@
 """``python -m tests.benchmarks.spark`` compares spark_ext with delta-spark 4.4.0 and plain Parquet, in fresh sessions.
 
-Each measurement has its own sessions. In a session the systems take turns, and each session begins with a different
-system; all answers are checked. Printed are the first call's seconds, the minimum and the median of the calls after the
-first of a session (for long calls of all calls), and the others' times as multiples of deltalog's. The output is a
-table in Markdown; a final line about time and load goes to standard error.
+Each measurement has its own sessions. In a session the systems alternate, and each session begins with a different
+system; all answers are checked. It prints the seconds of the first call, the minimum and the median of the later calls
+of a session (for long calls, of all calls), and the times of the other systems as multiples of deltalog's. The output
+is a table in Markdown; a final line about time and load goes to standard error.
 
-With ``--heap`` each system has its own sessions, with a JVM of this maximum heap, and the peak resident memory of the
-JVM and of the Python process is printed, in MiB.
+With ``--heap`` each system has its own sessions, with a JVM of this maximum heap size, and the peak resident memory of
+the JVM and of the Python process is printed in MiB.
 """
 
 from __future__ import annotations
@@ -62,7 +62,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _measured(key: str, chosen: argparse.Namespace) -> dict[str, Any]:
-    """The workers' data on a measurement, with the seconds of each system's calls by session."""
+    """The data that the workers report for a measurement; ``seconds`` has, for each system, one list of call times per
+    session."""
     sessions = [_session(key, chosen, number) for number in range(1 if chosen.quick else chosen.sessions)]
     calls = {system: [each["seconds"][system] for each in sessions] for system in sessions[0]["seconds"]}
     return {**sessions[0], "load": round(os.getloadavg()[0], 1), "seconds": calls}
@@ -81,7 +82,7 @@ def _session(key: str, chosen: argparse.Namespace, number: int, *more: str) -> d
 
 
 def _peaks(key: str, chosen: argparse.Namespace) -> dict[str, Any]:
-    """The title, and the peak memory of each system's session."""
+    """The title of a measurement, and the peak memory of each system's session."""
     ours = _session(key, chosen, 0, "--heap", chosen.heap, "--system", OURS)
     peaks = {OURS: ours["peak_mib"]}
     for system in ours["systems"]:
@@ -99,7 +100,7 @@ def peaks_row(measured: dict[str, Any]) -> str:
 
 
 def row(measured: dict[str, Any]) -> str:
-    """A row of the table: minimum and median in seconds of the calls that count, and the ratios of the medians."""
+    """A row of the table: the minimum and median seconds of the counted calls, and the ratios of the medians."""
     skipped = 0 if measured["is_long"] else 1
     counted = {system: [s for calls in runs for s in calls[skipped:]] for system, runs in measured["seconds"].items()}
     ours = statistics.median(counted[OURS])

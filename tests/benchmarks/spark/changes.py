@@ -1,4 +1,4 @@
-"""Merges, updates and deletes: both systems run the same statement, each call on a fresh copy of a table."""
+"""Merges, updates and deletes: both systems run the same statement, each time on a fresh copy of a table."""
 
 from __future__ import annotations
 
@@ -14,14 +14,15 @@ import spark_ext
 from tests.benchmarks.spark.tables import Shape
 
 VECTORS = "delta.enableDeletionVectors"
-# The statements, keyed by the second part of a measurement's key. ``{few}``: the rows of a merge, 1 % of the table's.
+# The SQL statements; each key is the second part of a measurement's key. ``{few}``: the number of source rows of a
+# merge, 1 % of the table's rows.
 _MERGE = (
     "merge into {{table}} as t using (select {source} as id from range({{few}})) as s on t.id = s.id "
     "when matched then update set value = -1 "
     "when not matched then insert (id, value, amount, text) values (s.id, -1, 0, 'new')"
 )
 STATEMENTS = {
-    # Nine in ten source rows update a row, in all files; one in ten is inserted.
+    # Nine in ten source rows update a row, spread over all files; one in ten is inserted.
     "merge": ("merge of 1 %, spread", _MERGE.format(source="if(id % 10 = 0, {rows} + id, id * 100)")),
     "merge-near": ("merge of 1 %, in one file", _MERGE.format(source="if(id % 10 = 0, {rows} + id, id)")),
     "update": ("update of 0.1 %, spread", "update {table} set value = -1 where id % 1000 = 7"),
@@ -32,7 +33,7 @@ STATEMENTS = {
 def statement_calls(
     spark: Any, what: str, table: Path, shape: Shape, by_vectors: bool
 ) -> tuple[str, int, dict[str, Callable[[], Any]]]:
-    """The title, how many rows each call changes, and the calls of deltalog and of delta-spark."""
+    """The title, the number of rows that each call changes, and the calls for deltalog and delta-spark."""
     title, text = STATEMENTS[what]
     few = shape.rows // 100
     numbers = itertools.count()
@@ -54,7 +55,8 @@ def statement_calls(
 
 
 def _copy(table: Path, to: Path, by_vectors: bool) -> None:
-    """Hard links to the data files, which are never modified, and a copy of the log; ``to`` is on the same disk."""
+    """Copy a table: hard-link the data files, which are never modified, and copy the log; ``to`` must be on the same
+    disk."""
     shutil.copytree(table, to, copy_function=os.link, ignore=shutil.ignore_patterns("_delta_log"))
     shutil.copytree(table / "_delta_log", to / "_delta_log")
     if not by_vectors:

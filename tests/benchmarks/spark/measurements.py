@@ -1,4 +1,4 @@
-"""The measurements: one call for each system; all calls must give the same answer."""
+"""The measurements: one call for each system, and all calls of a measurement must return the same answer."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.benchmarks.spark.changes import STATEMENTS, statement_calls
 from tests.benchmarks.spark.tables import Shape, files_of_version, obtain, shapes
 
 OURS, DELTA, PARQUET = SYSTEMS = ("deltalog", "delta-spark", "parquet")
-# The schema that a reader needs beforehand if there is no log.
+# The schema that a reader of plain Parquet files must be given.
 _PARQUET_SCHEMA = "id long, value long, amount double, text string"
 _PARTITIONS = 200
 
@@ -25,9 +25,9 @@ class Measurement:
     """``calls``: the call of each system that takes part; its answer is compared with ``answer``.
 
     ``delta_factor``: delta-spark should take this multiple of deltalog's time; None if their calls do not do the same
-    work. ``near_parquet``: whether deltalog should take at most 1.05 times as long as plain Parquet, and 0.2 s for each
-    of the ``writes`` of a call. ``limit_s``: how long it should take at most. ``is_long``: a call takes long enough
-    that the first one of a session counts too.
+    work. ``near_parquet``: whether deltalog should take at most 1.05 times as long as plain Parquet, plus 0.2 s for
+    each of the ``writes`` of a call. ``limit_s``: the longest time that deltalog should take. ``is_long``: a call takes
+    so long that the first call of a session counts too.
     """
 
     key: str
@@ -56,7 +56,7 @@ _LOAD_LIMIT_S = 3.0
 
 
 def measurement(key: str, spark: Any, tables: Path, scratch: Path, quick: bool) -> Measurement:
-    """The measurement of a key. Creates the table that it reads, if it does not exist yet."""
+    """The measurement of a key. Creates the table for this measurement, if it does not exist yet."""
     group, _, what = key.partition(":")
     if group == "append":
         return _append(what, spark, scratch, quick)
@@ -88,7 +88,7 @@ def _read(key: str, what: str, spark: Any, path: str, shape: Shape) -> Measureme
     low = shape.rows // 2
     high = low + max(shape.rows // 100, 1)
     if what == "load":
-        # delta-spark reads the files of the version when the first action needs them.
+        # delta-spark lists the files of the version only when the first action needs them.
         calls = {system: _reading(load, lambda df: len(df.columns)) for system, load in loads.items()}
         return Measurement(key, f"load of {shape.files:,} files: schema", 4, calls, None, limit_s=_LOAD_LIMIT_S)
     if what == "first":
@@ -127,13 +127,14 @@ def _reading(load: Callable[[], Any], use: Callable[[Any], object]) -> Callable[
 
 
 def _scalar(df: Any) -> Any:
-    """The value of a DataFrame of one row and one column."""
+    """The value in a DataFrame of one row and one column."""
     return df.collect()[0][0]
 
 
 def _travel(key: str, what: str, spark: Any, path: str, shape: Shape) -> Measurement:
-    """Time travel to the version in the middle: its schema, its number of rows according to the log, or a sum over its
-    files. Plain Parquet reads the same files from a separate directory, which is the least work for that version."""
+    """Time travel to the middle version: its schema, its number of rows according to the log, or a sum that reads its
+    files. For comparison, Spark reads the same files from a separate directory as plain Parquet, which is the least
+    work that reading this version can take."""
     version = shape.commits // 2
     commit = deltalog.DeltaTable.open(path).history(shape.commits - version + 1)[-1]
     assert commit.version == version, commit
@@ -146,7 +147,8 @@ def _travel(key: str, what: str, spark: Any, path: str, shape: Shape) -> Measure
     }
     if what == "load":
         calls = {system: _reading(load, lambda df: len(df.columns)) for system, load in loads.items()}
-        # Files are read only by the first action, as above; until then delta-spark has only the schema of the version.
+        # As above, the DataFrame's first action lists the files; until then delta-spark knows only the schema of the
+        # version.
         return Measurement(key, f"{title}: schema", 4, calls, None, limit_s=_LOAD_LIMIT_S)
     if what == "count":
         query = f"select count(*) from {{}} timestamp as of '{when}'"

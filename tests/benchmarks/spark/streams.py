@@ -1,8 +1,8 @@
-"""Streams from table to table, compared with delta-spark and plain Parquet: ``python -m
+"""Measures streams from table to table, compared with delta-spark and plain Parquet: ``python -m
 tests.benchmarks.spark.streams``.
 
-Two figures for each way: micro-batches per second of files with one row, one file a batch; and rows per second of large
-files in a few batches.
+For each system it measures two rates: micro-batches per second, with one file of one row in each batch; and rows per
+second, with large files in a few batches.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def _table(path: Path, files: int, rows: int) -> None:
 
 
 def _run(spark: Any, way: Way, table: Path, scratch: Path, files_at_once: int, rows: int) -> float:
-    """Seconds from the start of a query to its end. Checks the number of its rows."""
+    """Seconds from the start of a query to its end. Checks the number of rows in the output."""
     place = Path(tempfile.mkdtemp(dir=scratch))
     output = str(place / "output")
     began_s = time.monotonic()

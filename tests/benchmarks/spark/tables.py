@@ -1,7 +1,7 @@
-"""Real tables for the reading benchmarks: every row of the log is in a data file, so that answers can be checked.
+"""Real tables for the reading benchmarks: every file in the log exists with its rows, so answers can be checked.
 
-deltalog generates a table once, and it is kept. delta-spark reads the same table, and plain Spark the directory of its
-files.
+deltalog generates a table once, and later runs reuse it. delta-spark reads the same table, and plain Spark reads the
+directory of its files.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 import deltalog
 
-GENERATOR = 1  # part of the directory's name: increase it when the generated tables change
+GENERATOR = 1  # part of the directory's name; increase it when the generated tables change
 SCHEMA = deltalog.schema.StructType.from_arrow(
     pa.schema([("id", pa.int64()), ("value", pa.int64()), ("amount", pa.float64()), ("text", pa.string())])
 )
@@ -28,12 +28,13 @@ _THREADS = 4
 
 @dataclass(frozen=True)
 class Shape:
-    """A table: its data files, the rows of each, and the number of commits that add them."""
+    """The shape of a table: the number of data files, the number of rows in each file, and the number of commits that
+    add the files."""
 
     files: int
     rows_per_file: int
     commits: int = 1
-    deletes_every: int = 0  # each n-th id is deleted by deletion vectors
+    deletes_every: int = 0  # deletion vectors delete every n-th id
 
     @property
     def rows(self) -> int:
@@ -77,7 +78,7 @@ def obtain(root: Path, shape: Shape) -> Path:
 
 
 def files_of_version(table: Path, version: int) -> Path:
-    """A directory with links to the data files of one version, and nothing else."""
+    """A directory that contains only links to the data files of one version."""
     path = table.with_name(f"{table.name}-files-of-{version}")
     if not path.is_dir():
         scratch = path.with_name(f".{path.name}")
@@ -113,7 +114,7 @@ def _make(path: str, shape: Shape) -> None:
 
 
 def _rows(number: int, count: int) -> pa.Table:
-    """The rows of one file: its ids follow those of the previous file."""
+    """The rows of one file, whose ids follow the ids of the previous file."""
     ids = np.arange(number * count, (number + 1) * count, dtype=np.int64)
     texts = pa.array([f"a text that is different in each row: {each:012d}" for each in ids])
     return pa.table({"id": ids, "value": ids % 5, "amount": ids / 7, "text": texts})

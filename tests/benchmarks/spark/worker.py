@@ -1,4 +1,4 @@
-"""One fresh Spark session, in which the systems make the calls of one measurement in turn. Prints JSON."""
+"""Runs one fresh Spark session, in which the systems alternate in making the calls of one measurement. Prints JSON."""
 
 from __future__ import annotations
 

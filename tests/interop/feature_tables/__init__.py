@@ -1,4 +1,5 @@
-"""A table for each feature that deltalog writes, created with its public API. `matrix` reads them with the peers.
+"""A table for each feature that deltalog writes, created with its public API. `matrix` reads the tables with the other
+engines.
 
 A builder creates the table, asserts that the log contains the feature, and returns the expected rows.
 """
@@ -24,7 +25,7 @@ _IN_ORDER = (
     rows, row_changes, in_commit_timestamps, rules, change_feeds, mapped_columns, row_tracking, table_state, log_files,
 )  # fmt: skip
 
-#: By name, in the order of docs/feature-matrix.md.
+#: The features, keyed by name, in the order of docs/feature-matrix.md.
 FEATURES: dict[str, Feature] = {
     name: feature
     for module in _IN_ORDER

@@ -1,4 +1,4 @@
-"""Change data feeds of every way to change rows."""
+"""Change data feeds for every way of changing rows."""
 
 from __future__ import annotations
 

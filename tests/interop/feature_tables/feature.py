@@ -1,4 +1,4 @@
-"""A row of the feature matrix, and what the builders of its tables share."""
+"""A row of the feature matrix, and helpers for the builders of its tables."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ Builder = Callable[[Path], pa.Table]
 class Feature:
     """A row of the matrix.
 
-    ``spark``: what delta-spark then does to the table; ``refused``: what delta-spark must refuse, and the error.
-    ``changes_from``: the first version with a change data feed; ``row_ids``: whether rows are tracked; ``checksum``:
-    whether there is a ``.crc`` (docs/log-files.md says when there is none).
+    ``spark``: the statements that delta-spark then runs on the table; ``refused``: the statement that delta-spark must
+    refuse, and its error. ``changes_from``: the first version with a change data feed; ``row_ids``: whether row
+    tracking is enabled; ``checksum``: whether there is a ``.crc`` (docs/log-files.md lists the cases without one).
     """
 
     name: str

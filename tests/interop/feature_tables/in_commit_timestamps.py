@@ -1,4 +1,4 @@
-"""In-commit timestamps: from the start, from a later version on, and off again."""
+"""Tables with in-commit timestamps: enabled from version 0, enabled later, and enabled and then disabled."""
 
 from __future__ import annotations
 

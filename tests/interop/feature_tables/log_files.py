@@ -27,7 +27,7 @@ from tests.support.spark.shapes import batch
 
 
 def checkpointed(path: Path, properties: dict[str, str], form: dict[str, Any], cut: bool = True) -> pa.Table:
-    """Everything that a checkpoint holds, and one commit after it; the commits before it are gone."""
+    """A checkpoint with every kind of action, and one commit after it; the commits before it are deleted."""
     table = created(path, properties, VECTORS, partition_by=["place"])
     for start in (0, 14, 28):
         table.append(batch(start, 14), txn=("job", start))
@@ -124,7 +124,7 @@ def compacted_log(path: Path) -> pa.Table:
 
 
 def cleaned(path: Path, *properties: dict[str, str]) -> pa.Table:
-    """Commits of two months and checkpoints, cleaned up to the last thirty days."""
+    """Commits and checkpoints from two months, of which a clean-up leaves the last thirty days."""
     now_ms = time.time_ns() // 1_000_000
     clock_ms = now_ms - 60 * DAY_MS
     keep = {"delta.deletedFileRetentionDuration": "interval 10000 days"}

@@ -114,7 +114,7 @@ def vectors_in_files(path: Path) -> pa.Table:
     return rows.filter(pc.invert(pc.fill_null(gone, False)))
 
 
-# ------------------------------------------------------------------------------------------- optimized
+# ------------------------------------------------------------------------------------ optimized tables
 
 
 @feature("Small files combined, deletion vectors purged, rows in Z-order", "`optimize.compact`, `.purge`, `.z_order`")

@@ -1,4 +1,4 @@
-"""Appended rows: types, partitions, statistics, properties, and files of other writers."""
+"""Tables with appended rows: all types, partitions, statistics, properties, and files from other writers."""
 
 from __future__ import annotations
 

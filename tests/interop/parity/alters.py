@@ -6,14 +6,14 @@ from tests.interop.parity.tables import Table
 
 MAPPED = (PLAIN[0] + " tblproperties ('delta.columnMapping.mode' = 'name')", PLAIN[1])
 
-RESOLVED = "delta-spark says that the column cannot be resolved, spark_ext that the table has no such column."
-FEATURES = "spark_ext adds the table feature, where delta-spark raises the version of writers that stands for it."
+RESOLVED = "delta-spark reports that the column cannot be resolved, spark_ext that the table has no such column."
+FEATURES = "spark_ext adds the table feature; delta-spark raises the writer version to one that includes it."
 RESTORED = (
-    "In delta-spark the history has the version as a number, and the log the metadata and protocol as they were; "
+    "delta-spark records the version as a number, and writes metadata and protocol even if they do not change; only "
     "spark_ext counts `numOutputRows`."
 )
 NOTHING = "delta-spark commits a version that changes nothing."
-VIEWS = "delta-spark changes the table of a view that is only its rows; spark_ext asks for the table."
+VIEWS = "delta-spark changes the table behind a view that selects all of its rows; spark_ext requires the table itself."
 DIFFERS = {
     **dict.fromkeys(
         (
@@ -27,9 +27,15 @@ DIFFERS = {
     ),
     "ALTER COLUMN that is not there": RESOLVED,
     "DROP COLUMN that is not there": RESOLVED,
-    "ADD COLUMN that is NOT NULL": "delta-spark does not have NOT NULL there at all; spark_ext says why it cannot be.",
-    "ALTER COLUMN to NOT NULL": "delta-spark refuses it as a call, spark_ext since rows may have nulls.",
-    "UNSET TBLPROPERTIES that is not there": "delta-spark unsets it as if IF EXISTS were given; spark_ext refuses it.",
+    "ADD COLUMN that is NOT NULL": (
+        "delta-spark does not support NOT NULL here; spark_ext reports why it is impossible."
+    ),
+    "ALTER COLUMN to NOT NULL": (
+        "delta-spark does not support the statement; spark_ext refuses it, since rows may contain nulls."
+    ),
+    "UNSET TBLPROPERTIES that is not there": (
+        "delta-spark behaves as if IF EXISTS were given; spark_ext refuses the statement."
+    ),
     "UNSET TBLPROPERTIES IF EXISTS": "Both commit; delta-spark repeats the unchanged metadata.",
     "ADD CONSTRAINT": FEATURES,
     "ADD CONSTRAINT twice": FEATURES,
@@ -40,9 +46,11 @@ DIFFERS = {
     "DELETE from a view": VIEWS,
     "UPDATE of a view": VIEWS,
     "MERGE into a view": VIEWS,
-    "DROP TABLE by path": "delta-spark drops nothing and says nothing; spark_ext refuses it, since a path is no name.",
-    "DESCRIBE EXTENDED": "In delta-spark the columns of the answer have comments, and the location has no scheme.",
-    "ALTER COLUMN to a wider type": "The history of spark_ext has the column with the metadata that it then has.",
+    "DROP TABLE by path": (
+        "delta-spark drops nothing and raises no error; spark_ext refuses the statement, since a path is not a name."
+    ),
+    "DESCRIBE EXTENDED": "In delta-spark's result, the columns have comments and the location has no scheme.",
+    "ALTER COLUMN to a wider type": "spark_ext records the column in the history with its new metadata.",
 }
 
 statements(

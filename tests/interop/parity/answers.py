@@ -12,14 +12,14 @@ from tests.interop.parity.tables import DELTA_SPARK, OK, SPARK_EXT, Table
 from tests.support.spark.log_files import actions, commits
 
 FACETS = ("errors", "rows", "schema", "history", "log")
-# Fields of commitInfo that name the engine, the time, or the run.
+# Fields of commitInfo that identify the engine, the time, or the run.
 _OWN = {"engineInfo", "timestamp", "txnId", "inCommitTimestamp", "isolationLevel", "readVersion", "operation"}
 ABSENT = "absent"
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def answers(table: Table) -> dict[str, Any]:
-    """The answers by facet. Finally the table is read by its own engine, and spark_ext's table by delta-spark too."""
+    """The answers by facet. At the end, each engine reads its own table, and delta-spark also reads spark_ext's."""
     if commits_of(table):
         table.read()
         if table.engine is SPARK_EXT:
@@ -50,7 +50,7 @@ def _history(commit: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _text(value: Any) -> Any:
-    """The value as DESCRIBE HISTORY shows it, where all parameters are text, with sorted property keys."""
+    """The operation parameters as DESCRIBE HISTORY shows them: all values are strings. Property keys are sorted."""
     if isinstance(value, str) and value.startswith("{"):
         return json.dumps(json.loads(value), sort_keys=True)
     return json.dumps(value) if isinstance(value, bool) else value
@@ -61,7 +61,8 @@ def _metric(name: str, value: str) -> str:
 
 
 def _effects(commit: list[dict[str, Any]]) -> dict[str, Any]:
-    """The effects of a commit: files by partition values and row count, other actions without names and times."""
+    """The effects of a commit: its files, identified by partition values and row count, and its other actions without
+    names and times."""
     found: dict[str, Any] = {}
     for action in commit:
         ((kind, body),) = action.items()
@@ -83,7 +84,7 @@ def _effects(commit: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _plain(answer: list[dict[str, Any]], table: Table) -> Any:
-    """Text without parts that differ between runs: random column names, expression ids, table directories."""
+    """The text without the parts that differ between runs: random column names, expression ids, table directories."""
     text = re.sub(r"#\d+", "#", _UUID.sub("(uuid)", json.dumps(answer)))
     return json.loads(re.sub(re.escape(str(table.place.directory)) + r"/\d+", "(directory)", text))
 
@@ -99,7 +100,8 @@ def _file(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def differences(theirs: Any, ours: Any, where: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """Where two answers differ: the place, delta-spark's answer, spark_ext's."""
+    """The differences between two answers: for each, the path to the differing element, delta-spark's value and
+    spark_ext's value."""
     if isinstance(theirs, dict) and isinstance(ours, dict):
         for key in {**theirs, **ours}:
             yield from differences(theirs.get(key, ABSENT), ours.get(key, ABSENT), f"{where}.{key}" if where else key)

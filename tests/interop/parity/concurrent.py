@@ -1,5 +1,5 @@
-"""Another writer commits while the job of a write runs. A task of the job commits with deltalog, in place of that
-writer."""
+"""Another writer commits while the job of a write runs. A task of the Spark job acts as that writer, and commits with
+deltalog."""
 
 from tests.interop.parity.scenarios import scenario
 from tests.interop.parity.tables import Table
@@ -90,7 +90,7 @@ def _(t: Table) -> None:
 
 @scenario(
     "a table that another writer creates meanwhile",
-    "delta-spark calls it a conflict; spark_ext says that the table exists.",
+    "delta-spark reports a conflict; spark_ext reports that the table exists.",
 )
 def _(t: Table) -> None:
     def create(path: str) -> None:

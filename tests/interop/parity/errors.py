@@ -7,7 +7,8 @@ import re
 import deltalog
 from deltalog import DeltaLogError
 
-# Error conditions of Spark and delta-spark, Java exceptions without one, and classes of deltalog.
+# Error conditions of Spark and delta-spark, Java exceptions that have no error condition, and error classes of
+# deltalog.
 MEANINGS: dict[str, tuple[str, ...]] = {
     "table exists": (
         "TABLE_OR_VIEW_ALREADY_EXISTS", "DELTA_PATH_EXISTS", "DELTA_TABLE_ALREADY_EXISTS", "TableExistsError",
@@ -84,12 +85,13 @@ UNKNOWN = "unknown"
 # Messages without a counterpart in delta-spark.
 _LOST = re.compile(r"Cannot find main error class '([A-Z0-9_]+)'")
 _MODE = re.compile(r"does not support (Update mode)")  # Spark, for a sink in Python
-_OWN = re.compile(r"deltalog\.errors\.(\w+)")  # in the text of an error of a Python data source
+_OWN = re.compile(r"deltalog\.errors\.(\w+)")  # in the message of an error from a Python data source
 _JAVA = re.compile(r"(?:java|org|io)(?:\.\w+)+\.(\w+(?:Exception|Error))")
 
 
 def meaning(error: Exception) -> str:
-    """The common name of an error. Errors not in MEANINGS become `unknown` with their names, which no test accepts."""
+    """The common name of an error. Errors that are not in MEANINGS become `unknown` followed by their names, which no
+    test accepts."""
     if isinstance(error, DeltaLogError):
         names = [each.__name__ for each in type(error).__mro__]
     else:

@@ -1,14 +1,14 @@
-"""Tables with table features, created by delta-spark or by the engine itself, and then written to."""
+"""Writes to tables with table features, which delta-spark or the engine itself has created."""
 
 from tests.interop.parity.scenarios import scenario
 from tests.interop.parity.tables import Table
 
 FILL = "insert into {t} select /*+ coalesce(1) */ id, 'x' from range(6)"
-CLUSTERED = "An overwrite by delta-spark ends the clustering of a table; spark_ext keeps it."
+CLUSTERED = "An overwrite by delta-spark removes the clustering of a table; spark_ext keeps it."
 
 
 def properties(**given: str) -> str:
-    """The statement that creates a table (id, s) with properties ``delta.…``, ``__`` for a dot."""
+    """The statement that creates a table (id, s) with properties ``delta.…``; ``__`` stands for a dot."""
     listed = ", ".join(f"'delta.{name.replace('__', '.')}' = '{value}'" for name, value in given.items())
     return f"create table {{t}} (id bigint, s string) using delta tblproperties ({listed})"
 
@@ -97,7 +97,8 @@ def _(t: Table) -> None:
 
 
 @scenario(
-    "a shallow clone: read", "spark_ext reads files outside of the table only where `allowedPaths` names the place."
+    "a shallow clone: read",
+    "spark_ext reads files outside of the table only if `allowedPaths` contains their location.",
 )
 def _(t: Table) -> None:
     t.start("create table {t} (id bigint, s string) using delta", FILL)
@@ -152,7 +153,9 @@ def _(t: Table) -> None:
     t.append("select 5L as a")
 
 
-@scenario("row tracking: append and overwrite", "delta-spark repeats the name of a domain inside of its configuration.")
+@scenario(
+    "row tracking: append and overwrite", "delta-spark repeats the name of a domain in the domain's configuration."
+)
 def _(t: Table) -> None:
     t.start(properties(enableRowTracking="true"), FILL)
     t.append("select 7L as id, 'y' as s")

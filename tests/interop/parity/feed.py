@@ -1,9 +1,9 @@
-"""The change data feed, by versions and by times."""
+"""The change data feed, for ranges of versions and of timestamps."""
 
 from tests.interop.parity.scenarios import scenario
 from tests.interop.parity.tables import Table
 
-# Without a long retention delta-spark refuses versions that are older than seven days.
+# Without a long retention, delta-spark refuses to read versions that are older than seven days.
 FEED = (
     "'delta.enableChangeDataFeed' = 'true', 'delta.deletedFileRetentionDuration' = 'interval 36500 days', "
     "'delta.logRetentionDuration' = 'interval 36500 days'"
@@ -59,7 +59,7 @@ def _(t: Table) -> None:
 
 @scenario(
     "changes that end after the last version",
-    "delta-spark ends with the last version, though it refuses a time after it; spark_ext refuses both ends unless "
+    "delta-spark reads up to the last version, but refuses an end timestamp after it; spark_ext refuses both unless "
     "`allowOutOfRange` is given.",
 )
 def _(t: Table) -> None:
@@ -121,7 +121,7 @@ def _(t: Table) -> None:
 
 @scenario(
     "changes by a version and a time together",
-    "delta-spark takes the version and ignores the time; spark_ext refuses two starts or two ends.",
+    "delta-spark uses the version and ignores the timestamp; spark_ext refuses two starts or two ends.",
 )
 def _(t: Table) -> None:
     watched(t)

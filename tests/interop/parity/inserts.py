@@ -9,25 +9,29 @@ DEFAULTS = (
 )
 
 RESOLVED = (
-    "delta-spark says that the column cannot be resolved, spark_ext that it does not fit the columns of the table."
+    "delta-spark reports that the column cannot be resolved, spark_ext that it does not fit the columns of the table."
 )
-TWICE = "delta-spark says that the column exists already, spark_ext that the statement names it twice."
+TWICE = "delta-spark reports that the column already exists, spark_ext that the statement names it twice."
 DIFFERS = {
     "INSERT INTO with a column that is not there": RESOLVED,
     "CREATE TABLE partitioned by a column that is not there": RESOLVED,
     "INSERT INTO with a column twice": TWICE,
-    "INSERT INTO with text that is no number": "The error of the cast reaches delta-spark's caller by itself.",
+    "INSERT INTO with text that is no number": (
+        "delta-spark raises the cast error unchanged; spark_ext converts it to an error of its own."
+    ),
     "INSERT INTO with a struct whose fields are in another order": (
-        "Where the names of a struct's fields are those of the table's in another order, delta-spark takes them by "
-        "their positions or, where all columns of the query have the table's names and types, by their names; "
-        "spark_ext refuses them, unless BY NAME is given."
+        "If a struct has the table's fields in another order, delta-spark matches them by position or, if all columns "
+        "of the query have the table's names and types, by name; spark_ext refuses such a struct unless BY NAME is "
+        "given."
     ),
     "INSERT INTO by name with a struct of other types and in another order": (
-        "delta-spark takes fields by their positions as soon as a type differs; spark_ext by their names."
+        "delta-spark matches fields by position as soon as a type differs; spark_ext matches them by name."
     ),
-    "MERGE with DEFAULT": "delta-spark does not take DEFAULT in MERGE.",
-    "CREATE TABLE with a default": "The property that adds the feature is in the history of spark_ext alone.",
-    "CREATE OR REPLACE TABLE": "By its path, delta-spark does not replace a table by one with other columns.",
+    "MERGE with DEFAULT": "delta-spark does not support DEFAULT in MERGE.",
+    "CREATE TABLE with a default": "Only spark_ext records the property that adds the feature in the history.",
+    "CREATE OR REPLACE TABLE": (
+        "delta-spark does not replace a table given by path with a table that has other columns."
+    ),
 }
 
 statements(

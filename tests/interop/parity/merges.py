@@ -8,8 +8,8 @@ INTO = f"merge into {{t}} t using {SOURCE} on t.id = s.id "
 UPSERT = INTO + "when matched then update set * when not matched then insert *"
 
 ROWS = (
-    "spark_ext writes new rows, and in some tables also rows that change and rows that stay, into separate files, "
-    "delta-spark into one."
+    "spark_ext writes new rows, and in some tables also changed and unchanged rows, to separate files; delta-spark "
+    "writes them to one."
 )
 DIFFERS = {
     **dict.fromkeys(
@@ -27,15 +27,15 @@ DIFFERS = {
     ),
     "MERGE with row tracking": f"{ROWS} {TAGS}",
     "MERGE twice with one view of the table": (
-        "A view of spark_ext stays at the version that it was created with, and the second MERGE would overwrite what "
-        "the first one wrote by what was there before: it is a conflict. Read the table again. delta-spark reads the "
-        "latest version."
+        "A view of spark_ext keeps reading the version from which it was created. The second MERGE would overwrite the"
+        " changes of the first one with rows of that version, so it fails with a conflict: read the table again. "
+        "delta-spark reads the latest version."
     ),
     "MERGE with schema evolution adds a field in lists of lists": (
-        "delta-spark cannot cast structs in lists of lists to those with another field."
+        "delta-spark cannot cast structs in lists of lists to structs with an additional field."
     ),
     "MERGE where a key is null": (
-        "`numSourceRows`: delta-spark counts the rows that its plan reads, which leaves out the one whose key is null."
+        "`numSourceRows`: delta-spark counts the rows that its plan reads, which exclude the row whose key is null."
     ),
 }
 

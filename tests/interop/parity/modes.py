@@ -6,7 +6,7 @@ from tests.interop.parity.tables import Table
 ONE = ("create table {t} (id bigint, s string) using delta", "insert into {t} values (1, 'a'), (2, 'b')")
 EMPTY = ("create table {t} (id bigint, s string) using delta",)
 MORE = "select 3L as id, 'c' as s"
-NO_FILE = "`numFiles` of delta-spark counts an empty file that its job wrote, and its commit does not name."
+NO_FILE = "delta-spark's `numFiles` includes an empty file that its job wrote but did not commit."
 
 
 @scenario("the default mode creates a table")
@@ -198,7 +198,7 @@ def _(t: Table) -> None:
 
 @scenario(
     "a DataFrame after its table was overwritten",
-    "A DataFrame of spark_ext stays at the version that it was loaded from.",
+    "A DataFrame of spark_ext keeps reading the version from which it was loaded.",
 )
 def _(t: Table) -> None:
     t.start(*ONE)

@@ -30,7 +30,7 @@ def _(t: Table) -> None:
 
 @scenario(
     "txnVersion without rows",
-    "`numFiles` of delta-spark counts an empty file that its job wrote, and its commit does not name.",
+    "delta-spark's `numFiles` includes an empty file that its job wrote but did not commit.",
 )
 def _(t: Table) -> None:
     t.start(*FLAT)
@@ -130,7 +130,7 @@ def _(t: Table) -> None:
 
 @scenario(
     "an unknown option of a write",
-    "delta-spark ignores options that it does not know; spark_ext refuses them.",
+    "delta-spark ignores unknown options; spark_ext refuses them.",
 )
 def _(t: Table) -> None:
     t.write(MORE, mergeschemas=True)
@@ -138,7 +138,7 @@ def _(t: Table) -> None:
 
 @scenario(
     "an unknown option of a read",
-    "delta-spark ignores options that it does not know; spark_ext refuses them.",
+    "delta-spark ignores unknown options; spark_ext refuses them.",
 )
 def _(t: Table) -> None:
     t.start(*FLAT)
@@ -175,7 +175,7 @@ def _(t: Table) -> None:
 
 @scenario(
     "a property in an append to a table",
-    "delta-spark ignores properties of a table that exists; spark_ext refuses them.",
+    "delta-spark ignores property options when it writes to an existing table; spark_ext refuses them.",
 )
 def _(t: Table) -> None:
     t.start(*FLAT)
@@ -199,7 +199,7 @@ def _(t: Table) -> None:
 
 @scenario(
     "a new table with deletion vectors and row tracking",
-    "delta-spark repeats the name of a domain inside of its configuration.",
+    "delta-spark repeats the name of a domain in the domain's configuration.",
 )
 def _(t: Table) -> None:
     t.write(MORE, delta__enableDeletionVectors="true", delta__enableRowTracking="true")
@@ -227,7 +227,8 @@ def _(t: Table) -> None:
 
 @scenario(
     "dataChange false with an overwrite of the same rows",
-    "delta-spark takes the word of the caller that no row changes; spark_ext leaves that to OPTIMIZE, and refuses it.",
+    "delta-spark trusts the caller that no row changes; spark_ext refuses the option, and only its OPTIMIZE makes such"
+    " commits.",
 )
 def _(t: Table) -> None:
     t.start(*FLAT)

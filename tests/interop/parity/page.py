@@ -42,7 +42,7 @@ def _short(value: Any) -> str:
 
 
 def render(rows: Mapping[str, str], scenarios: Iterable[Scenario]) -> str:
-    """The page, from the line of each scenario."""
+    """The text of the page: the introduction, and one line for each scenario."""
     listed = list(scenarios)
     same = sum(rows[each.name].endswith(f"| {SAME} | |") for each in listed)
     text = _INTRODUCTION + _counts(len(listed), same)
@@ -91,13 +91,14 @@ _OWN = {
     ),
     "`test_deltatable.py::test_dropFeatureSupport`": "It adds and drops features that exist only in Delta's tests.",
     "`test_deltatable.py::test_optimize_w_partition_filter`": (
-        "The history has the condition as it was written, not as Spark prints the parsed condition."
+        "The history contains the condition as written, not as Spark prints the parsed condition."
     ),
     "`test_deltatable.py::test_vacuum`": (
-        "A file that no version names stays until it is a day old, whatever the retention: it may still be committed."
+        "A file that no version refers to is kept until it is a day old, whatever the retention, since it may still be"
+        " committed."
     ),
     "`test_sql.py::test_ddls`": (
-        "A named table has the features of a table in a deltalog catalog, and the test expects none."
+        "A named table has the table features of a table in a deltalog catalog; the test expects no features."
     ),
 }
 _OWN_TESTS = f"""

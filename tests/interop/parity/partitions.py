@@ -1,4 +1,4 @@
-"""Partition columns, and what partition values may be."""
+"""Partition columns, and the permitted partition values."""
 
 from tests.interop.parity.scenarios import scenario
 from tests.interop.parity.tables import Table
@@ -20,7 +20,8 @@ def _(t: Table) -> None:
 
 
 @scenario(
-    "partitionBy in another case than the column", "The history of spark_ext has the column's name as the table has it."
+    "partitionBy in another case than the column",
+    "spark_ext records the column's name in the history as it is spelled in the table.",
 )
 def _(t: Table) -> None:
     t.write("select 1L as id, 'x' as Part", by=["pART"])
@@ -127,7 +128,7 @@ def _(t: Table) -> None:
 
 @scenario(
     "a partition value that is Hive's name of null",
-    "In a path this value and null look the same, so spark_ext refuses it; delta-spark stores null.",
+    "In a path, this value cannot be distinguished from null, so spark_ext refuses it; delta-spark stores null.",
 )
 def _(t: Table) -> None:
     t.write("select 1L as id, '__HIVE_DEFAULT_PARTITION__' as p", by=["p"])

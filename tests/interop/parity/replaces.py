@@ -50,7 +50,7 @@ def _(t: Table) -> None:
 
 
 @scenario(
-    "replaceWhere with no rows", "Only spark_ext has `numOutputRows` and `numCopiedRows` where no row is written."
+    "replaceWhere with no rows", "If no row is written, only spark_ext records `numOutputRows` and `numCopiedRows`."
 )
 def _(t: Table) -> None:
     t.start(*PARTS)
@@ -123,7 +123,10 @@ def _(t: Table) -> None:
     t.overwrite("select 9L as id, 'b' as p, 1 as extra", replaceWhere="p = 'b'", mergeSchema=True)
 
 
-@scenario("replaceWhere with overwriteSchema", "spark_ext refuses to replace the schema with a part of the rows.")
+@scenario(
+    "replaceWhere with overwriteSchema",
+    "spark_ext refuses to replace the schema when only some of the rows are replaced.",
+)
 def _(t: Table) -> None:
     t.start(*PARTS)
     t.overwrite("select 9L as id, 'b' as p", replaceWhere="p = 'b'", overwriteSchema=True)

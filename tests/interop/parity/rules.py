@@ -19,7 +19,7 @@ IDENTITY = (
     "insert into {t} (s) values ('a')",
 )
 NO_IDENTITY = "spark_ext does not generate the values of identity columns."
-MARK_MOVES = "A value that is given moves the high-water mark, so that it is not generated again."
+MARK_MOVES = "In spark_ext, an explicit value moves the high-water mark, so that the value is not generated again."
 
 
 @scenario("NOT NULL with values")
@@ -145,7 +145,7 @@ def _(t: Table) -> None:
 
 @scenario(
     "a generated column with a narrower type",
-    "spark_ext casts a narrower type wherever no value can be lost; `save` of delta-spark only byte and short.",
+    "spark_ext casts a narrower type whenever no value can be lost; delta-spark's `save` casts only byte and short.",
 )
 def _(t: Table) -> None:
     t.start(*GENERATED)
@@ -181,7 +181,8 @@ def _(t: Table) -> None:
 
 @scenario(
     "char and varchar with blanks at the end",
-    "spark_ext cuts blanks off at the length, as INSERT of Spark does; `save` of delta-spark refuses them.",
+    "spark_ext removes trailing blanks beyond the declared length, as Spark's INSERT does; delta-spark's `save` "
+    "refuses them.",
 )
 def _(t: Table) -> None:
     t.start(*SIZED)

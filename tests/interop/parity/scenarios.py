@@ -1,4 +1,4 @@
-"""The list of scenarios, and how one is declared and run."""
+"""The list of scenarios, and the functions that declare and run them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ AREAS = {
     "sinks": "Streams into a table",
 }
 
-# Differences that all scenarios share: the place, both answers, and the reason.
+# Differences that all scenarios share. Keys: where the answers differ, and both answers; values: the reason.
 GENERAL = {
     r"history\[\d+\]\.isBlindAppend True False": (
         "`isBlindAppend` of an append that creates a table or changes its schema: true in delta-spark, false in "
@@ -83,7 +83,8 @@ class Scenario:
 
 @dataclass(frozen=True)
 class Finding:
-    """Where the answers differ: place, delta-spark's answer, spark_ext's."""
+    """The differences between the answers. For each difference: where it is in the answer, delta-spark's value and
+    spark_ext's value."""
 
     differences: tuple[tuple[str, Any, Any], ...]
 
@@ -97,8 +98,8 @@ SCENARIOS: dict[str, Scenario] = {}
 
 
 def scenario(name: str, differs: str | None = None) -> Callable[[Callable[[Table], None]], Callable[[Table], None]]:
-    """Declare a scenario: a function that writes and reads a table. ``differs`` says why the engines' answers differ;
-    without it they must be the same."""
+    """Declare a scenario: a function that writes and reads a table. ``differs``: why the engines' answers differ; by
+    default they must be the same."""
 
     def declare(run: Callable[[Table], None]) -> Callable[[Table], None]:
         assert name not in SCENARIOS, f"two scenarios are called {name!r}"
@@ -109,8 +110,8 @@ def scenario(name: str, differs: str | None = None) -> Callable[[Callable[[Table
 
 
 def statements(start: tuple[str, ...], cases: Mapping[str, Any]) -> None:
-    """Declare scenarios of SQL statements. ``cases``: one or more statements by name. DIFFERS in the calling module has
-    the reasons for differences."""
+    """Declare scenarios of SQL statements. ``cases``: one or more statements by name. DIFFERS in the calling module
+    contains the reasons for differences."""
     module = sys._getframe(1).f_globals
     for name, given in cases.items():
         listed = (given,) if isinstance(given, str) else given

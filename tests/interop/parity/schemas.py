@@ -1,4 +1,4 @@
-"""Schemas of data that differ from the table's: refused, merged, replaced."""
+"""Data whose schema differs from the table's: refused, merged, or used to replace it."""
 
 from tests.interop.parity.scenarios import scenario
 from tests.interop.parity.tables import Table
@@ -9,7 +9,7 @@ NESTED = (
     "using delta",
     "insert into {t} values (1, struct(1), array(struct(2)), map('k', struct(3)))",
 )
-WIDER = "spark_ext casts a narrower type wherever no value can be lost; `save` of delta-spark only byte and short."
+WIDER = "spark_ext casts a narrower type whenever no value can be lost; delta-spark's `save` casts only byte and short."
 VOID = "spark_ext does not add columns of type void, and names the column."
 
 
@@ -118,7 +118,7 @@ def _(t: Table) -> None:
 
 @scenario(
     "mergeSchema without rows",
-    "`numFiles` of delta-spark counts an empty file that its job wrote, and its commit does not name.",
+    "delta-spark's `numFiles` includes an empty file that its job wrote but did not commit.",
 )
 def _(t: Table) -> None:
     t.start(*FLAT)
@@ -223,7 +223,8 @@ def _(t: Table) -> None:
 
 
 @scenario(
-    "overwriteSchema and mergeSchema together", "spark_ext refuses them together; in delta-spark overwriteSchema wins."
+    "overwriteSchema and mergeSchema together",
+    "spark_ext refuses the two options together; in delta-spark, overwriteSchema takes precedence.",
 )
 def _(t: Table) -> None:
     t.start(*FLAT)

@@ -1,4 +1,4 @@
-"""Streams into a table: append and complete, restarts, columns, rules of the table."""
+"""Streams that write a table: append and complete mode, restarts, columns, rules of the table."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ PLAIN = (f"create table {{t}} {COLUMNS} using delta", "insert into {t} values (0
 
 
 def _into(name: str, *start: str, differs: str | None = None, of: Any = lambda df: df, **more: Any) -> None:
-    """Two batches, and one more in a restart."""
+    """A scenario with two batches, and a third one after a restart."""
 
     @scenario(name, differs)
     def _(t: Table) -> None:
@@ -31,7 +31,7 @@ def _counted(df: Any) -> Any:
     return df.groupBy((F.col("id") % 2).alias("odd")).agg(F.count("*").alias("n"))
 
 
-FIRST = "spark_ext creates the table in a version of its own, before the first batch."
+FIRST = "spark_ext creates the table in a separate version, before the first batch."
 _into("sink: append creates a table", differs=FIRST)
 _into("sink: complete creates a table", differs=FIRST, of=_counted, mode="complete")
 _into("sink: update", of=_counted, mode="update")

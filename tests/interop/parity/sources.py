@@ -1,4 +1,4 @@
-"""Streams from a table: their start, their batch sizes, and their handling of commits that change rows."""
+"""Streams that read a table: start positions, batch sizes, and commits that change rows."""
 
 from tests.interop.parity.scenarios import scenario
 from tests.interop.parity.streams import read
@@ -15,7 +15,7 @@ MORE = "insert into {t} values (9, 'c')"
 
 
 def _stream(name: str, *start: str, differs: str | None = None, times: list[str] | None = None, **options: str) -> None:
-    """A query of a table that nobody changes."""
+    """A scenario with a query that reads a table while nobody changes it."""
 
     @scenario(name, differs)
     def _(t: Table) -> None:
@@ -25,7 +25,8 @@ def _stream(name: str, *start: str, differs: str | None = None, times: list[str]
 
 
 def _changed(name: str, start: tuple[str, ...], *changes: str, differs: str | None = None, **options: str) -> None:
-    """A query that reads a table, goes on after the table has changed, and is restarted once if it fails."""
+    """A scenario with a query that reads a table, continues after the table has changed, and is restarted once if it
+    fails."""
 
     @scenario(name, differs)
     def _(t: Table) -> None:

@@ -1,4 +1,4 @@
-"""Streaming queries from and into the table of a scenario. A run ends when all available data is processed."""
+"""Streaming queries that read or write the table of a scenario. A run ends when all available data is processed."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tests.spark.streams import finish
 
 
 def read(table: Table, *, checkpoint: str = "checkpoint", schema: str | None = None, **options: Any) -> None:
-    """Run a query from the table, and keep the rows of each batch that is not empty. A second run with the same
-    ``checkpoint`` goes on."""
+    """Run a query that reads the table, and record the rows of each batch that is not empty. A second run with the same
+    ``checkpoint`` continues the query."""
     table.do(functools.partial(_read, table, checkpoint, schema, options))
 
 
@@ -36,7 +36,8 @@ def _beside(table: Table, name: str) -> Path:
 
 
 class Input:
-    """The input of queries that write the scenario's table: a table of delta-spark, read one file per batch."""
+    """The input of streaming queries that write the scenario's table: a table written by delta-spark, which is read one
+    file per batch."""
 
     def __init__(self, table: Table, columns: str = "(id bigint, s string)") -> None:
         self._table = table
@@ -55,7 +56,7 @@ class Input:
         checkpoint: str = "checkpoint",
         **options: Any,
     ) -> None:
-        """Run a query of ``of(rows)`` into the table. ``how`` calls the writer's other methods."""
+        """Run a query that writes ``of(rows)`` to the table. ``how`` calls the other methods of the stream writer."""
 
         def run() -> None:
             spark_ext.register(self._table.spark)

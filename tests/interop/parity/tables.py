@@ -1,7 +1,7 @@
-"""The table of a scenario, written and read by one of two engines, with a record of every answer.
+"""The table of a scenario, which one of the two engines writes and reads; every result is recorded.
 
 Both engines have the same calls: ``writer(df).mode(…).partitionBy(…).options(…).save(path)`` and
-``reader().options(…).load(path)``. Set-up statements (`start`, `sql`) are run by delta-spark for both.
+``reader().options(…).load(path)``. delta-spark runs the set-up statements (`start`, `sql`) for both engines.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ SPARK_EXT = Engine("spark_ext", "deltalog", spark_ext.write, spark_ext.read, spa
 
 @dataclass
 class Place:
-    """The directory for the tables of a run, with the tables that are created once and copied."""
+    """The directory for the tables of a run. Tables with the same set-up are created once and then copied."""
 
     delta: DeltaSpark
     directory: Path
@@ -73,7 +73,7 @@ class Place:
 
 
 class Table:
-    """One table of one engine. Every write and read is recorded: the meaning of its error, or `ok`, and what was read.
+    """One table of one engine. Every write and read is recorded: the meaning of its error, or `ok`, and the rows read.
 
     A step that fails does not end the scenario.
     """
@@ -88,8 +88,8 @@ class Table:
     # ------------------------------------------------------------------------------- set-up, by delta-spark
 
     def start(self, *statements: str, times: Sequence[str] = ()) -> None:
-        """Create the table with statements of delta-spark, ``{t}`` for the table. ``times``: the times of its versions,
-        in UTC."""
+        """Create the table by running SQL statements with delta-spark; ``{t}`` is the placeholder for the table.
+        ``times``: the times of its versions, in UTC."""
         self.place.copy_of(statements, self.path)
         for commit, text in zip(commits(self.path).values(), times, strict=False):
             moment = dt.datetime.fromisoformat(text).replace(tzinfo=dt.timezone.utc).timestamp()
@@ -100,7 +100,7 @@ class Table:
             self.spark.sql(statement.replace("{t}", f"delta.`{self.path}`"))
 
     def session(self, **settings: str) -> contextlib.AbstractContextManager[None]:
-        """Settings of the session for a block, ``__`` for a dot."""
+        """Apply settings to the session during a block; ``__`` in a name stands for a dot."""
         return session_of(self.spark, {name.replace("__", "."): value for name, value in settings.items()})
 
     # ------------------------------------------------------------------------------- the engine
@@ -116,8 +116,9 @@ class Table:
         meanwhile: Callable[[str], object] | None = None,
         **options: Any,
     ) -> None:
-        """Save ``rows`` (a query or a DataFrame), partitioned ``by`` columns. ``how`` calls the writer's other methods,
-        ``meanwhile`` is run by a task of the job, as another writer would. ``__`` is a dot in names of options."""
+        """Save ``rows`` (a query or a DataFrame), partitioned ``by`` columns. ``how``: a function that calls further
+        methods of the DataFrame writer. ``meanwhile``: a function that a task of the job calls, and that acts as
+        another writer. ``__`` in option names stands for a dot."""
 
         def save() -> None:
             df = self.spark.sql(rows) if isinstance(rows, str) else rows
@@ -137,7 +138,8 @@ class Table:
         self.write(rows, "overwrite", **more)
 
     def run(self, *statements: str, keeps: bool = True) -> None:
-        """Run statements with the engine's own SQL, with ``{t}`` for the table, and record their results."""
+        """Run statements with the engine's own SQL, and record their results; ``{t}`` is the placeholder for the
+        table."""
         for statement in statements:
             text = statement.replace("{t}", f"delta.`{self.path}`").replace("{path}", str(self.path))
             self.do(functools.partial(self._run, text, keeps))
@@ -151,7 +153,7 @@ class Table:
         return self.engine.reader(self.spark).options(**_dotted(options)).load(at or str(self.path))
 
     def read(self, suffix: str = "", *, of: Callable[[Any], Any] = lambda df: df, **options: Any) -> None:
-        """Load ``path + suffix`` with options, and keep the rows and schema of ``of(df)``."""
+        """Load ``path + suffix`` with options, and record the rows and schema of ``of(df)``."""
         self.do(lambda: self.keep(of(self.load(str(self.path) + suffix, **options))))
 
     def changes(self, **options: Any) -> None:
@@ -159,7 +161,7 @@ class Table:
         self.read(readChangeFeed="true", **options)
 
     def last_time(self, format: str = "%Y-%m-%d %H:%M:%S.%f") -> str:
-        """When the last version was committed, in UTC."""
+        """The file modification time of the last commit, in UTC."""
         last = list(commits(self.path).values())[-1]
         return dt.datetime.fromtimestamp(last.stat().st_mtime, dt.timezone.utc).strftime(format)
 
@@ -171,7 +173,7 @@ class Table:
             return meaning(error)
 
     def keep(self, df: Any) -> None:
-        """Read a DataFrame's rows and schema."""
+        """Read a DataFrame's rows and schema, and record them."""
         self.rows.append(_rows(df))
         self.schemas.append(_plain_schema(df.schema))
 
@@ -192,7 +194,7 @@ def _rows(df: Any) -> list[Any]:
 
 
 def _plain_schema(schema: Any) -> list[str]:
-    """A line for each column: name, type, nullability, metadata."""
+    """One line per column: name, type, nullability, metadata."""
     plain = schema.jsonValue()["fields"]
     return [f"{f['name']}: {f['type']} {'null' if f['nullable'] else 'not null'} {f['metadata']}" for f in plain]
 
@@ -202,7 +204,8 @@ def _dotted(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with(df: Any, act: Callable[[str], object], path: str) -> Any:
-    """The same rows; the task that writes them first calls ``act(path)``. Nested, so that it is pickled by value."""
+    """A DataFrame of the same rows, for which the task that computes them first calls ``act(path)``. The inner function
+    is pickled by value."""
 
     def rows(batches: Iterator[Any]) -> Iterator[Any]:
         act(path)

@@ -1,9 +1,9 @@
-"""Older versions: by number, by time, by suffix."""
+"""Time travel by version, by timestamp and by path suffix."""
 
 from tests.interop.parity.scenarios import scenario
 from tests.interop.parity.tables import Table
 
-# Without this delta-spark refuses versions that are older than seven days.
+# Without this property, delta-spark refuses to read versions that are older than seven days.
 KEPT = (
     "tblproperties ('delta.deletedFileRetentionDuration' = 'interval 36500 days', "
     "'delta.logRetentionDuration' = 'interval 36500 days')"
@@ -126,7 +126,7 @@ def _(t: Table) -> None:
 
 @scenario(
     "timestampAsOf without a date",
-    "delta-spark takes the current day; spark_ext refuses such a value.",
+    "delta-spark uses the current day; spark_ext refuses such a value.",
 )
 def _(t: Table) -> None:
     three(t)

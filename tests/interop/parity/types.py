@@ -1,4 +1,4 @@
-"""Types of columns, written and read back."""
+"""Columns of every type, written and read back."""
 
 from tests.interop.parity.scenarios import scenario
 from tests.interop.parity.tables import Table

@@ -4,8 +4,8 @@ from tests.interop.parity.deletes import BY_P, DEEP, FEED, NESTED, PLAIN, TAGS, 
 from tests.interop.parity.scenarios import statements
 
 FILES = (
-    "Where a table records changes or has rules, spark_ext writes changed rows and other rows of a file into files of "
-    "their own, delta-spark into one."
+    "If a table has a change data feed or rules, spark_ext writes the changed and the unchanged rows of a file to "
+    "separate files; delta-spark writes them to one."
 )
 VECTOR = (
     "A file that only gets another deletion vector counts as a removed file in the metrics of delta-spark's UPDATE."
@@ -25,7 +25,8 @@ DIFFERS = {
         "spark_ext refuses a subquery in a value: use MERGE with the query as its source."
     ),
     "UPDATE of a list of lists of structs whose fields are in another order": (
-        "delta-spark takes fields by their positions there, and by their names elsewhere; spark_ext by their names."
+        "delta-spark matches these fields by position, although it matches others by name; spark_ext matches all "
+        "fields by name."
     ),
 }
 

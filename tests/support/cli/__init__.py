@@ -1,4 +1,4 @@
-"""Helpers for the tests of the command line: a runner, a clock, file times."""
+"""Helpers for the tests of the command line: a runner, a clock, and file times."""
 
 from __future__ import annotations
 
@@ -49,5 +49,5 @@ class Clock:
 
 
 def set_file_time(table: Path, version: int, time_ms: int) -> None:
-    """Set the modification time of a commit file in ms."""
+    """Set the modification time of a commit file, in milliseconds."""
     os.utime(table / "_delta_log" / f"{version:020d}.json", ns=(time_ms * 10**6, time_ms * 10**6))

@@ -1,1 +1,1 @@
-"""Engines for the tests of the conformance kit: wrong ones, and a toy."""
+"""Engines for the tests of the conformance kit: faulty engines, and a toy engine."""

@@ -1,4 +1,4 @@
-"""Wrong engines: deltalog with one realistic bug each. The kit must catch all of them."""
+"""Faulty engines: deltalog with one realistic bug each. The conformance kit must detect all of these mutants."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from deltalog.conformance.builder import ICT_PROPERTY, PAIR_TIMESTAMP, PAIR_VERS
 from deltalog.conformance.engines.deltalog import DeltalogEngine
 
 Action = dict[str, Any]
-# Patterns of cases by mutant; at least one of the cases must fail.
+# For each mutant, patterns of cases of which at least one must fail.
 MUTANTS: dict[type[Engine], str] = {}
 
 
@@ -54,7 +54,7 @@ def write_actions(file: Path, actions: list[Action]) -> None:
     os.utime(file, ns=(before, before))
 
 
-# ------------------------------------------------------------------------------------------- times
+# -------------------------------------------------------------------------- mutants of time travel
 
 
 @caught_by("ict-time-travel-copied-* travel-time-*")
@@ -83,7 +83,7 @@ class ClampsAtTheBeginning(DeltalogEngine):
 
 @caught_by("ict-damage-other-timestamp travel-time-commit-info ict-late-*")
 class TravelsByCommitInfo(DeltalogEngine):
-    """Uses commitInfo.timestamp, the unverified clock of the writer."""
+    """Uses commitInfo.timestamp, which the writer sets from its own clock without any check."""
 
     def rows(self, path: str, version: int | None = None, timestamp_ms: int | None = None) -> Any:
         if timestamp_ms is not None:
@@ -108,7 +108,7 @@ class RoundsToSeconds(DeltalogEngine):
 
 @caught_by("ict-late-*")
 class IgnoresTheEnablement(DeltalogEngine):
-    """Considers all commits, using their in-commit timestamp if they have one, and otherwise their file time."""
+    """Searches all commits, by their in-commit timestamp if they have one, and otherwise by file time."""
 
     def rows(self, path: str, version: int | None = None, timestamp_ms: int | None = None) -> Any:
         if timestamp_ms is not None:
@@ -128,7 +128,7 @@ class ShowsFileTimes(DeltalogEngine):
 
 @caught_by("ict-active-*")
 class TrustsTheFieldAlone(DeltalogEngine):
-    """Uses in-commit timestamps even if the feature is off."""
+    """Uses in-commit timestamps even if the table feature is not enabled."""
 
     def rows(self, path: str, version: int | None = None, timestamp_ms: int | None = None) -> Any:
         return IgnoresTheEnablement().rows(path, version, timestamp_ms)
@@ -136,7 +136,7 @@ class TrustsTheFieldAlone(DeltalogEngine):
 
 @caught_by("ict-off-*")
 class TrustsAStalePair(DeltalogEngine):
-    """Uses in-commit timestamps even after they were turned off."""
+    """Uses in-commit timestamps even after they were disabled."""
 
     def rows(self, path: str, version: int | None = None, timestamp_ms: int | None = None) -> Any:
         return IgnoresTheEnablement().rows(path, version, timestamp_ms)
@@ -153,7 +153,7 @@ class InventsTimestamps(DeltalogEngine):
 
 
 class Edited(DeltalogEngine):
-    """Reads a copy of the table with changed actions."""
+    """Reads a copy of the table in which actions are changed."""
 
     def edit(self, action: Action, root: Path) -> Action | None:
         raise NotImplementedError
@@ -316,11 +316,11 @@ class FeedsFileTimes(DeltalogEngine):
         return found.set_column(at, "_commit_timestamp", pa.array(times, pa.timestamp("ms", "UTC")))
 
 
-# ------------------------------------------------------------------------------------------- writing
+# -------------------------------------------------------------------------------- mutants of writing
 
 
 class Rewriting(DeltalogEngine):
-    """Changes a new commit of deltalog before the kit reads it."""
+    """Changes each new commit that deltalog writes, before the conformance kit reads it."""
 
     def rewrite(self, actions: list[Action], version: int, path: str) -> list[Action]:
         raise NotImplementedError
@@ -374,7 +374,7 @@ class WritesNoTimestamp(Rewriting):
 
 @caught_by("ict-write-*")
 class WritesTheClock(Rewriting):
-    """Uses its clock regardless of the previous commit."""
+    """Uses its clock even if the previous commit's timestamp is later."""
 
     def rewrite(self, actions: list[Action], version: int, path: str) -> list[Action]:
         if "inCommitTimestamp" in info_of(actions):
@@ -394,7 +394,7 @@ class RepeatsTheTimestampBefore(Rewriting):
 
 @caught_by("ict-write-*")
 class OnlyAddsOne(Rewriting):
-    """Uses the previous timestamp plus a millisecond regardless of its clock."""
+    """Uses the previous timestamp plus a millisecond, and ignores its clock."""
 
     def rewrite(self, actions: list[Action], version: int, path: str) -> list[Action]:
         if version and "inCommitTimestamp" in info_of(actions):
@@ -446,7 +446,7 @@ class PairsWithAnotherTime(RewritingProperties):
 
 @caught_by("ict-write-set-properties-*")
 class PairsAgain(RewritingProperties):
-    """Writes a new enablement pair with every property change."""
+    """Writes new enablement properties with every property change."""
 
     def configure(self, configuration: dict[str, str], version: int, ict_ms: int | None) -> None:
         if PAIR_VERSION in configuration:
@@ -492,7 +492,7 @@ class OverwritesNothing(DeltalogEngine):
 
 @caught_by("write-check* write-not-null write-generated-* feature-unknown-* ict-write-append-*")
 class WritesWithoutChecks(DeltalogEngine):
-    """Adds a file without checking constraints and features, and without a timestamp."""
+    """Adds a file without checking constraints and table features, and without a timestamp."""
 
     def append(self, path: str, rows: pa.Table) -> None:
         version = int(commits(path)[-1].stem) + 1
@@ -504,7 +504,7 @@ class WritesWithoutChecks(DeltalogEngine):
 
 
 class Pending(Engine):
-    """A transaction that misbehaves on commit."""
+    """An open transaction of an engine, whose commit has a seeded defect."""
 
     def __init__(self, write: Callable[[str, pa.Table], None]) -> None:
         self.append = write  # type: ignore[assignment, method-assign]
@@ -527,7 +527,7 @@ class OverwritesTheWinner(DeltalogEngine):
 
 @caught_by("conflict-append-append")
 class DropsTheLoser(DeltalogEngine):
-    """Drops an append that lost a race, but reports success."""
+    """Drops an append that lost a race, and reports success."""
 
     def begin(self, path: str) -> Engine:
         return Pending(lambda path, rows: None)
@@ -535,7 +535,7 @@ class DropsTheLoser(DeltalogEngine):
 
 @caught_by("ict-conflict-*")
 class KeepsItsTimestamp(DeltalogEngine):
-    """Keeps the timestamp of the first attempt, even if a winner's is later."""
+    """Keeps the timestamp of the first attempt, even if that of the winning commit is later."""
 
     def begin(self, path: str) -> Engine:
         def append(path: str, rows: pa.Table) -> None:
@@ -571,7 +571,7 @@ class LosesFilesInCheckpoints(DeltalogEngine):
 
 @caught_by("checkpoint-write-txn checkpoint-write-domain")
 class ForgetsInCheckpoints(DeltalogEngine):
-    """Omits transaction identifiers and metadata domains from checkpoints."""
+    """Omits transaction identifiers and domain metadata from checkpoints."""
 
     def checkpoint(self, path: str) -> None:
         super().checkpoint(path)

@@ -1,4 +1,4 @@
-"""A toy engine that reads JSON commits, without support for checkpoints, partitions and reader features."""
+"""A toy engine that reads JSON commits; it does not support checkpoints, partitions or reader features."""
 
 import json
 import urllib.parse

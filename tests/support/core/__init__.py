@@ -1,4 +1,4 @@
-"""Helpers for the tests of the core: fixed clocks, stores, handwritten logs, inspection of directories."""
+"""Helpers for the tests of the core: fixed clocks, stores, handwritten logs, and directory listings."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TIMESTAMP_KEY = "delta.inCommitTimestampEnablementTimestamp"
 
 
 class Clock:
-    """A clock that stands still until it is set, and counts how often it was read."""
+    """A clock that stands still until it is set, and counts how often it is read."""
 
     def __init__(self, now_ms: int = NOW) -> None:
         self.now_ms = now_ms
@@ -40,7 +40,7 @@ class Clock:
 
 
 def environment(clock: Clock | None = None, **changes: Any) -> Environment:
-    """A deterministic environment: this clock, sequential UUIDs, no sleep."""
+    """A deterministic environment: the given clock, sequential UUIDs, no sleep."""
     numbers = itertools.count(1)
     defaults: dict[str, Any] = {
         "clock_ms": clock or Clock(),
@@ -99,7 +99,7 @@ def configuration(store: LogStore, version: int) -> dict[str, str] | None:
 
 
 def pair(properties: Mapping[str, str] | None) -> tuple[str | None, str | None]:
-    """The enablement pair as text."""
+    """The enablement properties as text."""
     found = properties or {}
     return found.get(VERSION_KEY), found.get(TIMESTAMP_KEY)
 
@@ -121,7 +121,7 @@ def objects(store: MemoryStore) -> dict[str, bytes]:
 
 
 def protocol_action(*writer_features: str, reader: int = 1, reader_features: list[str] | None = None) -> dict[str, Any]:
-    """Protocol (1, 2) without features, otherwise writer version 7 with these features."""
+    """A protocol action: versions (1, 2) if ``features`` is empty, otherwise writer version 7 with these features."""
     body: dict[str, Any] = {"minReaderVersion": reader, "minWriterVersion": 7 if writer_features else 2}
     if writer_features:
         body["writerFeatures"] = list(writer_features)
@@ -166,7 +166,7 @@ def put_commit(store: LogStore, version: int, *actions: Mapping[str, Any]) -> No
 
 
 def put_variant_table(store: LogStore) -> None:
-    """Write a table with two rows: id 1 with the variant [7], and id 2 without a variant."""
+    """Write a table with two rows: id 1 with the variant [7], and id 2 with a null variant."""
     schema = StructType((StructField("id", PrimitiveType("long")), StructField("v", PrimitiveType("variant"))))
     metadata = metadata_action()["metaData"] | {"schemaString": schema.to_json()}
     protocol = protocol_action("variantType", reader=3, reader_features=["variantType"])
@@ -179,10 +179,10 @@ def put_variant_table(store: LogStore) -> None:
 
 
 def ict_log(store: MemoryStore, clock: Clock, file_times: list[int], icts: list[int | None], **pair_text: str) -> None:
-    """Write a log with one commit per file time, and the given in-commit timestamps.
+    """Write a log with one commit for each file time, with the given in-commit timestamps.
 
-    ``pair_text``: ``version`` and ``timestamp`` of the enablement pair. In-commit timestamps are on if any is given;
-    the last commit repeats the metadata for the latest snapshot.
+    ``pair_text``: the ``version`` and ``timestamp`` in the enablement properties. In-commit timestamps are enabled if
+    at least one is given; the last commit repeats the metaData action, which the latest snapshot needs.
     """
     active = any(ict is not None for ict in icts)
     properties = {
@@ -201,7 +201,7 @@ def ict_log(store: MemoryStore, clock: Clock, file_times: list[int], icts: list[
 
 
 def overtaken(store: LogStore, *rivals: Callable[[], object]) -> FaultyStore:
-    """A wrapper of the store that runs a rival before the user's first, second, ... commit."""
+    """A wrapper of the store that runs one rival before the user's first commit, one before the second, and so on."""
     waiting = list(rivals)
 
     def before(call: Call) -> None:

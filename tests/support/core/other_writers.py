@@ -1,4 +1,4 @@
-"""Tables as written by other writers, derived from tables of deltalog."""
+"""Tables as other writers would write them, derived from deltalog's tables."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from deltalog.schema import StructType
 
 
 def declared_afterwards(path: Path, schema: StructType) -> DeltaTable:
-    """Replace the schema of a table since version 0 without changing its files. With char(n) declared afterwards,
-    strings in the files are not padded."""
+    """Replace the schema of a table from version 0 on, without changing its files. If a column is declared as char(n)
+    in this way, its strings in the files are not padded."""
     first = path / commit_path(0)
     actions = [json.loads(line) for line in first.read_text().splitlines()]
     for each in actions:

@@ -1,4 +1,4 @@
-"""Counts the work of a call instead of measuring time."""
+"""Counts the steps of a call instead of measuring time."""
 
 from __future__ import annotations
 

@@ -1,10 +1,17 @@
-"""Hypothesis strategies for schemas."""
+"""Hypothesis strategies for schemas, and the number of examples of a test."""
 
 from __future__ import annotations
 
+from hypothesis import settings
 from hypothesis import strategies as st
 
 from deltalog.schema import ArrayType, DecimalType, MapType, PrimitiveType, StructField, StructType
+
+
+def examples(most: int) -> int:
+    """The number of examples of a test: ``most`` with --long, and a smaller number in other runs."""
+    return most * settings.default.max_examples // 100
+
 
 STORED = (
     "string", "long", "integer", "short", "byte", "float", "double",

@@ -1,4 +1,4 @@
-"""Healthy tables written by deltalog, and functions that each damage one thing in them."""
+"""Healthy tables written by deltalog, and functions that each damage one part of them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SCHEMA = pa.schema([("id", pa.int64()), ("name", pa.string()), ("day", pa.string
 
 
 def plain(path: Path, **properties: str) -> DeltaTable:
-    """Four commits, of which the last three append one file each."""
+    """Four commits; each of the last three appends one file."""
     table = DeltaTable.create(path, SCHEMA, data=rows(1, 2, 3), properties=properties)
     for first in (10, 20, 30):
         table.append(rows(first, first + 1))
@@ -42,14 +42,14 @@ def plain(path: Path, **properties: str) -> DeltaTable:
 
 
 def timed(path: Path) -> DeltaTable:
-    """In-commit timestamps since version 0; version 4 deletes a file."""
+    """In-commit timestamps have been enabled since version 0; version 4 deletes a file."""
     table = plain(path, **ICT)
     table.delete("id >= 30")
     return table
 
 
 def timed_late(path: Path) -> DeltaTable:
-    """In-commit timestamps since version 4."""
+    """In-commit timestamps have been enabled since version 4."""
     table = plain(path)
     table.enable_in_commit_timestamps()
     table.append(rows(40))
@@ -58,7 +58,7 @@ def timed_late(path: Path) -> DeltaTable:
 
 
 def timed_off(path: Path) -> DeltaTable:
-    """In-commit timestamps were on from version 4 to 6."""
+    """In-commit timestamps were enabled from version 4 to version 6."""
     table = timed_late(path)
     table.disable_in_commit_timestamps()
     table.append(rows(60))
@@ -88,7 +88,7 @@ def with_vectors(path: Path) -> DeltaTable:
 
 
 def with_vector_file(path: Path) -> DeltaTable:
-    """Version 1 deletes rows with a deletion vector in a file."""
+    """Version 1 deletes rows, with the deletion vector in a separate file."""
     table = DeltaTable.create(
         path, SCHEMA, data=rows(*range(100_000)), properties={"delta.enableDeletionVectors": "true"}
     )
@@ -153,7 +153,7 @@ def write(file: Path, lines: list[Line]) -> None:
 
 
 def edit(version: int, change: Callable[[list[Line]], list[Line] | None]) -> Callable[[Path], None]:
-    """Damage: change the lines of a commit in place, or replace them by the result of ``change``."""
+    """Damage: change the lines of a commit in place, or replace them with the result of ``change``."""
 
     def damage(path: Path) -> None:
         file = commit(path, version)
@@ -188,7 +188,8 @@ def edit_schema(version: int, change: Callable[[Line], object]) -> Callable[[Pat
 
 
 def configure(version: int, **properties: str | None) -> Callable[[Path], None]:
-    """Damage: change properties of the metaData in a commit. None removes a property; underscores stand for dots."""
+    """Damage: change properties of the metaData in a commit. The value None removes a property; underscores in names
+    stand for dots."""
 
     def change(metadata: Line) -> None:
         for name, value in properties.items():
@@ -295,7 +296,7 @@ def data_file(path: Path) -> Path:
 
 
 def removed_files(path: Path, version: int) -> list[Path]:
-    """The data files that a commit removes."""
+    """The local paths of the data files that a commit removes."""
     lines = map(json.loads, commit(path, version).read_text().splitlines())
     return [path / line["remove"]["path"] for line in lines if "remove" in line]
 
@@ -348,7 +349,7 @@ def copied_earlier(version: int) -> Callable[[Path], None]:
 
 
 def spelled_otherwise(path: Path) -> None:
-    """A file with a space in its name, live under two spellings."""
+    """A file with a space in its name, live under two spellings of its path."""
     line = first_add(path)
     old = path / line["add"]["path"]
     shutil.copy(old, path / "a b.parquet")
@@ -377,7 +378,7 @@ def vector_field(**fields: Any) -> Callable[[Path], None]:
 
 
 def inline_vector(**fields: Any) -> Callable[[Path], None]:
-    """An inline vector of one row, as other writers may write it, with changed fields."""
+    """An inline deletion vector of one row, as other writers may write it, with the given fields changed."""
     data = deletion_vectors.encode(BitMap64([1]))
     inline = {"storageType": "i", "pathOrInlineDv": deletion_vectors.encode_z85(data), "sizeInBytes": len(data)}
     return edit_action(4, "add", lambda add: add.update(deletionVector={**inline, "cardinality": 1, **fields}))
@@ -415,7 +416,8 @@ def without(kind: str) -> Callable[[list[Line]], list[Line]]:
 
 @dataclass(frozen=True)
 class Damage:
-    """A damaged table. ``rules``: the rules that the check must report. ``deep``: whether this requires deep=True."""
+    """A damaged table. ``rules``: the rules whose violation the check must report. ``deep``: whether the check reports
+    these rules only with deep=True."""
 
     name: str
     build: Callable[[Path], DeltaTable]

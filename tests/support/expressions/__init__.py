@@ -1,4 +1,5 @@
-"""Expressions and rows of edge values, evaluated by deltalog in tests/unit and compared with Spark in tests/interop."""
+"""Expressions and rows with edge-case values, which tests/unit evaluates with deltalog and tests/interop compares with
+Spark."""
 
 from __future__ import annotations
 
@@ -67,7 +68,7 @@ _VALUES: dict[str, tuple[pa.DataType, list[Any]]] = {
 
 
 def edge_rows(number: int = 160) -> pa.Table:
-    """Rows that combine the values of adjacent columns in many ways, in an order fixed by a seed."""
+    """Rows with many combinations of values in adjacent columns, in an order fixed by a seed."""
     chance = random.Random(7)
     columns = {}
     for name, (kind, values) in _VALUES.items():
@@ -77,7 +78,7 @@ def edge_rows(number: int = 160) -> pa.Table:
     return pa.table(columns)
 
 
-# Expressions that have a value for every row above.
+# Expressions that can be evaluated without an error on every row of the table above.
 SUPPORTED = """
 'it''s' | "it""s" | 'it' 's' | 'it''s' 'a' | s = 'it''s' | "it's" | X'61' | x'6' | raw = X'00FF' | X''
 raw in (X'616263')
@@ -213,7 +214,7 @@ to_timestamp(day) | to_timestamp(wall) | to_timestamp('2024-02-29 10:00:00.5') |
 null
 """
 
-# Expressions that fail for a row both in deltalog and in Spark.
+# Expressions that raise an error on some row, both in deltalog and in Spark.
 FAILING = """
 items[0] | items[5] | more[-1] | element_at(more, 9) | element_at(more, 0) | cast(s as double) | cast(s as boolean)
 cast(s as decimal(3,1)) | cast('1000' as decimal(3,1)) | cast(s as timestamp) | money = 'x'

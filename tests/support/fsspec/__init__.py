@@ -1,4 +1,4 @@
-"""fsspec backends as third parties may write them: a correct one, and several incorrect ones."""
+"""fsspec backends as third parties might write them: one correct backend, and several incorrect ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Objects = dict[str, tuple[bytes, datetime.datetime]]
 
 
 class ServiceError(Exception):
-    """The error of a client library for an error response."""
+    """The error that a client library raises for an error response."""
 
     def __init__(self, status: int, text: str = "") -> None:
         super().__init__(f"{status} {text}")
@@ -27,8 +27,8 @@ class HonestFileSystem(AbstractFileSystem):  # type: ignore[misc]
     protocol = ("honest", "honestly")
     cachable = False
 
-    # Each instance is another service. fsspec compares the arguments of the constructor instead, so that what was
-    # proven of an instance that is not collected yet would count for the next one.
+    # Each instance is a separate service. fsspec compares instances by constructor arguments, so the check result of an
+    # instance that is not yet garbage-collected would be reused for the next one.
     __hash__ = object.__hash__
 
     def __eq__(self, other: object) -> bool:
@@ -95,14 +95,14 @@ class HonestFileSystem(AbstractFileSystem):  # type: ignore[misc]
 
 
 class LyingFileSystem(HonestFileSystem):
-    """Accepts the mode "create" but overwrites."""
+    """Accepts the mode "create" but overwrites existing objects."""
 
     def _pipe(self, path: str, value: bytes, exclusively: bool) -> None:
         super()._pipe(path, value, exclusively=False)
 
 
 class OverwritingFileSystem(HonestFileSystem):
-    """Reports that the object exists, but replaces it anyway."""
+    """Reports that the object exists, but replaces it."""
 
     def _pipe(self, path: str, value: bytes, exclusively: bool) -> None:
         there = path in self.objects
@@ -112,7 +112,7 @@ class OverwritingFileSystem(HonestFileSystem):
 
 
 class RacyFileSystem(HonestFileSystem):
-    """Checks before writing, so that others run in between."""
+    """This file system checks whether an object exists and then writes it, so another writer can write in between."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(**options)
@@ -123,20 +123,21 @@ class RacyFileSystem(HonestFileSystem):
             if path in self.objects:
                 raise FileExistsError(path)
             try:
-                self.looking.wait(0.1)  # both check before either writes
+                self.looking.wait(0.1)  # both writers check before either writes
             except threading.BrokenBarrierError:
                 self.looking.reset()
         super()._pipe(path, value, exclusively=False)
 
 
 class PlainFileSystem(HonestFileSystem):
-    """Inherits pipe_file from fsspec, like most backends."""
+    """This file system inherits ``pipe_file`` from fsspec, as most backends do."""
 
     pipe_file = AbstractFileSystem.pipe_file
 
 
 class UnawareFileSystem(HonestFileSystem):
-    """Lacks the mode argument, like backends written before fsspec had it."""
+    """The methods of this file system lack the argument ``mode``, like those of backends that are older than this
+    argument."""
 
     def pipe_file(self, path: str, value: bytes) -> None:  # type: ignore[override]
         super().pipe_file(path, value)
@@ -161,7 +162,7 @@ class FaultyFileSystem(HonestFileSystem):
 
 
 class StaleFileSystem(HonestFileSystem):
-    """Serves listings and look-ups from its listing cache until the cache is cleared."""
+    """Serves listings and look-ups from its listing cache until the cache is invalidated."""
 
     def ls(self, path: str, detail: bool = True, **kwargs: Any) -> list[Any]:
         if path not in self.dircache:
@@ -177,7 +178,7 @@ class StaleFileSystem(HonestFileSystem):
 
 
 class AsyncHonestFileSystem(AsyncFileSystem):  # type: ignore[misc]
-    """An asynchronous wrapper of a correct backend, like the backends of cloud services."""
+    """An asynchronous wrapper around a correct backend, like the backends of cloud services."""
 
     protocol = "async-honest"
     cachable = False

@@ -1,4 +1,4 @@
-"""Paths that a hostile log may contain, and recorders of the files opened on local disk."""
+"""Paths that a hostile log may contain, and recorders of the files that are opened on local disk."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 CANARY = "secret.parquet"
-# The encoded UUID of deletion vectors of type ``u``, and the file name that it stands for.
+# The encoded UUID in deletion vector descriptors of type ``u``, and the file name that it stands for.
 VECTOR_ID = "vBn[lx{q8@P<9BNH/isA"
 LINKS = ["link-file", "link-chain", "link-dir", "link-up", "link-root", "link-evil", "link-loop", "link-passwd"]
 
@@ -168,7 +168,7 @@ def hostile_paths(root: str, parent: str, path: str, bucket: str, listener: str)
 
 
 def make_links(table: Path, outside: Path) -> None:
-    """Create the symbolic links in LINKS, all of which except the loop lead outside the table."""
+    """Create the symbolic links in LINKS; all except the loop point outside the table."""
     targets: dict[str, Any] = {
         "link-file": outside / CANARY,
         "link-chain": table / "link-file",
@@ -183,7 +183,7 @@ def make_links(table: Path, outside: Path) -> None:
         (table / name).symlink_to(targets[name])
 
 
-# ---------------------------------------------------------------------------------------------------- witnesses
+# ------------------------------------------------------------------------------------- recording what is opened
 
 _opened: list[str] | None = None
 
@@ -198,7 +198,8 @@ _audited = False
 
 @contextlib.contextmanager
 def opened_by_python() -> Iterator[list[str]]:
-    """The paths that Python opens or lists inside the block. Arrow bypasses this; see ``opened_in``."""
+    """The paths that Python opens or lists inside the block. Files that Arrow opens are not recorded; see
+    ``opened_in``."""
     global _audited, _opened
     if not _audited:
         sys.addaudithook(_audit)  # audit hooks cannot be removed
@@ -215,7 +216,7 @@ _IN_OPEN, _IN_NONBLOCK = 0x20, os.O_NONBLOCK
 
 @contextlib.contextmanager
 def opened_in(*directories: Path) -> Iterator[list[str]]:
-    """The files that any process opens directly in these directories inside the block, recorded with inotify."""
+    """The files directly in these directories that any process opens inside the block, recorded with inotify."""
     libc = ctypes.CDLL(None, use_errno=True)
     descriptor = libc.inotify_init1(_IN_NONBLOCK)
     if descriptor < 0:

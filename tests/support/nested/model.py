@@ -1,8 +1,8 @@
-"""A model of how verbs treat nested values, with rows as plain Python matched with a table by name. Uses neither Delta
-nor Arrow kernels.
+"""A model of how verbs treat nested values: rows are plain Python values, matched with a table's columns by name. The
+model uses neither Delta code nor Arrow kernels.
 
-Schemas are Arrow schemas, and rows have the form that ``rows_by_id`` returns. Names are compared without case, and
-structs matched field by field.
+Schemas are Arrow schemas, and rows have the form that ``rows_by_id`` returns. Names are compared case-insensitively,
+and structs are matched field by field.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def fitted_rows(rows: Rows, given: pa.Schema, wanted: pa.Schema) -> Rows:
 
 
 def lacks(given: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether a struct lacks a field of another one, including nested structs."""
+    """Whether a struct lacks a field that another one has, including fields of nested structs."""
     if not (pa.types.is_struct(given) and pa.types.is_struct(wanted)):
         return False
     pairs = [(find(fields_of(given), field.name), field) for field in fields_of(wanted)]
@@ -58,8 +58,9 @@ def lacks(given: pa.DataType, wanted: pa.DataType) -> bool:
 
 
 def updated(value: Any, given: pa.DataType, old: Any, wanted: pa.DataType) -> Any:
-    """The result of ``UPDATE SET *`` with schema evolution on an old value: fields that the new value lacks are kept,
-    also in nested structs, but not in lists and maps. A struct becomes null only if both are null."""
+    """The result of ``UPDATE SET *`` with schema evolution: fields of the old value that the new value lacks are kept,
+    also in nested structs, but not inside lists and maps. A struct becomes null only if the old and the new value are
+    null."""
     if not lacks(given, wanted):
         return fitted(value, given, wanted)
     if value is None and old is None:
@@ -74,8 +75,8 @@ def updated(value: Any, given: pa.DataType, old: Any, wanted: pa.DataType) -> An
 
 
 def evolved(table: pa.Schema, data: pa.Schema, columns: Sequence[str] | None = None) -> pa.Schema:
-    """The schema with the additional columns and fields of the data, appended and nullable. ``columns``: the columns of
-    the data that are used; None for all."""
+    """The schema, with the data's additional columns and fields appended as nullable. ``columns``: the columns of the
+    data to use; None for all."""
     used = [field for field in data if columns is None or field.name.lower() in [name.lower() for name in columns]]
     return pa.schema(_evolved(list(table), used))
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-# : The key: the first column of every schema, non-null and unique in a table.
+# : The key: the first column of every schema, non-null and unique within a table.
 ID = pa.field("id", pa.int64(), nullable=False)
 
 LEAVES: tuple[pa.DataType, ...] = (
@@ -15,19 +15,20 @@ LEAVES: tuple[pa.DataType, ...] = (
     pa.timestamp("us", "UTC"),
 )  # fmt: skip
 KEYS: tuple[pa.DataType, ...] = (pa.string(), pa.int64(), pa.date32())
-# : Some with capitals, so that changing the case changes the spelling.
+# : Some names contain capital letters, so that changing a name to lower case changes its spelling.
 NAMES = ("a", "B", "Name", "itemId", "PRICE", "note", "Tags", "z9")
 
 
 def random_schema(chance: random.Random, columns: int = 3, depth: int = 3) -> pa.Schema:
-    """``id`` and 1 to ``columns`` columns, of which the first is a struct. ``depth``: the maximum nesting."""
+    """``id`` and 1 to ``columns`` more columns, the first of which is a struct. ``depth``: the maximum nesting
+    depth."""
     names = chance.sample(NAMES, chance.randint(1, columns))
     first = pa.field(names[0], _struct(chance, depth))
     return pa.schema([ID, first, *(pa.field(name, random_type(chance, depth)) for name in names[1:])])
 
 
 def random_type(chance: random.Random, depth: int) -> pa.DataType:
-    """A leaf, a struct, a list or a map with at most ``depth - 1`` further levels."""
+    """A leaf, a struct, a list or a map with at most ``depth - 1`` nested levels."""
     kind = chance.choice(("leaf", "struct", "struct", "list", "map")) if depth else "leaf"
     if kind == "struct":
         return _struct(chance, depth)
@@ -44,5 +45,5 @@ def _struct(chance: random.Random, depth: int) -> pa.StructType:
 
 
 def fields_of(kind: pa.DataType | pa.Schema) -> Sequence[pa.Field]:
-    """The fields of a struct or schema by position, because names may be duplicates."""
+    """The fields of a struct or schema, by position, because names may be duplicated."""
     return [kind.field(index) for index in range(len(kind) if isinstance(kind, pa.Schema) else kind.num_fields)]

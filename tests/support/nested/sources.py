@@ -19,9 +19,10 @@ _OFTEN = 0.35
 
 @dataclass(frozen=True)
 class Change:
-    """One difference. ``path``: the names in the table from the column down, with ``element``, ``key`` and ``value`` in
-    lists and maps; for an extra field including its name; for ``reordered`` the path of the struct. ``is_exact``:
-    whether a duplicate has exactly the same name, rather than one in a different case."""
+    """One difference. ``path``: the field names in the table from the column down, with ``element``, ``key`` and
+    ``value`` for lists and maps; the path of an extra field includes the field's name, and the path of a ``reordered``
+    change is that of the struct. ``is_exact``: whether a duplicate has exactly the same name, or one in a different
+    case."""
 
     kind: ChangeKind
     path: tuple[str, ...]
@@ -30,7 +31,7 @@ class Change:
 
     @property
     def is_nested(self) -> bool:
-        """Whether the change is below a column."""
+        """Whether the field in which the source differs is nested inside a column."""
         return len(self.path) > (0 if self.kind == "reordered" else 1)
 
 
@@ -42,7 +43,7 @@ class Source:
     changes: tuple[Change, ...]
 
     def having(self, *kinds: ChangeKind) -> list[Change]:
-        """The changes of the given kinds."""
+        """Those of the changes whose kind is one of ``kinds``."""
         return [change for change in self.changes if change.kind in kinds]
 
 
@@ -53,8 +54,8 @@ def random_source(
     kinds: Collection[ChangeKind] = ALL_KINDS,
     often: float = _OFTEN,
 ) -> Source:
-    """Rows for a table with ``schema``. The key is unchanged. ``kinds``: the possible changes. ``often``: their
-    frequency per struct and at the top level."""
+    """Rows for a table with ``schema``. The key is unchanged. ``kinds``: the kinds of change that may be made.
+    ``often``: the probability of a change for each struct and for the top level."""
     changes: list[Change] = []
     columns = _varied(chance, fields_of(schema), (), False, kinds, often, changes)
     return Source(random_table(chance, pa.schema(columns), ids), tuple(changes))
@@ -69,7 +70,7 @@ def _varied(
     often: float,
     changes: list[Change],
 ) -> list[pa.Field]:
-    """The fields of a struct, or columns, after changes. The first column is the key."""
+    """The fields of a struct, or the columns, after the changes. The first column is the key."""
 
     def occurs(kind: ChangeKind) -> bool:
         return kind in kinds and chance.random() < often

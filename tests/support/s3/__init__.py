@@ -1,4 +1,4 @@
-"""Real servers that speak S3, on free ports of 127.0.0.1, and a proxy that records and breaks requests."""
+"""Real servers that implement S3, on free ports of 127.0.0.1, and a proxy that records and breaks requests."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Server:
 
     def bucket(self) -> str:
         """A new bucket of its own."""
-        from deltalog.storage.s3.store import S3Store  # here: s3fs takes a second, and most tests do not need it
+        from deltalog.storage.s3.store import S3Store  # imported only here, because importing s3fs takes a second
 
         name = f"bucket-{os.getpid()}-{next(_NUMBERS)}"
         S3Store(f"s3://{name}", **self.options())._call("create", "", "create_bucket", with_key=False)
@@ -70,8 +70,8 @@ def free_port() -> int:
 def running(
     name: str, log: Path, command: Sequence[str] = (), *, cwd: Path | None = None, seconds: float = _START_SECONDS
 ) -> Iterator[Server]:
-    """A server from the extra ``test``, stopped by its process id when the block ends. ``command`` replaces the program
-    ``name``; ``seconds``: the time limit for its start."""
+    """A server from the extra ``test``, which is stopped by its process id at the end of the block. ``command``
+    replaces the default command of ``name``; ``seconds``: the time limit for starting."""
     port = free_port()
     program = command or [str(Path(sys.executable).parent / name)]
     arguments = ["-H", "127.0.0.1", "-p", str(port)] if name == "moto_server" else []
@@ -123,7 +123,7 @@ def moto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
 
 @dataclass(frozen=True)
 class Request:
-    """A request as it came over the wire."""
+    """A request as received on the connection."""
 
     method: str
     target: str
@@ -132,22 +132,23 @@ class Request:
 
     @property
     def key(self) -> str:
-        """Bucket and key, decoded as the server decodes them; for a listing the bucket and its prefix."""
+        """Bucket and key, decoded like the server decodes them; for a listing, the bucket and the prefix."""
         path, _, query = self.target.partition("?")
         prefix = dict(urllib.parse.parse_qsl(query, keep_blank_values=True)).get("prefix", "")
         return urllib.parse.unquote(path).lstrip("/") + (f"/{prefix}" if prefix else "")
 
 
 class Reset(Exception):
-    """Raised by a rule: break the connection without an answer."""
+    """Raised by a rule: reset the connection without an answer."""
 
 
 class Closed(Reset):
-    """Raised by a rule: end the connection in an orderly way, without an answer."""
+    """Raised by a rule: close the connection normally, without an answer."""
 
 
 class CutShort(Exception):
-    """Raised by a rule: send the head and half of the body of this answer, then break the connection."""
+    """A rule raises this exception to make the proxy send the headers and half of the body of this response, and then
+    reset the connection."""
 
     def __init__(self, answer: Answer) -> None:
         super().__init__("cut short")
@@ -163,9 +164,9 @@ def pass_on(request: Request, forward: Callable[[], Answer]) -> Answer:
 
 
 class Proxy:
-    """Passes requests on to a server unchanged, signed as they are, and keeps them in ``requests``.
+    """Passes requests on to a server unchanged, with their signatures, and keeps them in ``requests``.
 
-    ``rule`` sees each request and decides what is answered; ``forward()`` lets it take effect.
+    ``rule`` is called with each request and returns the response; ``forward()`` sends the request to the server.
     """
 
     def __init__(self, server: Server | None) -> None:
@@ -216,7 +217,7 @@ class Proxy:
                 if orderly:
                     self.connection.shutdown(socket.SHUT_RDWR)
                 else:
-                    # With lingering off, close() sends RST instead of an orderly end.
+                    # With SO_LINGER set to 0, close() sends RST instead of FIN.
                     self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                 self.connection.close()
                 self.close_connection = True
@@ -253,7 +254,7 @@ class Proxy:
             connection.close()
 
     def send_half(self, request: Request) -> None:
-        """Send the server the head and half of the body of a request, and then close the connection."""
+        """Send the server the headers and half of the body of a request, then close the connection."""
         assert self._server is not None
         with socket.create_connection(("127.0.0.1", self._server.port), timeout=60) as connection:
             head = [f"{request.method} {request.target} HTTP/1.1", *(f"{k}: {v}" for k, v in request.headers.items())]
@@ -277,7 +278,7 @@ class Proxy:
 
 @contextlib.contextmanager
 def proxied(server: Server) -> Iterator[tuple[Proxy, Server]]:
-    """A proxy in front of a server, and the server at the proxy's address."""
+    """A proxy in front of a server, and the server object with the proxy's address."""
     proxy = Proxy(server)
     try:
         yield proxy, Server(server.name, proxy.port)
@@ -287,8 +288,8 @@ def proxied(server: Server) -> Iterator[tuple[Proxy, Server]]:
 
 @pytest.fixture(scope="session")
 def one_at_a_time(moto: Server) -> Iterator[Server]:
-    """Send one request after the other, since moto, unlike S3 and DynamoDB, checks a condition and writes in two
-    steps."""
+    """Send requests one after another, because moto, unlike S3 and DynamoDB, checks a condition and writes in two
+    separate steps."""
     alone = threading.Lock()
 
     def rule(request: Request, forward: Callable[[], Answer]) -> Answer:

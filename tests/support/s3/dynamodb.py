@@ -1,4 +1,4 @@
-"""DynamoDB tables on the local servers, accessed without deltalog, and clocks that a test moves."""
+"""DynamoDB tables on the local servers, accessed without deltalog, and clocks that tests set."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from deltalog.storage.dynamodb.client import Timing
 from tests.support.s3 import Answer, Request, Server
 
 _NUMBERS = itertools.count(1)
-WALL = 4_000_000_000  # the servers delete items that have expired by their own clock
+WALL = 4_000_000_000  # the servers delete expired items according to their own clock
 
 
 def new_table(server: Server, kind: str) -> str:
@@ -37,7 +37,7 @@ def client(server: Server) -> Any:
 
 
 def raw_items(server: Server, table: str) -> list[dict[str, Any]]:
-    """The items with their types, sorted by their range key."""
+    """The items of a table with their types, sorted by range key."""
     found = client(server).scan(TableName=table, ConsistentRead=True)["Items"]
     return sorted(found, key=lambda item: str(item.get("fileName", item.get("etag"))))
 
@@ -59,13 +59,13 @@ def put_item(server: Server, table: str, **attributes: str | int) -> None:
 
 
 def delete_items(server: Server, table: str, *keys: str) -> None:
-    """Delete items, as expiry would. ``keys``: the two attributes of the key."""
+    """Delete items, like DynamoDB's expiry (TTL) would. ``keys``: the names of the two key attributes."""
     for item in raw_items(server, table):
         client(server).delete_item(TableName=table, Key={key: item[key] for key in keys})
 
 
 class FakeTime:
-    """A monotonic clock that advances only by sleeping. ``on_sleep`` is called before each wait."""
+    """A monotonic clock that advances only in ``sleep``. ``on_sleep`` is called before each sleep."""
 
     def __init__(self) -> None:
         self.now = 1000.0

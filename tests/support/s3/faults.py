@@ -37,7 +37,8 @@ def dropped_before(proxy: Proxy, request: Request, forward: Forward) -> Answer:
 
 
 def half_body(proxy: Proxy, request: Request, forward: Forward) -> Answer:
-    """Half of the body arrives: at the server for a write, at the client, with an orderly end, for a read."""
+    """Half of the body arrives: for a write at the server; for a read at the client, after which the connection closes
+    normally."""
     if request.method == "PUT":
         proxy.send_half(request)
         raise Reset
@@ -65,7 +66,7 @@ def own_412(proxy: Proxy, request: Request, forward: Forward) -> Answer:
 
 
 def late(proxy: Proxy, request: Request, forward: Forward) -> Answer:
-    """The client's connection is reset, and the request arrives after the client has given up."""
+    """The client's connection is reset, and the request reaches the server after the client has given up."""
     threading.Timer(LATE_SECONDS, forward).start()
     raise Reset
 

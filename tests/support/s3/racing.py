@@ -23,7 +23,7 @@ for number in range(count):
 
 
 def race(url: str, options: dict[str, Any], processes: int, count: int) -> None:
-    """Append from several processes at the same time, and check that each commit has a version of its own."""
+    """Append from several processes at the same time, and check that each commit has its own version."""
     DeltaTable.create(url, rows(1).schema, **options)
     started = [
         subprocess.Popen(

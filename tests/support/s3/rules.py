@@ -1,4 +1,4 @@
-"""Rules of the proxy, which decide how a request is handled."""
+"""Proxy rules, which decide how a request is handled."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def reset_after(request: Request, forward: Forward) -> Answer:
 
 
 def silent_for(seconds: float) -> Rule:
-    """The request takes effect, but its response is late."""
+    """The request takes effect, but its response is delayed."""
 
     def silent(request: Request, forward: Forward) -> Answer:
         forward()
@@ -46,6 +46,6 @@ def silent_for(seconds: float) -> Rule:
 
 
 def only_once(rule: Rule, which: Callable[[Request], bool]) -> Rule:
-    """Apply the rule to the first request that ``which`` selects."""
+    """Apply the rule to the first request for which ``which`` is true."""
     waiting = [rule]
     return lambda request, forward: waiting.pop()(request, forward) if waiting and which(request) else forward()

@@ -1,4 +1,4 @@
-"""Shared by the server tests: a server process, an HTTP client, and Parquet files of other writers."""
+"""Helpers for the server tests: a server process, an HTTP client, and Parquet files by other writers."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def parquet(root: Path, name: str, *ids: int, column: str = "id") -> dict[str, A
 
 
 def add(root: Path, name: str, *ids: int, day: str = "mon") -> dict[str, Any]:
-    """A new Parquet file of a table of ``SCHEMA``, partitioned by day, as a write operation."""
+    """A new Parquet file for a table of ``SCHEMA`` partitioned by day, as a write operation."""
     return {"AddObject": {**parquet(root, name, *ids), "PartitionValues": [day]}}
 
 

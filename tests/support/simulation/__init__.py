@@ -1,4 +1,5 @@
-"""Simulations of concurrent clients and of faults, judged by ``deltalog.testing.checker`` and the judges here.
+"""Simulations of concurrent clients and of faults, checked by ``deltalog.testing.checker`` and the judges in this
+package.
 
 - ``scheduler``, ``simulation``: seeded schedules of several clients, every store call a step.
 - ``row_simulation``, ``rows``: the same for deletes, restores and other row changes, judged by the rows.
@@ -15,5 +16,5 @@
 
 from pathlib import Path
 
-#: The directory from which Python must be started to import this package.
+#: The directory in which Python must be started to import this package.
 ROOT = Path(__file__).resolve().parents[3]

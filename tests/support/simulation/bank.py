@@ -1,6 +1,7 @@
-"""In-memory tables whose files stand for amounts, with their transaction manager and the client processes.
+"""In-memory tables whose files represent amounts of money, and the transaction manager and client processes for these
+tables.
 
-The path of a file states its amount, so a transfer replaces files, and the sum over all tables must never change.
+The path of a file contains its amount, so a transfer replaces files, and the sum over all tables must never change.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ NAMES = ("bank.a", "bank.b", "bank.c")
 
 
 class SimulatedManager(TransactionManager):
-    """A transaction manager that gets the store of a table from ``open_store``."""
+    """A transaction manager that gets each table's store from ``open_store``."""
 
     def __init__(
         self,
@@ -64,8 +65,9 @@ class _Tables(ManagedTables):
 
 
 class Bank:
-    """In-memory tables whose files state amounts, and their ratified commits. ``coordinator``: an empty one. ``like``:
-    a new Bank to copy, whose catalog has the same id; creating the tables takes longer than most schedules."""
+    """In-memory tables whose file paths contain amounts, and their ratified commits. ``coordinator``: an empty
+    coordinator. ``like``: a new Bank whose tables are copied, because creating the tables takes longer than most
+    schedules. Its catalog must have the same id."""
 
     def __init__(
         self,
@@ -105,7 +107,7 @@ class Bank:
         self.ratified.clear()
 
     def _create(self, name: str, paths: Sequence[str], environment: Environment) -> None:
-        """Create the first table in the catalog; create the others outside and register them."""
+        """Create the first table in the catalog; create the others outside the catalog and register them."""
         url = f"memory://{name}"
         if name == self.names[0]:
             table = self.clean.create_table(name, url, SCHEMA)
@@ -118,7 +120,7 @@ class Bank:
 
     def _see(self, proposal: Proposal, record: TransactionRecord | None) -> None:
         if not hasattr(self, "table_names"):
-            return  # also called while the tables are created
+            return  # this method is also called while the tables are being created
         if record is not None and record.status is not TransactionStatus.COMMIT_IN_PROGRESS:
             self.wrong.append(f"{record.id} was {record.status.value}, but was ratified")
         commits = {
@@ -137,7 +139,7 @@ class Bank:
         return log_of(self.stores[f"memory://{name}"])
 
     def sums(self, manager: TransactionManager) -> dict[str, frozenset[str]]:
-        """The paths of each table as a new transaction sees them."""
+        """For each table, the paths that a new transaction reads."""
         transaction = manager.transaction(transaction_type="READ_ONLY")
         seen = {name: paths_of(transaction.table(name)) for name in self.names}
         with contextlib.suppress(StoreError, TransactionStateError, EntityNotFoundError):
@@ -145,7 +147,7 @@ class Bank:
         return seen
 
     def left(self, manager: TransactionManager) -> list[str]:
-        """Leftovers that recovery should have cleaned up: unpublished versions, staged commits, open transactions."""
+        """What recovery should have cleaned up but did not: unpublished versions, staged commits, open transactions."""
         left = []
         for table in self.coordinator.tables():
             head = self.coordinator.head(table.table_id)
@@ -170,7 +172,7 @@ class Bank:
         return {url: {path: store.get(path) for path in store.paths()} for url, store in self.stores.items()}
 
     def world(self, **told: Any) -> World:
-        """The data for the judge, at the end of the run."""
+        """The data that the judge checks at the end of the run."""
         sightings = {name: self.stores[f"memory://{name}"].sightings for name in self.names}
         logs = {name: self.log(name) for name in self.names}
         return World(
@@ -183,7 +185,7 @@ def paths_of(table: DeltaTable, version: int | None = None) -> frozenset[str]:
 
 
 class ClientProcess:
-    """The stores and the coordinator of one process, which die together."""
+    """The stores and the coordinator of one process, which fail together when it dies."""
 
     def __init__(self, client: Client, injected: list[collections.Counter[Fault]]) -> None:
         self._client = client

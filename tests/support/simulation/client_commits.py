@@ -1,4 +1,4 @@
-"""How a client of ``transactions`` commits and cancels, and which outcome is reported to it."""
+"""How a client of ``transactions`` commits and cancels, and which outcome it gets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.simulation.transaction_judge import ClientTransaction
 
 
 def commit_settled(client: Client, transaction: Transaction, token: str) -> bool:
-    """Commit, and resolve an unknown outcome once. Returns whether the commit call itself succeeded. Raises
+    """Commit; if the outcome is unknown, resolve it once. Returns whether the commit call itself succeeded. Raises
     CommitStateUnknownError if the outcome stays unknown."""
     try:
         transaction.commit(user_metadata=token)
@@ -42,7 +42,7 @@ def commit_client_transaction(
     after_failure: Callable[[], None] | None = None,
 ) -> str:
     """Try at most four times to commit a transaction. Returns ``ok``, ``failed`` or ``unknown``. ``after_failure`` is
-    called after a failed attempt, unless an earlier attempt may have committed the transaction."""
+    called after a failed attempt, unless an earlier attempt may already have committed the transaction."""
     for _ in range(4):
         try:
             status = manager.commit_transaction(client_transaction.token)
@@ -50,7 +50,7 @@ def commit_client_transaction(
             client_transaction.outcomes.add("aborted")
             return "failed"
         except (OperationTimeoutError, TransactionCommitInProgressError):
-            after_failure = None  # the transaction may already be committed in its present form
+            after_failure = None  # the transaction may already be committed, so it must not be changed again
             client.sleep(client.random.choice((0.1, 100.0)))
             continue
         except (ConcurrentModificationError, StoreError):
@@ -65,7 +65,8 @@ def commit_client_transaction(
 
 
 def cancel_client_transaction(manager: TransactionManager, client_transaction: ClientTransaction) -> str:
-    """Cancel a transaction. Returns ``failed`` in both cases: canceled now, or committed before."""
+    """Cancel a transaction. Returns ``failed``, both if this call canceled the transaction and if it was committed
+    before."""
     try:
         manager.cancel_transaction(client_transaction.token)
     except TransactionCommittedError:

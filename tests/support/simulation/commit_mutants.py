@@ -29,7 +29,7 @@ from deltalog.write.transaction import Transaction
 from tests.support.simulation.mutants import Mutant, Patch, adding_to
 from tests.support.simulation.simulation import KINDS, run_schedule
 
-# The mutants patch private attributes of these modules, so mypy sees them as Any.
+# The mutants patch private attributes of these modules, so the modules are typed as Any.
 checkpoint: Any = checkpoint_module
 attempts: Any = attempts_module
 commit: Any = commit_module
@@ -53,7 +53,7 @@ def does_not_look_for_its_own_txn_id(patch: Patch) -> None:
 
 
 def _answers(patch: Patch, mistaken: type[CommitOutcome], answer: Callable[[Any], Any]) -> None:
-    """Replace the settlement of outcomes of the type ``mistaken`` by ``answer(attempt)``."""
+    """Patch the commit loop to settle outcomes of the type ``mistaken`` with ``answer(attempt)``."""
 
     def settle(self: Any, attempt: Any, outcome: Any) -> Any:
         return answer(attempt) if isinstance(outcome, mistaken) else REAL_SETTLE(self, attempt, outcome)
@@ -81,7 +81,7 @@ def takes_unknown_for_failure(patch: Patch) -> None:
 
 @mutant("I5")
 def takes_unknown_for_a_conflict(patch: Patch) -> None:
-    """Like a client that maps 409, 412 and a time-out to one error."""
+    """Like a client that maps 409, 412 and a timeout to the same error."""
     _answers(patch, Unknown, _conflict)
 
 
@@ -92,8 +92,8 @@ def takes_unknown_for_success(patch: Patch) -> None:
 
 @mutant("I2", "I6", "I7", remote=True)
 def goes_to_the_next_version_after_unknown(patch: Patch) -> None:
-    """Needs a remote store. On others the check of the previous version refuses the next commit, because the previous
-    version does not exist."""
+    """Needs a remote store. On other stores, the check of the previous version refuses the next commit, because the
+    previous version does not exist."""
 
     def settle(self: Any, attempt: Any, outcome: Any) -> Any:
         if isinstance(outcome, Unknown):
@@ -148,13 +148,14 @@ def takes_a_new_txn_id_for_each_attempt(patch: Patch) -> None:
 
 @mutant("I1")
 def looks_and_then_writes(patch: Patch) -> None:
-    """The store tests whether the name exists and then puts: two writers can pass the test before either writes."""
+    """The store checks whether the name exists and then writes: two writers can both pass the check before either
+    writes."""
     patch.options["wrap"] = lambda store: LookThenPut(store)
 
 
 @mutant("I3")
 def writes_in_two_parts(patch: Patch) -> None:
-    """The store creates the file first and writes its bytes later."""
+    """The store creates an empty file first and writes its bytes later."""
     patch.options["wrap"] = lambda store: TwoParts(store)
 
 
@@ -217,7 +218,7 @@ def does_not_put_commit_info_first(patch: Patch) -> None:
     patch.setattr(attempts, "encode_commit", last)
 
 
-# ------------------------------------------------------------------------------------------------------- conflicts
+# ----------------------------------------------------------------------------------- mutants of the conflict check
 
 
 @mutant("I10", policy="random", fault_rate=0.04, kinds={"remove": 3, "replace": 2})
@@ -278,7 +279,7 @@ def catches_up_without_looking(patch: Patch) -> None:
     patch.setattr(CommitLoop, "_catch_up", catch_up)
 
 
-# ------------------------------------------------------------------------------------ after and during the commit
+# --------------------------------------------------------------- mutants of the steps during and after the commit
 
 
 @mutant("I5")
@@ -330,19 +331,19 @@ def forgets_application_ids_in_checkpoints(patch: Patch) -> None:
         return dataclasses.replace(real(self), transactions={})
 
     patch.setattr(CheckpointReader, "state", forget)
-    patch.setattr(hooks, "_write_checksum", lambda *args: None)  # the checksums would restore the ids
+    patch.setattr(hooks, "_write_checksum", lambda *args: None)  # version checksums would restore the ids
 
 
 @mutant("I14", remote=True)
 def lists_through_a_cache(patch: Patch) -> None:
-    """A cached listing is returned again. Handles on a remote store list the log for new versions; on a local disk they
-    ask for the next versions by name."""
+    """A listing is served from a cache. Handles on a remote store list the log to find new versions; on a local disk
+    they look up the next versions by name."""
 
     patch.options["wrap"] = lambda store: CachedListing(store)
 
 
 class LookThenPut(WrappedStore[LogStore]):
-    """Decides by an outdated existence test, as if time had passed between the test and the write."""
+    """Acts on a stale existence check, as if time had passed between the check and the write."""
 
     def __init__(self, inner: LogStore) -> None:
         super().__init__(inner)
@@ -358,7 +359,7 @@ class LookThenPut(WrappedStore[LogStore]):
 
 
 class TwoParts(WrappedStore[LogStore]):
-    """The file exists before its bytes are complete."""
+    """The file becomes visible before all its bytes are written."""
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
         outcome = self.inner.put_if_absent(path, data[: len(data) // 2])
@@ -368,7 +369,7 @@ class TwoParts(WrappedStore[LogStore]):
 
 
 class CachedListing(WrappedStore[LogStore]):
-    """Only every third listing is read from the store."""
+    """Only every third listing is read from the store; the others come from the cache."""
 
     def __init__(self, inner: LogStore) -> None:
         super().__init__(inner)

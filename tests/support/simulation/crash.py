@@ -1,13 +1,13 @@
-"""Writers and readers that are real processes on a real store, killed and stopped again and again.
+"""Writers and readers that are real processes on a real store, repeatedly killed and stopped.
 
     report = run_kills("/tmp/some/table", Path("/tmp/records"), kills=300, seed=1)
     assert not report.problems, report.problems[0]
 
-A zygote (this module as a program) imports everything once, starts no thread, and forks the clients, so a new client
-costs no import. Some clients are killed by SIGKILL at any moment, others kill themselves between two kernel calls, and
-some are stopped by SIGSTOP while others overtake them, and then continue. Each client writes what it is about to do and
-how it ended to a file of its own, which the kernel keeps when the client is killed. The independent checker judges the
-log. Needs ``os.fork``.
+A zygote (this module run as a program) imports everything once, starts no thread, and forks the clients, so a new
+client does not repeat the imports. Some clients are killed by SIGKILL at random times, others kill themselves between
+two system calls, and some are stopped by SIGSTOP and continue after others have overtaken them. Each client writes what
+it is about to do, and the result, to its own file, which survives the client's death. The log is verified by the
+independent checker (``deltalog.testing.checker``). Needs ``os.fork``.
 """
 
 from __future__ import annotations
@@ -42,15 +42,15 @@ from tests.support.simulation import ROOT
 ROWS = 3
 SCHEMA = pa.schema([pa.field("x", pa.int64())])
 ENABLE = "delta.enableInCommitTimestamps"
-# Kernel calls at which a client may kill itself; each of them changes the disk.
+# System calls at which a client may kill itself; each of them changes the disk.
 POINTS = ("open", "write", "fsync", "link", "replace", "unlink", "mkdir")
 _LOG_FILE = re.compile(r"\d{20}\.(json|crc|checkpoint\.parquet)|_last_checkpoint")
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The plan of the zygote. ``pause_seconds``: the mean time between two kills. ``stop_seconds``: how long a stopped
-    client sleeps; 0 stops none. ``points``: whether clients also kill themselves between kernel calls. ``options``:
+    """The plan of the zygote. ``pause_seconds``: the mean time between two kills. ``stop_seconds``: how long a client
+    remains stopped; 0 stops none. ``points``: whether clients also kill themselves between system calls. ``options``:
     options of the store."""
 
     url: str
@@ -67,11 +67,11 @@ class Plan:
 
 @dataclass
 class KillReport:
-    """What happened, and the problems: violations come first in ``problems``."""
+    """The statistics of a run, and the problems that it found: in the list ``problems``, violations come first."""
 
     kills: dict[str, int]
     outcomes: dict[str, int]
-    landed: int  # operations that landed although their client was killed
+    landed: int  # operations that were committed although their client was killed
     versions: int
     reads: int
     sightings: int
@@ -108,7 +108,7 @@ def run_kills(
     points: bool = True,
     **options: Any,
 ) -> KillReport:
-    """Create a table at ``url``, kill writers until ``kills`` is reached, and judge the log. ``records`` is an empty
+    """Create a table at ``url``, kill writers until ``kills`` is reached, and check the log. ``records`` is an empty
     directory. ``seconds`` is a time limit; by default it grows with ``kills``."""
     started = time.monotonic()
     limit = seconds or max(60.0, kills * 0.3)
@@ -151,7 +151,7 @@ def run_kills(
 
 
 class Watcher(threading.Thread):
-    """Reads each commit file as soon as it appears, like a reader at the worst moment."""
+    """Reads each commit file as soon as it appears, so that a partly written file would be detected."""
 
     def __init__(self, store: LogStore) -> None:
         super().__init__(daemon=True)
@@ -211,7 +211,7 @@ def judge(store: LogStore, records: Path, kills: dict[str, int], sightings: list
 
 
 def _journals(records: Path) -> tuple[list[Operation], list[Read], list[str]]:
-    """The journals of the clients: operations (the last line of each counts), reads, errors of readers."""
+    """The clients' journals: operations (only the last line for each counts), reads, and errors of readers."""
     operations: dict[str, Operation] = {}
     reads: list[Read] = []
     errors: list[str] = []
@@ -230,13 +230,14 @@ def _journals(records: Path) -> tuple[list[Operation], list[Read], list[str]]:
 
 
 def _leftovers(log_files: list[str]) -> list[str]:
-    """Every leftover must be a log file or have a hidden name."""
+    """Every remaining file must be a log file or have a hidden name."""
     strange = [name for name in log_files if not _LOG_FILE.fullmatch(name) and not name.startswith(".")]
     return [f"{name} was left in the log" for name in strange]
 
 
 def _read_back(store: LogStore, history: History) -> list[str]:
-    """Check that data files are whole, that versions are readable, and that the next commit and checkpoint succeed."""
+    """Check that data files are complete, that versions are readable, and that the next commit and checkpoint
+    succeed."""
     problems: list[str] = []
     states = replay(history.log)
     rows: dict[str, list[int]] = {}
@@ -265,12 +266,13 @@ def _read_back(store: LogStore, history: History) -> list[str]:
 
 
 def rows_of(token: str) -> list[int]:
-    """The values that an operation writes. They identify the operation, so every row tells its origin."""
+    """The values in the rows that an operation writes. The values identify the operation, so each row shows which
+    operation wrote it."""
     client, number = re.findall(r"\d+", token)
     return [int(client) * 1_000_000 + int(number) * 10 + n for n in range(ROWS)]
 
 
-# ----------------------------------------------------------------------------------------------------- the clients
+# -------------------------------------------------------------------------------------------- the client processes
 
 
 class Journal:
@@ -285,7 +287,7 @@ class Journal:
 
 
 def kill_at(number: int, after: bool) -> None:
-    """Make this process kill itself at the ``number``-th call of one of POINTS, before or after its effect."""
+    """Make this process kill itself at the ``number``-th call of a function in POINTS, before or after its effect."""
     left = [number]
 
     def hooked(real: Callable[..., Any]) -> Callable[..., Any]:
@@ -305,7 +307,7 @@ def kill_at(number: int, after: bool) -> None:
 
 
 def write(plan: Plan, client: str, rng: random.Random) -> None:
-    """One writer: runs operations until its life ends or the file ``stop`` exists."""
+    """One writer, which runs operations until its time limit has passed or the file ``stop`` exists."""
     journal = Journal(f"{plan.records}/{client}.jsonl")
     point = (rng.randrange(1, 40), rng.random() < 0.5) if rng.random() < 0.75 else None
     table = DeltaTable.open(plan.url, **plan.options)
@@ -332,7 +334,7 @@ def write(plan: Plan, client: str, rng: random.Random) -> None:
 
 
 def choose(table: DeltaTable, rng: random.Random, record: Operation) -> Callable[[], Any]:
-    """Choose the next operation and declare it in the record."""
+    """Choose the next operation and write it to the journal."""
     draw, token = rng.random(), record.token
     data = pa.table({"x": rows_of(token)}, SCHEMA)
     if draw < 0.70:
@@ -406,7 +408,7 @@ def create(plan: Plan) -> None:
 
 
 def clients(plan: Plan) -> Iterator[int]:
-    """Start new writers without end; yields their process ids."""
+    """Start new writers endlessly; yields their process ids."""
     number = 0
     while True:
         number += 1
@@ -414,7 +416,7 @@ def clients(plan: Plan) -> Iterator[int]:
 
 
 class Fire:
-    """The living writers, and how they are killed and stopped."""
+    """The running writers, and how they are killed and stopped."""
 
     def __init__(self, plan: Plan) -> None:
         self.plan = plan
@@ -422,7 +424,7 @@ class Fire:
         self._random = random.Random(plan.seed)
         self._supply = clients(plan)
         self._alive: set[int] = set()
-        self._stopped: dict[int, float] = {}  # process id -> when it continues
+        self._stopped: dict[int, float] = {}  # process id -> the time when it continues
 
     @property
     def kills(self) -> int:
@@ -450,7 +452,7 @@ class Fire:
         self.done["timed" if os.WTERMSIG(status) == signal.SIGKILL else "failed"] += 1
 
     def end(self) -> None:
-        """Wait for the remaining writers, which were told to stop."""
+        """Tell the remaining writers to stop, and wait until they have stopped."""
         self._wake(float("inf"))
         for child in self._alive:
             _, status = os.waitpid(child, 0)
@@ -478,7 +480,7 @@ class Fire:
 
 
 def main(plan: Plan) -> dict[str, int]:
-    # Import these before forking: a late import takes longer than a client lives.
+    # Import everything that the clients need before forking, because importing takes longer than a client runs.
     pa.array(rows_of("w1-1"))  # imports pandas
     open_store(plan.url, **plan.options)
     deadline = time.monotonic() + plan.seconds

@@ -1,15 +1,15 @@
-"""Every interleaving of two writers that append once each, with no fault or one fault at any call.
+"""Runs every interleaving of two writers that append once each, with no fault or with one fault at any call.
 
     totals, bad = explore(max_switches=2)
     assert not bad, bad[0]
 
 A schedule is a list of choices: which writer makes the next call, and whether and how it fails. All lists are tried in
-order: a run repeats the prefix it was given and then takes the first option at every further choice; the next list
-increments the last choice that has another option. So no schedule is missed or tried twice.
+order: a run repeats the given prefix and then takes the first option at every further choice; the next list increments
+the last choice that has another option. Every schedule is thus tried exactly once.
 
-The writers are real library code on one MemoryStore, with handles that were opened before. ``max_switches`` bounds how
-often a writer that could go on has to wait for the other (most defects of this kind need one or two such switches);
-None sets no bound. ``faults`` bounds the number of faults in one schedule.
+The writers run the real library on one MemoryStore, with handles that were opened before. ``max_switches`` bounds how
+often a writer that could continue has to wait for the other (most concurrency defects need one or two such switches);
+None: no bound. ``faults`` bounds the number of faults in one schedule.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ class ExhaustiveTotals:
 
 
 class Choices:
-    """The choices of one run: the given prefix, then always the first option. Records every choice and its number of
-    options."""
+    """The choices of one run: the given prefix, then always the first option. Records every choice and the number of
+    options it had."""
 
     def __init__(self, given: Sequence[int] = ()) -> None:
         self._given = given
@@ -86,7 +86,7 @@ class Choices:
         return chosen
 
     def following(self, fixed: int = 0) -> list[int] | None:
-        """The next list of choices, which keeps the first ``fixed``; None after the last list."""
+        """The next list of choices with the same first ``fixed`` choices; None after the last list."""
         for at in range(len(self.taken) - 1, fixed - 1, -1):
             chosen, number = self.taken[at]
             if chosen + 1 < number:
@@ -101,7 +101,7 @@ def explore(
     invariant."""
     totals, bad = ExhaustiveTotals(), list[str]()
     run = functools.partial(_explore_from, table, faults, max_switches)
-    # Enough parts that no process waits long for another with harder schedules.
+    # The work is divided into many parts, so that no process waits long for another one with longer schedules.
     parts = _prefixes(table, faults, max_switches, 6 if processes > 1 else 0)
     if processes == 1:
         results = map(run, parts)
@@ -173,7 +173,7 @@ class Race:
         return [str(violation) for violation in check(history)]
 
     def _open(self, clients: Sequence[Client]) -> None:
-        """Open the handles before the race, so that no client waits and nothing fails outside a client's turn."""
+        """Open the handles before the race, because no client may wait or fail outside its own turn."""
         self._tables = {}
         for client in clients:
             store = store_for(client, self.shared, self._how)
@@ -202,7 +202,7 @@ class Race:
         return record
 
     def _finish(self) -> list[Read]:
-        """When all is quiet, a new process reads the table and commits."""
+        """After the race, a new process reads the table and commits."""
         client = Client(self.scheduler, "last", lambda _: None)
         store = store_for(client, self.shared)
         self.stores.append(store)
@@ -219,7 +219,7 @@ class Race:
     def _who(self, names: Sequence[str], last: str) -> int:
         if last not in names:
             return self._choices.take(len(names))
-        # The first option: the same client goes on.
+        # The first option is to continue with the same client.
         order = [last, *(name for name in names if name != last)]
         chosen = self._choices.take(len(order)) if self._switches is None or self._switches > 0 else 0
         if chosen and self._switches is not None:

@@ -1,7 +1,7 @@
-"""Jobs that name, write and add objects, and retry with the same names, for the schedules of
-``tests.support.simulation.transactions``; and a check of the objects left in the stores at the end.
+"""Jobs for the schedules of ``tests.support.simulation.transactions``: they name, write and add objects, and retry with
+the same names. The module also checks the objects left in the stores at the end.
 
-The files of jobs have the amount 0, so ``transaction_judge`` ignores them.
+The jobs' files have the amount 0, so ``transaction_judge`` ignores them.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from tests.support.simulation.client_commits import (
 from tests.support.simulation.scheduler import Client
 from tests.support.simulation.transaction_judge import ClientTransaction
 
-# Jobs take the first names that are not in the table, so that different jobs often choose the same.
+# Jobs take the first names that are not in the table, so different jobs often choose the same names.
 _PREFIX = "run-"
-_BYTES = b"r"  # the size that ``file_action`` declares
+_BYTES = b"r"  # the bytes of each file; their length is the size that ``file_action`` declares
 
 
 def run_job(bank: Bank, client_transactions: list[ClientTransaction], client: Client, manager: SimulatedManager) -> Any:
-    """Name objects in a transaction, write them, and add them in it or in a separate commit; perhaps retry. Some jobs
-    add the objects of another job instead."""
+    """Name objects in a transaction, write them, and add them in the same transaction or in a separate commit;
+    sometimes retry. Some jobs add the objects of another job instead of their own."""
     rng = client.random
     name = rng.choice((bank.names[0], *bank.names))
     taken = sum(path.startswith(_PREFIX) for path in _files(manager.table(name).snapshot()))
@@ -60,7 +60,7 @@ def _attempt(
     client_transactions.append(client_transaction)
     store = manager.plain_store(url)
     try:
-        if rng.random() < 0.4:  # it takes the objects of another job and names none itself
+        if rng.random() < 0.4:  # the job adds the objects of another job and names no objects itself
             is_there = _are_there(store, paths)
             return (
                 _add(client_transactions, client, manager, client_transaction, name, paths, rng.random() < 0.5)
@@ -70,7 +70,7 @@ def _attempt(
         manager.delete_objects_on_cancel(transaction.id, name, [VirtualObject(f"{url}/{path}") for path in paths])
         if rng.random() < 0.1:
             cancel_client_transaction(manager, client_transaction)
-            _write(store, paths)  # a late write that the writer does not know of
+            _write(store, paths)  # a delayed write that arrives after the cancel
             return "failed"
         _write(store, paths)
         end = rng.choice(("commit", "commit", "alone", "cancel", "cancel", "leave"))
@@ -79,7 +79,7 @@ def _attempt(
         if end != "cancel" and _are_there(store, paths):
             return _add(client_transactions, client, manager, client_transaction, name, paths, end == "alone")
     except (ConcurrentModificationError, CommitConflictError):
-        pass  # another job has added the objects, or is deleting them
+        pass  # another job has added the objects, or a clean-up is deleting them
     return cancel_client_transaction(manager, client_transaction)
 
 
@@ -135,7 +135,7 @@ def _files(snapshot: Snapshot) -> set[str]:
 
 
 def misplaced(logs: Mapping[str, Mapping[int, bytes]], stores: Mapping[str, LogStore]) -> Iterator[tuple[str, str]]:
-    """Check the objects after all transactions are decided and cleaned up: yields (invariant, problem)."""
+    """Check the objects after all transactions are decided and cleaned up; yields (invariant, problem)."""
     for name, log in logs.items():
         added = {path for version, data in log.items() for path in parse_commit(version, data).paths("add")}
         there = {path for path in stores[f"memory://{name}"].list_names("") if path.startswith(_PREFIX)}

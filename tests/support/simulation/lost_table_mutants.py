@@ -1,4 +1,4 @@
-"""Mutants of the checks that stop a handle from using a table that replaced its own, for the schedules of
+"""Mutants of the checks that stop a handle from using a table that has replaced its own, for the schedules of
 ``lost_tables``."""
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ def commits_without_a_look_at_the_version_before(patch: Patch) -> None:
 
 @mutant("L1", "L3", "L5", "L6", far=False, event="rolled back")
 def does_not_look_at_the_winner_that_it_follows(patch: Patch) -> None:
-    """The known version exists, but the winner of a lost race was rolled back."""
+    """Skips the check of the winning commit: the version that the handle knows exists, but the commit that won the race
+    was rolled back."""
     patch.setattr(TipProof, "follow", lambda self, winner, data: None)
 
 
@@ -54,5 +55,5 @@ def changes_the_next_table_without_a_word(patch: Patch) -> None:
 
 @mutant("L2", "L3", "L5", "L6", far=False)
 def takes_what_it_sees_after_the_commit_for_its_own(patch: Patch) -> None:
-    """After a roll-back another writer may have taken the version."""
+    """After a rollback, another writer may have created the same version again."""
     patch.setattr(CommitLoop, "_is_file_of", lambda self, attempt, found: True)

@@ -1,21 +1,22 @@
-"""Seeded schedules in which the table is deleted, file by file, while writers hold handles on it. Then it may be
-created again with other columns, or restored from a copy, perhaps an old one; others may commit to it afterwards.
+"""Seeded schedules in which a table is deleted, file by file, while writers hold handles on it. After its deletion the
+table may be created again with other columns, or restored from a copy, sometimes an old one; other writers may then
+commit to it.
 
     result = run_lost_table(seed=7)
     assert not result.violations, result.report()
 
-Half of the schedules run on a local store, half on a remote one. On a remote store a commit is preceded by a check of
-the previous version but not followed by one: what happens between the check and the commit is not judged there. The
+Half of the schedules run on a local store, half on a remote store. On a remote store, a commit checks the previous
+version before it writes but not afterwards, so events between the check and the commit are not judged there. The
 invariants:
 
 ====  =======================================================================================================
 L1    No gaps: at the end the log has all versions from 0 on, or none.
-L2    Not mistaken: no operation that began before a new table was created is in the log of the new table.
-L3    Acknowledged: what was acknowledged was written; what was written after the restored or new table was complete is
-      in its log.
-L4    Honest failure: what failed for certain is not in the log.
-L5    Whole: no commit removes a file that is not live, or adds one that is.
-L6    Usable: a new process reads the final table and commits to it, and all old handles see the same.
+L2    Right table: no operation that began before a new table was created is in the log of the new table.
+L3    Acknowledged: acknowledged commits were written; if they were written after the restored or new table was
+      complete, they are in its log.
+L4    Failed: operations that definitely failed are not in the log.
+L5    Consistent: no commit removes a file that is not live, or adds one that is.
+L6    Usable: a new process reads the final table and commits to it, and all old handles read the same.
 ====  =======================================================================================================
 """
 
@@ -49,7 +50,7 @@ from deltalog.testing.stores import Call, Fault, FaultPlan, FaultyStore
 from tests.support.simulation.scheduler import Client, store_for
 from tests.support.simulation.simulation import ScheduleResult, Simulation
 
-#: What happens to the table.
+#: The events that can happen to the table.
 EVENTS = ("deleted", "created again", "created again", "rolled back", "rolled back", "restored")
 LOST_KINDS: Mapping[str, int] = {
     "append": 8,
@@ -60,12 +61,12 @@ LOST_KINDS: Mapping[str, int] = {
     "property": 4,
 }
 _OTHER = pa.schema([pa.field("other", pa.string())])
-# Without LATE, because a late request would arrive in the restored table.
+# LATE is left out, because a delayed request would arrive in the restored table.
 _SURVIVED = (Fault.FAIL_BEFORE, Fault.UNKNOWN_NOT_WRITTEN, Fault.LOST_ACK, Fault.OWN_EXISTS)
 
 
 class LostTableSimulation(Simulation):
-    """One schedule. ``event`` (of EVENTS) and ``far`` fix what the seed would choose; other options as in
+    """One schedule. ``event`` (one of EVENTS) and ``far`` fix choices that the seed would make; other options as in
     Simulation."""
 
     def __init__(self, seed: int, *, event: str | None = None, far: bool | None = None, **options: Any) -> None:
@@ -73,12 +74,12 @@ class LostTableSimulation(Simulation):
         drawn = rng.choice(EVENTS), rng.random() < 0.5
         self.event = drawn[0] if event is None else event
         self.far = drawn[1] if far is None else far
-        self._lost: tuple[int, int] | None = None  # the first and the last step of the loss of the table
+        self._lost: tuple[int, int] | None = None  # the first and the last step of deleting and replacing the table
         self._heads: dict[str, list[int]] = {}
         self._tables: list[DeltaTable] = []
         given = {"table": rng.choice(("on", "off")), "writers": 2, "fault_rate": rng.choice((0.0, 0.05)), **options}
         super().__init__(seed, kinds=LOST_KINDS, **given)
-        # Rows of the old table do not fit the new one.
+        # SchemaMismatchError is allowed, because rows of the old table may not match the new table's schema.
         self._refusals = (TableNotFoundError, TableReplacedError, CorruptTableError, SchemaMismatchError)
 
     # ------------------------------------------------------------------------------------------ the clients
@@ -101,7 +102,7 @@ class LostTableSimulation(Simulation):
         return self._tables[-1]
 
     def _reader(self, client: Client) -> None:
-        """Runs the owner of the table in place of the reader."""
+        """In place of the reader, runs a client that deletes the table."""
         store = store_for(client, self.shared)
         rng = client.random
         for _ in range(rng.randrange(25)):
@@ -121,9 +122,10 @@ class LostTableSimulation(Simulation):
             kept = latest if self.event == "restored" else rng.randrange(latest + 1)
             for path, data in copied.items():
                 if (version_of(path) or 0) <= kept and not path.endswith(("_last_checkpoint", ".crc", ".parquet")):
-                    self.shared.put(path, data)  # in one step: a commit between two copies would be lost on any store
+                    # In one step, because any store would lose a commit that is made between two copies.
+                    self.shared.put(path, data)
             last = self.scheduler.step
-            with contextlib.suppress(CorruptTableError):  # the outcome is judged at the end
+            with contextlib.suppress(CorruptTableError):  # the judge examines the damaged log at the end of the run
                 self._commit_some(DeltaTable.open(store, environment=client.environment()), client, rng.randrange(3))
         self._lost = first, last
 
@@ -182,20 +184,21 @@ class LostTableSimulation(Simulation):
         return found
 
     def _is_excused(self, record: Operation) -> bool:
-        """Whether the outcome of this commit cannot be judged: it was not answered; it stays in another table's log and
-        the error says so; or, on a remote store, it was written after a check of a log that was deleted since."""
+        """Whether the outcome of this commit cannot be judged, because there was no answer; because the commit remains
+        in another table's log and the error says so; or because, on a remote store, the log was deleted after the check
+        that preceded the commit."""
         landed = self._landed(record)
         if record.outcome in ("unknown", "killed") or record.error == CommitStateUnknownError.__name__:
             return True
         if not self.far or landed is None or self._lost is None:
             return False
         looks = [step for step in self._heads.get(record.client, ()) if step < landed]
-        # Checks made in threads are not steps.
+        # Checks made in other threads are not counted as steps.
         look = max([record.invoked, *looks])
         return self._lost[0] <= landed and self._lost[1] >= look
 
     def _landed(self, record: Operation) -> int | None:
-        """The step at which the commit of this operation was created."""
+        """The step at which this operation's commit file was created."""
         seen = (each for each in self.shared.sightings if _token(each.data) == record.token)
         return min((int(each.at) for each in seen), default=None)
 

@@ -1,4 +1,4 @@
-"""Mutants of the merge, for the schedules of ``row_simulation``."""
+"""Mutants of merge, for the schedules of ``row_simulation``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.simulation.mutants import Mutant, Patch, adding_to
 from tests.support.simulation.row_mutants import without_ids
 from tests.support.simulation.row_simulation import run_row_schedule
 
-# The mutants patch private attributes of these modules, so mypy sees them as Any.
+# The mutants patch private attributes of these modules, so the modules are typed as Any.
 merge: Any = merge_module
 condition: Any = condition_module
 scan: Any = scan_module
@@ -37,7 +37,7 @@ mutant = adding_to(MUTANTS, run_row_schedule)
 
 
 def _change_plan(patch: Patch, **changes: Any) -> None:
-    """Change fields of the merge plan; each value is computed from the real plan."""
+    """Change fields of the merge plan; each function in ``changes`` computes a field from the real plan."""
     real = merge._Plan.compile
 
     def compile_plan(*given: Any) -> Any:
@@ -48,23 +48,23 @@ def _change_plan(patch: Patch, **changes: Any) -> None:
 
 
 def _skip_row_count_check(patch: Patch) -> None:
-    """Skip the comparison of the rows written with the rows found."""
+    """Skip the check that compares the rows written with the rows found."""
     real = RowWriter.write_updates
     patch.setattr(RowWriter, "write_updates", lambda self, rows, _, rules: real(self, rows, None, rules))
 
 
 def _change_found(patch: Patch, change: Any) -> None:
-    """Stage ``change(found)`` instead of ``found``, the rows that the merge has found."""
+    """Make merges stage ``change(found)`` instead of ``found``, the rows that they found."""
     real = scan.TargetScan.result
     patch.setattr(scan.TargetScan, "result", lambda self, *given: change(real(self, *given)))
 
 
-# ---------------------------------------------------------------------------------------------- what was read
+# ---------------------------------------------------------------------------- mutants of the reads of a merge
 
 
 @mutant("R1", kinds=MERGES, writers=3)
 def inserts_without_having_read_the_keys(patch: Patch) -> None:
-    """Treats a merge with inserted rows only as an append."""
+    """A merge that only inserts rows does not declare what it read, like an append."""
     real = merge._Plan.find_rows
 
     def unread(self: Any, transaction: Any) -> Any:
@@ -111,7 +111,7 @@ def lets_a_later_clause_decide_again(patch: Patch) -> None:
 
 @mutant("R1", kinds=MERGES)
 def inserts_rows_of_the_source_that_only_some_blocks_lack(patch: Patch) -> None:
-    """Forgets the matches of earlier blocks; here each block is one batch."""
+    """A merge forgets the matches of earlier blocks of target rows; in this mutant each block is one batch."""
     real = scan.TargetScan._matches
 
     def matches(self: Any, *given: Any) -> Any:
@@ -159,7 +159,7 @@ def mixes_up_the_rows_of_the_source(patch: Patch) -> None:
 
 @mutant("R1", kinds=MERGES)
 def leaves_the_old_rows_of_updates(patch: Patch) -> None:
-    """For files in which all rows change."""
+    """Affects files in which all rows change."""
 
     def keep(found: Any) -> Any:
         deletion = dataclasses.replace(found.deletion, whole=found.deletion.whole.slice(0, 0))

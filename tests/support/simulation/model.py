@@ -1,12 +1,12 @@
-"""The library compared with a small model of a table, driven by Hypothesis: both must agree after any sequence of
+"""Compares the library with a small model of a table, driven by Hypothesis: both must agree after any sequence of
 steps.
 
     TestTable = state_machine(examples=300, steps=50)
 
 ``Model`` describes a table in plain Python: rows, columns, properties, application versions, and a time for each
-version. It shares no code with the library. ``TableMachine`` applies each step to both and compares the answers;
-between the steps its clock jumps by up to a day, handles are reopened, and hints, checkpoints and checksums are
-damaged or deleted, none of which may change an answer. Needs hypothesis.
+version. ``Model`` shares no code with the library. ``TableMachine`` applies each step to the model and to a real table,
+and compares the results. Between steps the clock advances by up to a day, handles are reopened, and hints, checkpoints
+and checksums are damaged or deleted; none of this may change a result. Needs hypothesis.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ DAY_MS = 86_400_000
 ENABLE = "delta.enableInCommitTimestamps"
 KEYS = ("custom.a", "custom.b")
 APPS = ("app0", "app1")
-#: How often each step was taken, for reports.
+#: The number of times each step was taken, for reports.
 STEPS: collections.Counter[str] = collections.Counter()
 
 Row = dict[str, Any]
@@ -49,7 +49,7 @@ class Version:
     properties: dict[str, str]
     apps: dict[str, int]
     timed: bool  # whether in-commit timestamps are enabled
-    timed_since: int  # the version that enabled them, if they are enabled
+    timed_since: int  # the version that enabled in-commit timestamps, if they are enabled
     ict_ms: int | None
     file_ms: int
 
@@ -90,7 +90,7 @@ class Model:
         return self._file_times()[:since] + [stamp for stamp in stamps if stamp is not None]
 
     def at(self, timestamp_ms: int) -> int | None:
-        """The version that was current at this time; None before the first."""
+        """The version that was the latest at this time; None before the first."""
         found = [number for number, time in enumerate(self.times()) if time <= timestamp_ms]
         return found[-1] if found else None
 
@@ -146,7 +146,7 @@ class TableMachine(RuleBasedStateMachine):
         return result
 
     def nothing(self, run: Any) -> None:
-        """Run a step that must find nothing to do."""
+        """Run a step that must not commit anything."""
         with quiet():
             assert run().skipped
 
@@ -206,7 +206,7 @@ class TableMachine(RuleBasedStateMachine):
         if not wanted:
             return
         x = wanted[choice % len(wanted)]
-        # The new row must satisfy the condition too, so its number is the greatest.
+        # The new row must satisfy the condition too, so the condition includes the new row's number.
         data, rows = self.new_rows(1, self.model.latest.columns)
         left = {key: row for key, row in self.model.latest.rows.items() if key != x}
         where = f"x = {x} or x = {next(iter(rows))}"
@@ -248,7 +248,8 @@ class TableMachine(RuleBasedStateMachine):
         try:
             self.table.checkpoint()
         except InvalidCheckpointError:
-            # This may happen only if a checkpoint is damaged, and then the remedy that the error names must work.
+            # This error is allowed only if a checkpoint is damaged; after the repair that the error names, a checkpoint
+            # must succeed.
             self.store.delete(self.damaged.pop(len(self.model.versions) - 1))
             self.table.checkpoint()
 
@@ -264,7 +265,7 @@ class TableMachine(RuleBasedStateMachine):
 
     @rule(damage=st.sampled_from(["delete", "cut", "garbage"]), what=st.sampled_from(["hint", "checkpoint", "crc"]))
     def damage(self, damage: str, what: str) -> None:
-        """Damage the newest of the files that only speed up reading; then a new process reads the table."""
+        """Damage the newest of the files that only speed up reading; a new process then reads the table."""
         ending = {"hint": "_last_checkpoint", "checkpoint": ".checkpoint.parquet", "crc": ".crc"}[what]
         paths = sorted(path for path in self.store.paths() if path.endswith(ending))
         if not paths:
@@ -302,7 +303,7 @@ class TableMachine(RuleBasedStateMachine):
             assert self.table.snapshot(timestamp=wanted).version == expected
 
     def compare(self, version: int, table: DeltaTable) -> None:
-        """Compare what the library and the model say about a version."""
+        """Compare the library's and the model's view of a version."""
         expected = self.model.versions[version]
         with quiet():
             snapshot = table.snapshot(version)
@@ -323,7 +324,7 @@ class TableMachine(RuleBasedStateMachine):
             assert self.table.version == len(self.model.versions) - 1
 
     def teardown(self) -> None:
-        """A new process sees every version as the model does, and the checker finds no violation in the log."""
+        """A new process reads every version as in the model, and the checker finds no violation in the log."""
         if not self.model.versions:
             return
         STEPS["examples"] += 1
@@ -338,8 +339,8 @@ class TableMachine(RuleBasedStateMachine):
 
 
 def state_machine(examples: int, steps: int, *, derandomize: bool = True, shrink: bool = True) -> Any:
-    """TableMachine as a unittest.TestCase. ``derandomize``: the same examples in every run. ``shrink``: look for a
-    shorter example of a failure, which may take minutes."""
+    """TableMachine as a unittest.TestCase. ``derandomize``: whether every run generates the same examples. ``shrink``:
+    look for a shorter example of a failure, which may take minutes."""
     case = TableMachine.TestCase
     case.settings = settings(
         max_examples=examples,

@@ -1,12 +1,12 @@
-"""Faults put into the real commit code on purpose: a simulation that does not find them proves little.
+"""Deliberate faults in the real commit code: a simulation that does not detect them is not a useful test.
 
-Every mutant replaces a function or a method of the library (or wraps the store) with a wrong one, by a mistake that
-programmers could make, and have made. One of the invariants listed for the mutant must be broken within MAX_SEEDS
-schedules, and none in the same schedules of the unchanged code.
+Every mutant replaces a function or a method of the library (or wraps the store) with a version that contains a
+realistic bug. Within MAX_SEEDS schedules the mutant must break one of the invariants listed for it, and the unchanged
+code must break none in the same schedules.
 
     seed, violations = find(commit_mutants.MUTANTS[0])
 
-Mutants patch private code, so they have to follow its changes.
+Mutants patch private code, so they must be updated when it changes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MAX_SEEDS = 400
 
 @functools.cache
 def known_seeds() -> dict[str, list[int]]:
-    """The seeds that have found each mutant, by its name."""
+    """For each mutant name, the seeds that have detected it."""
     lines = Path(__file__).with_name("mutant_seeds.txt").read_text().splitlines()
     known: dict[str, list[int]] = {}
     for name, seed in (line.split() for line in lines if not line.startswith("#")):
@@ -36,7 +36,7 @@ def known_seeds() -> dict[str, list[int]]:
 
 
 class Patch:
-    """Attributes that are restored afterwards, and the options of the schedules for this mutant."""
+    """The patched attributes of a mutant, which are restored after the run, and its schedule options."""
 
     def __init__(self, options: dict[str, Any]) -> None:
         self.options = options
@@ -53,7 +53,7 @@ class Patch:
 
 @dataclass(frozen=True)
 class Mutant:
-    """``apply`` installs the defect. ``run`` must find one of ``invariants`` broken."""
+    """``apply`` installs the defect. ``run`` must report a violation of one of ``invariants``."""
 
     name: str
     apply: Callable[[Patch], None]
@@ -77,7 +77,8 @@ Run = Callable[..., ScheduleResult]
 
 
 def adding_to(mutants: list[Mutant], usual: Run) -> Callable[..., Callable[[Apply], Apply]]:
-    """A decorator that adds a mutant to a list: ``@mutant("I1", **options)``; ``run=`` replaces the usual schedules."""
+    """A decorator that adds a mutant to a list: ``@mutant("I1", **options)``; ``run=`` replaces the default function
+    that runs a schedule."""
 
     def mutant(*invariants: str, run: Run = usual, **options: Any) -> Callable[[Apply], Apply]:
         def register(apply: Apply) -> Apply:
@@ -90,13 +91,14 @@ def adding_to(mutants: list[Mutant], usual: Run) -> Callable[..., Callable[[Appl
 
 
 def find(each: Mutant, max_seeds: int = MAX_SEEDS) -> tuple[int, list[Violation]] | None:
-    """A seed that finds the mutant, and the violations: the known seed, else the first; None if no seed finds it."""
+    """A seed that detects the mutant (the known seed, or else the first that detects it), and the violations found;
+    None if no seed detects it."""
     with each.applied() as options:
         for seed in [*known_seeds().get(each.name, ()), *range(max_seeds)]:
             try:
                 result = each.run(seed, **options)
             except ScheduleStuckError:
-                continue  # the schedule hangs, which is no violation yet
+                continue  # the schedule did not finish, which does not count as a violation
             if each.invariants & {violation.invariant for violation in result.violations}:
                 return seed, result.violations
     return None

@@ -15,7 +15,7 @@ from deltalog.write.staged_actions import StagedActions
 from tests.support.simulation.mutants import Mutant, Patch, adding_to
 from tests.support.simulation.row_simulation import run_row_schedule
 
-# The mutants patch private attributes of these modules, so mypy sees them as Any.
+# The mutants patch private attributes of these modules, so the modules are typed as Any.
 optimize: Any = optimize_module
 conflicts: Any = conflicts_module
 KINDS = {"append": 2, "delete": 3, "update": 2, "optimize": 6}
@@ -26,7 +26,7 @@ mutant = adding_to(MUTANTS, run_row_schedule)
 
 
 def _skip_row_count_check(patch: Patch) -> None:
-    """Skip the comparison of the rows written with the live rows."""
+    """Skip the check that compares the rows written with the live rows."""
     patch.setattr(BinWriter, "check_rows", lambda *given: None)
 
 
@@ -56,7 +56,7 @@ def _replaced(patch: Patch, rewritten: Any) -> None:
 
 @mutant("R1", kinds=KINDS, writers=3)
 def does_not_see_that_another_writer_has_changed_its_files(patch: Patch) -> None:
-    """The conflict rules do not notice it either."""
+    """The conflict rules, which would detect such a change too, are also patched."""
     patch.setattr(optimize._Batch, "_leave_out_changed", lambda self, latest: None)
     real = conflicts._check_removed
 
@@ -108,8 +108,8 @@ def puts_rows_of_several_partitions_into_one(patch: Patch) -> None:
 
 
 def _without_ids(patch: Patch) -> None:
-    """Read and write rows without the columns that materialize their ids. Leaving these out of the new file alone is
-    refused, since the ids would be lost."""
+    """Read and write rows without the columns that contain materialized row ids. The library refuses to omit these
+    columns only from the new file, because the ids would be lost."""
     real = BinWriter.for_transaction
 
     def for_transaction(*given: Any) -> BinWriter:

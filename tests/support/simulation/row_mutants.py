@@ -9,13 +9,13 @@ from typing import Any
 
 import msgspec
 
-from deltalog import table as table_module
 from deltalog.commit import conflicts
 from deltalog.commit import loop as commit_module
 from deltalog.commit.prepared import Prepared
 from deltalog.expressions.bound import complement
 from deltalog.read import data_skipping
 from deltalog.read import scan as scan_module
+from deltalog.rows import delete as delete_verb
 from deltalog.rows import matched_rows as matched_rows_module
 from deltalog.rows import rewrite as rewrite_module
 from deltalog.rows import update as update_module
@@ -29,12 +29,12 @@ from deltalog.write.transaction import Transaction
 from tests.support.simulation.mutants import Apply, Mutant, Patch, adding_to
 from tests.support.simulation.row_simulation import ROW_KINDS, run_row_schedule
 
-# The mutants patch private attributes of these modules, so mypy sees them as Any.
+# The mutants patch private attributes of these modules, so the modules are typed as Any.
 commit: Any = commit_module
 matched_rows: Any = matched_rows_module
 rewrite: Any = rewrite_module
 update: Any = update_module
-table_verbs: Any = table_module
+delete_module: Any = delete_verb
 scan: Any = scan_module
 # The original functions, for mutants that change only a part of a call.
 REAL_CHECK_ADDED: Any = conflicts._check_added
@@ -50,7 +50,7 @@ OTHERS = {kind: often for kind, often in ROW_KINDS.items() if kind not in ("merg
 OTHERS |= {"move": 8, "add constraint": 5, "drop constraint": 3}
 
 
-# For a race that few schedules have: three writers that survive and take turns at random.
+# Options for a race that few schedules have: three writers that never crash and are scheduled at random.
 CROWDED: Mapping[str, Any] = {"writers": 3, "policy": "random", "fault_rate": 0.0}
 
 
@@ -80,7 +80,8 @@ def judges_new_files_by_the_wrong_end_of_their_bounds(patch: Patch) -> None:
 
 @mutant("R1", features=["vectors"], kinds={"delete": 3, "update": 2}, **CROWDED)
 def masks_rows_without_those_that_a_winner_masked(patch: Patch) -> None:
-    """Merges deletion vectors when planning, and accepts a file that has only lost rows since."""
+    """Merges deletion vectors when planning, and then accepts a file from which a winning commit has deleted more
+    rows."""
 
     def unmasked(winner: Any) -> Any:
         masked = {add.path for add in winner.adds if add.deletion_vector is not None}
@@ -172,14 +173,14 @@ def reads_rows_that_vectors_deleted(patch: Patch) -> None:
 
 @mutant("R6", kinds={"append": 1, "delete": 3})
 def does_not_record_a_run_that_found_nothing_to_do(patch: Patch) -> None:
-    real = table_verbs.delete
+    real = delete_module.delete
 
     def delete(transaction: Any, where: Any, user_metadata: Any, txn: Any) -> Any:
         if not write_steps.is_recorded(transaction, txn) and rewrite.plan(transaction, where).is_empty:
             return transaction_module.skipped(transaction)
         return real(transaction, where, user_metadata, txn)
 
-    patch.setattr(table_verbs, "delete", delete)
+    patch.setattr(delete_module, "delete", delete)
 
 
 @mutant("R6")
@@ -199,13 +200,13 @@ UPDATES = {"append": 1, "update": 3}
 
 
 def _change_update(patch: Patch, change: Any) -> None:
-    """Replace the plan of an update by ``change(plan)``."""
+    """Patch the planner of updates, so that it returns ``change(plan)`` instead of ``plan``."""
     real = update._RowUpdate.compile
     patch.setattr(update._RowUpdate, "compile", lambda *given: change(real(*given)))
 
 
 def without_ids(patch: Patch) -> None:
-    """Write rows with new values without the columns that materialize their ids."""
+    """Write changed rows without the columns that contain materialized row ids."""
     real = matched_rows.moved_rows
 
     def moved(snapshot: Any, changes: Any, new_rows: Any = None, *given: Any) -> Any:
@@ -218,7 +219,7 @@ def without_ids(patch: Patch) -> None:
 
 
 def _skip_row_count_check(patch: Patch) -> None:
-    """Skip the comparison of the rows written with the rows found."""
+    """Skip the check that compares the rows written with the rows found."""
     real = RowWriter.write_copies
     patch.setattr(RowWriter, "write_copies", lambda self, rows, _: real(self, rows, None))
 

@@ -3,9 +3,9 @@
     result = run_row_schedule(seed=7)
     assert not result.violations, result.report()
 
-A variant of ``simulation``: several clients delete, update, merge, replace, restore and move rows, alter the table and
-clean up its log, on a small partitioned table with real rows. The seed chooses the table features. ``rows`` and the
-checker judge the result.
+A variant of ``simulation``: several clients delete, update, merge, replace, restore and rewrite rows, alter the table
+and clean up its log, on a small partitioned table with real rows. The seed chooses the table features. The module
+``rows`` and the checker judge the result.
 """
 
 from __future__ import annotations
@@ -51,12 +51,13 @@ from tests.support.simulation.simulation import ScheduleResult, Simulation
 SCHEMA = pa.schema([("x", pa.int64()), ("p", pa.string()), ("v", pa.float64()), ("e", pa.int64())])
 PARTITIONS = ("a", "b", None)
 VALUES, RARE_VALUES = (0.0, 1.0, 2.0, 3.0, None), (4.0, float("nan"))
-#: Constraints that any client may add, by name. Rows that break the first are rare, so that most tables can have it.
+#: Constraints that any client may add, by name. Rows that break the first constraint are rare, so that most tables can
+#: have it.
 CONSTRAINTS: Mapping[str, Where] = {
     "small": either(compared("v", "<=", 3), is_null("v")),
     "other": either(compared("v", "<>", 2), is_null("v")),
 }
-#: What clients do: operations and their weights.
+#: The operations of clients, with their weights.
 ROW_KINDS: Mapping[str, int] = {
     "append": 16,
     "delete": 16,
@@ -88,12 +89,13 @@ FEATURES: Mapping[str, Mapping[str, str]] = {
 }
 _TABLES = ("on", "late", "off")
 DAY_MS = 86_400_000
-# Errors that the table may raise: rows that break a rule, dropped columns, versions whose log was cleaned up.
+# Errors that the table may raise: rows that break a constraint, dropped columns, versions whose log was cleaned up.
 _REFUSALS = (CallError, NotFoundError, MissingVersionError)
 
 
 class RowSimulation(Simulation):
-    """One schedule. ``features`` (of FEATURES) fixes what the seed would choose; other options as in Simulation."""
+    """One schedule. ``features`` (some of FEATURES) replaces choices that the seed would otherwise make; all other
+    options are those of Simulation."""
 
     def __init__(
         self,
@@ -129,7 +131,7 @@ class RowSimulation(Simulation):
         )
         self._refusals = _REFUSALS
 
-    # -------------------------------------------------------------------------------------------- the table
+    # ---------------------------------------------------------------------------------- preparing the table
 
     def _prepare(self) -> int:
         scheduler = self.scheduler
@@ -147,8 +149,8 @@ class RowSimulation(Simulation):
         return len(self._before)
 
     def _fill(self, table: DeltaTable, rng: random.Random) -> None:
-        """Write some versions with rows; the first three are days old and have a checkpoint, so that the log can be
-        cleaned up."""
+        """Write some versions with rows; the first three are days old and have a checkpoint, so that log cleanup can
+        delete them."""
         for number in range(4):
             if number == 2:
                 table.checkpoint()
@@ -163,7 +165,7 @@ class RowSimulation(Simulation):
             properties["delta.dataSkippingNumIndexedCols"] = "0"
         return properties
 
-    # ------------------------------------------------------------------------------------------ the clients
+    # ------------------------------------------------------------------------------ the clients' operations
 
     def _change_files(self, client: Client, table: DeltaTable, kind: str) -> None:
         number = len(self.records)
@@ -187,16 +189,16 @@ class RowSimulation(Simulation):
         self._record(client, kind, attempt, may_change=list(_ANY if kind in _ALTERING else ()))
 
     def _crash(self, client: Client, error: str, kind: str = "read") -> None:
-        # The version was read while the log was cleaned up.
+        # The log of the version was cleaned up while it was read.
         of_lost = ("VersionNotFoundError", "TimestampOutOfRangeError", "MissingVersionError")
         if kind != "read" or not error.startswith(of_lost):
             super()._crash(client, error, kind)
 
-    # -------------------------------------------------------------------------------------------- the judge
+    # ---------------------------------------------------------------------------------------- judging a run
 
     def _history(self) -> History:
         history = super()._history()
-        # Versions that were cleaned up count as well: rows are judged from the first version on.
+        # Versions whose commits log clean-up deleted are judged too, from the first version on.
         history.log = {**self._before, **{s.version: s.data for s in self.shared.sightings}, **history.log}
         return history
 
@@ -206,7 +208,7 @@ class RowSimulation(Simulation):
             return violations + self._judge_rows()
         except Exception:
             if violations:
-                return violations  # the rows of a broken log need not make sense
+                return violations  # the rows of a broken log may be undefined
             raise
 
     def _content(self, path: str) -> bytes:
@@ -225,18 +227,18 @@ class RowSimulation(Simulation):
             table = DeltaTable.open(self.shared, environment=environment)
             first = self._first_readable()
             for version in {table.version, self.random.randrange(first, table.version + 1)}:
-                with contextlib.suppress(NotFoundError):  # no checkpoint to read the version from
+                with contextlib.suppress(NotFoundError):  # the version cannot be read without a checkpoint
                     rows = sorted(map(str, _read(table, version)))
                     if rows != sorted(map(str, seen[version].rows)):
                         found.append(Violation("R5", f"a scan gives {rows}", version))
             if "changes" in self.features and first == 0:
-                with contextlib.suppress(SchemaMismatchError):  # a restore has removed the column
+                with contextlib.suppress(SchemaMismatchError):  # a RESTORE has removed the column
                     found += [Violation("R4", wrong) for wrong in check_changes(seen, 0, _changes(table))]
         return found
 
 
 class Turn:
-    """What one operation draws. ``plan`` is None if rows do not matter."""
+    """What one operation draws. ``plan`` is None if the operation's effect on rows is not judged."""
 
     def __init__(self, rng: random.Random, first: int, features: Sequence[str]) -> None:
         self.random = rng
@@ -276,7 +278,7 @@ def _append(turn: Turn, table: DeltaTable) -> Operate:
 
 
 def _append_last(turn: Turn, table: DeltaTable) -> Operate:
-    """Append a row that no table refuses."""
+    """Append a row that satisfies all constraints."""
     rows = frozenset([Row(turn.first, "a", 0.0)])
     turn.plan = Plan("append", rows)
     return lambda table, token: table.append(_as_table(rows).drop(["e"]), user_metadata=token)
@@ -290,7 +292,7 @@ def _delete(turn: Turn, table: DeltaTable) -> Operate:
     return lambda table, token: table.delete(sql, user_metadata=token, txn=txn)
 
 
-#: Updates: the arguments of ``update``, and their effect on a row.
+#: Updates: the arguments for ``update``, and its effect on a row.
 UPDATES: Sequence[tuple[Mapping[str, Any], Callable[[Row], Row]]] = (
     ({"updates": {"v": "v + 1"}}, lambda row: row._replace(v=row.v + 1 if isinstance(row.v, float) else row.v)),
     ({"updates": {"V": "CASE WHEN v > 1 THEN 0 ELSE 3 END"}}, lambda row: row._replace(v=_swapped(row.v))),
@@ -345,7 +347,7 @@ def _restore(turn: Turn, table: DeltaTable) -> Operate:
 
 
 def _move(turn: Turn, table: DeltaTable) -> Operate:
-    """Write the rows of some files together, as OPTIMIZE does."""
+    """Rewrite the rows of some files into one file, as OPTIMIZE does."""
     where = turn.where().sql
 
     def move(table: DeltaTable, token: str) -> CommitResult | None:
@@ -371,7 +373,8 @@ def _move(turn: Turn, table: DeltaTable) -> Operate:
 
 
 def _optimize(turn: Turn, table: DeltaTable) -> Operate:
-    """Combine small files or purge deletion vectors in some partitions; files changed meanwhile are left out."""
+    """Compact small files or purge deletion vectors in some partitions; files that others have changed in the meantime
+    are left out."""
     where = turn.random.choice((None, None, "p = 'a'", "p <> 'a' OR p IS NULL"))
     size = turn.random.choice((None, None, 2000))
 
@@ -394,7 +397,7 @@ def _add_constraint(turn: Turn, table: DeltaTable) -> Operate:
 
 def _drop_constraint(turn: Turn, table: DeltaTable) -> Operate:
     def drop(table: DeltaTable, token: str) -> CommitResult | None:
-        """Drop the first of these that exists."""
+        """Drop the first of these columns that exists."""
         dropped = (table.drop_constraint(name, if_exists=True, user_metadata=token) for name in CONSTRAINTS)
         return next((result for result in dropped if not result.skipped), None)
 
@@ -414,7 +417,8 @@ def _alter(turn: Turn, table: DeltaTable) -> Operate:
     if "row ids later" in turn.features:
         row_ids = {"delta.enableRowTracking": "true"}
         choices += [lambda table, token: table.set_properties(row_ids, user_metadata=token)] * 3
-    if "mapped" in turn.features and "changes" not in turn.features:  # change feeds need a single schema
+    # Reading the change data feed requires the same schema in all versions of the range.
+    if "mapped" in turn.features and "changes" not in turn.features:
         choices += [
             lambda table, token: table.rename_column("e", "e2", user_metadata=token),
             lambda table, token: table.rename_column("e2", "e", user_metadata=token),
@@ -438,7 +442,7 @@ def _clean_up_log(turn: Turn, table: DeltaTable) -> Operate:
 
 
 def _tolerate_failure(tidy: Callable[[], object]) -> None:
-    """Runs an operation that is not a commit: it may fail, but must do no harm."""
+    """Runs an operation that does not commit: it may fail, but must not do any damage."""
     try:
         tidy()
     except StoreError:
@@ -474,7 +478,7 @@ def _draw(rng: random.Random, first: int, number: int, rare: float) -> Rows:
 
 
 def drawn(rng: random.Random, first: int, number: int, rare: float) -> pa.Table:
-    """Rows of a table, the first with the id ``first``; ``rare``: the probability of a rare value."""
+    """Random rows, the first with the number ``first``; ``rare``: the probability of a rare value."""
     return _as_table(_draw(rng, first, number, rare))
 
 

@@ -1,26 +1,27 @@
-"""Judges the rows of a table: compares the effect of each operation on a plain list of rows with the log and the files.
+"""Judges the rows of a table: applies each operation to a plain list of rows, and compares the result with the log and
+the files.
 
-Like ``deltalog.testing.checker`` it shares no code with the library: commits are JSON, data files are read by pyarrow
-alone, deletion vectors are decoded here. A row has a unique number, a partition, a value that predicates use, and a
-column that may be renamed or dropped.
+Like ``deltalog.testing.checker``, this module shares no code with the library: commits are parsed as JSON, data files
+are read with pyarrow alone, and deletion vectors are decoded here. A row has a unique number, a partition, a value that
+predicates use, and a column that may be renamed or dropped.
 
     violations = judge_rows(initial, log, store.get, plans, results)
 
 The invariants, in addition to the checker's:
 
 ====  =======================================================================================================
-R1    Serial: the rows of each version are the rows of the previous version, changed by its operation. At
-      WriteSerializable an operation other than a restore may leave rows of blind appends alone that it need not have
-      read. A restore also brings back the metadata domains of its version.
-R2    Rules: no version has a row that breaks one of its constraints.
-R3    Row ids: every live row has a unique id, not above the high-water mark, which never falls. A row keeps its id and
-      the version that added or updated it wherever it is moved, also when it is restored.
-R4    Changes: the change data feed of a version turns the previous rows into its rows, and omits rows that were only
-      moved.
+R1    Serial: the rows of each version are those of the previous version with the version's operation applied. At
+      WriteSerializable an operation other than a restore may ignore rows of blind appends that it need not have read.
+      A restore also restores the metadata domains of its version.
+R2    Constraints: no version has a row that violates one of its constraints.
+R3    Row ids: every live row has a unique id, not above the high-water mark, which never decreases. When a row is
+      rewritten or restored, it keeps its id and its row commit version (that of its last change).
+R4    Changes: the rows of the previous version, changed as the change data feed of a version says, are the rows of
+      that version; the feed omits rows that were only rewritten.
 R5    Scans: the library reads exactly the live rows.
-R6    Nothing to do: if an operation committed nothing, it had nothing to do at a version it can have read, and no
-      application version to record. If a merge was refused, several source rows matched a row.
-R7    Operations: a commit that claims to be a blind append is one, and an operation that moves rows changes none.
+R6    Nothing to do: an operation that committed nothing had no rows to change in some version that it may have read,
+      and no application version to record. If a merge was refused, several source rows matched one target row.
+R7    Operations: a commit marked as a blind append is one, and an operation that only rewrites rows changes none.
 ====  =======================================================================================================
 """
 
@@ -64,12 +65,12 @@ class Row(NamedTuple):
 
 
 Rows = frozenset[Row]
-EXTRA_FACTOR = 7  # if the extra column exists, its value is x times this
+EXTRA_FACTOR = 7  # the value of the extra column, if it exists, is x times this factor
 
 
 @dataclass(frozen=True)
 class Where:
-    """A condition as SQL, and as a predicate: true, false or None for a row."""
+    """A condition in two forms: as SQL text, and as a Python predicate that returns True, False or None for a row."""
 
     sql: str
     holds: Callable[[Row], bool | None] = field(compare=False)
@@ -79,14 +80,15 @@ class Where:
 
 
 def compared(column: str, operator: str, value: float | str) -> Where:
-    """A comparison with SQL semantics: null compares to nothing; NaN is equal to itself and greater than any number."""
+    """A comparison with SQL semantics: comparing with null gives null; NaN is equal to itself and greater than any
+    number."""
     literal = f"'{value}'" if isinstance(value, str) else str(value)
 
     return Where(f"{column} {operator} {literal}", lambda row: compare(getattr(row, column), operator, value))
 
 
 def compare(one: Value, operator: str, other: Value) -> bool | None:
-    """The result of comparing two values."""
+    """The result of comparing two values as in SQL: None if one of them is null."""
     if one is None or other is None:
         return None
     left, right = _order(one), _order(other)
@@ -120,7 +122,7 @@ def _order(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Merged:
-    """The effect of a merge on rows. ``updated``: the new row by old row."""
+    """The effect of a merge on rows. ``updated``: maps each old row to its new row."""
 
     updated: Mapping[Row, Row]
     deleted: Rows
@@ -129,9 +131,9 @@ class Merged:
 
 @dataclass(frozen=True)
 class Plan:
-    """What an operation is to do. ``version``: the version a restore brings back. ``txn``: as in the public methods.
-    ``change``: the effect of an update on a row. ``merge``: the effect of a merge on rows, None if it must refuse
-    them."""
+    """The plan of an operation. ``version``: the version to restore. ``txn``: as in the public methods. ``change``: the
+    function by which an update changes a row. ``merge``: the function by which a merge changes the rows; it returns
+    None if the merge must be refused for these rows."""
 
     kind: Kind
     rows: Rows = frozenset()
@@ -143,7 +145,7 @@ class Plan:
 
     @property
     def is_valid(self) -> bool:
-        """Whether all new rows satisfy the condition of a replace."""
+        """Whether all new rows satisfy the condition of a replaceWhere overwrite."""
         where = self.where
         return self.kind != "replace where" or where is None or where.matching(self.rows) == self.rows
 
@@ -157,7 +159,8 @@ class Plan:
         return rows if self.where is None else self.where.matching(rows)
 
     def after(self, rows: Rows, then: Rows) -> Rows | None:
-        """The rows after the operation, None if it must refuse these; ``then``: the rows of the restored version."""
+        """Returns the rows after the operation, or None if the operation must be refused for these rows; ``then``: the
+        rows of the restored version."""
         if self.kind == "merge":
             merged = self.merge(rows)
             if merged is None:
@@ -171,10 +174,10 @@ class Plan:
 
 @dataclass(frozen=True)
 class Seen:
-    """A version according to the log and the files. ``ids``: row id and commit version by row number; ``came_with``:
-    the commit versions that a row may have, by row number; ``mark``: the high-water mark, or None before the first;
-    ``domains``: the user metadata domains; ``kind``: the kind of the operation that committed the version, None if not
-    known."""
+    """A version, as read from the log and the files. ``ids``: row id and commit version by row number; ``came_with``:
+    the row commit versions that are allowed for a row, by row number; ``mark``: the high-water mark, or None before
+    there is one; ``domains``: the user metadata domains; ``kind``: the kind of the operation that committed the
+    version, None if not known."""
 
     rows: Rows
     ids: Mapping[int, tuple[int | None, int | None]]
@@ -196,10 +199,11 @@ def judge_rows(
     constraints: Mapping[str, Where],
     level: str,
 ) -> tuple[list[Violation], dict[int, Seen]]:
-    """All broken invariants but R4 and R5, and the state of each version.
+    """The violations of all invariants except R4 and R5, and the state of each version.
 
-    The first ``initial`` versions are not judged. ``plans`` by token of the operation; ``constraints`` are all
-    that any operation may add, by name; ``level`` is the isolation level of the table.
+    The first ``initial`` versions are not judged. ``plans``: the plans of the operations, keyed by their tokens;
+    ``constraints``: all constraints that any operation may add, keyed by name; ``level``: the isolation level of the
+    table.
     """
     judge = _Judge(initial, log, get, plans, operations, constraints, level)
     judge.read()
@@ -210,7 +214,7 @@ def judge_rows(
 
 
 def check_changes(seen: Mapping[int, Seen], first: int, changes: Mapping[int, Sequence[tuple[str, Row]]]) -> list[str]:
-    """Check R4 for each version after ``first``, whose changes are (kind of change, row)."""
+    """Check R4 for each version after ``first``. ``changes``: the (kind of change, row) pairs of each version."""
     wrong = []
     for version in range(first + 1, max(seen) + 1):
         rows = set(seen[version - 1].rows)
@@ -221,7 +225,8 @@ def check_changes(seen: Mapping[int, Seen], first: int, changes: Mapping[int, Se
         inserted = [row for kind, row in told if kind == "insert"]
         gone, come = deleted + old, inserted + new
         twice = len(set(gone)) != len(gone) or len(set(come)) != len(come)
-        moved = set(deleted) & set(inserted) and kind != "restore"  # the version removes or adds whole files
+        # A RESTORE removes and adds whole files, so the same row can occur in both.
+        moved = set(deleted) & set(inserted) and kind != "restore"
         strange = {"update": bool(deleted or inserted), "merge": bool({r.x for r in deleted} & {r.x for r in inserted})}
         if strange.get(str(kind), bool(old or new)) or {row.x for row in old} != {row.x for row in new}:
             wrong.append(f"version {version}: change types that a {kind} cannot have")
@@ -293,8 +298,8 @@ class _Judge:
         return frozenset(rows), ids
 
     def _came_with(self, version: int, commit: Commit, rows: Rows) -> dict[int, frozenset[int]]:
-        """The versions that may have added or updated each row of a version. There are several if an update may have
-        left a row unchanged or need not have read it."""
+        """For each row of a version, the versions that may have added or last updated it. A row has several such
+        versions if an update may have left it unchanged or may not have read it."""
         plan = self._plans.get(commit.token or "")
         before = self.seen.get(version - 1)
         known = {} if before is None else dict(before.came_with)
@@ -315,7 +320,7 @@ class _Judge:
         if self._level != "WriteSerializable":
             known.update({row.x: frozenset((version,)) for row in (() if merged is None else merged.updated)})
             return
-        # Which rows matched depends on appends that the operation need not have read.
+        # Which rows matched depends on appends that the operation may not have read.
         known.update({row.x: known[row.x] | {version} if row in rows else frozenset((version,)) for row in before})
 
     # ---------------------------------------------------------------------------------------------- R1, R2, R7
@@ -368,7 +373,8 @@ class _Judge:
         self.blame("R1", f"{what} lost {lost} and has the extra rows {extra}", version)
 
     def _acknowledged(self, operation: Operation) -> int:
-        """The newest version that the operation must have read: the last one acknowledged before it began."""
+        """The operation must have read this version or a later one: it is the last version that was acknowledged before
+        the operation began."""
         done = [
             each.version
             for each in self._operations

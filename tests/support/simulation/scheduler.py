@@ -1,9 +1,9 @@
-"""A deterministic scheduler: clients run real library code in turns, and a seed fixes every turn.
+"""A deterministic scheduler: clients run real library code in turns, and a seed determines the order.
 
-Each client is a greenlet in one thread. It runs until its store calls ``pause`` (every store call does, see
-``store_for``) or its environment sleeps; then the scheduler decides who goes on. Time is virtual, and every client
-sees it through a clock of its own that is skewed and jumps. Nothing depends on the machine's clock, on
-threads or on the order of sets, so a seed gives the same interleaving again, on any machine.
+All clients are greenlets in one thread. A client runs until its store calls ``pause`` (every store call does, see
+``store_for``) or its environment sleeps; then the scheduler chooses which client continues. Time is virtual, and each
+client has its own clock, which is skewed and jumps. Nothing depends on the machine's clock, on threads or on the
+iteration order of sets, so a seed gives the same interleaving on any machine.
 
     scheduler = Scheduler(seed=7)
     shared = MemoryStore(clock_ms=scheduler.time_ms)
@@ -15,8 +15,8 @@ threads or on the order of sets, so a seed gives the same interleaving again, on
     scheduler.spawn("writer", write)
     scheduler.run()
 
-Needs the package greenlet. Store calls that the library makes from threads of its own cannot be interleaved;
-they pass without a pause and without faults, so that the run stays deterministic.
+Needs the package greenlet. Store calls that the library makes from its own threads cannot be interleaved; they run
+without a pause and without faults, so that the run remains deterministic.
 """
 
 from __future__ import annotations
@@ -31,20 +31,22 @@ from deltalog.environment import Environment, RetryPolicy
 from deltalog.storage.base import LogStore
 from deltalog.testing.stores import Call, Decider, Fault, FaultyStore, SimulatedKill, no_faults
 
-#: How the next client is chosen. ``random``: all clients alike. ``sticky``: mostly the same client, which makes long
-#: runs of one client. ``priority``: the highest of random priorities, lowered at a few random steps (the PCT method,
-#: which finds bugs that need few but well-placed switches).
+#: How the client that runs next is chosen. ``random``: any client, all with equal probability. ``sticky``: usually the
+#: client that made the last step, so that one client makes many steps in a row. ``priority``: the client with the
+#: highest random priority; priorities are lowered at a few random steps (the PCT method, which finds bugs that need a
+#: few context switches at the right places).
 POLICIES = ("random", "sticky", "priority")
 
 START_MS = 1_760_000_000_000
 
 
 class ScheduleStuckError(Exception):
-    """The schedule did not end within the allowed steps: a client loops forever."""
+    """The schedule did not end within the allowed number of steps, because a client loops."""
 
 
 class SkewedClock:
-    """Virtual time with an offset that changes now and then. ``readings`` holds the times it has shown."""
+    """Virtual time with an offset that changes occasionally. ``readings`` contains the times that this clock has
+    returned."""
 
     def __init__(self, true_ms: Callable[[], int], rng: random.Random, *, jump_rate: float = 0.05) -> None:
         self._true_ms = true_ms
@@ -95,7 +97,7 @@ class Client:
         return str(uuid.UUID(int=self._uuid_random.getrandbits(128), version=4))
 
     def environment(self, retry: RetryPolicy | None = None) -> Environment:
-        """An environment whose clock, uuids, sleep and randomness are this client's."""
+        """An environment with this client's own clock, UUIDs, sleep and randomness."""
         return Environment(
             clock_ms=self.clock,
             new_uuid=self.new_uuid,
@@ -117,11 +119,12 @@ class Client:
 
 
 class Scheduler:
-    """Runs clients in an order that ``seed`` fixes.
+    """Runs clients in an order determined by ``seed``.
 
-    ``policy`` is one of POLICIES, or None to let the seed choose. ``choose`` replaces both: it gets the names of the
-    clients that could go on and the name of the client that went last, and returns the index of the next one. ``step``
-    numbers the steps; ``trace`` holds one line for each. ``watchers`` are called after every step.
+    ``policy`` is one of POLICIES, or None to let the seed choose. ``choose`` is a function that replaces ``seed`` and
+    ``policy``: it receives the names of the clients that can continue and the name of the client that ran last, and
+    returns the index of the next one. ``step`` is the number of the current step; ``trace`` has one line for each step.
+    ``watchers`` are called after every step.
     """
 
     def __init__(
@@ -151,12 +154,12 @@ class Scheduler:
         self._changes = {self.random.randrange(1, 250) for _ in range(self.random.randrange(1, 6))}
 
     def time_ms(self) -> int:
-        """True virtual time. Each step adds 0 to 3 ms; when all clients sleep, time jumps to the end of the shortest
-        sleep."""
+        """True virtual time. Each step adds 0 to 3 ms; when all clients sleep, the time advances to the end of the
+        shortest sleep."""
         return self._now_ms
 
     def spawn(self, name: str, body: Callable[[Client], None]) -> Client:
-        """Add a client, which starts at its first turn in ``run``."""
+        """Add a client, which starts when ``run`` first schedules it."""
         client = Client(self, name, body)
         self.clients.append(client)
         self._alive.append(client)
@@ -164,23 +167,24 @@ class Scheduler:
         return client
 
     def defer(self, label: str, action: Callable[[], object]) -> None:
-        """Run ``action`` at a later step of the scheduler's choice, like a request that is still in flight."""
+        """Run ``action`` at a later step that the scheduler chooses, like a request that is still in flight."""
         self._deferred.append((label, action))
         self._priorities[label] = self.random.random()
 
     def in_client(self) -> bool:
-        """Whether the caller is the client whose turn it is (and not a thread it started)."""
-        current = self.current  # read once: the scheduler may change it while a thread is here
+        """Whether the caller runs in the client that is currently scheduled, and not in a thread started by that
+        client."""
+        current = self.current  # read once: the scheduler may change it while another thread runs this method
         return current is not None and greenlet.getcurrent() is current.greenlet
 
     def pause(self, label: str) -> None:
-        """Let others run. Called by clients; returns at the caller's next turn."""
+        """Let others run. Called by clients; returns when the scheduler next lets the caller run."""
         if not self.in_client():
             return
         self._hub.switch(label)
 
     def run(self) -> None:
-        """Give turns until every client has ended and every deferred action has run.
+        """Run clients in turns until every client has ended and every deferred action has run.
 
         Raises ScheduleStuckError after ``max_steps``, and whatever a client's body raised.
         """
@@ -255,9 +259,9 @@ def _name(turn: Client | tuple[str, Callable[[], object]]) -> str:
 
 
 def store_for(client: Client, shared: LogStore, decide: Decider = no_faults) -> FaultyStore:
-    """``shared`` as ``client`` sees it: every call is a scheduling point, and ``decide`` chooses the faults.
+    """A wrapper of ``shared`` for ``client``: every call is a scheduling point, and ``decide`` chooses the faults.
 
-    Late requests land at a later step, even if the client is dead by then. Faults appear in the trace.
+    Delayed requests take effect at a later step, even if the client is dead by then. Faults appear in the trace.
     """
     scheduler = client.scheduler
 

@@ -1,5 +1,4 @@
-"""Helpers shared by the tests of seeded schedules: run and judge a range of seeds, and repeat them in another
-process."""
+"""Helpers for the tests of seeded schedules: run and judge a range of seeds, and repeat seeds in another process."""
 
 from __future__ import annotations
 
@@ -22,8 +21,8 @@ _FIRST_SEED = int(os.environ.get("DELTALOG_FIRST_SEED", "0"))
 def run_and_print(
     capsys: pytest.CaptureFixture[str], name: str, schedules: int, run: Callable[..., ScheduleResult]
 ) -> Totals:
-    """Run schedules from DELTALOG_FIRST_SEED on, and print their totals. Fails with the report of the first schedule
-    that broke an invariant."""
+    """Run schedules with seeds from DELTALOG_FIRST_SEED on, and print their totals. Fails with the report of the first
+    schedule that broke an invariant."""
     seeds = range(_FIRST_SEED, _FIRST_SEED + schedules)
     started = time.monotonic()
     totals, bad = run_schedules(seeds, processes=min(2, os.cpu_count() or 1), run=run)
@@ -36,7 +35,7 @@ def run_and_print(
 
 def assert_seeds_decide(run: Callable[..., ScheduleResult], seeds: Sequence[int], *hash_seeds: int) -> None:
     """Assert that a seed has the same digest in this process and in others, for each of ``hash_seeds`` (PYTHONHASHSEED,
-    which changes the order of sets), and that two seeds have different digests."""
+    which changes the iteration order of sets), and that two seeds have different digests."""
     here = [run(seed).digest for seed in seeds]
     assert here == [run(seed).digest for seed in seeds]
     assert len(set(here)) == len(seeds)

@@ -3,8 +3,8 @@
     result = run_schedule(seed=7)
     assert not result.violations, result.report()
 
-One seed fixes everything: the table, what each client does, the interleaving, the clocks and the faults. The
-clients are real library code on a MemoryStore; the operations and the judge are here.
+One seed determines everything: the table, each client's operations, the interleaving, the clocks and the faults. The
+clients run the real library on a MemoryStore; this module contains the operations and the judge.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ ENABLE = "delta.enableInCommitTimestamps"
 #: or never enabled. ``created``: the writers race to create the table.
 TABLES = ("on", "late", "late", "toggled", "off", "created")
 
-#: What writers do: operations and their weights.
+#: The operations of writers, with their weights.
 KINDS: Mapping[str, int] = {
     "append": 34,
     "append rows": 6,
@@ -68,13 +68,13 @@ KINDS: Mapping[str, int] = {
 _SHARE = 100  # schedules
 _NEVER = 1_000_000  # versions between two checkpoints
 _KILL_WEIGHT = 0.2  # a kill ends a client, so it must be rarer than faults that a client survives
-# Writes get more faults, since there are about ten reads for each write.
+# Writes fail more often, because there are about ten reads for each write.
 _FAULT_FACTORS = {"put_if_absent": 3.0, "put": 2.0, "open_output": 1.5, "*": 0.9}
 
 
 @dataclass
 class ScheduleResult:
-    """One schedule: what happened, and its violations."""
+    """The result of one schedule: what happened, and the violations."""
 
     seed: int
     table: str
@@ -87,10 +87,10 @@ class ScheduleResult:
     checkpoints: int
     violations: list[Violation]
     trace: list[str] = field(repr=False)
-    digest: str = ""  # a digest of the trace and the whole log; equal if the runs are equal
+    digest: str = ""  # a digest of the trace and the whole log; equal if and only if the runs are equal
 
     def report(self) -> str:
-        """Seed, violations, operations and the whole trace, for people."""
+        """The seed, the violations, the operations and the whole trace, in readable form."""
         lines = [f"seed {self.seed} (table {self.table}, policy {self.policy}, {self.steps} steps)"]
         lines += [f"  VIOLATION {violation}" for violation in self.violations]
         for o in self.operations:
@@ -101,14 +101,15 @@ class ScheduleResult:
 
 @dataclass
 class Totals:
-    """Totals over schedules, and the line that reports them."""
+    """The totals of all schedules, and the line that reports these totals."""
 
     schedules: int = 0
     steps: int = 0
     reads: int = 0
     checkpoints: int = 0
     violations: int = 0
-    unknown_raised: int = 0  # CommitStateUnknownError, even if resolve() then found the outcome
+    # The number of CommitStateUnknownErrors, including those after which resolve() found the outcome.
+    unknown_raised: int = 0
     faults: collections.Counter[Fault] = field(default_factory=collections.Counter)
     outcomes: collections.Counter[str] = field(default_factory=collections.Counter)
     tables: collections.Counter[str] = field(default_factory=collections.Counter)
@@ -150,13 +151,14 @@ class Totals:
 
 
 class Simulation:
-    """One schedule of ``writers`` with ``operations`` each, and a reader.
+    """One schedule: ``writers`` writers with ``operations`` operations each, and a reader.
 
-    ``table`` (of TABLES), ``policy`` (of scheduler.POLICIES) and ``kinds`` (as KINDS) fix what the seed would choose.
-    ``checkpoints`` is the share of schedules whose commits write checkpoints every few versions, which takes longer
-    than everything else (all schedules have the operation ``checkpoint``). ``wrap`` puts another store between the
-    clients and the shared one, for mutants of a store. ``remote``: the clients see a remote store, whose log they list,
-    and run the checks for remote stores.
+    ``table`` (one of TABLES), ``policy`` (one of scheduler.POLICIES) and ``kinds`` (like KINDS) fix choices that the
+    seed would make. ``checkpoints`` is the fraction of schedules whose commits write a checkpoint every few versions,
+    because writing checkpoints takes longer than everything else (the operation ``checkpoint`` occurs in all
+    schedules). ``wrap`` puts another store between the clients and the shared store, for mutants of a store.
+    ``remote``: the clients use a store that claims to be remote, so they list the log and run the checks for remote
+    stores.
     """
 
     def __init__(
@@ -243,7 +245,8 @@ class Simulation:
         return properties
 
     def _open(self, client: Client) -> DeltaTable:
-        """Open a new process's handle. Its store may fail, so it retries a few times. Raises StoreError."""
+        """Open a handle as a new process would. The client's store may fail, so opening is attempted a few times.
+        Raises StoreError."""
         kills = dict.fromkeys((Fault.KILL_BEFORE, Fault.KILL_AFTER), _KILL_WEIGHT)
         rates = {method: self.fault_rate * factor for method, factor in _FAULT_FACTORS.items()}
         plan = FaultPlan(client.random, rates, weights=kills)
@@ -263,7 +266,7 @@ class Simulation:
         raise StoreError("the store fails all the time, or the table cannot be opened", path="")
 
     def _create(self, client: Client, store: FaultyStore, environment: Environment) -> DeltaTable:
-        """Open the table, or create it: several clients may try at once."""
+        """Open the table, or create it; several clients may try to create it at once."""
         with contextlib.suppress(TableNotFoundError):
             return self._opened(client, store, environment)
         path = f"fake-{client.name}-{len(self.records)}"
@@ -285,7 +288,7 @@ class Simulation:
         self.reads.append(Read(client.name, invoked, self.scheduler.step, table.version, is_opened=True))
         return table
 
-    # ------------------------------------------------------------------------------------------ the clients
+    # -------------------------------------------------------------------------------- the simulated clients
 
     def _writer(self, name: str, number: int, operations: int) -> Callable[[Client], None]:
         left = [operations]
@@ -316,7 +319,8 @@ class Simulation:
                 continue
             kind = client.random.choices(list(self._kinds), list(self._kinds.values()))[0]
             if kind == "property":
-                # Few keys and values: setting a property to its present value must not lose against a winner either.
+                # Few keys and values, so that clients often set a property to the value that it already has; such a
+                # commit must not be lost to a winning commit either.
                 key, value = f"custom.{client.random.randrange(2)}", str(client.random.randrange(2))
                 self._set_property(client, table, kind, {key: value})
             elif kind == "append rows":
@@ -383,7 +387,8 @@ class Simulation:
 
     def _checkpoint(self, client: Client, table: DeltaTable) -> None:
         def run(record: Operation) -> None:
-            # Not a commit: it may fail (also because of a fault in the checkpoint), but must do no harm.
+            # A checkpoint adds no version: writing it may fail (also because of an injected fault), but must not do any
+            # damage.
             with contextlib.suppress(StoreError):
                 table.checkpoint()
 
@@ -392,7 +397,7 @@ class Simulation:
     def _record(
         self, client: Client, kind: str, run: Callable[[Operation], CommitResult | None], **declared: Any
     ) -> None:
-        """Run an operation and record how it ended."""
+        """Run an operation and record its outcome."""
         token = f"op{len(self.records)}"
         record = Operation(token, client.name, kind, self.scheduler.step, **declared)
         self.records.append(record)
@@ -439,8 +444,8 @@ class Simulation:
             self.reads.append(read)
 
     def _travel(self, client: Client, table: DeltaTable, read: Read) -> None:
-        """Strictly increasing in-commit timestamps identify exactly one version each, whatever is committed
-        meanwhile."""
+        """Strictly increasing in-commit timestamps identify exactly one version each, whatever is committed in the
+        meantime."""
         assert read.ict_ms is not None
         found = table.version_at(read.ict_ms)
         if (found.version, found.timestamp_ms) != (read.version, read.ict_ms):
@@ -454,7 +459,7 @@ class Simulation:
     # ------------------------------------------------------------------------------------------- the judge
 
     def _finish(self) -> None:
-        """When all is quiet: new processes without faults read some versions, and one commits."""
+        """At the end, new processes without faults read some versions, and one of them commits."""
         scheduler = self.scheduler
         if not log_of(self.shared):
             return
@@ -506,14 +511,14 @@ def run_schedules(
     run: Callable[..., ScheduleResult] = run_schedule,
     **options: Any,
 ) -> tuple[Totals, list[ScheduleResult]]:
-    """Run many schedules. Returns the totals and, for each share of the seeds, the first ``keep`` results with
-    violations.
+    """Run many schedules. Returns the totals and, for each process, the first ``keep`` results with violations.
 
-    ``run`` runs one. ``processes`` above 1 share the seeds; each is a fresh interpreter, so options must be picklable.
+    ``run`` runs one. If ``processes`` is above 1, that many fresh interpreters share the seeds, so options must be
+    picklable.
     """
     totals, bad = Totals(), list[ScheduleResult]()
     if processes > 1:
-        # Small chunks, after which a process notices that its parent has ended.
+        # Small chunks, because a process notices only between chunks that its parent has ended.
         shares = [seeds[start : start + _SHARE] for start in range(0, len(seeds), _SHARE)]
         context = multiprocessing.get_context("spawn")
         with concurrent.futures.ProcessPoolExecutor(processes, mp_context=context) as pool:

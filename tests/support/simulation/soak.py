@@ -1,9 +1,9 @@
 """``python -m tests.support.simulation.soak --minutes 30``: all simulations for a fixed time, and one line of output.
 
-The bounded parts run first, on all cores: the mutants (all must be found), every failing call of every operation, the
-interleavings of two writers, the state machine, and killed processes. Schedules take the rest of the time. Each failure
-is appended to a file as one line; ``--replay`` runs its schedules again. Needs greenlet and hypothesis. The exit status
-is 1 if an invariant was broken or a mutant survived.
+The parts of bounded size run first, on all cores: the mutants (all must be detected), a failure of every call of every
+operation, the interleavings of two writers, the state machine, and killed processes. Schedules take the rest of the
+time. Each failure is appended to a file as one line; ``--replay`` runs its schedules again. Needs greenlet and
+hypothesis. The exit status is 1 if an invariant was broken or a mutant survived.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ from tests.support.simulation.sweep_operations import OPERATIONS
 from tests.support.simulation.transactions import run_transactions
 from tests.support.simulation.vacuum_simulation import run_vacuum_schedule
 
-CHUNK = 250  # schedules that one process runs before it gets more
-_ROW_CHUNK = 50  # the same for schedules with rows, which take longer
-_TRANSACTION_CHUNKS = 3  # per minute: at least 20,000 in half an hour
+CHUNK = 250  # the number of schedules that a process runs before it gets its next chunk
+_ROW_CHUNK = 50  # the chunk size for schedules with rows, which take longer
+_TRANSACTION_CHUNKS = 3  # per minute, so that half an hour has at least 20,000 schedules
 _MODEL_STEPS = 50
 _MUTANTS = (
     *commit_mutants.MUTANTS,
@@ -55,7 +55,7 @@ _MUTANTS = (
 
 @dataclass
 class Part:
-    """Totals, and failures: a line for each, whose first word names what failed."""
+    """The totals and failures of one part of a soak. Each failure is a line whose first word identifies the part."""
 
     figures: collections.Counter[str] = field(default_factory=collections.Counter)
     failures: list[str] = field(default_factory=list)
@@ -127,7 +127,7 @@ def interleavings(table: str, faults: int, max_switches: int | None) -> Part:
 
 
 def model(examples: int) -> Part:
-    from tests.support.simulation.model import (  # importing hypothesis takes a second that other processes can save
+    from tests.support.simulation.model import (  # imported only here, because importing hypothesis takes a second
         STEPS,
         state_machine,
     )
@@ -158,7 +158,7 @@ def kills(number: int, seed: int) -> Part:
 
 
 def bounded_parts(minutes: float, seed: int) -> Iterator[tuple[Callable[..., Part], tuple[object, ...]]]:
-    """The bounded parts; they take about a quarter of an hour."""
+    """The parts of the soak test whose duration is bounded; together they take about a quarter of an hour."""
     thorough = minutes >= 10
     for start in range(0, len(_MUTANTS), 4):
         yield mutants, (range(start, min(start + 4, len(_MUTANTS))),)
@@ -182,7 +182,8 @@ def bounded_parts(minutes: float, seed: int) -> Iterator[tuple[Callable[..., Par
 
 
 def soak(minutes: float, seeds: range, processes: int, *, only_schedules: bool = False) -> tuple[Part, range, float]:
-    """Run until the time or the seeds are used up. Returns the sums, the seeds used, and the seconds it took."""
+    """Run until the time limit is reached or the seeds are used up. Returns the sums, the seeds used, and the elapsed
+    seconds."""
     started = time.monotonic()
     deadline = started + minutes * 60 if minutes else float("inf")
     planned = [] if only_schedules else list(bounded_parts(minutes, seeds.start))
@@ -205,7 +206,7 @@ def soak(minutes: float, seeds: range, processes: int, *, only_schedules: bool =
             done, waiting = concurrent.futures.wait(waiting, return_when=concurrent.futures.FIRST_COMPLETED)
             for future in done:
                 total.merge(future.result())
-    total.figures["parts_left_out"] = len(planned)  # the time was up before these parts ran
+    total.figures["parts_left_out"] = len(planned)  # the parts that had not started when the running time ended
     return total, range(seeds.start, following), time.monotonic() - started
 
 
@@ -234,7 +235,8 @@ _REPLAYED: dict[str, Callable[[int], ScheduleResult]] = {
 
 
 def replay(path: Path) -> int:
-    """Run the schedules named in a file of failures again. Returns how many still break an invariant."""
+    """Rerun the schedules listed in a file of failures. Returns how many of these schedules still break an
+    invariant."""
     failed = 0
     for text in path.read_text().splitlines():
         kind, seed, *_ = text.split()
@@ -258,7 +260,7 @@ def main(arguments: list[str] | None = None) -> int:
         return int(replay(chosen.replay) > 0)
     if not (chosen.minutes or chosen.seeds):
         parser.error("give --minutes or --seeds")
-    # Each soak uses new seeds, so that soaks add up; they are far from the seeds of every test run.
+    # Each soak uses new seeds, so that soaks add up; these seeds are far above those of normal test runs.
     first = 1_000_000 * (1 + secrets.randbelow(1_000_000))
     seeds = range(first, first + 1_000_000_000)
     if chosen.seeds:

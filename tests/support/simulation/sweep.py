@@ -1,19 +1,19 @@
-"""Every store call of every operation fails once, in every way it can.
+"""Makes every store call of every operation fail once, with every fault that the call can have.
 
     totals, failures = sweep(OPERATIONS)
     assert not failures, failures[0]
 
-An operation is one row of OPERATIONS. It runs on small tables (without and with in-commit timestamps): alone, on a
-handle that another writer has overtaken, and against another writer that commits just before it. The first run has no
-faults and counts the calls. Then the operation runs once for each call and each fault that the call can have, once for
-each call from which on the store stays down, and once for each file creation whose answer is lost before the store goes
-down. After each run late requests arrive, and then:
+An operation is one row of OPERATIONS. The operation runs on small tables (with and without in-commit timestamps):
+alone, on a handle that another writer has overtaken, and against another writer that commits just before it. The first
+run has no faults and counts the store calls. Then the operation runs once for each call and each possible fault of the
+call, once for each call from which on the store is down, and once for each file creation whose answer is lost before
+the store goes down. After each run, delayed requests arrive, and then:
 
 - the independent checker judges the log, with the results of the caller;
 - ``CommitStateUnknownError.resolve()`` agrees with the log;
 - a new process reads all rows and can commit; so does the handle that met the fault, unless its process died.
 
-``pairs`` draws two faults for one run.
+``pairs`` runs operations with two random faults each.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from deltalog.testing.stores import POSSIBLE_FAULTS, Call, Fault
 from tests.support.simulation.sweep_bench import Bench, Case
 from tests.support.simulation.sweep_operations import OPERATIONS, Swept
 
-#: Half of the combinations of TABLES and SETTINGS; each table and each setting is in at least one.
+#: Half of the combinations of TABLES and SETTINGS; each table and each setting occurs in at least one of them.
 HALF = (("plain", "alone"), ("timed", "behind"), ("timed", "raced"))
 _UNANSWERED = (Fault.LOST_ACK, Fault.OWN_EXISTS, Fault.LATE, Fault.UNKNOWN_NOT_WRITTEN)
 
@@ -44,7 +44,8 @@ class SweepTotals:
     cases: int = 0
     outcomes: collections.Counter[str] = field(default_factory=collections.Counter)
     faults: collections.Counter[str] = field(default_factory=collections.Counter)
-    calls: dict[str, int] = field(default_factory=dict)  # per operation without faults, over its tables and settings
+    # For each operation: the number of calls without faults, summed over all tables and settings.
+    calls: dict[str, int] = field(default_factory=dict)
 
     def merge(self, other: SweepTotals) -> None:
         self.cases += other.cases
@@ -63,8 +64,8 @@ def sweep(
     operations: Sequence[Swept] = (), combinations: Sequence[tuple[str, str]] = (), every: int = 1
 ) -> tuple[SweepTotals, list[str]]:
     """Run every case of these operations (all by default). Returns the totals, and a description of each failed case.
-    ``combinations`` limits the tables and settings; an operation for which none of these makes sense runs with its
-    first combination. ``every``: run only every n-th case."""
+    ``combinations`` limits the tables and settings; an operation that supports none of them runs with its first
+    combination. ``every``: run only every n-th case."""
     totals, failures = SweepTotals(), list[str]()
     for operation in operations or OPERATIONS:
         places = [(table, setting) for table in operation.tables for setting in operation.settings]
@@ -92,7 +93,8 @@ def pairs(operations: Sequence[Swept], seed: int, number: int) -> tuple[SweepTot
             continue
         first, second = rng.randrange(len(calls)), rng.randrange(len(calls) + 4)
         faults = {first + 1: rng.choice(POSSIBLE_FAULTS[calls[first].method])}
-        # The first fault decides what the second call is, so the faults that most calls can have are drawn.
+        # The first fault may change which call is the second one, so the second fault is of a kind that most calls can
+        # have.
         faults.setdefault(second + 1, rng.choice(POSSIBLE_FAULTS["put_if_absent"]))
         drawn = Case(operation, case.table, case.setting, tuple(sorted(faults.items())))
         _run(drawn, totals, failures, untouched[key].answer)

@@ -1,4 +1,4 @@
-"""One run of one operation of ``sweep``: the table before it, the faults, another writer, the checks after it."""
+"""One run of one operation of ``sweep``: the table before it, the faults, another writer, and the checks after it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ _OUTAGE = "out of order from here on"
 
 @dataclass(frozen=True)
 class Case:
-    """One run. ``faults`` by call number, from 1; ``outage`` is the call from which on the store stays down."""
+    """One run. ``faults``: by call number, from 1; ``outage``: the number of the call from which on the store is
+    unavailable."""
 
     operation: Swept
     table: str
@@ -82,7 +83,7 @@ class Bench:
         self.records.append(self.record)
 
     def run(self) -> None:
-        """Run the operation with its faults, then let late requests arrive."""
+        """Run the operation with its faults, then let delayed requests arrive."""
         case = self.case
         numbered = len(self.calls)
 
@@ -118,7 +119,8 @@ class Bench:
                 wrong.append(f"a new process cannot open the table: {type(error).__name__}: {error}")
         stores = [self.store]
         history = history_of(self.shared, stores, self.records, initial=self._initial)
-        history.attempts = [] if self.records[1:] else history.attempts  # not all commits of the rival are recorded
+        # The other writer's commits are not all recorded.
+        history.attempts = [] if self.records[1:] else history.attempts
         history.sightings = [s for s in history.sightings if s.version >= self._initial]
         wrong += map(str, check(history))
         mine = [v for v, data in log.items() if any(i.encode() in data for i in self.txn_ids)]
@@ -136,7 +138,7 @@ class Bench:
             answer = operation.run(self.table, record.token)
         if isinstance(answer, DeltaTable):
             self.table = answer
-            # The method reports only this, and new tables have no in-commit timestamps by default.
+            # The method returns only the version, and new tables have no in-commit timestamps by default.
             answer = None if operation.reads else CommitResult(answer.version, 0, None, 1, "")
         if isinstance(answer, CommitResult):
             return answer
@@ -168,7 +170,7 @@ class Bench:
             wrong.append(f"{who} fails: {type(error).__name__}: {error}")
 
     def _commit(self, token: str, run: Callable[[Operation], CommitResult], **facts: Any) -> None:
-        """A commit of another client, not concurrent."""
+        """A commit of another client, not concurrent with any other commit."""
         self._now += 1
         record = Operation(token, token, "append", self._now, removes=[], **facts)
         self.records.append(record)
@@ -212,7 +214,7 @@ class Bench:
 
 
 def _possible(decide: Callable[[Call], Fault | None]) -> Callable[[Call], Fault | None]:
-    """Replace a fault that the call cannot have by the plainest one."""
+    """Replace a fault that is impossible for the call with FAIL_BEFORE."""
 
     def possible(call: Call) -> Fault | None:
         fault = decide(call)
@@ -225,8 +227,8 @@ def _possible(decide: Callable[[Call], Fault | None]) -> Callable[[Call], Fault 
 def _prepared(
     kind: str, properties: tuple[tuple[str, str], ...], setup: Callable[[DeltaTable], Any] | None
 ) -> WatchedStore:
-    """Three versions with rows; the next version is the first that is due for a checkpoint. ``timed`` has in-commit
-    timestamps and a checkpoint."""
+    """Three versions with rows; the next version is the first at which a checkpoint is due. The table ``timed`` has
+    in-commit timestamps and a checkpoint."""
     now = [0]
 
     def clock_ms() -> int:

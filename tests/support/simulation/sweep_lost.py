@@ -1,12 +1,12 @@
-"""Each operation of the sweep runs once for each of its store calls; right before that call its table is deleted, or
-replaced by another table with as many versions.
+"""Runs each operation of the sweep once for each of its store calls; right before that call its table is deleted, or
+replaced by another table with the same number of versions.
 
     cases, failures = sweep_lost(OPERATIONS, "deleted", far=False)
     assert not failures, failures[0]
 
-After each run no log of another table has a commit of the operation, every error is a declared one, and a new process
-finds what it should. On a remote store a check of the log is valid for two seconds: what happens between the check and
-the commit is not judged.
+After each run, no log of another table may contain a commit of the operation, every error must be a declared one, and a
+new process must read the expected data. On a remote store a check of the log remains valid for two seconds; changes
+that other processes make between the check and the commit are not judged.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _OTHER = pa.schema([("other", pa.string())])
 
 
 def sweep_lost(operations: Sequence[Swept], event: str, far: bool) -> tuple[int, list[str]]:
-    """Returns the number of runs, and a description of each failed run. Operations that begin without a handle are left
-    out."""
+    """Run the operations while the table is lost. Returns the number of runs, and a description of each failed run.
+    Operations that do not start with an open handle are left out."""
     cases, failures = 0, list[str]()
     for operation in operations:
         number, is_over = 1, operation.opens or operation.new
@@ -50,14 +50,15 @@ def sweep_lost(operations: Sequence[Swept], event: str, far: bool) -> tuple[int,
 
 
 class _Run:
-    """One run. ``fired``: the number of calls after which the table was lost; None if the operation has fewer."""
+    """One run. ``fired``: the number of the store call before which the table was deleted or replaced; None if the
+    operation makes fewer calls."""
 
     def __init__(self, operation: Swept, number: int, event: str, far: bool) -> None:
         self.operation, self.number, self.event, self.far = operation, number, event, far
         self.fired: int | None = None
         self.outcome = ""
         self._now = 0
-        self._looked: int | None = None  # the first HEAD of the operation
+        self._looked: int | None = None  # the number of the call that is the first HEAD of a version
         self._is_armed = False
         self._txn_ids: list[str] = []
         prepared = _prepared("plain", tuple(sorted(operation.properties.items())), operation.setup)
@@ -88,7 +89,7 @@ class _Run:
         self._is_armed = False
 
     def judge(self) -> str:
-        """Descriptions of the problems of the run; empty if it has no problems."""
+        """The problems of the run; empty if there are none."""
         if self.outcome.startswith("crashed"):
             return "no error of this library"
         if self.fired is None:

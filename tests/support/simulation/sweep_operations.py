@@ -1,4 +1,4 @@
-"""The operations whose store calls fail in ``sweep``: one row of OPERATIONS each.
+"""The operations whose store calls ``sweep`` makes fail: one row of OPERATIONS each.
 
 A new public method of ``DeltaTable`` needs a row here.
 """
@@ -37,12 +37,13 @@ TABLES = ("plain", "timed")
 
 @dataclass(frozen=True)
 class Swept:
-    """A row of OPERATIONS. ``run`` gets the handle, and the token for the commit if the method accepts one.
+    """A row of OPERATIONS. ``run`` is called with the handle, and with the commit's token if the method accepts one.
 
-    ``declared``: fields of checker.Operation. ``reads``: it only reads, and its result must not depend on faults.
-    ``opens``: it gets the store and the environment instead of a handle. ``tables``, ``settings``: where the operation
-    makes sense; ``new``: there is no table before. ``properties``: properties of the tables, besides the usual ones;
-    ``setup``: runs on the tables first.
+    ``declared``: fields of checker.Operation. ``reads``: the operation only reads, and faults must not change its
+    result. ``opens``: whether the operation is called with the store and the environment instead of a handle.
+    ``tables``, ``settings``: the combinations that the operation supports; ``new``: the table does not exist before the
+    operation. ``properties``: properties of the tables, in addition to the usual ones; ``setup``: a function that
+    prepares the tables.
     """
 
     name: str
@@ -73,7 +74,7 @@ def create(store: LogStore, environment: Environment, token: str) -> CommitResul
 
 
 def _convert(store: FaultyStore, environment: Environment, token: str) -> DeltaTable:
-    """Convert one existing file, with one thread so that calls come in the same order."""
+    """Convert one existing file, with one thread so that the calls come in a fixed order."""
     with store.inner.open_output("p=one/x.parquet") as file:
         pq.write_table(example_rows("one").drop_columns("p"), file)
     return DeltaTable.convert(store, user_metadata=token, environment=environment)
@@ -81,7 +82,7 @@ def _convert(store: FaultyStore, environment: Environment, token: str) -> DeltaT
 
 @functools.cache
 def _cloned() -> LogStore:
-    """An in-memory table of one file and two versions, to be cloned."""
+    """An in-memory table with one file and two versions, to be cloned."""
     store = open_store("memory://cloned-by-the-sweep")
     environment = seeded_environment("cloned", lambda: START_MS)
     DeltaTable.create(store, SCHEMA, partition_by=["p"], environment=environment, data=example_rows("a").slice(0, 2))
@@ -143,7 +144,7 @@ def _first(table: DeltaTable, token: str) -> Any:
 
 
 def _delete_some(table: DeltaTable, token: str) -> CommitResult:
-    """Delete one of the two rows in some files, so that files are rewritten or rows masked."""
+    """Delete one of the two rows in some files, so that files are rewritten or get deletion vectors."""
     return table.delete("x = 3220 or x = 3461", user_metadata=token)
 
 
@@ -153,7 +154,7 @@ def _update_some(table: DeltaTable, token: str) -> CommitResult:
 
 
 def _merge_some(table: DeltaTable, token: str) -> CommitResult:
-    """Delete one row and change another, in two files, and insert one."""
+    """Delete one row and update another, in two files, and insert one."""
     source = pa.table({"x": [3220, 3461, 5], "y": ["", "m", "m"], "p": ["a", "b", "b"]}, SCHEMA)
     return (
         table.merge(source, "target.x = source.x", user_metadata=token)
@@ -165,7 +166,7 @@ def _merge_some(table: DeltaTable, token: str) -> CommitResult:
 
 
 def _compact(table: DeltaTable, token: str) -> CommitResult:
-    """Compact three partitions, with one thread so that calls come in the same order."""
+    """Compact three partitions, with one thread so that the calls come in a fixed order."""
     return table.optimize.compact(max_concurrent_tasks=1, user_metadata=token).commits[0]
 
 
@@ -174,7 +175,7 @@ def _purge(table: DeltaTable, token: str) -> CommitResult:
 
 
 def _without_statistics(table: DeltaTable) -> CommitResult:
-    """Add one file without statistics, with one thread so that calls come in the same order."""
+    """Add one file without statistics, with one thread so that the calls come in a fixed order."""
     with table.transaction() as transaction:
         add = add_actions(table.snapshot().files())[0]
         transaction.add(msgspec.structs.replace(add, stats=None, data_change=False), known=True)
@@ -224,7 +225,7 @@ _FIRST: dict[str, Any] = {"opens": True, "new": True, "tables": ["plain"], "sett
 _SETTING: Mapping[str, Any] = {"adds": [], "removes": []}
 _CHANGED_FEED = {"delta.enableChangeDataFeed": "true"}
 
-#: One row is one operation; add a row to sweep a new method.
+#: Each row is one operation; add a row to sweep a new method.
 OPERATIONS: tuple[Swept, ...] = (
     Swept("create", _create_with_rows, _ONE, **_FIRST),
     Swept("create by a transaction", create, _ONE, opens=True, new=True, tables=["plain"], settings=["raced"]),

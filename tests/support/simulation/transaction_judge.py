@@ -1,22 +1,22 @@
-"""Judges transactions over several tables by the raw bytes of the logs and by the results of clients.
+"""Judges transactions over several tables from the raw bytes of the logs and the results of clients.
 
-The path of each file states an amount (``amount-40-…``). Every transaction of a client moves amounts between tables and
-keeps their sum. The judge reads logs like ``deltalog.testing.checker`` and shares no code with the library.
+The path of each file contains its amount (``amount-40-…``). Every client transaction moves amounts between tables and
+keeps their sum. Like ``deltalog.testing.checker``, the judge parses logs itself and shares no code with the library.
 
 ====  =======================================================================================================
-X1    Whole: a transaction is in all of its tables, once, with exactly its changes, or in none.
-X2    Correct results: what was reported as committed is in the logs; what was aborted or never finished is not.
-X3    Kept sum: the sum of all amounts is unchanged at the end and in every read of one instant.
-X4    Ratified: versions are ratified without a gap, and a published file has the bytes that were ratified.
-X5    In order: the last commits of a transaction have one in-commit timestamp, and its versions are consecutive.
-X6    Serializable: no table that a transaction had opened changed before the transaction was ratified.
+X1    Atomic: a transaction is committed to all of its tables, once, with exactly its changes, or to none of them.
+X2    Results: transactions reported as committed are in the logs; those aborted or never finished are not.
+X3    Sum: the sum of all amounts is unchanged at the end and in every read as of one instant.
+X4    Ratified: versions are ratified without a gap, and each published file contains the bytes that were ratified.
+X5    Ordered: the last commits of a transaction share one in-commit timestamp, and its versions are consecutive.
+X6    Serializable: no table that a transaction opened changed between its opening and the transaction's ratification.
 X7    Recovered: at the end nothing is unpublished or undecided, and another recovery changes nothing.
-X8    Cut: a consistent cut at any time contains a transaction wholly or not at all.
-X9    Errors: only errors that the library declares reach the caller, and own changes are visible.
-X10   Kept: each object that a version added exists (``tests.support.simulation.jobs``); X7 also: no other object does.
+X8    Cut: a consistent cut at any time contains each transaction completely or not at all.
+X9    Errors: only declared errors of the library reach the caller, and a transaction reads its own changes.
+X10   Objects: each object that a version added exists (``tests.support.simulation.jobs``); X7 also: no other does.
 ====  =======================================================================================================
 
-I1, I2, I3, I8 and I10 are invariants of the checker, applied to each table.
+I1, I2, I3, I8 and I10 are the checker's invariants, applied to each table.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from dataclasses import dataclass, field
 from deltalog.testing.checker import Commit, State, Violation, check, parse_commit, replay
 from deltalog.testing.history import History, Sighting
 
-#: The invariants of the checker that hold for a table even if not all its operations are recorded.
+#: The checker's invariants that hold for a table even if not all its operations are recorded.
 _OF_ONE_TABLE = {"I1", "I2", "I3", "I8", "I10"}
 
-Change = tuple[frozenset[str], frozenset[str]]  # the added and the removed paths
+Change = tuple[frozenset[str], frozenset[str]]  # the paths of added files and the paths of removed files
 
 
 @dataclass
 class ClientTransaction:
-    """What one client did, in one transaction or in one commit of one table.
+    """The calls of one client in one transaction, or in one commit to a single table.
 
-    ``token``: the id of the transaction, or the userMetadata of the commit. ``changes``: by table, in order.
-    ``opened``: the version of each table that it read. ``complete``: all its changes were made, so it could be
-    committed. ``in_doubt``: it is not known whether the last change is part of it. ``outcomes``: how it ended, as
-    reported to any client: committed, aborted.
+    ``token``: the id of the transaction, or the userMetadata of the commit. ``changes``: the changes to each table, in
+    order. ``opened``: the version of each table that the transaction read. ``complete``: whether all changes of the
+    transaction were made, so that it could be committed. ``in_doubt``: it is unknown whether the transaction contains
+    the last change. ``outcomes``: the outcomes of the transaction as reported to any client: committed, aborted.
     """
 
     token: str
@@ -55,7 +55,7 @@ class ClientTransaction:
 
     @property
     def is_due(self) -> bool:
-        """Whether the logs must contain it once it is committed."""
+        """Whether the transaction's commits must be in the logs once it is committed."""
         return bool(self.changes) and not self.in_doubt
 
     def change(self, table: str, adds: Sequence[str], removes: Sequence[str]) -> None:
@@ -64,7 +64,7 @@ class ClientTransaction:
 
 @dataclass(frozen=True)
 class Ratified:
-    """Commits ratified together: by table, each version with its staged bytes."""
+    """Commits that were ratified together: for each table, each version with its staged bytes."""
 
     at: float
     commits: Mapping[str, Sequence[tuple[int, bytes]]]
@@ -72,7 +72,7 @@ class Ratified:
 
 @dataclass(frozen=True)
 class Cut:
-    """Versions that were returned for a point in time; ``final``: nothing was committed afterwards."""
+    """The versions that were returned for a point in time; ``final``: nothing was committed afterwards."""
 
     at_ms: int
     versions: Mapping[str, int]
@@ -81,11 +81,11 @@ class Cut:
 
 @dataclass
 class World:
-    """All that is known at the end.
+    """The data that the judge checks at the end of a run.
 
-    ``initial``: how many versions of each table came before the clients' transactions. ``reads``: what was read at one
-    instant, with its reader. ``left``: what recovery failed to do. ``wrong``: transactions that were ratified after
-    their decision or before they began to commit.
+    ``initial``: the number of versions of each table before the clients' transactions. ``reads``: each consistent read
+    of several tables: the reader, and the versions that it read. ``left``: what recovery failed to clean up. ``wrong``:
+    transactions that were ratified after they were decided or before they began to commit.
     """
 
     logs: Mapping[str, Mapping[int, bytes]]
@@ -117,7 +117,7 @@ def judge(world: World) -> list[Violation]:
     """All violations; empty if there are none."""
     judge = _Judge(world)
     judge.check_tables()
-    if not judge.violations:  # other results of broken logs need not make sense
+    if not judge.violations:  # other results of a broken log may be undefined
         judge.check_client_transactions()
         judge.check_sum()
         judge.check_ratified()
@@ -190,7 +190,7 @@ class _Judge:
         if len({some[-1].ict_ms for some in parts.values()}) > 1:
             self.blame("X5", f"{token} ends at {[some[-1].ict_ms for some in parts.values()]}")
 
-    # ------------------------------------------------------------------------------------------------- X3, X4
+    # ----------------------------------------------------------------------------------- the checks X3 and X4
 
     def check_sum(self) -> None:
         last = {name: states[max(states)].files for name, states in self.states.items()}
@@ -214,7 +214,7 @@ class _Judge:
                 if max(log) + 1 != next_version[name]:
                     self.blame("X4", f"{name}: {max(log)} is published, {next_version[name] - 1} ratified", max(log))
 
-    # ------------------------------------------------------------------------------------------------- X6, X8
+    # ----------------------------------------------------------------------------------- the checks X6 and X8
 
     def check_serializable(self) -> None:
         serializable = {each.token: each for each in self.world.client_transactions if each.is_serializable}
@@ -258,6 +258,6 @@ def _change(commit: Commit) -> Change:
 
 
 def _token(commit: Commit) -> str | None:
-    """The token of a commit: its transaction id or its userMetadata."""
+    """The token that identifies a commit: the id of its transaction, or else its userMetadata."""
     told = ((commit.body("commitInfo") or {}).get("deltalog") or {}).get("transaction") or {}
     return told.get("id") or commit.token

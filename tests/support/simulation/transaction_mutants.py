@@ -1,5 +1,5 @@
-"""Faults put into the catalog's code on purpose, as ``mutants`` does with the commit loop. The schedules of
-``transactions`` must find each of them.
+"""Deliberate faults in the catalog's code, like those of ``mutants`` in the commit loop. The schedules of
+``transactions`` must detect each of these mutants.
 
     seed, violations = find(MUTANTS[0])
 """
@@ -31,7 +31,7 @@ from deltalog.transactions.transaction import ManagedTransaction
 from tests.support.simulation.mutants import Mutant, Patch, adding_to
 from tests.support.simulation.transactions import run_transactions
 
-# The mutants patch private attributes of these modules, so mypy sees them as Any.
+# The mutants patch private attributes of these modules, so the modules are typed as Any.
 branch: Any = branch_module
 commit: Any = commit_module
 records: Any = records_module
@@ -70,7 +70,8 @@ def ratifies_without_looking_at_the_heads(patch: Patch) -> None:
 
 @mutant("X1", "X2", "X7")
 def ratifies_without_the_record(patch: Patch) -> None:
-    """The transaction's record is changed afterwards, and not at all if the process dies."""
+    """The transaction's record is updated only after the commit, so it is not updated if the process dies in
+    between."""
 
     def is_ratified(coordinator: Any, record: Any, proposal: Any, environment: Any) -> bool:
         bare = dataclasses.replace(proposal, before=None, after=None)
@@ -112,7 +113,8 @@ def takes_a_time_out_for_a_failure(patch: Patch) -> None:
 
 @mutant("X2", "X1", "X7", kinds={"transfer": 3, "interfere": 4, "recover": 2}, **BUSY)
 def aborts_what_is_ratified(patch: Patch) -> None:
-    """A record is replaced without a comparison, so a sweep can abort a commit that was ratified meanwhile."""
+    """A transaction's record is replaced without checking its revision first, so a sweep can abort a commit that was
+    ratified in the meantime."""
 
     def replace(self: Any, record: Any) -> bool:
         self._records[record.id] = record
@@ -123,7 +125,8 @@ def aborts_what_is_ratified(patch: Patch) -> None:
 
 @mutant("X2", "X1", "X7", "X4", kinds={"transfer": 2, "interfere": 3, "recover": 3}, **{**BUSY, "fault_rate": 0.04})
 def does_not_ask_whether_the_transaction_is_still_on(patch: Patch) -> None:
-    """The proposal ignores whether the transaction has ended, so a canceled one is committed all the same."""
+    """The proposal does not check whether the transaction has ended, so a canceled transaction is committed
+    nevertheless."""
     real = MemoryCoordinator.ratify
 
     def ratify(self: Any, proposal: Any) -> Any:
@@ -146,7 +149,7 @@ def catches_up_without_looking(patch: Patch) -> None:
 
 @mutant("I10", "X3", attempts=1, kinds={"transfer": 1, "single": 1}, files_per_table=3, isolation="SNAPSHOT", **BUSY)
 def holds_later_changes_against_later_winners_only(patch: Patch) -> None:
-    """After lost races a change is compared only with the commits since the last one."""
+    """After lost races, a change is checked for conflicts only with the commits since the last race."""
     real = Branch.add
 
     def add(self: Any, attempt: Any) -> None:
@@ -200,7 +203,7 @@ def stamps_each_table_by_itself(patch: Patch) -> None:
     patch.setattr(Branch, "attempts", attempts)
 
 
-# ------------------------------------------------------------------------------------ publishing, what is left behind
+# -------------------------------------------------------------------------------- mutants of publication and clean-up
 
 
 @mutant("I2", "X4", "X7", "X9")
@@ -317,7 +320,7 @@ def deletes_objects_that_were_added_and_not_yet_committed(patch: Patch) -> None:
 
 @mutant("X1", "X2")
 def commits_what_this_process_knows_of(patch: Patch) -> None:
-    """Another process that resumes a transaction commits only its first table."""
+    """Another process that resumes a transaction commits only the transaction's first table."""
     real = ManagedTransaction.targets
 
     def targets(self: Any, record: Any) -> Any:
@@ -330,7 +333,8 @@ def commits_what_this_process_knows_of(patch: Patch) -> None:
 
 @mutant("X2", kinds={"shared": 4, "interfere": 6}, **BUSY)
 def ends_without_changes_what_has_one_by_now(patch: Patch) -> None:
-    """A process that found nothing to commit ends the transaction, although another may have added changes since."""
+    """A process that found nothing to commit ends the transaction, although another process may have added changes
+    since."""
 
     def end(self: Any, record: Any) -> Any:
         def ended(latest: Any) -> Any:

@@ -3,11 +3,12 @@
     result = run_transactions(seed=7)
     assert not result.violations, result.report()
 
-Clients move amounts between tables, in transactions and in single commits, commit and cancel each other's transactions,
-read sums at one instant, and recover from what others left behind; processes die, stores and the coordinator fail,
-clocks jump. As in ``simulation``, one seed fixes everything, and every call of a store or of the coordinator is a step.
+Clients move amounts between tables, in transactions and in single commits; commit and cancel each other's transactions;
+read sums as of one instant; and recover what others left behind. Processes die, stores and the coordinator fail, and
+clocks jump. As in ``simulation``, one seed determines everything, and every call of a store or the coordinator is a
+step.
 
-``python -m tests.support.simulation.transactions --runs 20000`` runs many of them.
+``python -m tests.support.simulation.transactions --runs 20000`` runs that many schedules.
 """
 
 from __future__ import annotations
@@ -56,19 +57,19 @@ from tests.support.simulation.scheduler import START_MS, Client, Scheduler
 from tests.support.simulation.simulation import ScheduleResult, run_schedules
 from tests.support.simulation.transaction_judge import ClientTransaction, Cut, judge, total_amount
 
-#: What clients do: operations and their weights.
+#: The operations of clients, with their weights.
 KINDS: Mapping[str, int] = {"transfer": 10, "shared": 2, "single": 4, "sum": 3, "cut": 2, "interfere": 3, "recover": 2}
-#: The weights of schedules whose jobs use the same object names, see ``tests.support.simulation.jobs``.
+#: The weights for schedules whose jobs use the same object names, see ``tests.support.simulation.jobs``.
 JOBS: Mapping[str, int] = {"job": 8, "interfere": 1, "recover": 1}
-#: How a client's transaction ends.
+#: The ways in which a client's transaction ends, with their weights.
 ENDS: Mapping[str, int] = {"commit": 12, "cancel": 2, "hand over": 3, "leave": 2}
 
 _KILL_WEIGHT = 0.25
-# Writes get more faults, since there are about ten reads for each write.
+# Writes fail more often, because there are about ten reads for each write.
 _FACTORS = {"put_if_absent": 2.0, "ratify": 8.0, "replace": 3.0, "put_parts": 1.5, "published": 3.0, "*": 0.4}
 _DAY_MS = 86_400_000
 _CATALOG_ID = "a catalog in memory"
-_PREPARED_MS = 10  # the time of the tables' first commits, at 1 ms each
+_PREPARED_MS = 10  # the virtual time that the first commits to the tables take, 1 ms each
 _IDLE_TIMEOUTS = (datetime.timedelta(minutes=30), datetime.timedelta(hours=3), datetime.timedelta(days=3))
 # Errors that a client may get besides CommitStateUnknownError; any other error is a defect.
 _DECLARED = (
@@ -78,8 +79,9 @@ _DECLARED = (
 
 
 class TransactionSimulation:
-    """One schedule of ``clients`` with ``operations`` each. ``kinds`` (as KINDS), ``isolation``, ``policy`` and
-    ``attempts`` (how often a commit tries) fix what the seed would choose. ``files_per_table``: the initial number."""
+    """One schedule: ``clients`` clients with ``operations`` operations each. ``kinds`` (like KINDS), ``isolation``,
+    ``policy`` and ``attempts`` (the maximum number of attempts of a commit) fix choices that the seed would make.
+    ``files_per_table``: the initial number of files."""
 
     def __init__(
         self,
@@ -159,7 +161,7 @@ class TransactionSimulation:
         self.scheduler.spawn(name, body)
 
     def manager(self, client: Client) -> SimulatedManager:
-        """The manager of a new process of a client."""
+        """The transaction manager in a new process of a client."""
         rates = {method: self._fault_rate * factor for method, factor in _FACTORS.items()}
         kills = dict.fromkeys((Fault.KILL_BEFORE, Fault.KILL_AFTER), _KILL_WEIGHT)
         plan = FaultPlan(client.random, rates, weights=kills)
@@ -219,8 +221,8 @@ class TransactionSimulation:
         )
 
     def _shared(self, client: Client, manager: SimulatedManager) -> Any:
-        """A transaction that others may end at any time; it must contain all changes that were acknowledged before its
-        end."""
+        """A transaction that others may end at any time; it must contain all changes that were acknowledged before it
+        ended."""
         transaction = manager.transaction()
         client_transaction = ClientTransaction(transaction.id, client.name, complete=True, in_doubt=True)
         self.client_transactions.append(client_transaction)
@@ -239,7 +241,7 @@ class TransactionSimulation:
     def _after_failure(
         self, client: Client, client_transaction: ClientTransaction, name: str, table: DeltaTable
     ) -> None:
-        """After a conflict or a failed request, perhaps make one more change before the next attempt to commit."""
+        """After a conflict or a failed request, sometimes make one more change before the next attempt to commit."""
         if client_transaction not in self._adoptable and client.random.random() < 0.5:
             client_transaction.complete = False
             self._split(client, client_transaction, name, table)
@@ -269,8 +271,8 @@ class TransactionSimulation:
         self._write(client, client_transaction, target, tables[target], [moved], [])
 
     def _split(self, client: Client, client_transaction: ClientTransaction, name: str, table: DeltaTable) -> None:
-        """Replace a file of a table, as the transaction reads it, with two new ones; often it is a file of the
-        transaction itself."""
+        """Replace a file that the transaction reads from a table with two new files; often it is a file that the
+        transaction itself added."""
         paths = sorted(paths_of(table))
         own = [path for path in paths if client_transaction.token[:8] in path]
         path = client.random.choice(own if own and client.random.random() < 0.5 else paths)
@@ -330,7 +332,7 @@ class TransactionSimulation:
             self._split(client, client_transaction, name, manager.table(name))
         except (CommitStateUnknownError, OperationTimeoutError):
             raise
-        except (*_DECLARED, InvalidActionError):  # InvalidActionError if the file is gone before the change
+        except (*_DECLARED, InvalidActionError):  # InvalidActionError if the file was removed before the change
             client_transaction.outcomes.add("aborted")
             return "failed"
         client_transaction.outcomes.add("committed")
@@ -358,7 +360,7 @@ class TransactionSimulation:
     # ---------------------------------------------------------------------------------------------- the end
 
     def _finish(self, client: Client) -> None:
-        """When all is quiet and all leftovers are overdue, one process recovers."""
+        """After the schedule, when everything left behind is old enough, one process recovers."""
         passed = [5 * _DAY_MS]
         later = _later(client.environment(), lambda: self.scheduler.time_ms() + sum(passed))
         manager = SimulatedManager(self.bank.coordinator, later, self.bank.stores.__getitem__)

@@ -1,4 +1,4 @@
-"""Mutants of vacuums, for the schedules of ``vacuum_simulation``."""
+"""Mutants of vacuum, for the schedules of ``vacuum_simulation``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from deltalog.maintenance.vacuum.decisions import NamedFiles, Need, NeededFiles,
 from tests.support.simulation.mutants import Mutant, Patch, adding_to
 from tests.support.simulation.vacuum_simulation import run_vacuum_schedule
 
-# The mutants patch private attributes of these modules, so mypy sees them as Any.
+# The mutants patch private attributes of these modules, so the modules are typed as Any.
 needed_files: Any = needed_files_module
 removed_files: Any = removed_files_module
 rules: Any = rules_module
@@ -74,7 +74,7 @@ def keeps_what_was_never_committed(patch: Patch) -> None:
     patch.setattr(rules, "UNCOMMITTED_AGE_MS", 10**15)
 
 
-# ------------------------------------------------------------------------------------------- by the log
+# ----------------------------------------------------------------------------- vacuums by the log alone
 
 
 @mutant("V3")

@@ -3,16 +3,16 @@
     result = run_vacuum_schedule(seed=7)
     assert not result.violations, result.report()
 
-Like ``row_simulation``, but its judge of rows also reads files that were deleted. The commits of vacuums carry no
-token, so the checker of the log does not judge these schedules. The invariants of files:
+Like ``row_simulation``, but its judge of rows also reads files that were deleted. A vacuum's commits have no token, so
+the log's checker does not check these schedules. The invariants of files:
 
 ====  =======================================================================================================
 V1    Needed: at each vacuum, every file exists that a version within the retention needs for its rows or its change
-      feed.
-V2    Complete: after a last full vacuum, days later, only the files of the latest version are left, and files that are
-      not the table's: hidden files, and another table.
-V3    By the log: after a last lite vacuum before that, no file is left that a commit removed; files that no commit
-      named are left.
+      data feed.
+V2    Complete: after a final full vacuum, days later, only files of the latest version remain, and files
+      that do not belong to the table: hidden files, and another table.
+V3    By the log: after a final lite vacuum, which runs before the full vacuum, no file that a commit removed exists;
+      files that no commit named still exist.
 ====  =======================================================================================================
 """
 
@@ -41,7 +41,7 @@ from tests.support.simulation.scheduler import Client
 from tests.support.simulation.simulation import ScheduleResult
 from tests.support.vacuum_model import VacuumModel
 
-#: What clients do: operations and their weights.
+#: The operations of clients, with their weights.
 VACUUM_KINDS: Mapping[str, int] = {
     "append": 8,
     "delete": 12,
@@ -72,8 +72,8 @@ class Graveyard(WrappedStore[LogStore]):
 
 
 class VacuumSimulation(RowSimulation):
-    """One schedule; options as in RowSimulation. With a retention of 0 hours nothing is restored: a file that is
-    restored while it is deleted may be lost, see docs/maintenance.md."""
+    """Simulates one schedule with vacuums; the options are those of RowSimulation. With a retention of 0 hours there is
+    no restore: a file may be lost if it is restored while a vacuum deletes it, see docs/maintenance.md."""
 
     def __init__(self, seed: int, *, kinds: Mapping[str, int] = VACUUM_KINDS, **options: Any) -> None:
         self._hours = random.Random(f"{seed}/vacuums").choice((0, 24))
@@ -85,7 +85,7 @@ class VacuumSimulation(RowSimulation):
         self._refusals = (*self._refusals, InvalidDataFileError)
 
     def _properties(self) -> dict[str, str]:
-        # Checkpoints drop tombstones after days, so a lite vacuum has to read the commits.
+        # Checkpoints drop tombstones that are days old, so a lite vacuum has to read the commits.
         return {**super()._properties(), "delta.deletedFileRetentionDuration": "interval 1 hours"}
 
     def _prepare(self) -> int:
@@ -94,8 +94,8 @@ class VacuumSimulation(RowSimulation):
         return versions
 
     def _fill(self, table: DeltaTable, rng: random.Random) -> None:
-        """Write versions that are days old and restore one; write versions of today; and add files that no version
-        names."""
+        """Write versions that are days old and restore one of them; write versions of today; and add files that no
+        version names."""
         for number in range(3):
             table.append(drawn(rng, 100 * (number + 1), 4, 0.0))
         table.delete("v <= 1")
@@ -120,7 +120,7 @@ class VacuumSimulation(RowSimulation):
             super()._change_files(client, table, kind)
 
     def _vacuum(self, client: Client, table: DeltaTable) -> None:
-        """A vacuum may fail, but must do no harm."""
+        """A vacuum may fail, but must not do any damage."""
         full = client.random.random() < 0.5
         try:
             with contextlib.suppress(StoreError, CommitStateUnknownError, VersionNotFoundError):
@@ -158,7 +158,7 @@ class VacuumSimulation(RowSimulation):
     def _judge_last(self, table: DeltaTable, model: VacuumModel) -> list[Violation]:
         found: list[Violation] = []
         latest, removed = max(model.live), set().union(*model.removed.values(), *model.changes.values())
-        table.checkpoint()  # the snapshot no longer has the tombstones
+        table.checkpoint()  # after the checkpoint, the snapshot no longer contains the expired tombstones
         is_there = _STRAY in self._data()
         with contextlib.suppress(VersionNotFoundError):  # the log was cleaned up
             table.vacuum(0, False, enforce_retention_duration=False, full=False)

@@ -1,10 +1,12 @@
-"""Many real processes on one table, and on one key: no commit is lost, and only one process creates a key.
+"""Many real processes write to one table, and race to create the same key: no commit is lost, and only one process
+creates the key.
 
     report = run_writers("/tmp/some/table", Path("/tmp/records"), processes=8, commits=50)
     assert not report.problems
     assert race_for_keys("/tmp/elsewhere", Path("/tmp/records"), clients=32, rounds=500) == []
 
-As in ``crash``, a zygote (``python -m tests.support.simulation.writers``) imports once and forks. Needs ``os.fork``.
+As in ``crash``, a zygote (``python -m tests.support.simulation.writers``) imports everything once and then forks. Needs
+``os.fork``.
 """
 
 from __future__ import annotations
@@ -35,7 +37,8 @@ SCHEMA = pa.schema([pa.field("x", pa.int64())])
 
 @dataclass(frozen=True)
 class Plan:
-    """The plan of the zygote: ``clients`` processes of ``kind`` ("append" or "create"), ``rounds`` times each."""
+    """The plan of the zygote: Run ``clients`` processes, each of which performs the operation ``kind`` ("append" or
+    "create") ``rounds`` times."""
 
     kind: str
     url: str
@@ -86,8 +89,8 @@ def run_writers(
 def race_for_keys(
     url: str, records: Path, *, clients: int = 32, rounds: int = 500, timeout: float = 600, **options: Any
 ) -> list[str]:
-    """Let all clients create the same key at the same moment, ``rounds`` times. Returns the problems: keys for which
-    not exactly one client reported success, or which do not have that client's bytes."""
+    """Let all clients create the same key at the same time, ``rounds`` times. Returns the problems: keys for which not
+    exactly one client reported success, or that do not contain that client's bytes."""
     problems = _run(Plan("create", url, str(records), clients, rounds, options), timeout)
     told = {path.name: path.read_text().split() for path in records.iterdir()}
     store = open_store(url, **options)
@@ -146,7 +149,7 @@ def _key(number: int) -> str:
 
 
 def main(plan: Plan) -> int:
-    # Import these before forking, so that no process imports them again.
+    # Import the modules that these calls need before forking, so that no child process imports them again.
     pa.array([1])
     open_store(plan.url, **plan.options)
     barrier = multiprocessing.get_context("fork").Barrier(plan.clients)

@@ -1,4 +1,4 @@
-"""Support for tests that run Spark: Java, the delta-spark jars, sessions, queries to delta-spark."""
+"""Support for tests that run Spark: Java, the delta-spark jars, sessions, and queries through delta-spark."""
 
 from tests.support.spark.jars import SparkEnvironmentError, delta_jars, java_major, require_java
 from tests.support.spark.oracle import DeltaSpark, probe_times, sql_time

@@ -11,7 +11,8 @@ from tests.support.spark.rows import plain_rows
 
 EARLY = "DELTA_TIMESTAMP_EARLIER_THAN_COMMIT_RETENTION"
 LATE = "DELTA_TIMESTAMP_GREATER_THAN_COMMIT"
-# delta-spark's error for times before the enablement, if only a checkpoint is left of the versions of that time.
+# delta-spark's error for times before the enablement, if all commits before it were cleaned up and only a checkpoint
+# remains.
 NO_COMMITS = "DELTA_NO_COMMITS_FOUND"
 
 

@@ -24,14 +24,14 @@ from pathlib import Path
 DELTA_VERSION = "4.4.0"
 SPARK_LINE = "4.2"
 MINIMUM_JAVA = 17
-HADOOP_VERSION = "3.5.0"  # the version in pyspark of this line
+HADOOP_VERSION = "3.5.0"  # the Hadoop version that this pyspark release uses
 _POM = Path(__file__).with_name("pom.xml")
 _S3A_POM = Path(__file__).with_name("s3a-pom.xml")
 _NEEDED = (f"delta-spark_{SPARK_LINE}_2.13-{DELTA_VERSION}.jar", f"delta-storage-{DELTA_VERSION}.jar")
 
 
 class SparkEnvironmentError(RuntimeError):
-    """A requirement of the Spark tests is missing on this machine; the message says what to do."""
+    """A requirement of the Spark tests is missing on this machine; the message says how to fix it."""
 
 
 def java_major(version_text: str) -> int | None:
@@ -44,7 +44,7 @@ def java_major(version_text: str) -> int | None:
 
 
 def java_command() -> str:
-    """The java that Spark would start: from JAVA_HOME, or else from the PATH."""
+    """The java that Spark would start: the one in JAVA_HOME, or else the one on the PATH."""
     home = os.environ.get("JAVA_HOME")
     if home:
         java = Path(home) / "bin" / "java"
@@ -64,7 +64,7 @@ def java_command() -> str:
 
 
 def require_java() -> int:
-    """Check that Java 17 or newer is there; returns its major version or raises SparkEnvironmentError."""
+    """Check that Java 17 or newer is available; returns its major version or raises SparkEnvironmentError."""
     java = java_command()
     try:
         run = subprocess.run([java, "-version"], check=False, capture_output=True, text=True, timeout=120)
@@ -83,7 +83,7 @@ def require_java() -> int:
 
 
 def uses_ivy() -> bool:
-    """Whether Spark's Ivy fetches the packages, because the environment says so or Maven is not installed."""
+    """Whether Spark's Ivy fetches the packages, because the environment variable is set or Maven is not installed."""
     return bool(os.environ.get("DELTALOG_TEST_IVY")) or (shutil.which("mvn") is None and not _cached(cache_dir()))
 
 
@@ -96,14 +96,13 @@ def cache_dir() -> Path:
 
 
 def delta_jars() -> list[Path]:
-    """The delta-spark jars, sorted by name; fetched when the cache has none. Safe in parallel processes."""
+    """The delta-spark jars, sorted by name; downloaded if they are not in the cache. Safe in parallel processes."""
     versions = {"delta.version": DELTA_VERSION, "spark.line": SPARK_LINE}
     return _jars(cache_dir(), _POM, _NEEDED, versions)
 
 
 def s3a_jars() -> list[Path]:
-    """The jars of S3A, which are hadoop-aws and the modules of the AWS SDK that it uses; fetched like
-    ``delta_jars``."""
+    """The S3A jars, which are hadoop-aws and the AWS SDK modules that it uses; downloaded like ``delta_jars``."""
     target = Path.home() / ".cache" / "deltalog" / "jars" / f"s3a-{HADOOP_VERSION}"
     return _jars(target, _S3A_POM, (f"hadoop-aws-{HADOOP_VERSION}.jar",), {"hadoop.version": HADOOP_VERSION})
 
@@ -122,7 +121,7 @@ def _cached(directory: Path, needed: Sequence[str] = _NEEDED) -> bool:
 
 
 def _fetch(target: Path, pom: Path, needed: Sequence[str], versions: Mapping[str, str]) -> None:
-    # Maven writes file by file; renaming the finished directory keeps a killed run from leaving half of it.
+    # Maven writes file by file; the finished directory is renamed, so that a killed run does not leave a partial one.
     maven = shutil.which("mvn")
     if maven is None:
         raise SparkEnvironmentError(
@@ -143,7 +142,7 @@ def _fetch(target: Path, pom: Path, needed: Sequence[str], versions: Mapping[str
                 f"Maven could not copy {needed[0]} and what it needs (exit {run.returncode}). "
                 f"Its last words: {(run.stdout + run.stderr).strip()[-1500:]}"
             )
-        if target.exists():  # an incomplete directory from elsewhere
+        if target.exists():  # an incomplete directory that another program left there
             target.rename(Path(scratch) / "old")
         out.rename(target)
 

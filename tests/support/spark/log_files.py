@@ -1,4 +1,4 @@
-"""The files of a `_delta_log` directory as the tests handle them: commits, modification times, timestamps."""
+"""Access to the files in `_delta_log` directories: commits, modification times, timestamps."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _COMMIT = re.compile(r"^(\d{20})\.json$")
 
 
 def commits(table: Path) -> dict[int, Path]:
-    """The commit files by version, in order."""
+    """The commit files, keyed by version, in ascending order."""
     found = {}
     for path in sorted((table / "_delta_log").iterdir()):
         match = _COMMIT.match(path.name)
@@ -34,7 +34,8 @@ def in_commit_timestamps(table: Path) -> dict[int, int | None]:
 
 
 def drop_below(path: Path, version: int) -> None:
-    """Delete the commits below a checkpoint with their `.crc` (and Hadoop's side files), as log clean-up does."""
+    """Delete the commits before a checkpoint with their `.crc` files (and Hadoop's `.crc` side files), as log cleanup
+    does."""
     for file in list((path / "_delta_log").iterdir()):
         digits = re.match(r"\.?(\d{20})\.", file.name)
         if digits and int(digits.group(1)) < version:
@@ -42,7 +43,7 @@ def drop_below(path: Path, version: int) -> None:
 
 
 def get_mtimes(table: Path) -> dict[str, int]:
-    """Modification times in ms of the files of the log directory, by name."""
+    """The modification time in ms of each file in the log directory, keyed by name."""
     files = sorted(path for path in (table / "_delta_log").iterdir() if path.is_file())
     return {path.name: path.stat().st_mtime_ns // 1_000_000 for path in files}
 

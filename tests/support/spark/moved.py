@@ -1,6 +1,7 @@
-"""Programs for delta-spark that change rows, time travel and stream, and their migration to spark_ext.
+"""Programs for delta-spark with row changes, time travel and streams, and their migration to spark_ext.
 
-The programs follow the examples of delta-spark's documentation. ``answers`` holds their results.
+The programs follow the examples in delta-spark's documentation. ``answers`` contains the results that each program must
+produce.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
-#: The replacements of ``docs/spark.md``. Programs that only change rows need the first one.
+#: The replacements listed in ``docs/spark.md``. Programs that only update, delete or merge rows need only the first
+#: replacement.
 IMPORT = ("from delta.tables import DeltaTable", "from spark_ext import DeltaTable")
 _CALLS = (
     (r'\bspark\.readStream\.format\("delta"\)', 'spark.readStream.format("deltalog")'),
@@ -22,7 +24,7 @@ _PLACE = "/data"
 
 
 def moved(program: str) -> str:
-    """The program migrated from delta-spark to spark_ext."""
+    """The program after migration from delta-spark to spark_ext."""
     text = program.replace(*IMPORT)
     for pattern, call in _CALLS:
         text = re.sub(pattern, call, text)
@@ -32,7 +34,7 @@ def moved(program: str) -> str:
 
 
 def run(program: str, spark: Any, directory: Path) -> list[Any]:
-    """The results of a program, with its tables in ``directory``."""
+    """Run a program whose tables are in ``directory``, and return its results."""
     names: dict[str, Any] = {"spark": spark, "answers": []}
     exec(compile(program.replace(_PLACE, str(directory)), "program", "exec"), names)
     return list(names["answers"])
@@ -42,7 +44,7 @@ def _program(text: str) -> str:
     return textwrap.dedent(text).lstrip()
 
 
-# Programs in which only the import changes, with the answers that both engines must give.
+# Programs in which only the import changes, with the results that both engines must give.
 ONE_IMPORT: dict[str, tuple[str, list[Any]]] = {
     "delete": (
         _program(
@@ -354,7 +356,8 @@ ONE_IMPORT: dict[str, tuple[str, list[Any]]] = {
     ),
 }
 
-# Programs that also read or write with format("delta"), and whose calls change as the page says.
+# Programs that also read or write with format("delta"), whose calls must be replaced as the documentation page
+# describes.
 CALLS: dict[str, tuple[str, list[Any]]] = {
     "time travel": (
         _program(

@@ -1,4 +1,4 @@
-"""Queries delta-spark about a table, through SQL, DataFrames and its history manager."""
+"""Queries a table through delta-spark: with SQL, DataFrames and its history manager."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ _NO_CONTEXT = "validateChecksum$default$1"
 
 
 class DeltaSpark:
-    """Queries to delta-spark in one session. Paths are local directories; times are ms since the epoch."""
+    """Queries through delta-spark in one session. Paths are local directories; times are ms since the epoch."""
 
     def __init__(self, spark: Any) -> None:
         self.spark = spark
         self._jvm = spark._jvm
-        # Py4J looks up every package name in all jars, so these classes are looked up only once.
+        # Py4J searches all jars for every package name, so these classes are looked up only once.
         self._delta_log = spark._jvm.org.apache.spark.sql.delta.DeltaLog
         self._timestamp = spark._jvm.java.sql.Timestamp
         self._none = spark._jvm.scala.Option.empty()
 
     def forget(self) -> None:
-        """Drop cached snapshots, after changes of the log other than new commits."""
+        """Drop cached snapshots, after the log was changed other than by new commits."""
         self._delta_log.clearCache()
 
     def sql(self, statement: str) -> Any:
@@ -54,7 +54,7 @@ class DeltaSpark:
         return reader.load(str(path)).toArrow()
 
     def table_at(self, path: Path, ms: int) -> pa.Table | str:
-        """The rows that TIMESTAMP AS OF finds through spark.read, or the name of the error."""
+        """The rows that spark.read returns with timestampAsOf, or the name of the error."""
         from pyspark.errors import PySparkException
 
         try:
@@ -68,8 +68,7 @@ class DeltaSpark:
         return reader.load(str(path)).toArrow()
 
     def version_at(self, path: Path, ms: int) -> Answer:
-        """The version that TIMESTAMP AS OF finds, from delta-spark's history manager with the flags that its reader
-        uses."""
+        """The version for TIMESTAMP AS OF, from delta-spark's history manager with the flags that its reader uses."""
         return self.versions_at(path, [ms])[ms]
 
     def versions_at(self, path: Path, times: Iterable[int]) -> dict[int, Answer]:
@@ -107,7 +106,7 @@ class DeltaSpark:
 
     def checksum_defect(self, path: Path) -> str | None:
         """None if the latest version's `.crc`, including its list of files if it has one, agrees with delta-spark's own
-        replay; otherwise what is wrong."""
+        replay; otherwise a description of the difference."""
         from py4j.protocol import Py4JJavaError
 
         self.forget()
@@ -121,8 +120,8 @@ class DeltaSpark:
             if "DELTA_TXN_LOG_FAILED_INTEGRITY" not in message:
                 raise
             return message
-        # Lists that delta-spark itself wrote always differ: it omits absent tags when it writes them, and reads them as
-        # empty tags.
+        # Lists of files that delta-spark itself wrote always differ: it omits absent tags when it writes them, and
+        # reads them as empty tags.
         (info, *_) = actions(commits(path)[int(snapshot.version())])
         is_own = "Apache-Spark" in info["commitInfo"].get("engineInfo", "")
         if not is_own and not snapshot.validateFileListAgainstCRC(snapshot.checksumOpt().get(), self._none):
@@ -130,7 +129,7 @@ class DeltaSpark:
         return None
 
     def last_checkpoint(self, path: Path) -> tuple[int, int] | None:
-        """What delta-spark takes from `_last_checkpoint`: the version and the number of actions."""
+        """The values that delta-spark reads from `_last_checkpoint`: the version and the number of actions."""
         self.forget()
         found = self._log(path).readLastCheckpointFile()
         return (int(found.get().version()), int(found.get().size())) if found.isDefined() else None
@@ -140,7 +139,8 @@ class DeltaSpark:
         return self._log(path).startTransaction(self._none, self._none)
 
     def commit_nothing(self, transaction: Any) -> int:
-        """Commit a transaction that changes nothing: all of delta-spark's conflict checks, and a new version."""
+        """Commit a transaction without changes: it runs all of delta-spark's conflict checks, and creates a new
+        version."""
         delta = self._jvm.org.apache.spark.sql.delta
         operation = getattr(getattr(delta, _MANUAL_UPDATE), "MODULE$")
         nothing = self._jvm.scala.collection.immutable.List.newBuilder().result()
@@ -156,7 +156,7 @@ class DeltaSpark:
 
 
 def probe_times(commit_times: Sequence[int]) -> list[int]:
-    """Times to query: each commit, one ms before and after it, between commits, and far outside of the history."""
+    """Times to query: that of each commit, one ms before and after it, between commits, and far outside the history."""
     times: set[int] = set()
     ordered = sorted(commit_times)
     for ms in ordered:
@@ -167,7 +167,7 @@ def probe_times(commit_times: Sequence[int]) -> list[int]:
 
 
 def sql_time(ms: int) -> str:
-    """A time as Spark's SQL writes it, in UTC with milliseconds."""
+    """A time in the syntax of Spark's SQL, in UTC with milliseconds."""
     moment = dt.datetime.fromtimestamp(ms // 1000, dt.timezone.utc)
     return f"{moment:%Y-%m-%d %H:%M:%S}.{ms % 1000:03d}"
 

@@ -1,7 +1,7 @@
-"""Readers that take partition values or file lists in their own ways: polars, DuckDB, pandas.
+"""Readers that get partition values or file lists in different ways: polars, DuckDB, pandas.
 
-DuckDB's own Delta extension is fetched from its makers when it is first used, so that DuckDB reads what deltalake or
-deltalog hands it.
+DuckDB's Delta extension would be downloaded on first use, so DuckDB reads the data that deltalake or deltalog passes to
+it instead.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ READERS: Mapping[str, Callable[[str], pa.Table]] = {
     "pandas, from deltalake": _pandas_of_deltalake,
     "pandas, from deltalog": _pandas_of_deltalog,
 }
-# By reader: the table features that its error names when it refuses to read.
+# For each reader, the table features that its error names when it refuses to read.
 _DATASET = {"columnMapping", "deletionVectors", "typeWidening", "v2Checkpoint", "vacuumProtocolCheck"}
 _REFUSED = {
     "polars": {"columnMapping", "typeWidening", "v2Checkpoint", "vacuumProtocolCheck"},
@@ -62,13 +62,13 @@ _REFUSED = {
     "pandas, from deltalake": _DATASET,
 }
 _NAMED = re.compile(r"(?:reader features \[|reader features: \{)([^\]}]*)[\]}]")
-# deltalake cannot parse its own text form of a decimal.
+# deltalake cannot parse a decimal in the text form that it writes.
 _BAD_DECIMAL = re.compile(r"'-\d+\.-\d+' is not a valid decimal128 number")
 
 
 def answer(reader: str, path: str) -> str:
-    """``ok`` if the reader returns the same rows as deltalog; ``refused`` if it names features that it is known to
-    lack; otherwise how its rows are known to differ. Raises AssertionError for anything else."""
+    """``ok`` if the reader returns the same rows as deltalog; ``refused`` if it names features that it does not
+    support; otherwise the known difference between the rows. Raises AssertionError for anything else."""
     table = DeltaTable.open(path)
     ours = table.snapshot().scan().to_arrow()
     known = _known_difference(reader, table)

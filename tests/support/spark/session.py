@@ -1,8 +1,8 @@
-"""Spark sessions for the tests: with delta-spark, with S3A, without any jar, and over Spark Connect.
+"""Spark sessions for the tests: with delta-spark, with S3A, without added jars, and over Spark Connect.
 
-A JVM holds one kind of session for its whole life, and a process holds one JVM. So tests that need different
-kinds run in different pytest processes, and asking for a second kind here is an error instead of a session of
-the wrong kind.
+A JVM supports only one kind of session, and a process has only one JVM. Tests that need different kinds therefore run
+in different pytest processes; a request for a second kind raises an error here, rather than returning a session of the
+wrong kind.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.support.spark.jars import (
     uses_ivy,
 )
 
-# Spark treats a configuration without any appender as "not configured", and replaces it with its own.
+# Spark treats a configuration without an appender as "not configured", and replaces it with its own.
 _LOG4J = """\
 status = off
 appender.console.type = Console
@@ -35,10 +35,10 @@ appender.console.target = SYSTEM_ERR
 rootLogger.level = off
 rootLogger.appenderRef.console.ref = console
 """
-# For JVMs that live only minutes, the C2 compiler does not pay off, and C1's small default code cache fills up: the JVM
-# then spends its time looking for free space in it.
+# In a JVM that runs only for minutes, the C2 compiler does not pay off, and C1's small default code cache fills up,
+# after which the JVM spends its time looking for free space in it.
 _JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=256m -XX:+UseSerialGC"
-# PySpark sets some of these if the parent process has a Spark Connect session.
+# PySpark sets some of these environment variables if the parent process has a Spark Connect session.
 _OF_OTHER_WORK = (
     *("PYSPARK_SUBMIT_ARGS", "SPARK_CONF_DIR", "SPARK_REMOTE", "SPARK_HOME", "SPARK_API_MODE"),
     *("SPARK_LOCAL_REMOTE", "SPARK_CONNECT_MODE_ENABLED"),
@@ -55,7 +55,8 @@ def delta_session(**conf: str) -> Any:
         builder = _builder(conf)
         builder = builder.config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
         builder = builder.config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
-        # The default is 50: each snapshot of a table with ten files would start fifty tasks that have nothing to do.
+        # With the default of 50 partitions, each snapshot of a table with ten files would start fifty tasks, most of
+        # them without work.
         if "spark.databricks.delta.snapshotPartitions" not in conf:
             builder = builder.config("spark.databricks.delta.snapshotPartitions", "1")
         if uses_ivy():
@@ -74,7 +75,7 @@ def delta_session(**conf: str) -> Any:
 
 
 def plain_session(**conf: str) -> Any:
-    """A classic SparkSession that has nothing but pyspark's own jars; `assert_no_delta` proves it."""
+    """A classic SparkSession with only pyspark's own jars, as `assert_no_delta` checks."""
     if "plain" not in _sessions:
         _claim("plain")
         assert_no_delta(_start(_builder(conf)))
@@ -82,7 +83,7 @@ def plain_session(**conf: str) -> Any:
 
 
 def s3a_session(**conf: str) -> Any:
-    """A classic SparkSession with the jars of Hadoop's S3A file system, and without delta-spark's."""
+    """A classic SparkSession with the jars of Hadoop's S3A file system, but without delta-spark's."""
     if "s3a" not in _sessions:
         _claim("s3a")
         _start(_builder({**conf, "spark.jars": ",".join(map(str, s3a_jars()))}))
@@ -90,7 +91,7 @@ def s3a_session(**conf: str) -> Any:
 
 
 def connect_session(**conf: str) -> Any:
-    """A Spark Connect client session with a server in this process (`remote("local[2]")`), without any jar."""
+    """A Spark Connect client session with a server in this process (`remote("local[2]")`), without added jars."""
     if "connect" not in _sessions:
         classic = _start_connect("connect", conf, "local[2]")
         if classic is not None:
@@ -109,10 +110,10 @@ def s3a_connect_session(**conf: str) -> Any:
 def _start_connect(kind: str, conf: dict[str, str], remote: str) -> Any:
     """The classic session of the server in this process, if there is one."""
     _claim(kind)
-    # Without this variable Connect listens on one fixed port, and two test runs on a machine collide.
+    # Without this variable the Spark Connect server listens on a fixed port, and two test runs on one machine collide.
     os.environ.setdefault("SPARK_TESTING", "0")
     with warnings.catch_warnings():
-        # The client sends all settings to the server, which refuses the settings that it was started with.
+        # The client sends all settings to the server, which refuses static settings.
         warnings.filterwarnings("ignore", message="Failed to set spark")
         _start(_builder(conf, remote=remote))
     from pyspark.sql import SparkSession
@@ -121,7 +122,7 @@ def _start_connect(kind: str, conf: dict[str, str], remote: str) -> Any:
 
 
 def assert_no_delta(session: Any) -> None:
-    """Raise unless the classic session has no added jar and cannot load a class of delta-spark."""
+    """Raise an error unless the classic session has no added jar and cannot load delta-spark's classes."""
     from py4j.protocol import Py4JJavaError
 
     jars = session.conf.get("spark.jars", "") + session.conf.get("spark.jars.packages", "")
@@ -136,7 +137,7 @@ def assert_no_delta(session: Any) -> None:
 
 
 def stop_sessions() -> None:
-    """Stop all sessions. No later session is possible in this process."""
+    """Stop all sessions. After this call the process cannot start another session."""
     for session in _sessions.values():
         if session is not None:
             session.stop()
@@ -173,7 +174,7 @@ def _start(builder: Any) -> Any:
 def _builder(conf: dict[str, str], remote: str | None = None) -> Any:
     from pyspark.sql import SparkSession
 
-    # Settings that the caller's shell has for other Spark work must not affect the tests.
+    # Settings in the caller's environment for other Spark work must not affect the tests.
     for name in _OF_OTHER_WORK:
         os.environ.pop(name, None)
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable

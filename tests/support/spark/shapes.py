@@ -1,6 +1,6 @@
-"""The tables of the interoperability tests: one script of steps for each, run by either engine, and a model.
+"""The tables of the interoperability tests: for each, one list of steps that either engine runs, and a model.
 
-The model is plain Python and knows neither engine: it says which rows each version must have.
+The model is plain Python, independent of both engines: it computes which rows each version must have.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def batch(start: int, count: int = 3) -> pa.Table:
 
 @dataclass(frozen=True)
 class Shape:
-    """A table: its properties and partition columns at version 0, and a step for each later version.
+    """A table: its properties and partition columns at version 0, and one step for each later version.
 
     Steps: ("append", start), ("overwrite", start), ("enable",), ("disable",).
     """
@@ -65,14 +65,14 @@ class Shape:
         return found
 
     def model(self) -> list[list[list[Any]]]:
-        """The rows of each version from 0."""
+        """The rows of each version, starting with version 0."""
         versions: list[pa.Table] = [SCHEMA.empty_table()]
         for step in self.steps:
             versions.append(_apply(versions[-1], step))
         return [self.as_read(rows) for rows in versions]
 
     def as_read(self, rows: pa.Table) -> list[list[Any]]:
-        """Rows as every reader must return them: an empty string in a partition column becomes null."""
+        """The rows as every reader must return them: an empty string in a partition column becomes null."""
         plain = rows.to_pylist()
         for row in plain:
             for name in self.partition_by:
@@ -106,7 +106,7 @@ SHAPES: Mapping[str, Shape] = {
 
 
 class Writer(Protocol):
-    """An engine that writes tables by the steps of a shape."""
+    """An engine that writes tables by running the steps of a shape."""
 
     def create(self, path: Path, shape: Shape) -> None: ...
     def step(self, path: Path, step: tuple[Any, ...]) -> None: ...
@@ -132,7 +132,7 @@ class SparkWriter:
 
 
 class DeltalogWriter:
-    """Keeps one handle for each table, so that a step that follows another engine's starts from a stale handle."""
+    """Keeps one handle for each table, so that a step after another engine's step starts from a stale handle."""
 
     def __init__(self) -> None:
         self._tables: dict[Path, deltalog.DeltaTable] = {}

@@ -1,4 +1,4 @@
-"""Two copies of one table, which deltalog and delta-spark change with the same calls."""
+"""Two copies of one table, which deltalog and delta-spark change by the same calls."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ SCHEMA = pa.schema(
 def twins(
     tmp_path: Path, properties: Mapping[str, str], partition_by: Sequence[str], schema: pa.Schema = SCHEMA
 ) -> tuple[Path, Path]:
-    """Our table and theirs: 24 rows in two commits by deltalog. ``schema``: some of the columns of SCHEMA."""
+    """A table for deltalog and one for delta-spark: deltalog has written the same 24 rows to both, in two commits.
+    ``schema``: some of the columns of SCHEMA."""
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     table = DeltaTable.create(str(ours), schema, properties=dict(properties), partition_by=tuple(partition_by))
     for start in (0, 12):
@@ -53,8 +54,8 @@ def twins(
 
 
 def check_commits(delta: DeltaSpark, ours: Path, theirs: Path, metrics: Mapping[str, Sequence[str]]) -> None:
-    """Assert that the histories of both engines are equal, and their metrics too. ``metrics``: the compared metrics by
-    operation."""
+    """Assert that both engines' histories are equal, including their metrics. ``metrics``: the metrics to compare,
+    keyed by operation."""
     columns = ("version", "operation", "isBlindAppend", "operationMetrics")
     mine, twin = (
         {row["version"]: row for row in delta.sql(f"DESCRIBE HISTORY delta.`{path}`").select(*columns).collect()}

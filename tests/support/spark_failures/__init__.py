@@ -1,4 +1,4 @@
-"""Runs in which Spark's tasks, executors and drivers fail during writes, and the checks of the resulting table.
+"""Runs in which Spark's tasks, executors and drivers fail during writes, and checks of the resulting table.
 
 ``python -m tests.support.spark_failures --runs 50`` prints a table of the runs.
 """

@@ -23,7 +23,7 @@ def main() -> int:
     given = parser.parse_args()
     start = time.monotonic()
     with (
-        # Executors may still write there for a moment.
+        # Executors may still be writing to this directory for a moment after a run.
         tempfile.TemporaryDirectory(prefix="deltalog-failures-", ignore_cleanup_errors=True) as directory,
         ExitStack() as stack,
     ):
@@ -34,7 +34,7 @@ def main() -> int:
         runs = [run for run in planned(given.runs, given.seed, places) if given.only in (None, run.kind)]
         if separation() is None:
             runs = [run for run in runs if KINDS[run.kind][0] != "other disk"]
-            print("This system permits no mounts of one's own: no runs on executors with another disk.")
+            print("This system does not permit private mounts, so there are no runs on executors with another disk.")
         with running(scratch, tables) as carrier:
             for run in runs:
                 carrier.carry_out(run)

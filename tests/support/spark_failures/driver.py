@@ -1,8 +1,8 @@
 """A Spark driver in a separate process, which reads commands as lines of JSON and answers each with a line of JSON.
 
-Its argument is the settings of its session as JSON. ``write`` makes one write attempt, ``loop`` makes attempts until
-the process is killed. An attempt writes rows with ids of its own and its number as ``txnVersion``, so that the log
-shows which attempts landed.
+The driver's argument contains the settings of the Spark session as JSON. ``write`` makes one write attempt, ``loop``
+makes attempts until the process is killed. An attempt writes rows with its own ids and its number as ``txnVersion``, so
+that the log shows which attempts were committed.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-ROWS_PER_ATTEMPT = 1_000_000  # the distance between the ids of two attempts
+ROWS_PER_ATTEMPT = 1_000_000  # the distance between the first id in one attempt and the first id in the next
 APPLICATION = "attempts"
-OVERWRITES_EVERY = 5  # attempts of these numbers replace the rows
+OVERWRITES_EVERY = 5  # attempts whose number is a multiple of this overwrite the table
 
 
 def main() -> None:
@@ -83,7 +83,7 @@ def _write(
 
 
 def _task(kind: str, seed: int, tasks: int) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """The function that an attempt's tasks apply to their rows. The seed selects the task that fails."""
+    """The function that the tasks of an attempt apply to their rows. The seed selects the task that fails."""
     victim, moment, pause_s = (draw := random.Random(seed)).randrange(tasks), draw.randrange(3), draw.uniform(1, 4)
 
     def run(batches: Iterator[Any]) -> Iterator[Any]:

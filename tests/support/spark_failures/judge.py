@@ -19,12 +19,12 @@ _OF_THE_LOG = re.compile(r"_delta_log/(?:\d{20}\.(?:json|crc|checkpoint\.parquet
 
 
 class WrongError(AssertionError):
-    """A run left the table in a wrong state."""
+    """The table is in a wrong state after a run."""
 
 
 @dataclass
 class Verdict:
-    """The result of a run. ``landed``: the attempts in the log, in the order of their versions."""
+    """The result of a run. ``landed``: the attempts that are in the log, in the order of their versions."""
 
     landed: list[int] = field(default_factory=list)
     num_rows: int = 0

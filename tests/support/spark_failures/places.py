@@ -1,4 +1,4 @@
-"""The locations of the tables of the runs, and how they are read without Spark."""
+"""The locations of the runs' tables, and how to read them without Spark."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Place(Protocol):
         """The location of a new table."""
 
     def options(self) -> Mapping[str, Any]:
-        """The storage options of a driver."""
+        """The storage options for a driver."""
 
     def files(self, table: str) -> list[str]: ...
 
@@ -80,7 +80,7 @@ class LocalDisk:
 
 
 class S3:
-    """Tables in a bucket, which the drivers access through a proxy that loses some requests to the log."""
+    """Tables in a bucket, which the drivers access through a proxy that loses some of the requests for the log."""
 
     name = "S3"
 
@@ -136,14 +136,14 @@ class S3:
         return f"{table.removeprefix(f's3://{self._bucket}/')}/{path}"
 
 
-# Faults of a request from which deltalog recovers by itself.
+# Faults of a request that deltalog handles by retrying.
 _LOST = [FAULTS[name] for name in ("dropped before", "dropped after it took effect", "503", "reset in the answer")]
 
 
 @contextmanager
 def on_s3(log: Path, seed: int) -> Iterator[S3]:
-    """A location on a separate server, which ends with the block. One in 20 requests to a log, selected by the seed, is
-    lost, or its response is lost."""
+    """A location on a separate server, which is stopped at the end of the block. One in 20 requests for a log, selected
+    by the seed, is lost, or its response is lost."""
     with running("ministack", log) as server, proxied(server) as (proxy, through):
         draw = random.Random(seed)
 

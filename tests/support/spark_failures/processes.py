@@ -29,7 +29,7 @@ _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
-# A task may fail once. Executors are processes of a master and two workers inside the driver's JVM.
+# A task may fail once. Executors are processes of two workers; the master and the workers run inside the driver's JVM.
 _LOCAL = {"spark.master": "local[2,2]"}
 _CLUSTER = {
     "spark.master": "local-cluster[2,1,768]",
@@ -42,7 +42,7 @@ _CLUSTER = {
     "spark.speculation.multiplier": "1.2",
     "spark.speculation.quantile": "0.5",
 }
-# Executors with an empty disk where the tables are: the first argument is the directory.
+# Starts executors that see an empty directory in place of the tables' directory, which is the first argument.
 _JAVA_WITH_ANOTHER_DISK = """\
 #!/bin/sh
 case "$*" in
@@ -53,8 +53,8 @@ esac
 
 
 class Driver:
-    """A running driver. ``kind``: ``local``, ``cluster``, or ``other disk``, whose executors see an empty directory in
-    place of ``tables``."""
+    """A running driver. ``kind``: ``local``, ``cluster``, or ``other disk``: a cluster whose executors see an empty
+    directory in place of ``tables``."""
 
     def __init__(self, kind: str, scratch: Path, tables: Path) -> None:
         for directory in (scratch, tables):
@@ -110,7 +110,7 @@ class Driver:
         raise RuntimeError("the driver ended")
 
     def kill(self, victims: str) -> None:
-        """Kill the Python process, the JVM, or both, and wait until the other one has ended as well."""
+        """Kill the Python process, the JVM, or both, and wait until both have ended."""
         if victims in ("jvm", "both"):
             os.kill(self._jvm, signal.SIGKILL)
         if victims in ("python", "both"):
@@ -131,7 +131,7 @@ class Driver:
 
 
 def _await_end(pid: int, seconds: float = 120) -> None:
-    """A JVM ends when the process that it serves does; it is not a child of this one."""
+    """A JVM ends after the process that it serves; it is not a child of this process."""
     done = threading.Event()
     for _ in range(int(seconds * 10)):
         try:

@@ -1,4 +1,4 @@
-"""The runs: what fails in a run, what its driver must report, and the table of results."""
+"""The test runs: which failure each run causes, what its driver must report, and the table of results."""
 
 from __future__ import annotations
 
@@ -19,9 +19,10 @@ from tests.support.spark_failures.processes import Driver
 KILLS = ("kill of the driver", "kill of the JVM", "kill of both")
 _VICTIMS = {"kill of the driver": "python", "kill of the JVM": "jvm", "kill of both": "both"}
 _TASKS, _ROWS = 4, 6_000
-# The first write of a session takes several times as long as those that follow.
+# The first write of a session takes several times as long as later writes.
 _FIRST_WRITE_S = 6.0
-# The driver of each kind of run, and how many of fifty runs are of this kind. Runs of one driver follow each other.
+# For each kind of run, the driver that it uses and how many of every fifty runs are of this kind. Runs with the same
+# driver are adjacent.
 KINDS: dict[str, tuple[str, int]] = {
     "kill of the driver": ("local", 8),
     "kill of the JVM": ("local", 6),
@@ -33,7 +34,7 @@ KINDS: dict[str, tuple[str, int]] = {
     "executors lost": ("cluster", 2),
     "other disk": ("other disk", 4),
 }
-# The expected error of the attempt, by kind of run; attempts of other kinds must commit.
+# For each kind of run, the errors that the attempt may raise; for all other kinds, the attempt must commit.
 _ERRORS = {
     "failing job": ("PythonException", "Py4JJavaError"),  # the second in Spark 3.5
     "executors lost": ("JobFailedError",),
@@ -43,7 +44,7 @@ _ERRORS = {
 
 @dataclass
 class Run:
-    """A planned run, and its result once it has been carried out."""
+    """A planned run, and its result after it was carried out."""
 
     number: int
     kind: str
@@ -56,7 +57,7 @@ class Run:
 
 
 def planned(count: int, seed: int, places: Sequence[Place]) -> list[Run]:
-    """``count`` runs, with the kinds in the same proportions as in fifty, alternating between the places."""
+    """``count`` runs, with kinds in the same proportions as in fifty runs, and with alternating locations."""
     weights = {kind: number for kind, (_, number) in KINDS.items()}
     total, shares = sum(weights.values()), dict[str, int]()
     for kind, number in weights.items():
@@ -73,7 +74,7 @@ def planned(count: int, seed: int, places: Sequence[Place]) -> list[Run]:
 
 
 class Runs:
-    """Carries out runs, with one reused driver at a time, besides the drivers that are killed."""
+    """Carries out runs. Keeps one driver for reuse; a run that kills its driver gets a separate one."""
 
     def __init__(self, scratch: Path, tables: Path) -> None:
         self._scratch, self._tables = scratch, tables
@@ -82,7 +83,7 @@ class Runs:
         self._driver: Driver | None = None
 
     def carry_out(self, run: Run) -> None:
-        """Carry out a run and judge it. ``run.wrong`` describes a failure."""
+        """Carry out a run and judge it. If the run fails, ``run.wrong`` describes the failure."""
         start = time.monotonic()
         table = run.place.table(run.number)
         try:
@@ -109,7 +110,7 @@ class Runs:
         return Driver(kind, self._scratch / str(self._started), self._tables)
 
     def _of(self, kind: str) -> Driver:
-        """The driver of this kind, started if another kind is running."""
+        """The driver of this kind; it is started if a driver of another kind is running."""
         if self._kind != kind:
             self.close()
             self._driver, self._kind = self._new(kind), kind
@@ -119,7 +120,7 @@ class Runs:
     # -------------------------------------------------------------------------------------------------- kinds of runs
 
     def _one_write(self, run: Run, table: str) -> list[int]:
-        """One attempt between two that succeed. Returns the acknowledged attempts."""
+        """One attempt with the failure, between two attempts that succeed. Returns the acknowledged attempts."""
         driver, done = self._of(KINDS[run.kind][0]), list[int]()
         on_own_disks = run.kind == "other disk"
         if not on_own_disks:
@@ -149,8 +150,8 @@ class Runs:
         return [int(answer["done"])]
 
     def _killed(self, run: Run, table: str) -> list[int]:
-        """Attempts until the driver is killed at a random moment of a random attempt, which another driver then
-        repeats. Returns the acknowledged attempts."""
+        """Make attempts until the driver is killed at a random time during a random attempt; another driver then
+        repeats that attempt. Returns the acknowledged attempts."""
         draw, driver, done = random.Random(run.seed), self._new("local"), list[int]()
         driver.send(do="loop", **self._command(run, table))
         duration_s, last = _FIRST_WRITE_S, 1
@@ -167,7 +168,7 @@ class Runs:
                 done += self._succeeds(answer, run)
             else:
                 run.errors.append(self._of_a_lost_session(answer))
-                break  # without its JVM every further attempt fails in the same way
+                break  # without its JVM every later attempt fails in the same way
         driver.stop()
         again = self._of("local").write(**self._command(run, table, attempt=last))
         if "error" in again:
@@ -175,14 +176,15 @@ class Runs:
         return [*done, last]
 
     def _ended(self, driver: Driver) -> dict[str, Any]:
-        """The result of the next attempt."""
+        """Wait until the driver's next attempt ends, and return the result."""
         while (answer := driver.answer()) is not None:
             if "start" not in answer:
                 return answer
         raise WrongError("the driver ended before it was killed")
 
     def _of_a_lost_session(self, answer: dict[str, Any]) -> str:
-        """Check and return the error of an attempt whose session was killed. Outside ``save`` it is Spark's own."""
+        """Check and return the error of an attempt whose session was killed. Outside ``save`` the error is Spark's
+        own."""
         if answer["is_of_save"] and (not answer["is_of_deltalog"] or answer["outcome"] != "Outcome.NOTHING_COMMITTED"):
             raise WrongError(f"an attempt whose session was killed ended with {answer}")
         return f"{answer['error']}{'' if answer['is_of_save'] else ' outside of save'}"
@@ -190,8 +192,8 @@ class Runs:
 
 @contextmanager
 def running(scratch: Path, tables: Path) -> Iterator[Runs]:
-    """Runs whose drivers end with the block. ``scratch``: a directory for their files; ``tables``: the directory that
-    executors with another disk do not see."""
+    """Runs whose drivers are stopped at the end of the block. ``scratch``: a directory for the files of the runs;
+    ``tables``: the directory that executors with another disk do not see."""
     runs = Runs(scratch, tables)
     try:
         yield runs
@@ -200,7 +202,7 @@ def running(scratch: Path, tables: Path) -> Iterator[Runs]:
 
 
 def table_of(runs: Sequence[Run]) -> str:
-    """The results as text, with a line for each kind of run and place."""
+    """The results as text, with a line for each kind of run and location."""
     groups: dict[tuple[str, str], list[Run]] = defaultdict(list)
     for run in runs:
         groups[run.kind, run.place.name].append(run)

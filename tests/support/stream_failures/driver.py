@@ -1,7 +1,8 @@
-"""A Spark driver in a separate process, which reads streams as lines of JSON and answers each with a line of JSON.
+"""A Spark driver in a separate process, which reads descriptions of streams as lines of JSON and answers each with a
+line of JSON.
 
-A stream copies a table to another, one file per batch. It fails once, at the step that its command names: the first
-process that reaches the step removes the marker file and fails.
+A stream copies one table to another, one file per batch. The driver fails once, at the step named in its command: the
+first process to reach the step removes the marker file and fails.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from spark_ext.stream.source import LimitedStreamSource
 
 
 class Fault:
-    """Fails once at a step, by an error or by kill -9 of the driver's JVM."""
+    """Causes one failure at a step: raises an error, or kills the driver's JVM with kill -9."""
 
     def __init__(self, step: str, marker: str, jvm: int, is_kill: bool) -> None:
         self._step, self._marker, self._jvm, self._is_kill = step, marker, jvm, is_kill

@@ -1,4 +1,4 @@
-"""One run: a table, a stream that fails at a step and is restarted, and the checks of the result."""
+"""One run: a table, a stream that fails at a step and is restarted, and checks of the result."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SETTINGS = {
 
 @dataclass(frozen=True)
 class Run:
-    """A run. ``turn``: the number of batches before the failing part."""
+    """A run. ``turn``: the number of batches that the stream processes before the step that fails."""
 
     number: int
     step: str
@@ -43,14 +43,15 @@ class Run:
 
 
 def planned(count: int, seed: int) -> list[Run]:
-    """For every step, a run that fails there with an error, and one that is killed there, at different batches."""
+    """For every step, one run in which an error occurs at this step, and one in which the process is killed there, in
+    different batches."""
     draw = random.Random(seed)
     kinds = [(step, is_kill) for is_kill in (False, True) for step in STEPS]
     return [Run(number, *kinds[number % len(kinds)], draw.randrange(3)) for number in range(count)]
 
 
 class Driver:
-    """The process of a Spark driver, restarted after it was killed."""
+    """The process of a Spark driver, which is restarted after it was killed."""
 
     def __init__(self, log: Path) -> None:
         self._log = log
@@ -58,7 +59,7 @@ class Driver:
         self._jvm = 0
 
     def stream(self, **command: Any) -> str | None:
-        """Run a stream. Returns its error, None if it succeeded, or "killed" if the driver died."""
+        """Run a stream. Returns the stream's error, None if it succeeded, or "killed" if the driver died."""
         if self._process is None:
             self._start()
         assert self._process is not None and self._process.stdin is not None
@@ -87,7 +88,7 @@ class Driver:
         return {"error": "the driver has ended"}
 
     def stop(self) -> None:
-        """End the driver and the processes that it has started."""
+        """Kill the driver and the processes that it has started."""
         if self._process is not None:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
@@ -96,7 +97,7 @@ class Driver:
 
 
 def _is_alive(pid: int, wait_s: float) -> bool:
-    """Whether a process is still alive after the time that it may need to die."""
+    """Whether a process is still alive after ``wait_s`` seconds."""
     end_s = time.monotonic() + wait_s
     while True:
         try:
@@ -149,7 +150,7 @@ def carry_out(run: Run, driver: Driver, directory: Path) -> str:
 
 
 def judge(target: Path, ids: int) -> None:
-    """Every row once, every batch at most once, each version valid."""
+    """Check that the target has every row once and every batch at most once, and that each version is valid."""
     table = deltalog.DeltaTable.open(target)
     snapshot = table.snapshot()
     found = Counter(snapshot.scan().to_arrow()["id"].to_pylist())

@@ -36,12 +36,12 @@ class Clock:
 
 
 def environment(clock: Callable[[], int], **retry: Any) -> Environment:
-    """An environment that does not really wait."""
+    """An environment that does not actually sleep."""
     return Environment(clock_ms=clock, sleep=lambda seconds: None, retry=RetryPolicy(**retry))
 
 
 def manager_of(coordinator: str | Coordinator, clock: Callable[[], int] | None = None, **options: Any) -> Any:
-    """A new manager, as another process would have."""
+    """A new manager, like one in another process."""
     retry = options.pop("retry", {})
     return TransactionManager(coordinator, environment=environment(clock or Clock(), **retry), **options)
 
@@ -52,7 +52,7 @@ def bank(
     root: str | Path | None = None,
     **options: Any,
 ) -> Any:
-    """A manager of the tables A, with (1, 100) and (2, 50), and B, which is empty; in memory by default."""
+    """A manager of the tables A, with the rows (1, 100) and (2, 50), and B, which is empty; in memory by default."""
     manager = manager_of(MemoryCoordinator() if coordinator is None else coordinator, clock, **options)
     root = f"memory://{uuid.uuid4()}" if root is None else root
     manager.create_table(A, f"{root}/a", SCHEMA, data=rows((1, 100), (2, 50)))

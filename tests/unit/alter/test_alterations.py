@@ -1,4 +1,4 @@
-"""Columns added, renamed, dropped and widened; a table's name; metadata domains."""
+"""Adding, renaming, dropping and widening columns; a table's name; domain metadata."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Random changes of a mapped table, compared with a model that keeps each version's rows as Python values."""
+"""Random changes of a table with column mapping, compared with a model that keeps each version's rows as Python
+values."""
 
 from __future__ import annotations
 
@@ -21,7 +22,7 @@ Rows = list[dict[str, Any]]
 
 @dataclass
 class Model:
-    """The rows of each version, the latest one last; every current column has a value or None."""
+    """The rows of each version, the latest version last; every current column has a value or None."""
 
     versions: list[tuple[list[str], Rows]] = field(default_factory=list)
 
@@ -88,7 +89,7 @@ def test_rows_and_names_of_every_version(mode: str, seed: int) -> None:
         snapshot = table.snapshot()
         assert snapshot.version == len(model.versions) - 1
         for column in all_columns(snapshot.schema):
-            # In no version does an id belong to another physical name.
+            # In no version does a column id belong to a different physical name.
             assert (
                 owners.setdefault(column.metadata[ID_KEY], column.metadata[PHYSICAL_NAME_KEY])
                 == (column.metadata[PHYSICAL_NAME_KEY])

@@ -1,4 +1,4 @@
-"""Clustering columns set and changed, and rows ordered by them, cube by cube."""
+"""Setting and changing clustering columns, and rows ordered by them, cube by cube."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ def test_files_that_are_added_meanwhile_conflict() -> None:
 
 @pytest.mark.parametrize("before", [[], ["x"]])
 def test_rows_that_were_written_for_other_columns_conflict(before: list[str]) -> None:
-    """The files of these rows would have no statistics of the new column."""
+    """Files written with the old clustering columns would have no statistics on the new one."""
     table = created(properties={"delta.dataSkippingNumIndexedCols": "1"}, cluster_by=before)
     other = DeltaTable.open(table._handle.reader.store, environment=environment())
     with other._handle._blind_append() as transaction:

@@ -65,7 +65,7 @@ PEOPLE = pa.table(
 
 
 def with_bounds(table: DeltaTable) -> set[str]:
-    """The columns with bounds in the newest file; nested fields are dotted."""
+    """The columns with min/max statistics in the newest file; nested fields have dotted names."""
     snapshot = table.snapshot()
     bounds = json.loads(snapshot.files()["stats"].to_pylist()[-1]).get("minValues", {})
     names = {

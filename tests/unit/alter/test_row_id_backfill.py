@@ -44,7 +44,7 @@ def operations(table: DeltaTable) -> list[str]:
 
 
 def tracked(table: DeltaTable) -> dict[int, tuple[int, int]]:
-    """Row id and row commit version by column value."""
+    """The (row id, row commit version) of each row, keyed by the value of a column."""
     found = table.snapshot().scan(["id", ID, VERSION]).to_arrow().to_pylist()
     assert len({row[ID] for row in found}) == len(found)
     return {row["id"]: (row[ID], row[VERSION]) for row in found}
@@ -97,7 +97,7 @@ def test_nothing_is_added_again_where_all_files_have_ids() -> None:
 
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, change: Callable[[], Any], times: int = 1) -> None:
-    """Commit the change as another writer while a batch is prepared."""
+    """Commit the change as another writer, while a batch is being prepared."""
     real, left = row_id_backfill._counted, [times]
 
     def counted(*given: Any) -> list[AddFile]:

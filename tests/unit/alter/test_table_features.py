@@ -1,4 +1,4 @@
-"""Table features added and dropped."""
+"""Adding and dropping table features."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_transaction_turns_row_tracking_on_only_where_no_file_lacks_ids(store:
     assert empty.snapshot().files()["base_row_id"].to_pylist() == [0]
     empty.set_properties({"delta.enableRowTracking": "false"})
     empty.append(rows(3))
-    empty.set_properties({"delta.enableRowTracking": "true"})  # ids were assigned all the time
+    empty.set_properties({"delta.enableRowTracking": "true"})  # row ids have been assigned since the feature was added
     assert sorted(empty.snapshot().scan(["_metadata.row_id"]).to_arrow()["_metadata.row_id"].to_pylist()) == [0, 1, 2]
 
 
@@ -165,7 +165,7 @@ def test_row_ids_are_forgotten_so_that_they_are_not_given_out_twice(store: Any) 
     snapshot = DeltaTable.open(store).snapshot()
     assert snapshot.files()["base_row_id"].null_count == 2 and snapshot.domain_metadata == []
     assert ids(table) == [1, 2, 3]
-    table.restore(1)  # restoring the rows restores their ids
+    table.restore(1)  # restoring the rows also restores their row ids
     found = table.snapshot().scan(["id", "_metadata.row_id"]).to_arrow().to_pylist()
     assert {row["id"]: row["_metadata.row_id"] for row in found} == {1: 0, 2: 1, 3: 2}
 
@@ -207,7 +207,7 @@ def test_the_clustering_columns_go_with_their_feature(store: Any) -> None:
     assert table.check(deep=True).findings == ()
     table.drop_feature("domainMetadata")
     assert listed(table) == {"appendOnly", "invariants"}
-    table.restore(1)  # restoring the columns restores their feature
+    table.restore(1)  # restoring the columns also restores their table feature
     assert table.snapshot().clustering_columns == (("id",),) and "clustering" in listed(table)
 
 
@@ -239,7 +239,7 @@ def with_vector(table: DeltaTable) -> None:
 
 
 def forget(store: Any, table: DeltaTable) -> None:
-    """Clean up the log: keep a checkpoint and no commit before it."""
+    """Clean up the log: keep a checkpoint, and no commit before it."""
     table.checkpoint()
     for version in range(table.version):
         store.delete(commit_path(version))
@@ -360,7 +360,7 @@ def test_the_outcome_is_what_is_in_the_log_wherever_the_store_fails() -> None:
     calls: list[Call] = []
     drop(FaultyStore(prepared(), calls.append))
     versions: dict[Outcome, set[int]] = {}
-    for first in (call.number for call in calls):  # this call fails, like all later ones
+    for first in (call.number for call in calls):  # this call fails, like all later calls
         inner = prepared()
         try:
             drop(FaultyStore(inner, failing_from(first)))

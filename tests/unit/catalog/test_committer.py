@@ -1,4 +1,4 @@
-"""The catalog's committer stages, ratifies and publishes; its store shows ratified versions and writes no commit."""
+"""The catalog's committer stages, ratifies and publishes; its store shows ratified versions but writes no commits."""
 
 from __future__ import annotations
 
@@ -74,7 +74,8 @@ def test_no_answer_to_a_ratification(manager: Any, landed: bool, monkeypatch: py
     with monkeypatch.context() as patch:
         patch.setattr(manager.coordinator, "ratify", ratify)
         assert committer_at(store).commit(attempt) == Unknown()
-    assert len(staged(store)) == 1  # the commit may be ratified, now or later
+    # The staged file is kept, because its commit may already be ratified or be ratified later.
+    assert len(staged(store)) == 1
     assert (store.refresh_head().version == attempt.version) == landed
     again = committer_at(store).commit(attempt)
     assert again == (Exists() if landed else Committed())
@@ -94,7 +95,7 @@ def test_a_refusal_leaves_nothing(manager: Any, monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_refusal_after_a_lost_answer_leaves_the_outcome_unknown(manager: Any) -> None:
-    """The first request may still arrive, so the files of the commit are kept."""
+    """The first request may still reach the catalog, so the files of the commit are kept."""
     inner, calls = manager.coordinator, list[str]()
     bound_ms = inner.most_ahead_ms
 

@@ -1,4 +1,4 @@
-"""DynamoDBCoordinator keeps the guarantees of a Coordinator, also if answers get lost."""
+"""DynamoDBCoordinator keeps the guarantees of a Coordinator, even if answers get lost."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class TestOnMoto(TestOnMinistack):
 
 
 class Place:
-    """A catalog with one handle behind a proxy and one that bypasses it."""
+    """A catalog with one handle behind a proxy and one that bypasses the proxy."""
 
     def __init__(self, server: Server, proxy: Proxy, through: Server) -> None:
         self.server, self.proxy, self.time = server, proxy, FakeTime()
@@ -85,7 +85,7 @@ class Place:
 @pytest.fixture(scope="module", params=["ministack", pytest.param("moto", marks=pytest.mark.long)])
 def line(request: pytest.FixtureRequest) -> Iterator[tuple[Server, Proxy, Server]]:
     """A coordinator on ministack or moto. ministack recognizes the token of a repeated request, as DynamoDB does for
-    ten minutes; moto does not, as DynamoDB after that."""
+    ten minutes; moto does not, like DynamoDB after ten minutes."""
     server = request.getfixturevalue(request.param)
     with proxied(server) as (proxy, through):
         yield server, proxy, through
@@ -233,7 +233,7 @@ def test_what_cannot_be_told_is_a_timeout(place: Place) -> None:
 
 
 def after_lost(place: Place, meanwhile: Callable[[], object], *, takes_effect: bool) -> Rule:
-    """Lose the answer, and let others act before the request is repeated."""
+    """Lose the answer, and run other clients' actions before the request is repeated."""
 
     def rule(request: Request, forward: Forward) -> Answer:
         if takes_effect:
@@ -284,7 +284,7 @@ def test_a_proposal_that_came_too_late_has_moved(place: Place, times: int) -> No
 
 
 def test_many_that_race_over_a_bad_line_get_one_winner_each(place: Place) -> None:
-    """Every second answer is lost, and still each caller learns the outcome that is stored."""
+    """Every second response is lost, but each caller still gets the outcome that DynamoDB has stored."""
     alone, count = threading.Lock(), iter(range(10**6))
     handles = [place.through, place.beside]
 
@@ -439,7 +439,7 @@ def test_a_transaction_over_the_cap_is_refused_before_anything_is_sent(ministack
 
 
 def test_a_catalog_of_an_earlier_deltalog_lists_all_that_is_decided_once(ministack: Server, name: str) -> None:
-    """The catalog of an earlier deltalog has no record of the transactions with parts."""
+    """A catalog written by an earlier deltalog does not record which transactions have parts."""
     catalog = DynamoDBCoordinator(name, ministack.options())
     for number in range(20):
         catalog.insert(transaction(f"t{number:02}", number))
@@ -461,7 +461,7 @@ def test_a_catalog_of_an_earlier_deltalog_lists_all_that_is_decided_once(minista
 
 
 def test_a_cut_over_many_tables_is_of_one_instant(ministack: Server, name: str) -> None:
-    """The tables do not fit into one request, so two passes must agree."""
+    """The tables do not fit into one request, so two passes over them must return the same versions."""
     with proxied(ministack) as (proxy, through):
         catalog = DynamoDBCoordinator(name, through.options())
         for number in range(130):
@@ -539,7 +539,7 @@ def test_reads_are_consistent(ministack: Server, name: str) -> None:
 
 
 def test_more_than_a_page_of_everything(ministack: Server, name: str) -> None:
-    """DynamoDB returns at most 1 MB at a time."""
+    """DynamoDB returns at most 1 MB per request."""
     catalog = DynamoDBCoordinator(name, ministack.options())
     records = [TableRecord(f"id-{n}", f"s.{n:03d}", f"file:///{n}" + "x" * 60_000, n) for n in range(40)]
     for record in records:

@@ -1,4 +1,4 @@
-"""The files that a commit through a catalog leaves, and the files left after a failure."""
+"""The files that remain after a commit through a catalog, and those that remain after a failure."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ def log_files(root: Path, ending: str) -> list[str]:
 def test_a_version_that_is_not_published_has_no_crc(
     manager: deltalog.TransactionManager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_transaction: bool
 ) -> None:
-    """Otherwise a reader by path would find a .crc that is newer than the log."""
+    """If an unpublished version had a .crc, a reader that opens the table by path would find a .crc newer than the
+    log."""
 
     def fail(*arguments: Any) -> None:
         raise deltalog.StoreError("the disk is full")
@@ -115,7 +116,7 @@ def test_what_was_staged_goes_when_it_is_refused(
 def test_what_was_staged_stays_when_nobody_can_tell_whether_it_was_ratified(
     manager: deltalog.TransactionManager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An answer is lost, and the record is deleted before it is read."""
+    """The answer to the ratification is lost, and the transaction's record is deleted before it can be read."""
     transaction = manager.transaction()
     transaction.table("b.one").append(rows(1))
     real = manager.coordinator.ratify
@@ -140,7 +141,8 @@ def test_what_was_staged_stays_when_nobody_can_tell_whether_it_was_ratified(
 def test_requests_over_a_network_go_out_at_once_and_are_all_settled(
     manager: deltalog.TransactionManager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: bool
 ) -> None:
-    """The requests are concurrent: each waits until the others have begun. If one fails, no file is left."""
+    """The requests are concurrent: each one waits until the others have started. If one request fails, no file
+    remains."""
     transaction = manager.transaction()
     for name in NAMES:
         transaction.table(name).append(rows(1))
@@ -195,7 +197,8 @@ def test_publishing_again_is_no_error_and_another_file_in_the_place_of_a_commit_
     log = tmp_path / "b.one" / "_delta_log"
     staged = sorted((log / "_staged_commits").iterdir())
     contents = [each.read_bytes() for each in staged]
-    (log / f"{1:020d}.json").write_bytes(contents[0])  # staged by a process that died then
+    # As if the process that staged the commit had published it and then died.
+    (log / f"{1:020d}.json").write_bytes(contents[0])
     (log / f"{4:020d}.json").write_bytes(contents[0])
     with pytest.raises(deltalog.CorruptTableError, match="not written through the catalog"):
         manager.publish("b.one")

@@ -1,4 +1,4 @@
-"""SQLiteCoordinator keeps the guarantees of a Coordinator, under process and disk failures."""
+"""SQLiteCoordinator keeps the guarantees of a Coordinator when processes and disks fail."""
 
 from __future__ import annotations
 
@@ -292,7 +292,7 @@ def test_another_catalog_in_its_place_is_not_taken_for_it(catalog: SQLiteCoordin
     assert SQLiteCoordinator(catalog.path).cut() == {"id-1": 0}
 
 
-# ---------------------------------------------------------------------------------------------------- failures
+# ------------------------------------------------------------------------------------------------ failed calls
 
 
 def test_a_lock_that_is_not_let_go_is_an_error_and_nothing_changes(tmp_path: Path) -> None:
@@ -325,7 +325,7 @@ def test_a_full_disk_changes_nothing(catalog: SQLiteCoordinator) -> None:
 
 
 def test_a_write_that_fails_at_the_end_of_a_change_is_not_called_done_nor_undone(catalog: SQLiteCoordinator) -> None:
-    """The kernel refuses to extend the log, as a broken disk would."""
+    """The kernel refuses to extend SQLite's write-ahead log, as a broken disk would."""
     catalog.register(table(1), 0)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -382,7 +382,7 @@ def test_every_connection_waits_for_the_disk(catalog: SQLiteCoordinator) -> None
 
 
 def test_what_is_asked_often_goes_by_an_index(catalog: SQLiteCoordinator) -> None:
-    """With 100,000 transactions and 10,000 unpublished commits no frequent query scans or sorts a table."""
+    """With 100,000 transactions and 10,000 unpublished commits, no frequent query scans a whole table or sorts."""
     from deltalog.catalog import sqlite
 
     with catalog._file.connection() as connection:

@@ -18,9 +18,11 @@ def cli() -> Cli:
 
 @pytest.fixture
 def late(tmp_path: Path) -> Path:
-    """Five commits a minute apart, in-commit timestamps enabled at version 2; file times 7 ms after the clock.
+    """Five commits a minute apart, with in-commit timestamps enabled at version 2; each file time is 7 ms after the
+    commit's clock.
 
-    Version 0 creates, 1 appends 2 rows, 2 enables, 3 appends 3 rows, 4 overwrites with 1 row.
+    Version 0 creates the table, 1 appends 2 rows, 2 enables in-commit timestamps, 3 appends 3 rows, 4 overwrites with 1
+    row.
     """
     clock, path = Clock(), tmp_path / "late"
     schema = pa.schema([("id", pa.int64()), ("what", pa.string())])

@@ -1,4 +1,4 @@
-"""``deltalog check``: output for people and scripts, exit status, SARIF, repairs."""
+"""``deltalog check``: output as readable text and as JSON, exit status, SARIF, repairs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The output of each reading command, for people and for scripts."""
+"""The output of each reading command, as readable text and as JSON."""
 
 from __future__ import annotations
 

@@ -248,7 +248,7 @@ HOSTILE = "\x1b[31mred\x07\r\nerror: forged\u202e\u2028[bold]x[/bold]\x9b2J"
 
 @pytest.fixture
 def hostile(tmp_path: Path) -> Path:
-    """A table whose log has control sequences in every text field."""
+    """A table whose log has terminal control sequences in every string field."""
     path = tmp_path / "hostile"
     data = pa.table({"a": [HOSTILE], "b": [1]})
     table = DeltaTable.create(path, data.schema, name=HOSTILE, description=HOSTILE, data=data)

@@ -1,4 +1,4 @@
-"""The timeline page: its data agrees with the library's answers, and no log content can become active in it."""
+"""The timeline page: its data agrees with the library's answers, and no content of the log is executed in it."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ FIXTURES = Path(__file__).resolve().parents[3] / "fixtures" / "tables"
 BROWSER = next(
     (found for name in ("chromium", "chromium-browser", "google-chrome") if (found := shutil.which(name))), None
 )
-# Text that would end the script element, begin a tag or an entity, or break JavaScript.
+# Text that would end the script element, start a tag or an entity, or break JavaScript.
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)> &lt; <!-- ]]> {{data}} "
 HOSTILE += "\u2028\u202e\x1b[31m \" ' \\ ${1}"
 
 
 class Elements(html.parser.HTMLParser):
-    """A browser's view of the page: elements with attributes, and the text of scripts and of the title."""
+    """The page as a browser parses it: its elements with their attributes, and the text of its scripts and title."""
 
     def __init__(self, text: str) -> None:
         super().__init__(convert_charrefs=True)
@@ -62,7 +62,8 @@ def data_of(text: str) -> Any:
 
 
 def resolved(data: Any, ms: int) -> tuple[int, int] | None:
-    """Resolve a time as the page's script does, from the page's data: version and time, or None for a refusal."""
+    """Resolve a timestamp as the page's script does, from the page's data: the version and its time, or None for a
+    refusal."""
     found = data["resolution"]
     in_era = data["in_commit_timestamps"]["enabled"] and (found["from_ms"] is None or ms >= found["from_ms"])
     candidates = found["in_commit"] if in_era and found["in_commit"] else found["file"] or found["in_commit"]
@@ -103,7 +104,7 @@ def test_the_page_of_a_table_with_both_eras(late: Path) -> None:
 
 
 def test_the_page_of_a_copy(late: Path, tmp_path: Path) -> None:
-    """All file times are later than the enablement: no timestamp resolves to an earlier version."""
+    """All file times are later than the enablement, so no timestamp resolves to a version before it."""
     shutil.copytree(late, tmp_path / "copy", copy_function=shutil.copyfile)
     assert_page_is_true(DeltaTable.open(tmp_path / "copy"))
 
@@ -296,8 +297,9 @@ def test_a_refused_table_leaves_no_page(cli: Cli, tmp_path: Path) -> None:
 
 # -------------------------------------------------------------------------------------------------- a browser
 
-if BROWSER is not None:  # the tests above need no browser
-    # Pages in frames of several widths, measured from outside, since the page's own policy lets no other script run.
+if BROWSER is not None:  # the tests above do not need a browser
+    # Pages in frames of several widths, measured from the outer page, because the inner page's content security policy
+    # allows no other scripts.
     FRAMES = """<!doctype html><body><script>
     const box = (node) => node.getBoundingClientRect();
     const within = (a, b) => a.left >= b.left && a.right <= b.right;

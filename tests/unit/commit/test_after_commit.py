@@ -1,4 +1,4 @@
-"""A landed commit is reported as a success, whatever fails after it, and the handle continues from it."""
+"""A commit that was written is reported as a success, whatever fails after it, and the handle continues from it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.support.core import SCHEMA, environment, ids, memory, objects, rows
 from tests.support.transactions import A, B, Clock, bank, content
 from tests.support.transactions import rows as accounts
 
-# Functions that are called only after a commit has landed.
+# Functions that are called only after a commit was written.
 AFTERWARDS: dict[str, tuple[type, str]] = {
     "the next snapshot": (LogSnapshot, "after"),
     "the first snapshot": (Transaction, "_following"),
@@ -144,7 +144,7 @@ def test_a_warning_of_a_store_that_is_an_error_deletes_no_file_of_the_commit() -
 
 
 class Broken(WrappedCoordinator):
-    """Fails with an unforeseen error."""
+    """Fails with an unexpected error."""
 
     methods: tuple[str, ...] = ()
 

@@ -1,4 +1,4 @@
-"""A committer writes one version and reports the outcome; the commit loop settles unknown outcomes."""
+"""A committer writes one version and reports the outcome; the commit loop resolves unknown outcomes."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def test_a_store_that_does_not_answer(store: LogStore, fault: Fault, outcome: Co
 
 
 class Scripted(Committer):
-    """Returns the given outcome, and writes the version if it is Committed or Exists."""
+    """Returns the given outcomes one after another; for Committed or Exists, it also writes the version."""
 
     def __init__(self, store: LogStore, *answers: CommitOutcome) -> None:
         self.store, self.answers, self.attempts = store, list(answers), list[Attempt]()

@@ -109,7 +109,7 @@ def test_a_winner_that_did_nothing_to_rows_is_passed(prepared: Prepared) -> None
         (ours(reads=Reads(True)), winner(adds=[add("b")]), ConcurrentAppendError),
         (ours(reads=Reads(True)), winner(removes=[remove("b")]), ConcurrentDeleteReadError),
         # metadata
-        (APPEND, winner(metadata=metadata()), None),  # a property set to its present value
+        (APPEND, winner(metadata=metadata()), None),  # a property set to the value it already has
         (APPEND, winner(metadata=metadata(delta__appendOnly="true")), MetadataChangedError),
         (APPEND, winner(metadata=metadata(x="y")), MetadataChangedError),
         (APPEND, winner(metadata=metadata(delta__enableDeletionVectors="true")), None),
@@ -265,7 +265,8 @@ def blind(*adds: AddFile, is_blind: bool = True) -> CommitActions:
     [
         (reading("day = 'a'"), blind(rows_of("b")), False),
         (reading("day = 'a'"), blind(rows_of("a")), True),
-        (reading("day = 'a' OR x > 5"), blind(rows_of("b")), True),  # without statistics it may hold any x
+        # A file without statistics may contain any value of x.
+        (reading("day = 'a' OR x > 5"), blind(rows_of("b")), True),
         (reading("x > 5"), blind(rows_of("b", 1, 5)), False),
         (reading("x > 5"), blind(rows_of("b", 1, 6)), True),
         (reading("day = 'a' AND x > 5"), blind(rows_of("a", 1, 5), rows_of("b", 6, 9)), False),
@@ -318,7 +319,7 @@ def test_a_transaction_that_moves_rows_needs_snapshot_isolation_only() -> None:
         isolation_for(DELETE, "serializable")  # type: ignore[arg-type]
 
 
-# --------------------------------------------------------------------- column mapping, features, row ids on the way
+# ------------------------------------------------------------- column mapping, features, row ids assigned meanwhile
 
 
 def test_names_given_to_columns_meanwhile_do_not_matter() -> None:

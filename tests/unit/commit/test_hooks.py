@@ -1,4 +1,4 @@
-"""Everything that follows a commit may fail in any way, and the commit still counts."""
+"""Every step after a commit may fail in any way, and the commit still succeeds."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_a_hook_that_fails_is_logged_and_the_commit_stands(
 
 
 class ShortCheckpoints(MemoryStore):
-    """Loses the second half of every checkpoint."""
+    """Truncates every checkpoint to its first half."""
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
         if path.endswith(".checkpoint.parquet"):

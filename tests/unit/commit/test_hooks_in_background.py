@@ -1,4 +1,4 @@
-"""On a remote store a commit does not wait for its derived files, and all of them are written."""
+"""On a remote store a commit does not wait for its derived files, but all of them are written eventually."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ _NUMBERS = itertools.count()
 
 
 class FarStore(MemoryStore):
-    """A memory store that counts as remote. Derived files are written when ``gate`` is open; ``order`` lists the names
-    of all objects."""
+    """An in-memory store that claims to be remote. Derived files are written only while ``gate`` is set; ``order``
+    lists the names of all objects in the order of their creation."""
 
     is_remote = True
 
@@ -89,7 +89,7 @@ def test_a_handle_that_has_moved_on_continues_from_the_checkpoint(store: FarStor
     table.append(rows(1))
     if opened:
         table.flush()
-        table = DeltaTable.open(store, environment=environment())  # the commits of this version are not in memory
+        table = DeltaTable.open(store, environment=environment())  # its commits are not in this handle's memory
     store.gate.clear()
     for number in range(2, 6):
         table.append(rows(number))
@@ -145,7 +145,7 @@ def test_a_handle_that_is_faster_than_its_hooks_waits(store: FarStore) -> None:
     thread.start()
     while table.version <= background.MAX_WAITING:
         thread.join(0.001)
-    thread.join(0.1)  # time to continue, if it did not wait
+    thread.join(0.1)  # enough time to continue, if it were not waiting
     assert table.version == background.MAX_WAITING + 1
     store.gate.set()
     thread.join(60)
@@ -213,10 +213,10 @@ def test_a_store_without_latency_has_no_background(monkeypatch: pytest.MonkeyPat
 
 @pytest.fixture
 def stores() -> Iterator[dict[str, FarStore]]:
-    """The stores of two tables, by name."""
+    """The stores of two tables, keyed by table name."""
     stores = {name: FarStore() for name in ("bank.a", "bank.b")}
     yield stores
-    for store in stores.values():  # a waiting hook would delay the end of the process
+    for store in stores.values():  # a waiting hook would delay the exit of the process
         store.gate.set()
 
 

@@ -151,12 +151,13 @@ def test_enabled_later_the_pair_is_stamped_as_text() -> None:
 
 @pytest.mark.parametrize("behind", [0, 1, 10**9])
 def test_the_enabling_commit_is_later_than_every_file_time_before_it(behind: int) -> None:
-    """The timestamp must also be later than the file times that readers see, which are made strictly increasing."""
+    """The timestamp must also be later than the previous file times after readers have adjusted them to be strictly
+    increasing."""
     clock, files = Clock(), Clock()
     store = memory(files)
     table = create(store, clock, ict=False)
     for i in range(3):
-        table.append(rows(i))  # four commits within one millisecond: read as NOW … NOW + 3
+        table.append(rows(i))  # four commits within one millisecond: readers see NOW … NOW + 3
     clock.now_ms = NOW - behind
     result = table.enable_in_commit_timestamps()
     assert result.in_commit_timestamp_ms == NOW + 4
@@ -233,7 +234,7 @@ def test_enabling_again_stamps_a_new_pair() -> None:
     table.enable_in_commit_timestamps()
     assert pair(configuration(store, 3)) == ("3", str(NOW + 1000))
     table.disable_in_commit_timestamps()
-    clock.now_ms -= 5000  # the new timestamp must still be later than the file times
+    clock.now_ms -= 5000  # the new timestamp must also be later than the file times
     result = table.enable_in_commit_timestamps()
     assert pair(configuration(store, 5)) == ("5", str(result.in_commit_timestamp_ms))
     assert result.in_commit_timestamp_ms == NOW + 1002  # versions 3 and 4 were both stored at NOW + 1000
@@ -266,7 +267,7 @@ def test_a_table_far_ahead_of_the_clock_is_reported_and_written() -> None:
     clock.now_ms = NOW - 3_600_000
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        table.append(rows(1))  # an hour is still within the limit, and the commit adds 1 ms
+        table.append(rows(1))  # an hour is within the limit, and the commit adds 1 ms
     clock.now_ms = NOW - 3_600_000
     with pytest.warns(ClockDriftWarning, match=r"version 1 is 3600001 ms ahead of this machine's clock") as caught:
         result = table.append(rows(2))
@@ -348,7 +349,7 @@ def test_an_enabling_commit_that_is_rebased_is_stamped_anew(winners: int) -> Non
     mine = overtaken(store, *[rival(store, other, append)] * winners)
     result = DeltaTable.open(mine, environment=environment(clock)).enable_in_commit_timestamps()
     assert result.version == winners + 1
-    assert result.in_commit_timestamp_ms == NOW + 1000 * winners + 1  # after the last winner's file time
+    assert result.in_commit_timestamp_ms == NOW + 1000 * winners + 1  # after the file time of the last winning commit
     assert pair(configuration(store, result.version)) == (str(result.version), str(result.in_commit_timestamp_ms))
     table = DeltaTable.open(store)
     enabled = table.snapshot().enablement
@@ -357,7 +358,7 @@ def test_an_enabling_commit_that_is_rebased_is_stamped_anew(winners: int) -> Non
 
 
 def test_an_enabling_commit_passes_winners_within_one_millisecond() -> None:
-    """The winners' file times are equal, and are read as strictly increasing."""
+    """The winning commits have equal file times, which readers adjust to be strictly increasing."""
     clock = Clock()
     store = memory(clock)
     create(store, clock, ict=False)
@@ -474,7 +475,8 @@ def test_another_property_that_is_rebased_keeps_the_old_pair() -> None:
 
 @pytest.mark.parametrize("body", [None, {}, {"inCommitTimestamp": "x"}])
 def test_a_winner_that_should_carry_a_timestamp_and_does_not(body: dict[str, Any] | None) -> None:
-    """The winner's file time is not used instead, and the files written for our commit are deleted."""
+    """The file time of the winning commit does not replace its missing in-commit timestamp, and the files written for
+    our commit are deleted."""
     clock = Clock()
     store = memory()
     create(store, clock)
@@ -496,7 +498,7 @@ def test_a_base_that_should_carry_a_timestamp_and_does_not() -> None:
     assert set(objects(store)) == before
 
 
-# ----------------------------------------------------------------------------------- odd combinations of the three
+# --------------------------------------------------------------- odd combinations of version, feature and property
 
 
 def test_the_property_without_the_feature_writes_no_timestamp() -> None:
@@ -523,7 +525,7 @@ def test_the_feature_without_the_property_writes_no_timestamp() -> None:
 
 
 def test_a_stale_pair_is_replaced_when_they_are_enabled() -> None:
-    """delta-spark keeps the pair when it disables in-commit timestamps."""
+    """delta-spark keeps the enablement properties when it disables in-commit timestamps."""
     store = memory()
     stale = {"delta.enableInCommitTimestamps": "false", VERSION_KEY: "0", TIMESTAMP_KEY: "5"}
     put_commit(store, 0, info_action(), protocol_action("inCommitTimestamp"), metadata_action(stale))
@@ -534,7 +536,8 @@ def test_a_stale_pair_is_replaced_when_they_are_enabled() -> None:
 
 
 def test_the_largest_timestamp_is_not_passed() -> None:
-    """2^63 - 1 in a log leaves no room; no commit may be written that nobody can read."""
+    """No timestamp is later than 2^63 - 1, so the next commit is refused: a commit with an overflowing timestamp could
+    not be read."""
     store = memory()
     put_commit(store, 0, info_action(2**63 - 1), protocol_action("inCommitTimestamp"), metadata_action(ICT))
     table = DeltaTable.open(store, environment=environment())
@@ -566,7 +569,7 @@ def test_an_answer_that_is_lost_makes_one_commit(fault: Fault, ict: bool) -> Non
     assert LogReader(inner).list_from().commits == (0, 1)
     assert ids(DeltaTable.open(inner)) == [1]
     tried = {put.data for put in store.puts if put.call.path == commit_path(1)}
-    assert len(tried) == 1  # the bytes are the same, whatever the clock shows by then
+    assert len(tried) == 1  # each attempt writes the same bytes, although the clock has advanced
 
 
 def test_an_unknown_outcome_that_another_writer_settles() -> None:
@@ -579,7 +582,7 @@ def test_an_unknown_outcome_that_another_writer_settles() -> None:
         if call.method == "put_if_absent" and call.path == commit_path(1) and not seen:
             seen.append(call)
             DeltaTable.open(inner, environment=environment(clock)).append(rows(7))
-            return Fault.LOST_ACK  # UNKNOWN was reported; the version is the rival's
+            return Fault.LOST_ACK  # the outcome was UNKNOWN; the rival has created the version
         return None
 
     result = DeltaTable.open(FaultyStore(inner, decide), environment=environment(clock)).append(rows(1))
@@ -588,7 +591,7 @@ def test_an_unknown_outcome_that_another_writer_settles() -> None:
 
 
 class Silent(MemoryStore):
-    """Does not answer any call for commits once it is switched on."""
+    """A store that does not answer calls for commits once ``deaf`` is set."""
 
     deaf = False
 
@@ -649,7 +652,7 @@ def test_attempts_end() -> None:
         table.append(rows(2))
     assert ids(DeltaTable.open(store)) == [1, 1, 1]
     new_data = [path for path in set(objects(store)) - before if path.endswith(".parquet")]
-    assert len(new_data) == 3  # only the rivals' files are left; ours were deleted
+    assert len(new_data) == 3  # only the rivals' files remain; ours were deleted
 
 
 def test_a_torn_winner_is_named() -> None:
@@ -687,7 +690,7 @@ def test_who_lost_many_races_waits_no_longer_than_others_and_looks_after_the_wai
 
     def sleep(seconds: float) -> None:
         waits.append(seconds)
-        append()  # commits of others during the wait do not cost another attempt
+        append()  # commits of others during the wait do not cause another attempt
 
     table = DeltaTable.open(
         overtaken(store, *[append] * 6), environment=environment(clock, sleep=sleep, random=lambda: 1.0)

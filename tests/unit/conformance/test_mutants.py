@@ -1,4 +1,4 @@
-"""The kit finds wrong engines. deltalog itself passes every case (test_cases.py), so a failure here is due to the
+"""The kit detects faulty engines. deltalog itself passes every case (test_cases.py), so a failure here is due to the
 defect."""
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import pytest
 from deltalog.conformance import Engine, all_cases, run
 from tests.support.conformance.mutants import MUTANTS
 
-# An error in a mutant's own code is not a defect that the kit has found.
+# An error in a mutant's own code does not count as a detected defect.
 OWN_DEFECT = re.compile(r"\b(Key|Type|Attribute|Index|Name|Value|JSONDecode|FileNotFound)Error: |StopIteration")
 
 

@@ -1,4 +1,4 @@
-"""An adapter for a toy reader, written from the documentation alone: which cases it passes and which it fails."""
+"""An adapter for a toy reader, written from the documentation alone, passes exactly the cases that it should pass."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A version cloned as a table: it has the same rows; only a shallow clone shares files with its source."""
+"""Cloning a version: the clone has the same rows; only a shallow clone shares files with its source."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_clone_has_the_rows_and_a_life_of_its_own(tmp_path: Path, shallow: boo
 def test_vectors_row_ids_and_mapped_columns_are_kept(tmp_path: Path, shallow: bool) -> None:
     table = source(tmp_path / "s", EVERYTHING)
     table.append(rows(*range(10, 400)))
-    table.delete("id % 3 = 0")  # too large to be in the log itself
+    table.delete("id % 3 = 0")  # the deletion vector is too large to be inline in the log
     table.delete("id = 1")
     table.rename_column("id", "key")
     table.rename_column("key", "id")
@@ -158,7 +158,7 @@ def test_a_clone_of_a_clone(tmp_path: Path) -> None:
 
 
 def test_files_of_two_places_under_one_name(tmp_path: Path) -> None:
-    """The clone has a file of its own and a file of its source with the same relative name."""
+    """The clone has two files with the same relative name: its own, and one of its source."""
     table = DeltaTable.create(tmp_path / "s", SCHEMA, data=rows(1))
     clone = table.clone(tmp_path / "c", shallow=True)
     (name,) = [each.name for each in (tmp_path / "s").glob("*.parquet")]
@@ -175,7 +175,7 @@ def test_files_of_two_places_under_one_name(tmp_path: Path) -> None:
 
 
 def test_a_shallow_clone_can_be_restored(tmp_path: Path) -> None:
-    """The versions of a clone name files by absolute paths, which a restore adds again."""
+    """The versions of a clone contain absolute paths of files, which a restore adds again."""
     table = source(tmp_path / "s")
     clone = table.clone(tmp_path / "c", shallow=True)
     clone.delete("id < 3")

@@ -1,4 +1,4 @@
-"""A directory of Parquet files converted to a table: it has exactly these files, with their rows, columns and
+"""Converting a directory of Parquet files to a table: the table has exactly these files, with their rows, columns and
 partitions."""
 
 from __future__ import annotations

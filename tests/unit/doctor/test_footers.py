@@ -1,4 +1,5 @@
-"""Damaged footers are findings, even if they would crash a process that asks pyarrow for their column chunks."""
+"""Damaged footers are reported as findings, even if they would crash a process that asks pyarrow for their column
+chunks."""
 
 from __future__ import annotations
 

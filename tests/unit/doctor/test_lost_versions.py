@@ -1,4 +1,5 @@
-"""A version within the retention that can no longer be read is a finding that names the lost versions."""
+"""If a version within the retention can no longer be read, the doctor reports a finding that names the lost
+versions."""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ def lost(report: CheckReport) -> list[str]:
 
 
 def readable(path: Path) -> list[int]:
-    """The versions that can be read, found by reading each."""
+    """The readable versions, found by reading each version."""
     table, found = DeltaTable.open(path), []
     for version in range(table.version + 1):
         try:
@@ -48,7 +49,7 @@ def in_ms(later_ms: int) -> Environment:
 
 @pytest.fixture
 def rewritten(tmp_path: Path) -> DeltaTable:
-    """A table whose version 0 file is live until version 2, and whose version 1 file is live to the end."""
+    """A table in which the file of version 0 is live until version 2, and the file of version 1 is live to the end."""
     table = DeltaTable.create(tmp_path / "t", SCHEMA, data=rows(1, 2))
     table.append(rows(10))
     table.append(rows(20))
@@ -81,7 +82,8 @@ def test_a_tombstone_that_has_expired_needs_nothing(rewritten: DeltaTable, tmp_p
     assert lost(check(tmp_path / "t", environment=later)) == []
     table = DeltaTable.open(tmp_path / "t", environment=later)
     table.set_properties({"delta.deletedFileRetentionDuration": "interval 30 days"})
-    assert lost(check(tmp_path / "t", environment=later)) == []  # the file had expired under the retention at that time
+    # The tombstone had expired under the retention in effect then.
+    assert lost(check(tmp_path / "t", environment=later)) == []
 
 
 def test_a_deletion_vector_is_gone(tmp_path: Path) -> None:

@@ -1,4 +1,5 @@
-"""A restore is no defect, whatever changed between the restored version and the latest; a wrong restore is one."""
+"""A restore is not a defect, whatever changed between the restored version and the latest; a wrong restore is a
+defect."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ from tests.support.doctor.damaged_tables import ICT, append_commit, edit_schema
 
 
 def nested(number: int) -> pa.Table:
-    """Two structs that have a field of the same name but of different types."""
+    """Two structs that have a field of the same name but with different types."""
     one, other = [{"same": number}], [{"same": str(number)}]
     return pa.table({"id": [number], "part": ["p"], "one": one, "other": other})
 
@@ -94,7 +95,8 @@ def test_a_restore_to_a_type_that_no_version_had_is_found(tmp_path: Path, parame
 
 
 def test_a_restore_is_compared_with_the_version_that_it_names(tmp_path: Path) -> None:
-    """Version 0 had no such type, but version 2 did."""
+    """The restore commit names version 3, whose column has the wider type, but the metadata of this commit has the type
+    of version 0."""
     table = DeltaTable.create(tmp_path, small(1).schema, data=small(1))
     old = first_metadata(tmp_path)
     widen(table)

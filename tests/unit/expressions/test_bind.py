@@ -166,7 +166,8 @@ def test_predicates_as_text(predicate: Predicate, text: str) -> None:
         ("s LIKE '%\\\\_x'", "LIKE with a backslash"),
         ("s LIKE s", "a literal pattern"),
         ("i = 1; DROP TABLE x", "is not supported|statements"),
-        ("i NOT IN other", "is not supported"),  # sqlglot parses an empty list; negated, it would keep all rows
+        # sqlglot parses ``NOT IN other`` as NOT IN an empty list, which would be true for all rows.
+        ("i NOT IN other", "is not supported"),
         ("i NOT IN UNNEST(other)", "is not supported"),
         ("i NOT IN ()", "is not supported"),
         ("i BETWEEN SYMMETRIC 3 AND 1", "is not supported"),
@@ -177,7 +178,7 @@ def test_predicates_as_text(predicate: Predicate, text: str) -> None:
         ("'true'", "is a string, not a condition"),
         ("concat(st, 'a') = 'xa'", "CAST from struct"),
         ("coalesce(st, 1) = 1", "CASE of integer and struct<x:long> together"),
-        ("i = 1e9999999", "out of the range of a double"),  # no integer of so many digits is ever created
+        ("i = 1e9999999", "out of the range of a double"),  # the integer with all these digits is never created
         ("f = -1e99999999", "out of the range of a double"),
         ("(" * 5000 + "i = 1" + ")" * 5000, "nested|parsed"),
         ("length(i) > 1", r"The function length of byte is not supported"),

@@ -1,5 +1,5 @@
-"""Elements of arrays, maps and structs in constraints, conditions and assignments; and functions that make strings
-longer."""
+"""Elements of arrays, maps and structs in constraints, conditions and assignments; and functions that lengthen
+strings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lists of values as literals: which are used without conversion, which are converted, which are refused."""
+"""Lists of values as literals: which are used without conversion, which are converted, and which are refused."""
 
 from __future__ import annotations
 

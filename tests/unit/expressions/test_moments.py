@@ -1,4 +1,4 @@
-"""CURRENT_TIMESTAMP in conditions and constraints: one reading of the environment's clock for each statement."""
+"""CURRENT_TIMESTAMP in conditions and constraints: each statement reads the environment's clock once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def rows(*days_ago: int) -> pa.Table:
 
 @pytest.fixture
 def table(tmp_path: Path) -> DeltaTable:
-    """A table with one file for each row; the clock advances ten minutes at each reading."""
+    """A table with one file for each row; the clock advances ten minutes with each reading."""
     ticks = itertools.count()
 
     def clock_ms() -> int:

@@ -1,4 +1,4 @@
-"""Python values for columns: at every depth, and in records, the same values are stored exactly or refused."""
+"""Python values for columns are stored exactly or refused, in the same way at every nesting depth and in records."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ UTC, EAST = dt.timezone.utc, dt.timezone(dt.timedelta(hours=2))
 NOON = dt.datetime(2026, 11, 20, 12)
 INSTANT, WALL = pa.timestamp("us", "UTC"), pa.timestamp("us")
 
-#: Values of types that could not be stored exactly.
+#: Values whose types could not be stored exactly.
 LOSSES: list[tuple[pa.DataType, Any]] = [
     (pa.int32(), 1.5), (pa.int64(), Decimal("0.1")), (pa.int32(), 2**31), (pa.int64(), 2**70), (pa.int64(), True),
     (pa.int64(), "5"), (pa.int64(), np.float64(0.5)), (pa.int8(), 128), (pa.float32(), 1e39), (pa.float32(), 16777217),
@@ -34,7 +34,7 @@ LOSSES: list[tuple[pa.DataType, Any]] = [
     (WALL, NOON.replace(tzinfo=UTC)), (WALL, NOON.replace(tzinfo=EAST)), (WALL, pd.Timestamp(5)), (WALL, "now"),
     (WALL, np.datetime64(5, "ns")),
 ]  # fmt: skip
-#: Values that are stored exactly, and their stored form.
+#: Values that are stored exactly, with their stored form.
 WHOLE: list[tuple[pa.DataType, Any, Any]] = [
     (pa.int32(), 1.0, 1), (pa.int64(), Decimal(7), 7), (pa.int64(), np.int16(3), 3), (pa.float32(), 0.5, 0.5),
     (pa.float64(), 2**53, float(2**53)), (pa.float64(), np.float32(0.5), 0.5), (pa.bool_(), np.bool_(True), True),

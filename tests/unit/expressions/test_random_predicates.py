@@ -1,4 +1,4 @@
-"""Random predicates on random tables: a scan with data skipping returns exactly the rows that satisfy the condition,
+"""Random predicates on random tables: a scan with data skipping returns exactly the rows that satisfy the predicate,
 and a delete removes exactly these rows."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""SQL text parsed to trees, and trees written as SQL text."""
+"""Parsing SQL text to trees, and writing trees as SQL text."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from tests.support.expressions import FAILING, SUPPORTED, cases, edge_rows
 SCHEMA = StructType.from_arrow(edge_rows().schema)
 
 
-# A decimal without a fraction is written as an integer: the column decides the type of the comparison.
+# A decimal without a fraction is written as an integer, because the column's type determines the type of the
+# comparison.
 ROUND = {"1."}
 
 

@@ -1,5 +1,5 @@
-"""SQL text as tokens: with limits, in time proportional to the length; and double quotes, which enclose strings, not
-column names."""
+"""Tokenizing SQL text takes time proportional to its length and has limits; double quotes enclose strings, not column
+names."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from deltalog.protocol.schema import StructType
 
 
 class _Calls:
-    """Counts the calls of Python functions, which do not depend on the machine."""
+    """Counts the calls of Python functions, whose number does not depend on the machine."""
 
     def __enter__(self) -> _Calls:
         self.count = 0

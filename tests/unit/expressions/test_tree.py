@@ -1,4 +1,4 @@
-"""Trees are equal if their SQL text is equal; so literals such as 1 and 1.0 differ."""
+"""Trees are equal if and only if their SQL text is equal, so literals such as 1 and 1.0 differ."""
 
 from __future__ import annotations
 

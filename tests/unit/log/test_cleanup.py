@@ -32,7 +32,7 @@ def table_of_days(
     enable_at: int | None = None,
     properties: Mapping[str, str] | None = None,
 ) -> tuple[MemoryStore, Clock, DeltaTable]:
-    """A table with a one-row commit for each of ``days`` before today's midnight; then the clock shows NOW."""
+    """A table with a one-row commit for each of ``days`` before today's midnight; afterwards the clock shows NOW."""
     clock = Clock()
     store = store or memory(clock)
     store._clock_ms = clock
@@ -70,7 +70,7 @@ CLOCKS: dict[str, dict[str, str]] = {"ict": ICT, "file times": {}}
 @pytest.mark.parametrize(
     ("points", "first"),
     [
-        ([2, 4, 6], 4),  # 31 days: the last commit at the cut-off itself has a checkpoint
+        ([2, 4, 6], 4),  # 31 days: the last commit exactly at the cut-off has a checkpoint
         ([1, 3, 6], 3),
         ([1], 1),
         ([5, 6], None),  # no commit is old enough
@@ -114,7 +114,7 @@ def test_the_retention_is_the_tables(property_text: str, first: int | None) -> N
 
 
 def touch(store: MemoryStore, times: dict[int, int]) -> None:
-    """Set other modification times on commit files, as a copy does."""
+    """Change the modification times of commit files, as copying a table does."""
     for version, time_ms in times.items():
         path = log_path(commit_name(version))
         data, _ = store._objects[path]
@@ -122,7 +122,7 @@ def touch(store: MemoryStore, times: dict[int, int]) -> None:
 
 
 def test_a_copy_with_old_file_times_loses_nothing_of_a_table_with_in_commit_timestamps() -> None:
-    """A restore keeps the file times of a backup; other engines then delete commits of today."""
+    """A restored backup keeps the file times; other engines then delete today's commits."""
     store, _, table = table_of_days([3, 2, 1], [1], properties=ICT)
     touch(store, dict.fromkeys(range(3), MIDNIGHT - 90 * DAY_MS))
     assert table.cleanup_log().deleted == ()
@@ -137,7 +137,8 @@ def test_a_copy_with_new_file_times_is_cleaned_all_the_same() -> None:
 
 @pytest.mark.parametrize(("points", "first"), [([1, 3, 5], 3), ([1, 5], 1), ([5], None)])
 def test_in_commit_timestamps_that_were_enabled_late(points: list[int], first: int | None) -> None:
-    """Each clock decides for its own commits, and time travel before and after the enablement is unchanged."""
+    """Each commit is judged by the clock in effect for it, and time travel before and after the enablement is
+    unchanged."""
     store, _, table = table_of_days(DAYS, points, enable_at=3)
     asked = [MIDNIGHT - int(day * DAY_MS) for day in DAYS]
     before = {at: table.version_at(at).version for at in asked}
@@ -149,8 +150,9 @@ def test_in_commit_timestamps_that_were_enabled_late(points: list[int], first: i
 
 
 def test_a_log_never_begins_where_that_would_change_a_time() -> None:
-    """File times are made strictly increasing from the first commit on. The clock was an hour fast for versions 0 and
-    1, so the times of versions 2 and 3 were moved; without the commits before them they would jump back."""
+    """Readers adjust file times to be strictly increasing from the first commit on. The clock was an hour fast for
+    versions 0 and 1, so readers adjust the times of versions 2 and 3; without the commits before them these times would
+    jump back."""
     store, _, table = table_of_days(DAYS, [1, 2, 3, 4])
     at = MIDNIGHT - 40 * DAY_MS
     touch(store, {0: at, 1: at + 3_600_000, 2: at, 3: at + 1, 4: at + 7_200_000, 5: at + 20 * DAY_MS})
@@ -256,7 +258,7 @@ def test_a_checkpoint_that_cannot_be_read_is_no_place_to_begin() -> None:
 
 
 def test_a_checkpoint_whose_commit_is_gone_is_no_place_to_begin() -> None:
-    """The checkpoint does not have the in-commit timestamp, which is only in the commit."""
+    """The checkpoint does not contain the in-commit timestamp; only the commit does."""
     store, _, table = table_of_days(DAYS, [1, 3], properties=ICT)
     store.delete(log_path(commit_name(3)))
     assert table.cleanup_log().first_version is None
@@ -293,7 +295,7 @@ def test_a_table_with_features_that_are_not_known_is_left_alone() -> None:
 def test_an_interruption_at_any_delete_leaves_a_log_that_can_be_read_and_cleaned() -> None:
     _, _, table = table_of_days(DAYS, [1, 3, 6], properties={**V2, **ICT})
     total = len(table.cleanup_log(dry_run=True).deleted)
-    assert total == 7  # commits 0 to 2, their checksums, the checkpoint of 1
+    assert total == 7  # commits 0 to 2, their version checksums, and the checkpoint of version 1
     left = None
     for number in range(1, total + 1):
         for fault in (Fault.FAIL_BEFORE, Fault.KILL_AFTER):
@@ -315,7 +317,7 @@ def test_an_interruption_at_any_delete_leaves_a_log_that_can_be_read_and_cleaned
 @pytest.mark.parametrize("number", range(1, 15))
 @pytest.mark.parametrize("clock_kind", CLOCKS)
 def test_two_clean_ups_at_once(clock_kind: str, number: int) -> None:
-    """Before each request of one clean-up, another one runs completely."""
+    """Before each request of one cleanup, another cleanup runs completely."""
     store, clock, _ = table_of_days(DAYS, [1, 3, 6], properties=CLOCKS[clock_kind])
     calls = 0
 

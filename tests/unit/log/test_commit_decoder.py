@@ -1,4 +1,5 @@
-"""Commits decoded as columns equal commits decoded as actions; unusual lines are decoded as actions."""
+"""Decoding commits as columns gives the same result as decoding them as actions; unusual lines are decoded as
+actions."""
 
 from __future__ import annotations
 
@@ -17,6 +18,7 @@ from deltalog.log.commit_decoder import decode_commits
 from deltalog.log.replay import Commits, tail
 from deltalog.protocol.codec import CommitActions, decode_commit, first_commit_info, first_commit_infos
 from tests.support.core import metadata_action, protocol_action
+from tests.support.core.strategies import examples
 
 INFO = {"commitInfo": {"timestamp": 1, "operation": "WRITE"}}
 
@@ -62,7 +64,7 @@ def one_by_one(data: list[bytes]) -> Commits:
 
 def files(commits: Commits) -> list[dict[str, Any]]:
     rows = sorted(tail(commits).files.to_pylist(), key=lambda row: row["path"])
-    # An absent partition value is null.
+    # A missing partition value is null.
     return [{**row, "partition_values": _present(row["partition_values"])} for row in rows]
 
 
@@ -76,7 +78,7 @@ def _present(values: list[tuple[str, str | None]] | None) -> dict[str, str] | No
 
 
 def small(commits: Commits) -> list[CommitActions]:
-    """The commits without their adds and removes."""
+    """The commits without their add and remove actions."""
     return [msgspec.structs.replace(each, adds=[], removes=[]) for each in commits.actions]
 
 
@@ -283,7 +285,7 @@ def _mutated(draw: st.DrawFn) -> list[bytes]:
 
 
 @pytest.mark.slow
-@settings(max_examples=1000, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(1000), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(_mutated())
 def test_any_bytes_mean_what_they_mean_commit_by_commit(data: list[bytes]) -> None:
     try:

@@ -1,4 +1,5 @@
-"""The summary of a commit: what it takes from the actions, and which of the commit's claims it does not trust."""
+"""The summary of a commit: which values it computes from the actions, and which statements of the commit it ignores as
+untrustworthy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Log compaction files replace the commits that they cover, and are ignored when they may be wrong."""
+"""Log compaction files replace the commits that they cover, and are ignored if they may be wrong."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_a_gap_stays_an_error() -> None:
         ([(2, 4)], [(2, 4)]),
         ([(2, 4), (2, 7)], [(2, 7)]),
         ([(1, 3), (2, 4), (4, 6)], [(1, 3), (4, 6)]),
-        ([(0, 3)], []),  # begins before the checkpoint's commits
+        ([(0, 3)], []),  # the compaction begins before the commits that follow the checkpoint
         ([(5, 12)], []),  # ends after the version
         ([(6, 6), (9, 8)], []),  # a range of one, and a reversed range
     ],

@@ -1,4 +1,5 @@
-"""What a file cache keeps and passes on; and that threads sharing a cache do not affect each other."""
+"""The contents of a file cache and the parts that it passes to the next version's cache; threads that share a cache do
+not affect each other."""
 
 from __future__ import annotations
 
@@ -24,7 +25,8 @@ from tests.support.core import SCHEMA, environment, ids, memory, rows
 
 
 def shared_snapshot() -> LogSnapshot:
-    """The snapshot of a handle after its own appends: files of an earlier version, and the commits since."""
+    """The snapshot of a handle after its own appends, which combines the files of an earlier version with the commits
+    since."""
     table = DeltaTable.create(memory(), SCHEMA, environment=environment(), data=rows(1))
     table.snapshot().files()
     table.append(rows(2))
@@ -54,7 +56,7 @@ READS: dict[str, Callable[[LogSnapshot], Any]] = {
 
 
 def lines_of_snapshot(step: Callable[[], None]) -> Callable[..., Any]:
-    """A tracer that calls ``step`` before every line of the snapshot and its cache."""
+    """A trace function that calls ``step`` before every executed line of the snapshot and its cache."""
 
     def trace(frame: FrameType, event: str, argument: object) -> Any:
         if frame.f_code.co_filename not in (snapshot_file, cache_file):
@@ -67,8 +69,8 @@ def lines_of_snapshot(step: Callable[[], None]) -> Callable[..., Any]:
 
 
 def interleaved(read: Callable[[], Any], at: int, other: Callable[[], object]) -> tuple[Any, bool]:
-    """The result of ``read`` if another thread runs ``other`` before line number ``at`` of ``read``; and whether
-    ``read`` has that line."""
+    """The result of ``read`` if another thread runs ``other`` before the ``at``-th line that ``read`` executes; and
+    whether ``read`` executes that many lines."""
     lines = iter(range(at + 1))
     reached: list[bool] = []
 

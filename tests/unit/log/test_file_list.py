@@ -36,7 +36,7 @@ def opened(store: Any) -> DeltaTable:
 
 
 def listed(store: MemoryStore, version: int) -> list[dict[str, Any]] | None:
-    """The list in the ``.crc`` of a version; None if it has none."""
+    """The list of files in a version's ``.crc``; None if it has none."""
     found: list[dict[str, Any]] | None = json.loads(store.get(checksum_path(version))).get("allFiles")
     return found
 
@@ -54,7 +54,7 @@ def by_path(adds: list[dict[str, Any]] | None) -> list[dict[str, Any]]:
 
 
 def put_list(store: MemoryStore, version: int, adds: Any, **changes: Any) -> None:
-    """Replace the list in the ``.crc`` of a version; ... removes it."""
+    """Replace the list of files in a version's ``.crc``; ... removes it."""
     path = checksum_path(version)
     body = {**json.loads(store.get(path)), "allFiles": adds, **changes}
     store.put(path, json.dumps({key: value for key, value in body.items() if value is not ...}).encode())
@@ -129,7 +129,8 @@ def test_a_commit_that_adds_all_files_lists_them() -> None:
 
 
 def test_files_in_memory_take_precedence_over_the_list_of_a_checksum() -> None:
-    """A list that names another file of the same size is carried on until the log shows which file is live."""
+    """A list of files in a ``.crc`` that names a wrong file of the right size is carried over to later ``.crc`` files
+    until the log shows which file is live."""
     for reads_before in (False, True):
         store, table = written()
         adds = by_path(listed(store, table.version))
@@ -209,7 +210,7 @@ def test_long_lists_are_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_list, "MAX_BYTES", len(json.dumps(listed(store, 2), separators=(",", ":"))))
     assert listed(store, table.append(rows(5)).version) is None
     assert listed(store, table.delete("id >= 3").version) is not None
-    monkeypatch.setattr(file_list, "MAX_BYTES", 40)  # less than the statistics alone
+    monkeypatch.setattr(file_list, "MAX_BYTES", 40)  # smaller than the statistics alone
     assert listed(store, table.append(rows(5)).version) is None
 
 

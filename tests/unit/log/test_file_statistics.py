@@ -20,6 +20,7 @@ from deltalog.log import file_statistics
 from deltalog.protocol.schema import PrimitiveType, StructField
 from deltalog.schema import StructType
 from tests.support.core import environment, memory
+from tests.support.core.strategies import examples
 
 TEXT_KEY, STRUCT_KEY = "delta.checkpoint.writeStatsAsJson", "delta.checkpoint.writeStatsAsStruct"
 SCHEMA = pa.schema(
@@ -147,7 +148,7 @@ def _texts(draw: st.DrawFn) -> tuple[str, list[str | None]]:
 
 
 @pytest.mark.slow
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(_texts())
 def test_bounds_alone_are_those_among_all_statistics(case: tuple[str, list[str | None]]) -> None:
     kind, texts = case
@@ -183,7 +184,7 @@ def test_bounds_alone_are_not_read_among_odd_statistics(odd: str | None) -> None
 
 
 def test_no_first_read_waits_for_pandas(tmp_path: Path) -> None:
-    """Arrow imports pandas, if it is installed, to convert Python values: a third of a second."""
+    """Arrow imports pandas, if it is installed, to convert Python values, which takes a third of a second."""
     DeltaTable.create(tmp_path / "t", SCHEMA, partition_by=["part"]).append(pa.Table.from_pylist(ROWS, schema=SCHEMA))
     program = """
 import sys
@@ -206,7 +207,7 @@ assert "pandas" not in sys.modules
 def test_partition_values_are_the_first_at_their_key(
     maps: list[list[tuple[str, str | None]] | None], skipped: int, left: int
 ) -> None:
-    """The keys of the maps and their offset in memory do not matter."""
+    """Neither the order of the maps' keys nor their offsets in memory matter."""
     regular: list[list[tuple[str, str | None]]] = [[("b", None), ("a", str(number))] for number in range(len(maps))]
     for each in (maps, regular):
         table = pa.table({"partition_values": pa.array(each, pa.map_(pa.string(), pa.string()))})

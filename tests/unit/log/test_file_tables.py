@@ -1,4 +1,4 @@
-"""File actions as rows of Arrow tables, and back."""
+"""Converting file actions to rows of Arrow tables, and back."""
 
 from __future__ import annotations
 

@@ -49,6 +49,7 @@ from tests.support.core import (
     put_commit,
     rows,
 )
+from tests.support.core.strategies import examples
 from tests.support.generated_log import GeneratedLog
 from tests.support.rounds import RoundStore
 
@@ -56,7 +57,7 @@ HOUR = 3_600_000
 
 
 def table_with(times: list[int], *, ict: bool = True, enable_after: int | None = None) -> tuple[DeltaTable, LogStore]:
-    """A table whose version v is committed when the clock shows times[v]; file times show the same."""
+    """A table whose version v is committed when the clock shows times[v]; file times are the same."""
     clock = Clock(times[0])
     store = memory(clock)
     env = environment(clock)
@@ -130,7 +131,8 @@ def test_a_table_of_two_eras() -> None:
 
 
 def without_beginning(table: DeltaTable, store: LogStore, first: int) -> DeltaTable:
-    """Make the log begin at a checkpoint of version ``first``, whose own commit is deleted."""
+    """Make the log begin at a checkpoint of version ``first``, by deleting the commits up to that version,
+    inclusive."""
     write_checkpoint(table.snapshot(version=first).log, NOW, new_uuid=lambda: str(uuid.uuid4()))
     for version in range(first + 1):
         store.delete(commit_path(version))
@@ -160,7 +162,8 @@ def test_a_log_that_begins_at_a_checkpoint_without_its_commit(kind: str) -> None
     with pytest.raises(VersionNotFoundError, match="Versions 3 to 6 can be read"):
         table.snapshot(version=2)
     report = table.cleanup_log(retention=datetime.timedelta(0))
-    assert report.first_version is None and not report.deleted  # its time is lost, so it is kept
+    # The time of the log's first commit is lost, so the clean-up deletes nothing.
+    assert report.first_version is None and not report.deleted
     assert table.append(rows(9)).version == 7
 
 
@@ -191,7 +194,7 @@ def test_a_table_of_which_only_a_checkpoint_is_left(ict: bool, tmp_path: Any) ->
         done = run(command, tmp_path, *(["-o", tmp_path / "page.html"] if command == "timeline" else []))
         assert done.status == 0, (command, done.err)
     if ict:
-        with pytest.raises(MissingVersionError):  # the lower bound of the next commit's time is not known
+        with pytest.raises(MissingVersionError):  # no lower bound of the next commit's time is known
             table.append(rows(2))
     else:
         assert table.append(rows(2)).version == 1
@@ -215,7 +218,8 @@ def test_misleading_file_times_change_nothing_where_in_commit_timestamps_count(t
 
 
 def test_times_before_the_enablement_never_reach_beyond_it() -> None:
-    """The file times of a copy are all later than the enablement; no timestamp resolves to the commits before it."""
+    """All file times of a copy are later than the enablement, so no timestamp resolves to the commits before the
+    enablement."""
     clock = Clock()
     store = memory(clock)
     later = NOW + 10 * HOUR
@@ -253,7 +257,8 @@ def test_only_file_times_before_the_enablement_are_made_increasing() -> None:
 
 
 def shortened(upto: int) -> DeltaTable:
-    """Ten commits, enabled by version 3, a checkpoint at 5; the first ``upto`` commits are deleted."""
+    """Ten commits, with in-commit timestamps enabled in version 3 and a checkpoint at 5; the first ``upto`` commits are
+    deleted."""
     table, store = table_with([1000 * (v + 1) for v in range(6)], ict=False, enable_after=3)
     table.checkpoint()
     clock = table._handle.environment.clock_ms
@@ -289,7 +294,7 @@ def test_a_log_whose_commit_files_are_all_gone() -> None:
         DeltaTable.open(store).version_at(1000)
 
 
-# --------------------------------------------------------------------------------------- what the log cannot tell
+# ------------------------------------------------------------------------------ cases that the log cannot resolve
 
 
 @pytest.mark.parametrize("body", [None, {}, {"inCommitTimestamp": "7"}, {"inCommitTimestamp": -7}])
@@ -347,7 +352,7 @@ def test_after_disabling_every_commit_is_judged_by_its_file() -> None:
     table.disable_in_commit_timestamps()
     entries = table.history()
     assert {e.clock for e in entries} == {"file-modification"}
-    assert entries[1].in_commit_timestamp_ms == 3000  # carried over, though not effective
+    assert entries[1].in_commit_timestamp_ms == 3000  # still in the commit, but not in effect
     assert "inCommitTimestamp" not in info(store, 3)
 
 
@@ -370,12 +375,13 @@ def test_the_cost_of_finding_a_version(count: int) -> None:
     ict_log(inner, clock, list(range(count)), [1000 + 10 * v for v in range(count)])
     store = CountingStore(inner)
     table = DeltaTable.open(store)
-    assert table.snapshot().num_files == count  # with known totals, so that the next commit gets a checksum
+    # Makes the totals known, so that the next commit writes a version checksum.
+    assert table.snapshot().num_files == count
     table.append(rows(1))
     for timestamp in (1000, 1000 + 5 * count, 1000 + 10 * count - 10):
         with store.counted() as calls:
             table.version_at(timestamp, after="latest")
-        assert calls.of("head") <= 3  # is there a new version, and does the log have its first one?
+        assert calls.of("head") <= 3  # checks for a new version, and whether the log still has its first version
         assert calls.of("get", "*.json") <= PROBES * math.ceil(math.log(count + 1, 5))
         assert calls.of() == calls.of("head") + calls.of("get", "*.json")
 
@@ -386,7 +392,7 @@ def test_the_cost_of_history() -> None:
     table = DeltaTable.open(store)
     with store.counted() as calls:
         assert len(table.history(5)) == 5
-    # Sizes and times of five commits, and whether there is a new version.
+    # The sizes and times of five commits, and whether there is a new version.
     assert calls.of("get", "*.json") <= 6 and calls.of("list_from") == 0 and calls.of("head") <= 5 + 2
     with store.counted() as calls:
         assert len(table.history()) == 20
@@ -404,7 +410,7 @@ def test_a_limit_of_the_history() -> None:
 
 @pytest.mark.parametrize("broken", [False, True])
 def test_commits_that_are_read_ahead_do_not_hide_later_ones(broken: bool) -> None:
-    """A handle in use reads the last commits and checks for later ones at the same time."""
+    """An open handle reads the last commits and at the same time checks for later ones."""
     _, store = table_with([1000, 2000, 3000])
     rounds = RoundStore(store)
     table, other = DeltaTable.open(rounds), DeltaTable.open(store)
@@ -412,7 +418,7 @@ def test_commits_that_are_read_ahead_do_not_hide_later_ones(broken: bool) -> Non
         assert [e.version for e in table.history(2)] == [2, 1]
     assert rounds.rounds == 1
     other.append(rows(3))
-    if broken:  # the commit read ahead is invalid, and not part of the answer
+    if broken:  # the commit read ahead is invalid, but not needed for the answer
         store.put(commit_path(1), b"{")
     with rounds.counted():
         assert [e.version for e in table.history(2)] == [3, 2]
@@ -425,7 +431,7 @@ def test_commits_that_are_read_ahead_do_not_hide_later_ones(broken: bool) -> Non
 
 
 @pytest.mark.slow
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.data())
 def test_any_log_against_looking_at_every_commit(data: st.DataObject) -> None:
     count = data.draw(st.integers(1, 12))
@@ -464,7 +470,7 @@ def test_any_log_against_looking_at_every_commit(data: st.DataObject) -> None:
 
 
 def beside_the_listing(inner: LogStore, is_remote: bool) -> None:
-    """For every relevant timestamp, the search that reads few commits agrees with the listing of the whole log."""
+    """For every relevant timestamp, the search that reads few commits agrees with a listing of the whole log."""
     store = RemoteStore(inner) if is_remote else inner
     reader = LogReader(store)
     latest = load_latest(reader)
@@ -495,11 +501,11 @@ class RemoteStore(WrappedStore[LogStore]):
 
 
 @pytest.mark.parametrize("is_remote", [True, False])
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.data())
 def test_few_reads_give_the_answer_of_the_listing(is_remote: bool, data: st.DataObject) -> None:
-    """The search and the listing also agree in a log that has lost its beginning, has gaps, or begins at a checkpoint
-    whose commit is deleted."""
+    """The search and the listing also agree on a log whose beginning was deleted, that has gaps, or that begins at a
+    checkpoint whose commit was deleted."""
     count = data.draw(st.integers(2, 40), "commits")
     steps = data.draw(st.lists(st.integers(1, 30), min_size=count, max_size=count), "steps")
     enabling = data.draw(st.just(0) | st.integers(0, count - 1), "enabling")
@@ -542,7 +548,7 @@ def test_a_checkpoint_that_is_not_where_the_interval_expects_it_is_found_by_a_li
     with store.counted() as calls:
         assert table.snapshot(version=18).files().num_rows == 19
     assert calls.of("get", "*.json") == 3
-    assert calls.of("head", "*.json") <= 2 + 2  # after the reads: is it still the same table?
+    assert calls.of("head", "*.json") <= 2 + 2  # checks after the reads whether it is still the same table
 
 
 @pytest.mark.parametrize("enabling", [True, False])
@@ -606,8 +612,8 @@ def test_a_log_that_is_cleaned_while_it_is_searched_is_searched_in_what_is_left(
 
 
 def test_versions_whose_commits_are_gone_are_read_again() -> None:
-    """If a version has a ``.crc``, its commits are read only when its files are needed, and may have been cleaned up by
-    then."""
+    """If a version has a ``.crc``, its commits are read only when its files are needed; they may have been cleaned up
+    by then."""
     clock = Clock()
     inner = memory(clock)
     writer = DeltaTable.create(inner, SCHEMA, properties=ICT, environment=environment(clock))
@@ -628,7 +634,7 @@ def test_versions_whose_commits_are_gone_are_read_again() -> None:
 
 @pytest.mark.parametrize("at_once", [100, 7])
 def test_a_time_is_not_resolved_in_a_gap_that_clean_up_makes(at_once: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The log is cleaned up while it is listed in parts: all at once, or some commits before each part."""
+    """The log is cleaned up while it is listed in pages: all commits at once, or some before each page."""
     monkeypatch.setattr("deltalog.log.reader._VERSIONS_IN_PAGE", 10)
     monkeypatch.setattr("deltalog.log.reader.LIST_PAGE", 25)
 
@@ -730,7 +736,7 @@ def test_an_explanation_without_in_commit_timestamps() -> None:
     assert "off: the time of every commit" in text and "enable in-commit timestamps to get answers that last" in text
 
 
-# ------------------------------------------------------------------------------------------------ entries
+# ---------------------------------------------------------------------------------------- history entries
 
 
 def test_what_an_entry_tells(tmp_path: Any) -> None:
@@ -783,7 +789,8 @@ def test_the_enabling_commit_in_the_log() -> None:
 
 
 def test_a_pair_that_contradicts_its_commit_is_named() -> None:
-    """The enablement timestamp is the enabling commit's own; another value hides the commits before it."""
+    """The enablement timestamp must be the enabling commit's own; with another value, the commits before the enablement
+    cannot be found."""
     clock = Clock()
     store = memory(clock)
     ict_log(store, clock, [100, 200, 300, 400], [None, None, 1000, 2000], version="2", timestamp="50")

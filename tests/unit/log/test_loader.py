@@ -59,8 +59,8 @@ def test_a_listing_from_a_hint_is_widened_where_its_checkpoint_cannot_be_read() 
 
 
 def opened_twice(count: int, properties: dict[str, str] | None = None) -> tuple[CountingStore, DeltaTable, DeltaTable]:
-    """A writer's handle on a table of ``count`` versions, and a reader's handle that knows the latest version and its
-    files."""
+    """A writer's handle on a table of ``count`` versions, and a reader's handle that has loaded the latest version and
+    its files."""
     store = CountingStore(memory())
     writer = DeltaTable.create(store, SCHEMA, properties=properties or {}, environment=environment())
     for version in range(1, count):

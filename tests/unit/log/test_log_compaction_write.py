@@ -29,6 +29,7 @@ from tests.support.core import (
     remove_action,
     rows,
 )
+from tests.support.core.strategies import examples
 
 
 def lines(store: MemoryStore, start: int, end: int) -> list[dict[str, Any]]:
@@ -36,7 +37,7 @@ def lines(store: MemoryStore, start: int, end: int) -> list[dict[str, Any]]:
 
 
 def as_in_the_protocol() -> MemoryStore:
-    """The example of PROTOCOL.md, with versions 0 to 3 before it."""
+    """The example in PROTOCOL.md, with versions 0 to 3 before it."""
     store = memory()
     put_commit(store, 0, info_action(), protocol_action(), metadata_action(), add_action("f1"))
     for version in (1, 2, 3):
@@ -107,7 +108,7 @@ def _action(kind: str, number: int, version: int) -> dict[str, Any]:
     return {"domainMetadata": {"domain": f"d{number}", "configuration": str(version), "removed": removed}}
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(_steps, st.data())
 def test_any_range_of_any_log_means_the_same(steps: list[list[tuple[str, int]]], data: st.DataObject) -> None:
     store = memory()
@@ -136,7 +137,7 @@ def test_any_range_of_any_log_means_the_same(steps: list[list[tuple[str, int]]],
 def test_by_default_it_is_of_the_commits_after_the_checkpoint() -> None:
     store = memory()
     table = DeltaTable.create(store, SCHEMA, properties=ICT, environment=environment())
-    assert table.compact_log() is None  # one commit alone cannot be compacted
+    assert table.compact_log() is None  # a single commit cannot be compacted
     table.append(rows(1))
     table.checkpoint()
     table.append(rows(2))

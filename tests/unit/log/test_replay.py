@@ -18,6 +18,7 @@ from deltalog.protocol.actions import DeletionVector, DomainMetadata, RemoveFile
 from deltalog.protocol.codec import CommitActions
 from deltalog.protocol.retention import unexpired_tombstones
 from tests.support.core import metadata_action, protocol_action
+from tests.support.core.strategies import examples
 
 VECTORS = [
     None,
@@ -60,7 +61,7 @@ _files = st.tuples(st.sampled_from(PATHS), st.sampled_from(VECTORS))
 def _history(draw: st.DrawFn) -> list[CommitActions]:
     commits = []
     for version in range(draw(st.integers(0, 6))):
-        # A commit has at most one action for a logical file.
+        # A commit has at most one action for each logical file.
         chosen = draw(st.lists(_files, max_size=5, unique_by=_key))
         kinds = draw(st.lists(st.booleans(), min_size=len(chosen), max_size=len(chosen)))
         adds = [add(*file, size=draw(st.integers(0, 99))) for file, kind in zip(chosen, kinds, strict=True) if kind]
@@ -74,7 +75,7 @@ def _history(draw: st.DrawFn) -> list[CommitActions]:
 
 
 def _brute_force(commits: Sequence[CommitActions]) -> tuple[dict[str, AddFile], dict[str, RemoveFile]]:
-    """Replay action by action, as PROTOCOL.md describes."""
+    """Replays the log action by action, as PROTOCOL.md describes."""
     live: dict[str, AddFile] = {}
     dead: dict[str, RemoveFile] = {}
     for each in commits:
@@ -100,14 +101,15 @@ def _keyed(table: pa.Table) -> dict[str, dict[str, Any]]:
 
 
 @pytest.mark.slow
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(_history(), st.integers(0, 6), st.integers(-1, 200))
 def test_replay_agrees_with_one_action_after_the_other(
     commits: list[CommitActions], cut: int, keep_after_ms: int
 ) -> None:
     live, dead = _brute_force(commits)
     head, rest = commits[:cut], commits[cut:]
-    base = live_files(None, head)  # as if a checkpoint covered the first commits
+    # As the base, the files that a checkpoint after the first ``cut`` commits would contain.
+    base = live_files(None, head)
     found = live_files(base, rest)
     assert found.schema == FILES
     rows = _keyed(found)
@@ -136,7 +138,7 @@ def test_what_removes_a_file_names_the_same_logical_file() -> None:
 
 @pytest.mark.parametrize("vectors", [(None,), VECTORS])
 def test_files_that_commits_replace_are_found_in_either_way(vectors: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Both code paths find the replaced files: one file at a time, and with Arrow."""
+    """Both code paths, one file at a time and with Arrow, find the replaced files."""
     files = files_table([add(f"{number}.parquet", vectors[number % len(vectors)]) for number in range(40)])
     names = [f"{number}.parquet" for number in range(0, 60, 3)]
     after = tail(Commits([commit(1, [add(names[0])], [remove(name, vectors[-1]) for name in names[1:]])]))
@@ -170,7 +172,7 @@ def test_nothing_at_all() -> None:
     assert tail(Commits()).tombstones(0).num_rows == 0
 
 
-# --------------------------------------------------------------------------------------------------- state
+# ------------------------------------------------------------------------------------------ replayed state
 
 PROTOCOL = Protocol.from_json(protocol_action()["protocol"])
 METADATA = Metadata.from_json(metadata_action()["metaData"])

@@ -150,7 +150,7 @@ REPEATED = pytest.mark.xfail(strict=True, reason="an add of a live file with dat
 
 @pytest.mark.parametrize("data_change", [False, pytest.param(True, marks=REPEATED)])
 def test_totals_agree_with_the_files_whatever_a_commit_says_again(data_change: bool) -> None:
-    """A file that is added again (with other statistics, or by a repeated job) is still one file."""
+    """A file that is added again (with other statistics, or by a repeated job) is still counted once."""
     store = memory()
     table = DeltaTable.create(store, SCHEMA, environment=environment())
     table.append(rows(1))
@@ -165,7 +165,7 @@ def test_totals_agree_with_the_files_whatever_a_commit_says_again(data_change: b
 
 
 def test_what_another_writer_moved_counts_where_the_files_are_in_memory() -> None:
-    """A handle that has the list of files knows whether a file whose rows are not new is itself new."""
+    """A handle that has loaded the list of files knows whether a file added with dataChange=false was live before."""
     store = memory()
     table = DeltaTable.create(store, SCHEMA, environment=environment())
     for number in range(4):

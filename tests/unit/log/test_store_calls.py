@@ -1,4 +1,5 @@
-"""The store calls of each operation: the tables of docs/store-calls.md, executed and counted. Nothing is timed."""
+"""Executes the operations in the tables of docs/store-calls.md, and compares their store calls with the tables. Nothing
+is timed."""
 
 from __future__ import annotations
 
@@ -64,11 +65,11 @@ def page_rows() -> Iterator[Row]:
 
 
 def in_use(store: S) -> tuple[S, DeltaTable]:
-    """A store, and an open handle on its table."""
+    """A store, and an open handle on the table in it."""
     return store, DeltaTable.open(store, environment=environment(Clock(BEGIN_MS + 10**11)))
 
 
-# Each operation, prepared (not counted) and then run (counted).
+# Each operation: first prepared (not counted), then run (counted).
 READY: dict[str, Callable[[LogStore, DeltaTable], Callable[[], Any]]] = {
     "`DeltaTable.open(url)`": lambda store, table: lambda: DeltaTable.open(store),
     "`table.snapshot()`": lambda store, table: table.snapshot,
@@ -200,7 +201,7 @@ def generate(root: Path, size: int, layout: str, checksums: bool) -> Log:
 
 
 def written_rows() -> Log:
-    """VERSIONS commits of one row each, with in-commit timestamps and the change data feed."""
+    """A table of VERSIONS commits with one row each, with in-commit timestamps and the change data feed enabled."""
     clock = Clock(BEGIN_MS)
     store = memory(clock)
     properties = {**ICT, "delta.enableChangeDataFeed": "true", "delta.checkpointInterval": "1000"}
@@ -212,7 +213,7 @@ def written_rows() -> Log:
 
 
 def written_files() -> Log:
-    """One commit of 70 files of one row each, each in its own partition."""
+    """One commit of 70 files with one row each, each file in its own partition."""
     store = memory(Clock(BEGIN_MS))
     data = rows(*range(70)).append_column("k", pa.array(range(70)))
     DeltaTable.create(store, data.schema, partition_by=["k"], environment=environment(), data=data)
@@ -237,12 +238,12 @@ PROPERTIES = {
 
 
 def pairs(number: int) -> pa.Table:
-    """Two rows of the partition with this number."""
+    """Two rows in the partition with this number."""
     return rows(2 * number, 2 * number + 1).append_column("k", pa.array([number] * 2))
 
 
 def written_pairs(properties: dict[str, str]) -> Log:
-    """VERSIONS commits of one file of two rows each, each in its own partition."""
+    """VERSIONS commits of one file with two rows each, each file in its own partition."""
     store = memory(Clock(BEGIN_MS))
     properties = {**properties, "delta.checkpointInterval": "1000"}
     table = DeltaTable.create(
@@ -312,8 +313,8 @@ def test_a_cold_open_lists_from_the_checkpoint_on(tmp_path: Path) -> None:
 
 
 def work(call: Callable[[], Any]) -> int:
-    """The number of calls of Python and C functions: the work for each file or commit, independent of the machine's
-    speed."""
+    """The number of calls of Python and C functions, which measures the work for each file or commit independently of
+    the machine's speed."""
     events = 0
 
     def count(frame: Any, event: str, argument: Any) -> None:
@@ -348,7 +349,8 @@ def test_twice_the_size_is_at_most_twice_the_work(case: str, tmp_path: Path) -> 
         root = tmp_path / str(factor)
         root.mkdir()
         log = generate(root, factor * size, layout, checksums=True)
-        READY[name](*in_use(CountingStore(log.store)))()  # one-time imports and caches do not count
+        # Run once, so that one-time imports and caches are not counted.
+        READY[name](*in_use(CountingStore(log.store)))()
         store, table = in_use(CountingStore(log.store))
         call = READY[name](store, table)
         with store.counted() as calls:

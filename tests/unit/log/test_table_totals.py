@@ -1,4 +1,4 @@
-"""The totals of the `.crc`, updated commit by commit, equal the totals of the files."""
+"""The totals in the `.crc`, updated commit by commit, equal the totals computed from the files."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ from deltalog.protocol.actions import AddFile, DeletionVector, RemoveFile
 from deltalog.protocol.codec import CommitActions
 from deltalog.protocol.paths import checksum_path
 from tests.support.core import ICT, SCHEMA, environment, memory, rows
+from tests.support.core.strategies import examples
 
 _edges = [edge + by for edge in (*SIZE_BINS, *DELETED_BINS) for by in (-1, 0, 1) if edge + by >= 0]
 _sizes = st.sampled_from(_edges) | st.integers(0, 2**40)
@@ -54,7 +55,7 @@ def _commit(version: int, adds: list[AddFile], removes: list[RemoveFile]) -> Com
 
 
 @pytest.mark.slow
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(st.data())
 def test_from_commit_to_commit_as_by_counting(data: st.DataObject) -> None:
     live: list[AddFile] = []

@@ -1,4 +1,4 @@
-"""Manifests of the live files, for engines that read no log."""
+"""Manifests of the live files, for engines that cannot read the log."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DIRECTORY = "_symlink_format_manifest"
 
 
 def manifests(path: Path) -> dict[str, list[str]]:
-    """The lines of each manifest, by its path below the directory."""
+    """The lines of each manifest, by its path below the manifest directory."""
     root = path / DIRECTORY
     return {each.relative_to(root).as_posix(): each.read_text().splitlines() for each in root.rglob("manifest")}
 

@@ -1,4 +1,4 @@
-"""Tables restored to an earlier version: rows, schema, properties, and what a restore does not change."""
+"""Restoring tables to an earlier version: rows, schema, properties, and what a restore does not change."""
 
 from __future__ import annotations
 
@@ -207,7 +207,8 @@ def test_renamed_and_dropped_columns_return(store: Any) -> None:
     table.restore(0)
     snapshot = table.snapshot()
     assert snapshot.schema == before and snapshot.scan().to_arrow().to_pylist() == rows(1, 2).to_pylist()
-    assert snapshot.metadata.configuration[MAX_ID_KEY] == "3"  # the id in between is never reused
+    # No id is reused, not even that of the column that existed before the restore.
+    assert snapshot.metadata.configuration[MAX_ID_KEY] == "3"
     table.append(rows(3))
     assert ids(table) == [1, 2, 3]
 

@@ -1,4 +1,4 @@
-"""Missing statistics, computed from footers and rows."""
+"""Missing statistics are computed from footers and rows."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ KINDS = pa.table(
 
 
 def strip(table: DeltaTable, change: Callable[[dict[str, Any]], Any] = lambda body: None) -> None:
-    """Add all files again, with their statistics replaced by ``change``."""
+    """Add all files again, with their statistics replaced by the result of ``change``."""
     with table.transaction() as transaction:
         files = add_actions(table.snapshot().files())
         texts = [change(json.loads(add.stats or "{}")) for add in files]
@@ -61,7 +61,8 @@ def bodies(table: DeltaTable) -> list[dict[str, Any]]:
 
 
 def faults(table: DeltaTable) -> list[str]:
-    """The findings of a check, without missing checksums: a version that adds a live file again has no .crc."""
+    """The findings of a check, except missing version checksums, because a version that adds a live file again has no
+    .crc."""
     return [finding.rule for finding in table.check(deep=True).findings if finding.rule != "crc-missing"]
 
 
@@ -158,7 +159,7 @@ def test_deletion_vectors_row_ids_and_tags_stay() -> None:
 
 
 def test_nan_is_above_all_numbers_and_leaves_no_bounds() -> None:
-    """Arrow's footers exclude NaN from their bounds."""
+    """Arrow's footers ignore NaN in their min and max."""
     store = memory()
     with store.open_output("nan.parquet") as file:
         pq.write_table(pa.table({"f": [1.0, math.nan], "g": [1.0, 2.0]}), file)
@@ -235,7 +236,8 @@ def _path_of(table: DeltaTable) -> Callable[[int], str]:
     ids=["append", "delete of a row", "delete of all", "compaction"],
 )
 def test_other_writers(change: Callable[[DeltaTable], Any]) -> None:
-    """Appends do not conflict; files changed by others are omitted, or used in their new form."""
+    """Concurrent appends do not conflict. Files that other writers changed meanwhile are left out, or used as
+    changed."""
     inner = memory()
     table = DeltaTable.create(inner, rows().schema, properties={"delta.enableDeletionVectors": "true"}, data=rows(1, 2))
     table.append(rows(3))

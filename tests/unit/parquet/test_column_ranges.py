@@ -57,7 +57,8 @@ def test_they_are_what_arrow_reads(options: Any, columns: list[str], groups: lis
         for _ in file.iter_batches(row_groups=groups, columns=columns) if columns else ():
             pass
     assert set(source.made) <= set(found)
-    # A column "a.b" has the same path as the field "b" of a struct "a"; its ranges are announced with the struct's.
+    # A column "a.b" has the same path as the field "b" of a struct "a"; its ranges are requested together with the
+    # struct's.
     others = (
         {one for group in groups for one in column_ranges(footer, len(data), [group], ["a.b"])}
         if "a" in columns
@@ -137,7 +138,7 @@ print(column_ranges(footer, len(data), [0], ["c3"]), len(column_ranges(footer, l
 
 
 def test_an_encrypted_column_does_not_end_the_process() -> None:
-    """Even asking for the metadata would crash the process."""
+    """Even reading the metadata would crash the process."""
 
     class Keys(encryption.KmsClient):
         def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> bytes:

@@ -8,8 +8,9 @@ import pytest
 
 from deltalog.parquet.datetime_rebase import Calendars, file_calendars
 
-# A Julian calendar date, the days since 1970 that a Julian writer stores for it, and the days of the same year, month
-# and day in the Gregorian calendar. From Spark 4.2 writing with datetimeRebaseModeInWrite=LEGACY.
+# A Julian calendar date, the days since 1970 that a Julian writer stores for it, and the days since 1970 for the same
+# year, month and day in the Gregorian calendar. The values are taken from files that Spark 4.2 wrote with
+# datetimeRebaseModeInWrite=LEGACY.
 DAYS = [
     ("0001-01-01", -719164, -719162),
     ("1500-02-28", -171597, -171606),
@@ -41,7 +42,7 @@ def test_timestamps_keep_the_time_of_day(name: str, stored: int, days: int, of_d
 def test_every_day_before_the_reform_has_its_own_name() -> None:
     stored = pa.array(range(-719164, -141400), pa.int32())
     days = JULIAN.dates(stored.cast(pa.date32())).cast(pa.int32()).to_pylist()
-    # Leap days that only the Julian calendar has become the following 1 March.
+    # Leap days that exist only in the Julian calendar become the following 1 March.
     twice = [later for day, later in itertools.pairwise(days) if day == later]
     assert len(twice) == 12 and all(
         d.month == 3 and d.day == 1 for d in pa.array(twice, pa.int32()).cast(pa.date32()).to_pylist()

@@ -1,4 +1,4 @@
-"""Columns with many distinct values are written without a dictionary, all others with one."""
+"""Columns with many distinct values are written without a dictionary, all other columns with one."""
 
 from __future__ import annotations
 

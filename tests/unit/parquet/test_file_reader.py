@@ -28,6 +28,7 @@ from deltalog.storage.memory import MemoryStore
 from deltalog.storage.table_files import TableFiles
 from deltalog.testing.stores import Call, FaultyStore
 from tests.support.core import memory
+from tests.support.core.strategies import examples
 
 ROW_ID = RowTrackingColumn("_metadata.row_id", "_id", True)
 VERSION = RowTrackingColumn("_metadata.row_commit_version", "_v", False)
@@ -164,7 +165,7 @@ def test_fields_that_came_later_inside_arrays_and_maps() -> None:
 
 
 def test_a_null_list_that_hides_values_lets_none_of_them_out() -> None:
-    """Arrow allows a null entry whose range of values is not empty; ``if_else`` and masks create such arrays."""
+    """Arrow allows a null list entry whose range of values is not empty; ``if_else`` and masks create such arrays."""
     hidden = pa.ListArray.from_arrays(
         pa.array([0, 2, 4, 6], pa.int32()), pa.array([1, 2, 3, 4, 5, 6]), mask=pa.array([False, True, False])
     )
@@ -209,7 +210,7 @@ def _values(kind: pa.DataType) -> st.SearchStrategy[Any]:
 
 
 @pytest.mark.slow
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.data())
 def test_nested_values_of_any_shape_and_slice_stay_what_they_are(data: st.DataObject) -> None:
     kind = data.draw(_nested)
@@ -267,7 +268,7 @@ def test_paths_outside_the_table_are_not_touched(path: str, tmp_path: Any) -> No
 
 
 def inline(positions: list[int]) -> DeletionVector:
-    """An inline deletion vector of these positions."""
+    """An inline deletion vector for these positions."""
     body = struct.pack("<i", 1681511377) + BitMap64(positions).serialize()
     padded = body + bytes(-len(body) % 4)
     alphabet = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-:+=^!/*?&<>()[]{}@%$#"
@@ -320,7 +321,7 @@ def secrets(seed: int) -> bytes:
 
 
 def bytes_read(store: LogStore, file: DataFile, wanted: FileLayout) -> int:
-    """The number of bytes read from the store to read a file."""
+    """The number of bytes that the store reads for one file."""
 
     class Counting(io.BytesIO):
         taken = 0
@@ -364,7 +365,7 @@ def test_a_batch_is_not_held_while_the_next_one_is_read(read: Any, deleted: list
 
     store = Store("memory://holding")
     put(store, "x", pa.table({"a": range(60_000)}), row_group_size=20_000, use_dictionary=False, compression="none")
-    small = 1  # above this size Arrow reads row group by row group, without prefetching
+    small = 1  # above this size Arrow reads one row group after another, without prefetching
     file, rows = DataFile("x", {}, inline(deleted) if deleted else None, size=small), []
     for each in read(open_file(TableFiles(store), file, layout(NUMBERS)), most_rows=10_000):
         batch = each if read is OpenFile.batches else each[1]
@@ -492,7 +493,7 @@ def test_old_calendars_are_those_of_each_file() -> None:
 
 
 def test_damage_anywhere_in_a_file_is_refused_by_file_or_not_noticed() -> None:
-    """Change each byte of a file in turn: reading returns rows or raises an error of deltalog."""
+    """Change each byte of a file, one at a time: reading returns rows or raises a deltalog error."""
     sink = pa.BufferOutputStream()
     stored = pa.table({"a": [1, 2, 3], "s": ["x", None, "z"]})
     pq.write_table(stored, sink, write_page_checksum=True)

@@ -1,4 +1,4 @@
-"""Footers of other writers' Parquet files: which are read, which are refused, and that none crashes the process."""
+"""Footers of other writers' Parquet files: which are read and which are refused; none crashes the process."""
 
 from __future__ import annotations
 
@@ -60,7 +60,8 @@ def with_footer(data: bytes, footer: Struct | bytes) -> bytes:
 
 
 def field(tree: Struct, *path: int) -> list[Any]:
-    """Look up a field by a path of field numbers; after a list field the next number is the position of an item."""
+    """Look up a value in a Thrift struct by a path of field numbers; after a list field the next number is the index of
+    an item."""
     value: Any = tree
     numbers = list(path)
     while True:
@@ -324,7 +325,7 @@ def test_a_name_that_is_not_utf8(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("rows", "group"), [(-1, -1), (2**40, 2**40), (3, -5), (2, 3)])
 def test_rows_that_cannot_be(rows: int, group: int, tmp_path: Path) -> None:
-    """A missing column is read as one NULL per row in the footer, so the number of rows is limited."""
+    """A missing column is read as one NULL per row declared in the footer, so the number of rows is limited."""
     table = DeltaTable.create(tmp_path, pa.schema([*SCHEMA, ("other", pa.int64())]), data=ROWS)
     [path] = tmp_path.glob("*.parquet")
     tree = footer_of(path.read_bytes())

@@ -1,5 +1,5 @@
-"""Null lists and maps with a nonzero length, as created by masks over structs, casts of fixed-size lists and other
-programs: the Parquet writer of the oldest supported Arrow refuses them."""
+"""Null lists and maps with a nonzero length, which masks over structs, casts of fixed-size lists and other programs
+create. The Parquet writer of the oldest supported Arrow refuses them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ INTEGERS = pa.list_(pa.int64())
 
 
 def random_values(chance: random.Random, kind: Any, count: int) -> Any:
-    """Random values; any null may hide values. The array may be a slice, or have offsets that do not start at 0."""
+    """Random values in which any null list or map may have a nonzero length. The array may be a slice, or have offsets
+    that do not start at
+    0."""
     before, after, nulls = chance.choice((0, 0, 1, 9)), chance.choice((0, 2)), chance.choice((0, 0.3, 0.3, 1))
     total = before + count + after
     is_null = pa.array([chance.random() < nulls for _ in range(total)], pa.bool_())
@@ -57,7 +59,7 @@ def random_values(chance: random.Random, kind: Any, count: int) -> Any:
 
 
 def hides_values(values: Any) -> bool:
-    """Whether a list or map that is null, or inside a null, has a nonzero length."""
+    """Whether some list or map that is null, or that is nested in a null value, has a nonzero length."""
     kind = values.type
     if pa.types.is_struct(kind):
         return any(hides_values(child) for child in values.flatten())

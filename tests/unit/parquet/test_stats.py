@@ -18,12 +18,13 @@ from deltalog.parquet import stats
 from deltalog.protocol.schema import leaves
 from deltalog.schema import StructType
 from tests.support.core import memory
+from tests.support.core.strategies import examples
 
 EPOCH = datetime.datetime(1970, 1, 1)
 
 
 def statistics(table: pa.Table, indexed: int = -1, schema: pa.Schema | None = None, **options: Any) -> dict[str, Any]:
-    """The statistics that deltalog writes for a table, with fractional numbers as exact decimals."""
+    """The statistics that deltalog writes for a table, with fractional numbers parsed as exact decimals."""
     sink = io.BytesIO()
     options.setdefault("write_statistics", stats.statistics_columns(table))
     pq.write_table(table, sink, **options)
@@ -41,7 +42,7 @@ def column(values: Sequence[Any], kind: pa.DataType, **options: Any) -> dict[str
 
 
 def bounds(found: dict[str, Any], *path: str) -> tuple[Any, Any] | None:
-    """The bounds of a column, or None; a column has both bounds or neither."""
+    """The min and max of a column, or None; a column has both or neither."""
     low, high = found.get("minValues", {}), found.get("maxValues", {})
     for name in path or ("c",):
         low, high = low.get(name, {}), high.get(name, {})
@@ -80,7 +81,7 @@ def test_integers(name: str, data: st.DataObject) -> None:
     assert bounds(found) == ((min(present), max(present)) if present else None)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.lists(st.none() | st.floats() | st.sampled_from([0.0, -0.0, math.nan, 5e-324]), min_size=1), st.booleans())
 def test_floats(drawn: list[float | None], single: bool) -> None:
     kind = pa.float32() if single else pa.float64()
@@ -89,11 +90,11 @@ def test_floats(drawn: list[float | None], single: bool) -> None:
     limits = bounds(found)
     present = [v for v in stored.to_pylist() if v is not None]
     if any(math.isnan(v) for v in present):
-        assert limits is None  # Spark orders NaN above everything; footers leave it out
+        assert limits is None  # Spark orders NaN above all other values; footer statistics ignore NaN
     if limits is not None:
         low, high = float(limits[0]), float(limits[1])
         assert all(low <= v <= high for v in present)
-        # Readers that compare bits order -0.0 below 0.0.
+        # Readers that compare bit patterns place -0.0 below 0.0.
         assert all(math.copysign(1, low) < 0 for v in present if v == 0 == low)
         assert all(math.copysign(1, high) > 0 for v in present if v == 0 == high)
     if "c" in found.get("nullCount", {}):
@@ -125,10 +126,10 @@ _long_text = st.builds(
 )
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(st.lists(st.none() | _text | _long_text, min_size=1))
 def test_text(drawn: list[str | None]) -> None:
-    """Correct for readers that compare UTF-8 bytes and for readers that compare UTF-16 units."""
+    """The bounds are correct for readers that compare UTF-8 bytes and for readers that compare UTF-16 units."""
     found = column(drawn, pa.string(), row_group_size=3)
     present = [v for v in drawn if v is not None]
     assert found["nullCount"] == {"c": len(drawn) - len(present)}
@@ -142,7 +143,7 @@ def test_text(drawn: list[str | None]) -> None:
     assert all(low.encode() <= v.encode() <= high.encode() for v in present)
     units = "utf-16-be"
     one_plane = all(ord(c) < 0xD800 for v in present for c in v)
-    if one_plane or len(present) == 1:  # with several values, the footer orders by UTF-8
+    if one_plane or len(present) == 1:  # with several values, the footer's min and max follow UTF-8 order
         assert all(low.encode(units) <= v.encode(units) <= high.encode(units) for v in present)
 
 
@@ -170,7 +171,7 @@ def test_the_upper_bound_of_long_text(text: str, high: str | None) -> None:
 MICROS = st.integers(-62135596800000000, 253402300799999999)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.lists(st.none() | MICROS, min_size=1), st.sampled_from(["UTC", None]))
 def test_timestamps(drawn: list[int | None], zone: str | None) -> None:
     found = column(drawn, pa.timestamp("us", zone), row_group_size=3)
@@ -188,7 +189,7 @@ def test_timestamps(drawn: list[int | None], zone: str | None) -> None:
 def _micros(text: str, zone: str | None) -> int:
     assert text.endswith("Z") is (zone is not None)
     body = text.removesuffix("Z")
-    assert len(body) == 23  # whole milliseconds, four-digit year
+    assert len(body) == 23  # whole milliseconds, and a year of four digits
     return (datetime.datetime.fromisoformat(body) - EPOCH) // datetime.timedelta(microseconds=1)
 
 
@@ -219,7 +220,7 @@ def test_dates(drawn: list[datetime.date | None]) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(st.data())
 def test_decimals(data: st.DataObject) -> None:
     precision = data.draw(st.integers(1, 38))
@@ -323,7 +324,7 @@ def _dig(row: Any, path: tuple[str, ...]) -> Any:
 
 
 def test_a_column_is_found_whatever_its_case() -> None:
-    """Readers find the column ``A`` of a file for the table's ``a``, so its rows are not null."""
+    """Readers match the column ``A`` of a file with the table's ``a``, so its rows are not null."""
     found = statistics(pa.table({"A": [1, 2]}), schema=pa.schema([("a", pa.int64())]))
     assert found.get("nullCount", {}).get("a", 0) == 0
 
@@ -338,7 +339,7 @@ def test_names_with_dots_do_not_mix_two_columns() -> None:
 
 
 def test_the_files_of_other_writers_have_their_own_statistics() -> None:
-    """If the footer has no statistics, no statistics are written to the log."""
+    """If the footer has no statistics, the commit contains none either."""
     assert column([1, 2], pa.int64(), write_statistics=False) == {"numRecords": 2}
 
 
@@ -358,7 +359,7 @@ def test_what_an_append_writes() -> None:
 
 
 class Pair(pa.ExtensionType):
-    """A user-defined type with a struct as storage."""
+    """An extension type with a struct as storage."""
 
     def __init__(self) -> None:
         super().__init__(pa.struct([("a", pa.int64()), ("b", pa.int64())]), "deltalog.tests.pair")
@@ -382,7 +383,7 @@ class Pair(pa.ExtensionType):
     ],
 )
 def test_columns_that_delta_has_not_do_not_shift_the_bounds_of_others(kind: str) -> None:
-    """Files of other writers may have additional columns of any type."""
+    """Other writers' files may have additional columns of any type."""
     inner = pa.array([{"a": 1, "b": 2}, {"a": 3, "b": 4}], pa.struct([("a", pa.int64()), ("b", pa.int64())]))
     nested = [[row] for row in inner.to_pylist()]
     other: Any = {

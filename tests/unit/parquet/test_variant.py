@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from deltalog.errors import InvalidDataFileError
 from deltalog.parquet.variant import to_json, unshred
 from deltalog.schema import variant_to_python
+from tests.support.core.strategies import examples
 
 UTC = datetime.timezone.utc
 EMPTY = b"\x01\x00\x00"
@@ -107,7 +108,7 @@ def test_offsets_of_every_width(width: int) -> None:
     offsets = b"".join(n.to_bytes(width, "little") for n in (2, 0, 4))
     ids = b"".join(n.to_bytes(width, "little") for n in (1, 0))
     header = bytes([((width - 1) << 2 | (width - 1)) << 2 | 2])
-    # "b" is stored after "a": fields are ordered by name, values in any order.
+    # "b" is stored after "a": fields are ordered by name, but values may be in any order.
     value = header + b"\x02" + ids + offsets + b"\x0c\x01" + b"\x0c\x02"
     assert python(value, names("b", "a", width=width)) == {"a": 2, "b": 1}
     array = (
@@ -118,7 +119,7 @@ def test_offsets_of_every_width(width: int) -> None:
 
 LAUGHS = b"\x00"
 for _ in range(40):
-    # Both elements of each array are at the same offset, so there would be two to the power of forty nested values.
+    # Both elements of each array are at the same offset, so a full decoding would have 2**40 nested values.
     LAUGHS = b"\x0f\x02" + struct.pack("<3I", 0, 0, len(LAUGHS)) + LAUGHS
 MALFORMED = {
     "nothing": b"",
@@ -160,7 +161,7 @@ def test_deep_values_are_refused_instead_of_ending_the_process() -> None:
         python(value)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(st.binary(max_size=40), st.sampled_from([EMPTY, names("a", "b"), names(*"abcdefgh", width=3)]))
 def test_any_bytes_are_a_variant_or_refused(value: bytes, metadata: bytes) -> None:
     try:
@@ -171,11 +172,11 @@ def test_any_bytes_are_a_variant_or_refused(value: bytes, metadata: bytes) -> No
     assert (json.loads(text) is None) == (found is None)
 
 
-# ---------------------------------------------------------------------------------------------------- shredding
+# -------------------------------------------------------------------------------------------- shredded variants
 
 
 def rebuilt(rows: list[Any], typed: pa.DataType, metadata: bytes = EMPTY) -> list[Any]:
-    """The values that ``value`` and ``typed_value`` are reconstructed to."""
+    """The values reconstructed from ``value`` and ``typed_value``."""
     kind = pa.struct([("metadata", pa.binary()), ("value", pa.binary()), ("typed_value", typed)])
     column = pa.array([None if row is None else {"metadata": metadata, **row} for row in rows], kind)
     return [None if v is None else python(v, metadata) for v in unshred(column)]

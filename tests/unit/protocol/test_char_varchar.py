@@ -66,7 +66,7 @@ def test_padding_counts_characters() -> None:
 
 @given(st.text(st.characters(codec="utf-8"), max_size=6), st.text(st.characters(codec="utf-8"), max_size=6))
 def test_no_padded_text_is_above_the_bound(text: str, high: str) -> None:
-    """The bound holds for any string that is at most ``high`` before padding."""
+    """The upper bound holds for any string that is at most ``high`` before padding."""
     if text.encode() > high.encode():
         text, high = high, text
     bound = char_varchar.upper_bound(pa.array([high]), 4).to_pylist()[0]

@@ -1,4 +1,4 @@
-"""Names and ids of columns in files, and the rule of maxColumnId."""
+"""Names and ids of columns in files, and the rule for maxColumnId."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_column_that_is_added_later_gets_an_id_above_all_that_were_assigned() 
     before = created(NESTED)
     dropped = StructType(before.schema.fields[:2])
     after = column_mapping.with_mapping(before, metadata(dropped, max_id="6"), uuids())
-    assert after.configuration[MAX_ID_KEY] == "6"  # it never falls, although the columns with ids 5 and 6 are dropped
+    assert after.configuration[MAX_ID_KEY] == "6"  # never decreases, although the columns with ids 5 and 6 are dropped
     wider = StructType((*after.schema.fields, StructField("new", LONG)))
     last = column_mapping.with_mapping(after, metadata(wider, max_id="6"), uuids())
     assert identities(last)["new"][0] == 7 and last.configuration[MAX_ID_KEY] == "7"

@@ -1,4 +1,4 @@
-"""Which names mark leftover temporary files, and that writers use these names."""
+"""Tests which names are recognised as leftover temporary files, and that writers use these names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Limits on the resources that reading a table takes, and log content that is refused because it is ambiguous."""
+"""Limits on the resources needed to read a table, and log content that is refused because it is ambiguous."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_what_is_over_a_cap_is_refused_and_the_error_says_how_to_raise_it(
     monkeypatch.undo()
     try:
         read()
-    except DeltaLogError as other:  # these bytes are no deletion vector
+    except DeltaLogError as other:  # these bytes are not a deletion vector
         assert cap not in str(other)
 
 

@@ -1,4 +1,4 @@
-"""What a change of schema or properties implies for the protocol and the other metadata."""
+"""How a change of schema or properties changes the protocol and the other metadata."""
 
 from __future__ import annotations
 

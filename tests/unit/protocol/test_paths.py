@@ -140,7 +140,7 @@ def test_paths_below_the_table(written: str, meant: str) -> None:
         "FILE:/data/t/x",
         "file:data/t/x",
         "file:////data/t/x",
-        "file:///data/t/a\nb",  # urllib would drop the line feed
+        "file:///data/t/a\nb",  # urllib would remove the line feed
         "file:///data/t//x",
         "file:///data/t?/x",
         "file:///data/t#/x",
@@ -203,7 +203,7 @@ def test_a_place_has_one_url(url: str, canonical: str) -> None:
         ("s3://other/deep/x", 2, "deep/x"),
         ("file:/data/t/x", 3, "x"),
         ("memory://m/t/x", 5, "x"),
-        ("s3://b%41/%2541/x", 6, "x"),  # a prefix may look encoded; a bucket name is never decoded
+        ("s3://b%41/%2541/x", 6, "x"),  # a prefix may look percent-encoded; a bucket name is never decoded
     ],
 )
 def test_an_absolute_path_lies_in_the_place_whose_segments_it_begins_with(written: str, place: int, meant: str) -> None:

@@ -13,7 +13,7 @@ LONG, INT, TEXT, VOID = (PrimitiveType(name) for name in ("long", "integer", "st
 
 
 def struct(**columns: Any) -> StructType:
-    """Columns by name: a type, or a type and its nullability."""
+    """Columns by name: each a type, or a pair of type and nullability."""
     pairs = {n: c if isinstance(c, tuple) else (c, True) for n, c in columns.items()}
     return StructType(tuple(StructField(n, kind, nullable) for n, (kind, nullable) in pairs.items()))
 
@@ -72,7 +72,7 @@ def test_rows_do_not_fit_anything_else(why: str) -> None:
 
 
 def mapped(**columns: Any) -> StructType:
-    """Columns by name, each with its physical name and type."""
+    """The columns, keyed by name, each with its physical name and type."""
     key = "delta.columnMapping.physicalName"
     return StructType(tuple(StructField(n, kind, True, {key: physical}) for n, (physical, kind) in columns.items()))
 

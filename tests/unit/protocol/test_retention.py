@@ -1,4 +1,4 @@
-"""Cut-off times, and which times are after them."""
+"""Cut-off times, and which times are after a cut-off."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ids that a commit assigns to rows, and the columns that materialize them."""
+"""The row ids that a commit assigns, and the columns in which they are materialized."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The search among in-commit timestamps, compared with reading every commit."""
+"""The search among in-commit timestamps gives the same answer as reading every commit."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ BEGIN_MS = 1_700_000_000_000
 def searched(
     times: Mapping[int, int], timestamp_ms: int, first_ms: int | None = None, first: int = 0
 ) -> tuple[int | None, int, int]:
-    """The answer, the rounds and the commits read. ``times``: the commit times by version, for the commits that
-    exist."""
+    """The answer, the number of rounds, and the commits read. ``times``: the commit times by version, for the commits
+    that exist."""
     last = max(times)
     search = TimestampSearch(timestamp_ms, first, last, times[last], first_ms)
     rounds = read = 0
@@ -51,7 +51,7 @@ def test_the_answer_is_that_of_every_commit_or_none(
     found, _, _ = searched(times, timestamp_ms, first_ms)
     if found is not None:
         assert found == passed[-1]
-    # The search finds no version only if a gap follows, or if no commit precedes the timestamp.
+    # The search may find no version only if there is a gap, or if no commit precedes the timestamp.
     if passed and not gaps:
         assert found == passed[-1]
 
@@ -68,7 +68,7 @@ PACES: dict[str, Callable[[random.Random], int]] = {"steady": steady, "random": 
 
 
 def at_work(count: int, chance: random.Random) -> list[int]:
-    """Commits at random times on working days from midnight to six in the evening."""
+    """Commits at random times between midnight and 18:00 on working days."""
     times, now_ms = [], BEGIN_MS
     for _ in range(count):
         now_ms += at_random(chance)

@@ -15,6 +15,7 @@ from deltalog.protocol import timestamps
 from deltalog.protocol.actions import CommitInfo
 from deltalog.protocol.timestamps import CommitAt, Enablement, Timeline
 from tests.support.core import ICT, TIMESTAMP_KEY, VERSION_KEY
+from tests.support.core.strategies import examples
 
 UTC = datetime.timezone.utc
 
@@ -55,12 +56,12 @@ def test_the_feature_is_written_in_the_singular() -> None:
     ("ict", "file_time", "before", "previous"),
     [
         (700, None, None, 700),
-        (700, 900, 800, 700),  # the commit carries an in-commit timestamp: its file time does not count
+        (700, 900, 800, 700),  # the commit has an in-commit timestamp, so its file time does not matter
         (None, 900, None, 900),
         (None, 900, 800, 900),
-        (None, 700, 800, 801),  # made strictly increasing, as readers do
+        (None, 700, 800, 801),  # adjusted to be strictly increasing, as by readers
         (None, 0, None, 1),
-        (None, None, 800, None),  # no in-commit timestamp will be written
+        (None, None, 800, None),  # the next commit writes no in-commit timestamp
     ],
 )
 def test_what_the_next_timestamp_must_exceed(
@@ -150,7 +151,7 @@ def _reference(
     icts: dict[int, int],
     file_times: dict[int, int],
 ) -> CommitAt:
-    """The rule of PROTOCOL.md and delta-spark, by reading every commit."""
+    """The rule of PROTOCOL.md and delta-spark, implemented by reading every commit."""
     first_ict = None if not active else versions[0] if pair is None else pair.version
     by_ict = [v for v in versions if first_ict is not None and v >= first_ict]
     by_file = [v for v in versions if v not in by_ict]
@@ -177,13 +178,13 @@ def _logs(draw: st.DrawFn) -> tuple[list[int], bool, Enablement | None, dict[int
     icts = {v: 1000 + sum(steps[: v + 1]) for v in range(first + count)}
     file_times = {v: draw(st.integers(900, 1700)) for v in versions}
     active = draw(st.booleans())
-    # The enabling commit may be in the log, or be older than its first commit.
+    # The enabling commit may be in the log, or may precede the log's first commit.
     enabling = draw(st.one_of(st.none(), st.integers(0, versions[-1]))) if active else None
     pair = None if enabling is None else Enablement(enabling, icts[enabling])
     return versions, active, pair, icts, file_times
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(_logs(), st.data())
 def test_resolving_agrees_with_looking_at_every_commit(
     log: tuple[list[int], bool, Enablement | None, dict[int, int], dict[int, int]], data: st.DataObject
@@ -298,7 +299,7 @@ def test_both_bounds_are_included_and_clamping_is_by_side() -> None:
         ("1970-01-01T00:00:00.001Z", 1),
         ("1970-01-01 01:00:00+01:00", 0),
         ("1970-01-01T01:00+0100", 0),
-        ("1969-12-31T23:59:59.9999Z", -1),  # floored, not rounded towards zero
+        ("1969-12-31T23:59:59.9999Z", -1),  # rounded down, not towards zero
         ("1970-01-01Z", 0),
         ("1970-01-01 00:00:00,5 -00:00", 500),
         ("1970-01-01T00:00:00.123456789z", 123),
@@ -354,7 +355,7 @@ def test_iso_text_of_a_datetime_names_the_same_instant(moment: datetime.datetime
     offset = moment.utcoffset()
     assert offset is not None
     if offset % datetime.timedelta(minutes=1):
-        return  # historical local mean times have seconds, which ISO 8601 lacks
+        return  # the offsets of historical local mean times have seconds, which ISO 8601 does not allow
     assert timestamps.to_epoch_ms(moment.isoformat()) == timestamps.to_epoch_ms(moment)
 
 
@@ -379,7 +380,7 @@ def test_times_beyond_the_calendar_stay_readable() -> None:
     ],
 )
 def test_offsets_may_have_seconds(text: str, seconds: int) -> None:
-    """The offsets are as Spark writes local mean times in statistics."""
+    """Spark writes such offsets for local mean times in statistics."""
     assert timestamps.parse_iso(text).utcoffset() == datetime.timedelta(seconds=seconds)
 
 

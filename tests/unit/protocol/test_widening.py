@@ -1,4 +1,4 @@
-"""Which types are wider, and how the schema records a change."""
+"""Which type changes are widening, and how the schema records them."""
 
 from __future__ import annotations
 

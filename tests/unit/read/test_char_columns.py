@@ -1,4 +1,4 @@
-"""Columns char(n): padded when they are read, and compared as in Spark, whoever wrote the files."""
+"""char(n) columns: padded when they are read, and compared as in Spark, whichever engine wrote the files."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ KINDS = ["ours", "others", "ours in partitions", "others in partitions"]
 
 
 def written(path: Path, name: str) -> DeltaTable:
-    """One file for each value, and one with all values, so that each bound decides alone."""
+    """One file for each value and one with all values, so that each file is kept or skipped by its own min and max."""
     kind, _, partitioned = name.partition(" ")
     schema = SCHEMA if kind == "ours" else PLAIN
     table = DeltaTable.create(str(path), schema, partition_by=["c"] if partitioned else [])
@@ -58,7 +58,8 @@ def table(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
 
 
 def seen(word: str | None, table: DeltaTable) -> str | None:
-    """A word as it is read; other writers do not pad, and their empty word is null in partitions."""
+    """The value that is read from the table for ``word``; other writers do not pad values, and they store an empty
+    string in a partition column as null."""
     files = table.snapshot().files()["partition_values"].to_pylist()
     values = {value for row in files for _, value in row}
     return None if word is None or (word == "" and values and " " * 5 not in values) else word.ljust(5)

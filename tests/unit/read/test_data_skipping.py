@@ -1,5 +1,4 @@
-"""Data skipping never leaves out a file with a row that satisfies the predicate, whatever the values, types and
-bounds."""
+"""Data skipping never skips a file with a row that satisfies the predicate, whatever the values, types and bounds."""
 
 from __future__ import annotations
 
@@ -31,6 +30,7 @@ from deltalog.read import data_skipping
 from deltalog.read.data_skipping import prune, split
 from deltalog.schema import StructType
 from tests.support.core import SCHEMA, environment, memory, rows
+from tests.support.core.strategies import examples
 
 UTC = datetime.timezone.utc
 NTZ = st.datetimes(datetime.datetime(1, 1, 2), datetime.datetime(9999, 12, 30))
@@ -50,7 +50,7 @@ VALUES: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
     "flag": (pa.bool_(), st.booleans()),
     "bytes": (pa.binary(), st.binary(max_size=3)),
 }  # fmt: skip
-# Where the statistics are: as JSON text in commits; or in a checkpoint, as JSON text, as structs, or as both.
+# Where the statistics are stored: as JSON text in commits; or in a checkpoint, as JSON text, as structs, or as both.
 TEXT_KEY, STRUCT_KEY = "delta.checkpoint.writeStatsAsJson", "delta.checkpoint.writeStatsAsStruct"
 FORMS = [None, {}, {TEXT_KEY: "false"}, {STRUCT_KEY: "false"}]
 OPERATORS = ["__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"]
@@ -104,7 +104,7 @@ def predicates(names: list[str], seen: list[Any]) -> st.SearchStrategy[Predicate
 
 
 @pytest.mark.slow
-@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(120), deadline=None, suppress_health_check=list(HealthCheck))
 @given(cases(), st.sampled_from(FORMS), st.booleans())
 def test_rows_after_skipping_are_those_of_brute_force(
     case: tuple[pa.Schema, list[pa.Table], Predicate], form: dict[str, str] | None, bounds_first: bool
@@ -120,7 +120,7 @@ def test_rows_after_skipping_are_those_of_brute_force(
     assert (snapshot.log.segment.checkpoint is None) == (form is None)
     everything = snapshot.scan().to_arrow()
     expected = everything.filter(matches(bind(predicate, snapshot.schema), everything))
-    # By default, bounds are compared one by one only for long lists.
+    # By default, bounds are compared first only if there are many files.
     many, sample = (0, 1 << 30) if bounds_first else (1 << 30, 0)
     with mock.patch.multiple(data_skipping, _MANY=many, _SAMPLE=sample):
         found = snapshot.scan(where=predicate).to_arrow()
@@ -128,7 +128,7 @@ def test_rows_after_skipping_are_those_of_brute_force(
 
 
 @pytest.mark.slow
-@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(120), deadline=None, suppress_health_check=list(HealthCheck))
 @given(cases())
 def test_files_that_hold_matching_rows_only_are_known_as_such(
     case: tuple[pa.Schema, list[pa.Table], Predicate],
@@ -150,7 +150,7 @@ def test_files_that_hold_matching_rows_only_are_known_as_such(
 
 
 def kept(statistics: Sequence[str | None], where: str, schema: str = "long") -> list[int]:
-    """Which files of a table with one column ``x`` and these statistics are read."""
+    """The positions of the files that are read, in a table with one column ``x`` and these file statistics."""
     fields = [{"name": "x", "type": schema, "nullable": True, "metadata": {}}]
     table = DeltaTable.create(
         memory(), StructType.from_json(json.dumps({"type": "struct", "fields": fields})), environment=environment()

@@ -1,4 +1,4 @@
-"""Scans of remote stores: how far ahead files are opened, and what is left open when the caller stops."""
+"""Scans of remote stores: how far ahead files are opened, and what remains open when the caller stops."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from deltalog.storage.remote import PARALLEL_GETS
 from tests.support.remote import RemoteStore
 
 FILES = 100
-DECODED = 4  # files that threads decode at once
+DECODED = 4  # files that threads decode concurrently
 
 
 @pytest.fixture(scope="module")
 def written() -> MemoryStore:
-    """A table of FILES files of one row each."""
+    """A table of FILES files with one row each."""
     store = MemoryStore()
     numbers = pa.table({"id": range(FILES), "k": range(FILES)})
     DeltaTable.create(store, numbers.schema, partition_by=["k"], data=numbers)
@@ -35,7 +35,7 @@ def written() -> MemoryStore:
 
 
 def opened(store: RemoteStore) -> Any:
-    """A scan of all files, with its file list already read."""
+    """A scan of all files whose file list has already been read."""
     snapshot = DeltaTable.open(store).snapshot()
     snapshot.files()
     store.requests.clear()
@@ -130,7 +130,7 @@ def test_an_interrupt_while_requests_wait_ends_them_all(written: MemoryStore) ->
     def hold(path: str) -> None:
         if ready.wait() == 0:
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-            threading.Timer(1.0, interrupted.set).start()  # by then the interrupt has reached the scan
+            threading.Timer(1.0, interrupted.set).start()  # by now the scan has received the interrupt
         interrupted.wait(60)
 
     store.before = hold
@@ -201,12 +201,12 @@ def test_of_a_large_file_only_the_tail_and_the_columns_are_requested(files: int)
         c1 for c1, c5 in zip(columns["c1"], columns["c5"], strict=True) if c5 >= 0.001
     )
     in_data = [path for path in store.requests if "deletion_vector" not in path]
-    assert len(in_data) == files * 3 and no_thread_is_left()  # three reads per file: the tail, c1 and c5
+    assert len(in_data) == files * 3 and no_thread_is_left()  # three reads for each file: the tail, c1 and c5
 
 
 @pytest.fixture(scope="module")
 def large() -> MemoryStore:
-    """A table of 60 files of about 130 KiB; one column takes half of each."""
+    """A table of 60 files of about 130 KiB; one column takes half of each file."""
     store = MemoryStore()
     chance = random.Random(1)
     rows = 60 * 8_000
@@ -220,7 +220,7 @@ def large() -> MemoryStore:
 def test_what_is_read_before_the_turn_of_a_file_is_bounded(
     large: MemoryStore, monkeypatch: pytest.MonkeyPatch, ahead: bool
 ) -> None:
-    """Large columns and footers are read only when it is the turn of their file, however many files wait."""
+    """Large columns and footers are read only when it is their file's turn, however many files are waiting."""
     monkeypatch.setattr(column_ranges, "FETCHED_AHEAD_BYTES", 70_000 if ahead else 1_000)
     store = RemoteStore(large)
     snapshot = DeltaTable.open(store).snapshot()

@@ -28,6 +28,7 @@ from tests.support.core import (
     put_variant_table,
     rows,
 )
+from tests.support.core.strategies import examples
 
 UTC = datetime.timezone.utc
 
@@ -147,7 +148,7 @@ def test_the_empty_text_of_a_partition_column_is_null() -> None:
     assert {r["name"] for r in table.snapshot().scan().to_arrow().to_pylist()} == {None}
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(st.lists(st.tuples(st.none() | st.text(min_size=1, max_size=8), st.integers(0, 3)), min_size=1, max_size=12))
 def test_rows_survive_any_partition_values(drawn: list[tuple[str | None, int]]) -> None:
     schema = pa.schema([("p", pa.string()), ("q", pa.int64()), ("v", pa.int64())])
@@ -159,7 +160,7 @@ def test_rows_survive_any_partition_values(drawn: list[tuple[str | None, int]]) 
 
 
 def test_files_of_another_layout_are_read_by_what_the_log_says() -> None:
-    """The directory of a file is only a convention, so it does not determine partition values."""
+    """The directory of a file is only a convention and does not determine partition values."""
     store = memory()
     table = DeltaTable.create(store, SCHEMA, partition_by=["name"], environment=environment())
     sink = pa.BufferOutputStream()
@@ -318,7 +319,7 @@ print(table.snapshot().scan(where="id = 2").to_arrow().num_rows)
     ],
 )
 def test_statistics_that_are_no_object_prove_nothing(stats: str, tmp_path: Path) -> None:
-    """Runs in a separate process, since Arrow's JSON reader crashes on a null in place of an object."""
+    """Runs in a separate process, because Arrow's JSON reader crashes on a null in place of an object."""
     DeltaTable.create(tmp_path, SCHEMA, environment=environment(), data=rows(1, 2))
     done = subprocess.run(
         [sys.executable, "-c", HOSTILE, str(tmp_path), stats], capture_output=True, text=True, timeout=120, check=False
@@ -336,7 +337,7 @@ print(pa.default_memory_pool().max_memory(), found.num_rows)
 
 
 def test_the_memory_of_a_plan_is_that_of_its_sidecars_and_result(tmp_path: Path) -> None:
-    """The peak of Arrow's memory in a separate process, compared with the memory that the whole list of files takes."""
+    """Arrow's peak memory in a separate process, compared with the memory for the whole list of files."""
     build(tmp_path, PlanTable(120_000, "both", sidecar_rows=3_000))
     whole = DeltaTable.open(tmp_path).snapshot().files().nbytes
     done = subprocess.run([sys.executable, "-c", PLANNED, str(tmp_path)], capture_output=True, text=True, check=True)

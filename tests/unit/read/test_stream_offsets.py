@@ -1,4 +1,5 @@
-"""Which files belong to the next batch: every file once, whatever the limits and however often a stream restarts."""
+"""Which files belong to the next batch: every file exactly once, whatever the limits are and however often a stream
+restarts."""
 
 from __future__ import annotations
 
@@ -50,7 +51,7 @@ def files(version: int, *sizes: int, initial: bool = False, whole: bool = False)
 def test_limits(max_files: int | None, max_bytes: int | None, end: StreamOffset) -> None:
     versions = [files(4, 10, 10, initial=True), files(5), files(6, 10, 10)]
     found = advance(offset_at(4, 0, True), versions, max_files, max_bytes)
-    # Versions without files are skipped, so a batch may also end after them.
+    # Versions without files are skipped, so a batch may also end after such versions.
     assert found == end or (end == offset_at(5, 0) and found == offset_at(6, 0))
 
 
@@ -80,7 +81,7 @@ def test_batches_have_every_file_once_in_order(
     found: list[tuple[int, int]] = []
     for turn in range(100):
         max_files, max_bytes = limits[turn % len(limits)]
-        # The plan of another process, which gets offsets as JSON, and which cannot read versions before the first.
+        # The plan of another process, which receives offsets as JSON and cannot read versions before its first version.
         begin = StreamOffset.from_json(json.loads(json.dumps(start.to_json())))
         there = [each for each in versions if each.version >= begin.version]
         end = advance(begin, there, max_files, max_bytes)
@@ -104,10 +105,9 @@ def test_the_first_batch_is_repeated_from_where_it_began() -> None:
     end = advance(began(4, True, offset_at(4, 0, True)), [files(4, 1, 1, 1, initial=True)], 2)
     assert end.to_json() == began(4, True, offset_at(4, 2, True)).to_json()
     assert resumed(again, StreamOffset.from_json(end.to_json())) == offset_at(4, 0, True)
-    # Later batches begin where the previous one ended; what its end offset says about the stream's beginning does not
-    # matter.
+    # Later batches begin where the previous batch ended, whatever its end offset says about the start of the stream.
     assert resumed(end, began(9, True, offset_at(10))) == end
-    start = began(5, False, offset_at(5))  # a stream that began with the next commit, and has read nothing yet
+    start = began(5, False, offset_at(5))  # a stream that begins with the next commit, and has not read anything yet
     assert resumed(start, began(8, False, offset_at(9))) == start
     assert resumed(start, offset_at(9)) == start
     assert resumed(offset_at(5), end) == offset_at(5)

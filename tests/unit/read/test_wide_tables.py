@@ -1,4 +1,4 @@
-"""Tables of many columns: the work for one column does not grow with their number."""
+"""Tables of many columns: the work for reading one column does not grow with the number of columns."""
 
 from __future__ import annotations
 
@@ -38,13 +38,16 @@ def operations(path: Path, columns: int, mode: str) -> dict[str, Callable[[], ob
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("mode", "plain_bytes"),
-    [("none", 1 << 40), ("id", 1 << 40), ("id", 0)],
-    ids=["none", "id", "id, every footer is checked"],
+    [
+        pytest.param("none", 1 << 40, id="none"),
+        pytest.param("id", 1 << 40, id="id", marks=pytest.mark.long),
+        pytest.param("id", 0, id="id, every footer is checked", marks=pytest.mark.long),
+    ],
 )
 def test_the_steps_grow_with_the_columns_and_no_faster(
     tmp_path: Path, mode: str, plain_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Footers above some length are checked, which takes steps for each column; the footers of both tables are on the
+    # Footers above a certain length are checked, which takes steps for each column; both tables' footers are on the
     # same side of that length.
     for name, value in (("BYTES", plain_bytes), ("ITEMS", 1 << 20), ("PATH_BYTES", 1 << 60)):
         monkeypatch.setattr(footers, f"_PLAIN_{name}", value)

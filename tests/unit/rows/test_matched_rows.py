@@ -1,4 +1,4 @@
-"""Rows that are moved into new files, by one thread and by several."""
+"""Rewriting rows into new files, with one thread and with several."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def changed(verb: str, with_vectors: bool) -> tuple[list[Any], CommitResult, int
 
 
 def old_values(row: dict[str, Any]) -> dict[str, Any]:
-    """A row; its row id is omitted if the row is new."""
+    """A row, without a row id if it is new."""
     return {**row, "_metadata.row_id": row["_metadata.row_id"] if row["id"] < ROWS else None}
 
 

@@ -1,5 +1,5 @@
-"""Every method that takes rows or values, on random nested schemas, with sources whose fields are missing, extra,
-moved, duplicated or spelled in another case: the result equals that of a model in plain Python, or the call is refused
+"""Runs every method that takes rows or values on random nested schemas, with sources whose fields are missing, extra,
+reordered, duplicated or in a different case: the result equals that of a model in plain Python, or the call is refused
 and changes nothing."""
 
 from __future__ import annotations
@@ -57,13 +57,14 @@ class State:
         )
 
 
-#: The state an operation should leave; None if it must be refused.
+#: The rows that an operation should leave; None if the operation must be refused.
 Wanted = State | None
 Step = tuple[str, Wanted, Callable[[DeltaTable], Any]]
 
 
 def _kinds(chance: random.Random) -> frozenset[ChangeKind]:
-    """One or two kinds of changes, so that not every source is refused for the same reason."""
+    """Each example combines only few kinds of changes; otherwise nearly every source would be refused for the same
+    reason."""
     kinds: tuple[ChangeKind, ...] = ("missing", "extra", "reordered", "recased")
     if chance.random() < 0.1:
         return frozenset({"duplicated", chance.choice(kinds)})
@@ -108,7 +109,7 @@ def _rows_step(chance: random.Random, state: State) -> Step:
 
 
 def _records_step(chance: random.Random, state: State) -> Step:
-    """Records are matched by their exact names."""
+    """Fields of records are matched by their exact names."""
     first = max([0, *state.rows]) + 1
     source = random_source(chance, state.schema, range(first, first + 3), _kinds(chance) - {"duplicated"})
     records = source.table.to_pylist()
@@ -201,7 +202,7 @@ def _merged(
 
 
 def _update_step(chance: random.Random, state: State) -> Step:
-    """A Python value for a column, or null for a field of a struct."""
+    """A Python value for a column; null for some fields of structs."""
     column = chance.choice(fields_of(state.schema)[1:])
     if pa.types.is_struct(column.type) and chance.random() < 0.4:
         name = chance.choice(fields_of(column.type)).name
@@ -229,7 +230,8 @@ def _update_step(chance: random.Random, state: State) -> Step:
 
 
 def _fits(value: Any, kind: pa.DataType, is_whole: bool = True) -> bool:
-    """Whether structs in a value have only fields of the type, and with ``is_whole`` all of them."""
+    """Whether each struct in a value has no fields other than those of its type, and, with ``is_whole``, all of
+    those."""
     if value is None:
         return True
     if pa.types.is_struct(kind):

@@ -1,4 +1,4 @@
-"""The removed rows reported by commits: in operationMetrics, in results, in the history."""
+"""The number of removed rows that commits report: in operationMetrics, in results, in the history."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ def rows(part: int, *ids: int) -> pa.Table:
 
 @pytest.fixture(params=[{}, VECTORS], ids=["files", "vectors"])
 def table(request: pytest.FixtureRequest, tmp_path: Path) -> DeltaTable:
-    """Version 2: part 1 has the ids 1 to 5 in two files, with 2 deleted; part 2 has 6."""
+    """A table at version 2: the partition ``part=1`` contains the ids 1 to 5 in two files, with id 2 deleted;
+    ``part=2`` contains the id 6."""
     schema = rows(1).schema
     made = DeltaTable.create(tmp_path / "t", schema, partition_by=["part"], properties=request.param)
     made.append(pa.concat_tables([rows(1, 1, 2, 3), rows(2, 6)]))

@@ -1,4 +1,5 @@
-"""Rows deleted from existing files: by deletion vectors, by moving the other rows, with and without change files."""
+"""Deleting rows from existing files: with deletion vectors, or by rewriting the other rows, with and without change
+data files."""
 
 from __future__ import annotations
 
@@ -46,6 +47,7 @@ from deltalog.protocol import row_tracking
 from deltalog.rows.replacement import Replacement
 from deltalog.testing import CountingStore, Fault, FaultyStore, nth
 from tests.support.core import action, environment, info, lines, memory, objects, overtaken
+from tests.support.core.strategies import examples
 
 VECTORS = {"delta.enableDeletionVectors": "true"}
 CHANGES = {"delta.enableChangeDataFeed": "true"}
@@ -58,7 +60,7 @@ MODES: dict[str, dict[str, str]] = {
 }
 every_mode = pytest.mark.parametrize("properties", MODES.values(), ids=MODES)
 SCHEMA = pa.schema([("id", pa.int64()), ("p", pa.string()), ("i", pa.int32()), ("f", pa.float64()), ("s", pa.string())])
-# The second file has no nulls and no NaN; the third is all null except for its ids.
+# The second file contains no nulls and no NaN; the third contains only nulls, except in the id column.
 FILES: list[list[tuple[Any, ...]]] = [
     [(1, "a", 1, 1.5, "x"), (2, "a", None, math.nan, None), (3, "b", 3, -0.0, "xy"), (4, None, 4, None, "z")],
     [(5, "a", 5, 5.0, "xa"), (6, "a", 6, 6.0, "xb")],
@@ -158,7 +160,7 @@ def test_a_delete_signs_as_spark_does() -> None:
     [
         ("p = 'a'", 0),
         ("p = 'zzz'", 0),
-        ("i >= 5", 0),  # only the second file has bounds
+        ("i >= 5", 0),  # only the second file has min/max statistics
         ("id > 4 AND p <=> 'a'", 0),
         ("id < 100", 0),
         ("f IS NULL AND id >= 7", 0),  # all null
@@ -220,7 +222,8 @@ def test_vectors_add_up_until_the_file_goes() -> None:
     assert told == [(1, 0, 0), (1, 1, 1), (1, 1, 1), (0, 0, 1)]
     assert ids(table) == [] and table.snapshot().num_files == 0
     vectors = [path for path in objects(store) if path.endswith(".bin")]
-    assert len(vectors) == 3 and max(len(store.get(path)) for path in vectors) < 100  # all of them are run containers
+    # All three deletion vectors consist of run containers.
+    assert len(vectors) == 3 and max(len(store.get(path)) for path in vectors) < 100
 
 
 def test_large_vectors_share_a_file() -> None:
@@ -261,7 +264,7 @@ def test_vectors_lie_below_random_prefixes_where_files_do() -> None:
 
 
 def test_the_property_alone_makes_no_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The table feature without the property does not make vectors either."""
+    """The table feature without the property does not enable deletion vectors either."""
     store = memory()
     table = table_of(store, FILES, {"delta.feature.deletionVectors": "supported"})
     table.delete("id = 3")
@@ -270,7 +273,7 @@ def test_the_property_alone_makes_no_vectors(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_rows_that_vectors_deleted_are_not_moved() -> None:
-    """Vectors stay readable even if the table writes no new ones."""
+    """Deletion vectors remain readable even if the table writes no new ones."""
     store = memory()
     table = table_of(store, FILES, {**VECTORS, **CHANGES})
     table.delete("id IN (1, 5)")
@@ -283,7 +286,7 @@ def test_rows_that_vectors_deleted_are_not_moved() -> None:
 
 
 def test_bounds_stay_as_they_are_written() -> None:
-    """The statistics are copied as text, since a parser would round decimals to double precision."""
+    """Statistics are copied as text, because a parser would round decimals to double precision."""
     store = memory()
     schema = pa.schema([("id", pa.int64()), ("d", pa.decimal128(38, 10))])
     wide = decimal.Decimal("1234567890123456789012345678.0123456789")
@@ -394,7 +397,8 @@ def test_rows_of_one_partition_are_gathered() -> None:
 def test_a_commit_with_change_files_tells_of_whole_files_too() -> None:
     store = memory()
     table = table_of(store, [[(1, "a", 1, None, None), (2, "a", 2, None, None)], [(3, "b", 3, None, None)]], CHANGES)
-    table.delete("i >= 2")  # the second file by its statistics, and part of the first
+    # Removes the whole second file, because its statistics prove that all its rows match, and one row of the first.
+    table.delete("i >= 2")
     assert changes(table, 3) == [("delete", 2), ("delete", 3)]
     cdc = [line["cdc"] for line in lines(store, 3) if "cdc" in line]
     assert cdc and all(c["path"].startswith("_change_data/") and c["dataChange"] is False for c in cdc)
@@ -457,7 +461,8 @@ def test_a_delete_that_fails_leaves_no_file(properties: dict[str, str]) -> None:
     ("rival", "error"),
     [
         (lambda t: t.append(arrow([(9, "a", 3, 1.0, None)])), ConcurrentAppendError),
-        (lambda t: t.append(arrow([(9, "a", 1000, 1.0, None)])), None),  # by its statistics no row of it matches
+        # According to its statistics, the new file contains no matching row.
+        (lambda t: t.append(arrow([(9, "a", 1000, 1.0, None)])), None),
         (lambda t: t.append(arrow([(9, "zzz", 3, 1.0, None)])), None),  # excluded by its partition
         (lambda t: t.delete("id = 1"), CommitConflictError),
         (lambda t: t.delete("id = 8"), None),
@@ -650,7 +655,7 @@ def test_a_table_without_partitions_has_none_to_replace() -> None:
     assert set(objects(store)) == before
 
 
-# ------------------------------------------------------------------------------- compared with SQL semantics
+# ----------------------------------------------------------------------------- comparison with SQL semantics
 
 NUMBERS = st.none() | st.integers(-2, 3)
 FLOATS = st.none() | st.sampled_from([math.nan, -math.inf, -1.0, -0.0, 0.0, 2.5, math.inf])
@@ -683,7 +688,7 @@ PREDICATES = st.recursive(
 
 
 def truth(predicate: Expression, row: Mapping[str, Any]) -> bool | None:
-    """The SQL truth value of a row, computed without Arrow: True, False, or None for unknown."""
+    """The SQL truth value of a predicate for a row, computed without Arrow: True, False, or None for "unknown"."""
     if isinstance(predicate, Not):
         inner = truth(predicate.operand, row)
         return None if inner is None else not inner
@@ -721,7 +726,7 @@ def compared(operator: str, left: Any, right: Any) -> bool | None:
 
 
 def rank(value: Any) -> Any:
-    """NaN equals itself, and is above infinity."""
+    """NaN equals itself and is greater than infinity."""
     return ((1, 0.0) if math.isnan(value) else (0, value)) if isinstance(value, float) else value
 
 
@@ -729,7 +734,7 @@ numbers = itertools.count()
 
 
 @pytest.mark.slow
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 @given(
     st.lists(ROWS, min_size=1, max_size=3), st.lists(PREDICATES, min_size=1, max_size=2),
     st.sampled_from(list(MODES)), st.sampled_from([[], ["p"], ["i"], ["p", "f"]]),

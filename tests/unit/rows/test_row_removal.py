@@ -1,5 +1,5 @@
-"""Rows that another engine has found are removed, by deletion vectors or by new files to which that engine moves the
-other rows."""
+"""Removing rows that another engine has found, with deletion vectors, or with new files to which that engine has
+written the other rows."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def ids(table: deltalog.DeltaTable) -> list[int]:
 
 
 def by_first_id(files: pa.Table) -> list[int]:
-    """The positions of the two files: first the file with ids 0 to 9, then the one with 10 to 12."""
+    """The row numbers of the two files in ``files``: the file with ids 0 to 9 first, then the one with ids 10 to 12."""
     return sorted(range(files.num_rows), key=lambda number: '"id":10' in files["stats"][number].as_py().split("max")[0])
 
 

@@ -1,4 +1,4 @@
-"""Updates in every mode of a table, compared with a model on plain rows, and refusals."""
+"""Updates in every mode of a table, compared with a model on plain rows; and refusals."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def changes(table: DeltaTable, version: int) -> list[tuple[str, int, Any]]:
     return sorted(((each["_change_type"], each["id"], each["n"]) for each in found), key=str)
 
 
-# Arguments of update, and their effect on a row.
+# The arguments for update, and its effect on a row.
 UPDATES: list[tuple[dict[str, Any], Callable[[Row], Row]]] = [
     ({"updates": {"n": "n + 1"}}, lambda r: {"n": None if r["n"] is None else r["n"] + 1}),
     ({"updates": {"p": "'c'", "n": "id"}}, lambda r: {"p": "c", "n": r["id"]}),
@@ -112,7 +112,7 @@ def plus(inner: Any, number: Any) -> Any:
 @every_mode
 @pytest.mark.parametrize("partition_by", [[], ["p"]], ids=["", "p"])
 def test_rows_are_those_of_a_model(properties: dict[str, str], partition_by: list[str]) -> None:
-    """Successive updates, each over all rows, including the rows of earlier updates."""
+    """Successive updates, each of all rows, including rows that earlier updates wrote."""
     rng = random.Random(f"{properties}{partition_by}")
     table = table_of(properties, partition_by=partition_by)
     for _ in range(12):

@@ -1,4 +1,4 @@
-"""boto3's unmodified Lake Formation client drives the server."""
+"""The server answers calls of boto3's unmodified Lake Formation client."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ def test_operations_and_their_exceptions_are_those_of_the_service_model() -> Non
         assert model.operation_model(name).http["requestUri"] == f"/{name}"
         assert model.operation_model(name).http["method"] == "POST"
         assert {shape.name for shape in model.operation_model(name).error_shapes} == operation.errors, name
-    # All operations that concern transactions are implemented.
+    # The server implements all operations on transactions.
     ours = {name for name in model.operation_names if "Transaction" in name or "TableObjects" in name}
     assert ours | {"DeleteObjectsOnCancel"} == set(OPERATIONS)
 
 
-# ------------------------------------------------------------------------------------------------ a session
+# ------------------------------------------------------------------------------------------ a whole session
 
 
 def test_a_session_that_uses_every_operation(client: Any, place: Path, manager: TransactionManager) -> None:
@@ -68,7 +68,7 @@ def test_a_session_that_uses_every_operation(client: Any, place: Path, manager: 
     client.update_table_objects(**TABLE, TransactionId=started, WriteOperations=[operation])
     client.extend_transaction(TransactionId=started)
 
-    # Only the transaction sees its own writes.
+    # Only the transaction itself can read its uncommitted writes.
     inside = client.get_table_objects(**TABLE, TransactionId=started)["Objects"]
     added = {key: operation["AddObject"][key] for key in ("Uri", "ETag", "Size")}
     assert {"PartitionValues": ["tue"], "Objects": [added]} in inside
@@ -84,8 +84,7 @@ def test_a_session_that_uses_every_operation(client: Any, place: Path, manager: 
     rows = manager.table("bank.a").snapshot().scan(where="day = 'tue'").to_arrow()
     assert rows.to_pydict() == {"id": [1, 2], "day": ["tue"] * 2}
 
-    # Another transaction is canceled, which deletes the object that the transaction named before the object was
-    # written.
+    # Canceling a transaction deletes an object whose name the transaction recorded before the object was written.
     cancelled = client.start_transaction()["TransactionId"]
     name = new_name()
     operation = add(place / "a", name, 3)
@@ -124,7 +123,7 @@ def test_a_past_point_in_time_is_read(client: Any, place: Path, manager: Transac
     client.update_table_objects(**TABLE, WriteOperations=[add(place / "a", name, 1)])
     at = manager.table("bank.a").history(1)[0].timestamp_ms
     assert at is not None
-    # boto3 sends whole seconds: the next one after the commit, and the last one before the table was created.
+    # boto3 sends whole seconds, so use the next second after the commit, and the last one before the table was created.
     after = datetime.datetime.fromtimestamp(at // 1000 + 1, datetime.timezone.utc)
     assert name in str(client.get_table_objects(**TABLE, QueryAsOfTime=after)["Objects"])
     long_ago = datetime.datetime(2001, 1, 1, tzinfo=datetime.timezone.utc)
@@ -160,7 +159,7 @@ EXPECTED: dict[str, tuple[str | None, ...]] = {
     "update":   (OK,     INVALID,   IN_PROGRESS,  COMMITTED, CANCELED, UNKNOWN, INVALID),
     "get":      (OK,     OK,        OK,           COMMITTED, CANCELED, UNKNOWN, INVALID),
 }  # fmt: skip
-THEN = {  # the status afterwards, if the call changes it
+THEN = {  # the transaction's status after the call, if the call changes the status
     ("commit", "ACTIVE"): "COMMITTED",
     ("commit", "READ_ONLY"): "COMMITTED",
     ("cancel", "ACTIVE"): "ABORTED",
@@ -182,7 +181,7 @@ def transaction_in(state: str, client: Any, place: Path, manager: TransactionMan
         client.commit_transaction(TransactionId=made)
     elif state == "ABORTED":
         client.cancel_transaction(TransactionId=made)
-    elif state == "COMMIT_IN_PROGRESS":  # by a slow process that is still running
+    elif state == "COMMIT_IN_PROGRESS":  # committing in a slow process that is still running
         record = manager.coordinator.transaction(made)
         assert record is not None
         assert manager.coordinator.replace(records.committing(record, record.last_activity_ms + 3_600_000))
@@ -217,7 +216,7 @@ def test_each_call_in_each_state(call: str, state: str, client: Any, place: Path
         assert ("TransactionEndTime" in described) == (status in ("COMMITTED", "ABORTED"))
 
 
-# ------------------------------------------------------------------------------------------- every exception
+# ----------------------------------------------------------------------------- all exceptions of the service
 
 
 def test_a_conflict_cancels_the_transaction_that_comes_second(client: Any, place: Path) -> None:
@@ -329,7 +328,7 @@ def test_a_call_that_takes_too_long_is_a_time_out(place: Path, manager: Transact
         client.commit_transaction(TransactionId=started)
 
 
-# -------------------------------------------------------------------------------------------------- paging
+# ---------------------------------------------------------------------------------------- pages of results
 
 
 def test_pages_of_transactions_have_each_once_while_others_start(client: Any) -> None:

@@ -16,7 +16,7 @@ TABLES = [{"DatabaseName": "bank", "TableName": name} for name in "ab"]
 
 
 def together(server: Served, work: Any, times: int = CLIENTS) -> list[Any]:
-    """Run ``work(number, client)`` in threads, all at once."""
+    """Run ``work(number, client)`` in threads, all at the same time."""
     clients = [server.client() for _ in range(times)]
     with ThreadPoolExecutor(times) as threads:
         return list(threads.map(work, range(times), clients))

@@ -1,4 +1,4 @@
-"""Clients that open connections and send nothing block nobody and are not logged."""
+"""Clients that open connections and send nothing do not block others, and are not logged."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def connected(where: tuple[str, int], tls: bool) -> socket.socket:
 
 
 def start(connection: socket.socket) -> bytes:
-    """Make a call and read the response to its end. Returns its status line."""
+    """Make a call and read the whole response. Returns its status line."""
     connection.sendall(b"POST /StartTransaction HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 2\r\n\r\n{}")
     return answer(connection)
 
@@ -77,7 +77,7 @@ def test_a_connection_with_a_request_under_way_is_not_closed_for_others(tmp_path
     limits = Limits(connections=MOST)
     with contextlib.ExitStack() as held, running(tmp_path, False, limits) as where, connected(where, False) as slow:
         slow.sendall(b"POST /StartTransaction HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 2\r\n\r\n{")
-        with connected(where, False) as other:  # what was sent first has been read
+        with connected(where, False) as other:  # once this is answered, the server has read the bytes sent above
             assert start(other) == b"HTTP/1.1 200"
         for _ in range(3 * MOST):
             held.enter_context(socket.create_connection(where, timeout=60))

@@ -1,4 +1,4 @@
-"""The work of abandoned calls ends and frees its lane."""
+"""When the work of an abandoned call ends, its lane becomes free."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TABLE = {"DatabaseName": "bank", "TableName": "t"}
 
 
 class Endless(TransactionManager):
-    """A call that reads its table again and again, like a call on a very long log or a slow store."""
+    """A call that reads its table again and again, as a call does on a very long log or a slow store."""
 
     def get_table_objects(self, name: str, *_: Any, **__: Any) -> ObjectPage:
         while True:
@@ -28,7 +28,7 @@ class Endless(TransactionManager):
 
 
 def answers_to(app: App, *calls: tuple[str, dict[str, Any]]) -> list[tuple[int, dict[str, Any]]]:
-    """Make the calls at once. Returns their responses, and checks that the lanes are empty afterwards."""
+    """Make the calls at once. Returns the responses, and checks that the lanes are empty afterwards."""
 
     async def one(path: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
         scope = {"type": "http", "method": "POST", "raw_path": path.encode(), "headers": []}
@@ -97,7 +97,8 @@ def test_calls_of_one_transaction_wait_for_each_other_no_longer_than_they_may(tm
 
 
 def test_every_read_of_a_table_of_a_catalog_ends_in_time(tmp_path: Path) -> None:
-    """Reads also end in threads that read for the call, and leave the same state as any store failure."""
+    """At the deadline of a call, reads also end in threads that read on its behalf; the effect is that of any store
+    failure."""
     manager = create(TransactionManager, tmp_path)
     table = manager.table("bank.t")
     files = [add(tmp_path / "t", f"{number}.parquet", number)["AddObject"] for number in range(3)]

@@ -27,7 +27,7 @@ def table(tmp_path: Path, manager: TransactionManager) -> Any:
 
 
 def stage(root: Path, version: int, *, ict: int | None = None, file: str = "", more: Any = (), **info: Any) -> str:
-    """Write a staged commit with one new file, as another client does. Returns its name."""
+    """Write a staged commit with one new file, like another client would. Returns its name."""
     name = file or f"{version:020d}.{uuid.uuid4()}.json"
     made = parquet(root, f"{uuid.uuid4()}.parquet", version)
     times = {} if ict is None else {"inCommitTimestamp": ict}
@@ -54,7 +54,7 @@ def test_a_commit_is_staged_ratified_and_published(server: Served, table: Any, t
 
     ict = last_ms(table) + 5
     file = stage(tmp_path / "t", 1, ict=ict)
-    for _ in range(2):  # a repeated call is no error: its first answer may have been lost
+    for _ in range(2):  # repeating a call is not an error, because its first answer may have been lost
         status, found = server.ask("POST", f"{LOCATION}/commits", {"version": 1, "fileName": file})
         size = (tmp_path / "t/_delta_log/_staged_commits" / file).stat().st_size
         commit = {"version": 1, "fileName": file, "inCommitTimestamp": ict, "fileSize": size}

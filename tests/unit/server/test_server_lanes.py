@@ -1,4 +1,4 @@
-"""A hanging store delays only the calls on its own tables."""
+"""A store that does not respond delays only the calls on its own tables."""
 
 from __future__ import annotations
 
@@ -101,7 +101,8 @@ def test_what_waits_beyond_the_share_of_a_slow_lane_is_refused() -> None:
         world = World()
         world.hang("bad", 16)
         await world.begin(4)
-        while world.lanes._lanes["bad"].slow < 4:  # a slow call of "bad" lowers its share next to "good" to 7
+        # Slow calls of lane "bad" reduce its share of the threads to 7 while "good" also has calls.
+        while world.lanes._lanes["bad"].slow < 4:
             await asyncio.sleep(0.01)
         assert await world.quick("good") == "done"
         with pytest.raises(BusyError):
@@ -144,7 +145,7 @@ def test_what_is_over_time_is_told_by_whether_it_has_begun() -> None:
 
 
 class Hanging:
-    """A table on S3, behind a proxy that answers no request for it from ``start`` until ``release``.
+    """A table on S3, behind a proxy that answers no request for it between ``start`` and ``release``.
 
     ``arrived`` counts the waiting requests.
     """
@@ -165,7 +166,8 @@ class Hanging:
 
 @contextlib.contextmanager
 def hanging(server: Server, place: Path) -> Iterator[tuple[Hanging, list[str]]]:
-    """A catalog with the tables bank.bad, whose store can hang, and bank.good, on disk; the options of its server."""
+    """A catalog with the tables bank.bad, whose store can hang, and bank.good, on local disk; and the options of its
+    server."""
     bucket = server.bucket()
     with proxied(server) as (proxy, through):
         store = Hanging(proxy)
@@ -187,7 +189,7 @@ def test_a_server_ends_though_a_store_hangs(moto: Server, tmp_path: Path) -> Non
         served(tmp_path / "catalog.db", *options, "--request-timeout", "1", log=tmp_path / "log") as server,
     ):
         bad = {"DatabaseName": "bank", "TableName": "bad"}
-        # Load the S3 client now, because the next call has only one second.
+        # Load the S3 client now, because the next measured call has a time limit of one second.
         assert any(server.ask("POST", "/GetTableObjects", bad)[0] == 200 for _ in range(30))
         store.start()
         status, answer = server.ask("POST", "/GetTableObjects", bad)
@@ -215,7 +217,7 @@ def test_a_table_whose_store_hangs_holds_up_nobody_else(moto: Server, tmp_path: 
             store.start()
             asked = [threads.submit(ask) for _ in range(6)]
             try:
-                for _ in range(4):  # each thread hangs in the store
+                for _ in range(4):  # all threads of the lane wait for the store
                     assert store.arrived.acquire(timeout=60)
                 transaction = client.start_transaction()["TransactionId"]
                 for more in ({}, {"TransactionId": transaction}):

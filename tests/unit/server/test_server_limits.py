@@ -1,4 +1,4 @@
-"""Who may call the server, how much, and for how long; and how it shuts down."""
+"""Who may call the server, how often, and for how long; and how it shuts down."""
 
 from __future__ import annotations
 
@@ -66,13 +66,13 @@ def test_the_question_whether_it_is_there(server: Served) -> None:
 
 @pytest.mark.parametrize("size", [(4 << 20) + 1, 30 << 20])
 def test_a_body_too_large_is_refused(server: Served, size: int) -> None:
-    if size < 16 << 20:  # read to its end, so that the response is seen
+    if size < 16 << 20:  # the server reads the whole body, so that the client gets the response
         assert server.ask("POST", START, b" " * size)[0] == 413
     connection = server.connection()
     connection.putrequest("POST", START)
     connection.putheader("Content-Length", str(size))
     connection.endheaders()
-    if size > 16 << 20:  # refused by its declared length
+    if size > 16 << 20:  # refused because the declared length is too large
         assert connection.getresponse().status == 413
     connection.close()
     assert server.ask("POST", START, b" " * (1 << 20) + b"{}")[0] == 200
@@ -81,7 +81,7 @@ def test_a_body_too_large_is_refused(server: Served, size: int) -> None:
 def test_headers_too_large_are_refused(server: Served) -> None:
     connection = server.connection()
     connection.request("POST", START, b"{}", {"X-Long": "x" * (40 << 10)})
-    assert connection.getresponse().status in (400, 431)  # refused as it arrives, in pieces or as one
+    assert connection.getresponse().status in (400, 431)  # refused as it arrives, in one packet or in several
     connection.close()
 
 
@@ -233,7 +233,7 @@ def test_it_answers_what_is_under_way_before_it_ends(tmp_path: Path) -> None:
         database.execute("BEGIN IMMEDIATE")
         connection = server.connection()
         connection.request("POST", "/ExtendTransaction", json.dumps({"TransactionId": started}))
-        while server.ask("GET", "/health")[0] != 200:  # answered after the previous request was accepted
+        while server.ask("GET", "/health")[0] != 200:  # the answer shows that the request above was accepted
             pass
         server.process.terminate()
         database.execute("ROLLBACK")
@@ -297,7 +297,7 @@ def test_a_defect_shows_nothing_of_the_server(tmp_path: Path, caplog: pytest.Log
     assert "secret of" in caplog.text
 
 
-# --------------------------------------------------------------------------------------------------- framing
+# ------------------------------------------------------------------------------------------- request framing
 
 SMUGGLED = b"POST /StartTransaction HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 2\r\n\r\n{}"
 CHUNKED = b"2\r\n{}\r\n0\r\n\r\n"
@@ -315,8 +315,8 @@ CHUNKED = b"2\r\n{}\r\n0\r\n\r\n"
     ],
 )
 def test_a_request_whose_end_is_ambiguous_is_refused(version: str, headers: str, server: Served) -> None:
-    """What follows such a request on its connection is not executed, since a proxy may have taken it for the request's
-    body."""
+    """The bytes that follow a request with ambiguous framing on its connection are not executed as a request, because a
+    proxy may have passed them as its body."""
     where = urllib.parse.urlsplit(server.url)
     with socket.create_connection((where.hostname, where.port or 0), timeout=60) as connection:
         head = f"POST /StartTransaction HTTP/{version}\r\nHost: 127.0.0.1\r\n{headers}\r\n\r\n".encode()
@@ -340,7 +340,7 @@ def test_a_body_in_chunks_alone_is_taken(server: Served) -> None:
 
 
 def test_every_call_that_fails_is_logged(tmp_path: Path) -> None:
-    """The log line has the request id of the response, if there was a response."""
+    """The log line contains the response's request id, if there was a response."""
     (tmp_path / "token").write_text(TOKEN)
     options = ["--token-file", str(tmp_path / "token"), "--max-body", "2048"]
     allowed = {"Authorization": f"Bearer {TOKEN}"}

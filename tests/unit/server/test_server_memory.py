@@ -1,4 +1,4 @@
-"""Requests occupy the server's memory only for a while, and never more than its limits."""
+"""Requests occupy the server's memory only for a limited time, and never exceed its limits."""
 
 from __future__ import annotations
 
@@ -97,8 +97,8 @@ def test_transactions_that_nobody_holds_are_kept_up_to_a_number() -> None:
 
 
 def test_a_server_keeps_no_handle_for_each_transaction(tmp_path: Path) -> None:
-    """A client that starts many transactions and abandons them gets correct answers for all, and the server keeps no
-    memory for each."""
+    """A client that starts many transactions and abandons them gets correct answers for all of them, and the server
+    does not keep each of them in memory."""
     manager = TransactionManager(str(tmp_path / "catalog.db"))
     manager.create_table("bank.t", str(tmp_path / "t"), SCHEMA)
     started = [manager.start_transaction() for _ in range(300)]
@@ -110,8 +110,8 @@ def test_a_server_keeps_no_handle_for_each_transaction(tmp_path: Path) -> None:
 
 
 def test_bodies_on_their_way_are_limited_together(tmp_path: Path) -> None:
-    """Connections that send most of a large body and wait use up the bytes for bodies: other large bodies are refused,
-    small calls are not."""
+    """Connections that send most of a large body and then wait use up the server's limit for bodies: other large bodies
+    are refused, small calls are not."""
     manager = TransactionManager(str(tmp_path / "catalog.db"))
     server = Server(manager, Settings(limits=Limits(pending_bytes=4 * MIB)))
     thread = threading.Thread(target=server.run)
@@ -153,7 +153,7 @@ def request(body: bytes, length: int) -> bytes:
 
 
 def test_a_caller_that_takes_no_response_is_closed(tmp_path: Path) -> None:
-    """Otherwise responses that do not fit into the sockets' buffers would stay in memory."""
+    """If the connection stayed open, responses that do not fit into the socket buffers would remain in memory."""
     manager = TransactionManager(str(tmp_path / "catalog.db"))
     for _ in range(300):
         manager.start_transaction()

@@ -1,4 +1,4 @@
-"""Predicates that are expensive to parse delay nobody else."""
+"""Predicates that are expensive to parse do not delay other calls."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ HOSTILE = {
     "like": "day like '" + "%a" * 2000 + "b'",
 }
 CALLS = 34
-# Refused, answered with no objects, or rejected because the table has too many calls already: none times out.
+# Each call is refused, answered with no objects, or rejected because the table already has too many calls; none times
+# out.
 EXPECTED = {(200, ""), (400, "InvalidInputException"), (503, "ServiceUnavailableException")}
 
 

@@ -1,4 +1,4 @@
-"""Seeded random requests whose members are nearly valid: each response blames the request."""
+"""Seeded random requests with almost valid members: each response reports the error as the client's."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ import pytest
 from tests.support.s3 import Proxy, Server, pass_on, proxied
 
 if TYPE_CHECKING:
-    from deltalog.storage.s3.store import S3Store  # it imports s3fs, which other stores do not need
+    from deltalog.storage.s3.store import S3Store  # imports s3fs, which other stores do not need
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,8 @@ def proxy_and_root(ministack: Server) -> Iterator[tuple[Proxy, S3Store]]:
 
 @pytest.fixture
 def seen(proxy_and_root: tuple[Proxy, S3Store]) -> Iterator[tuple[Proxy, S3Store]]:
-    """An empty store behind a proxy, with the probe for conditional writes done: a test sees only its own requests."""
+    """An empty store behind a proxy that has already been probed for conditional writes, so that a test records only
+    its own requests."""
     proxy, root = proxy_and_root
     proxy.requests.clear()
     yield proxy, root.sibling(f"{root.url}/{uuid.uuid4()}/table")

@@ -1,4 +1,4 @@
-"""FsspecStore and ObstoreStore on the real clients of Google Cloud Storage and Azure, against emulators of the
+"""FsspecStore and ObstoreStore with the real clients for Google Cloud Storage and Azure, against emulators of these
 services.
 
 Needs the extra ``test-cloud``, and for Azure ``azurite-blob`` (``npm install -g azurite``) on the PATH.
@@ -30,9 +30,9 @@ from tests.support.s3 import free_port
 if not any(importlib.util.find_spec(name) for name in ("gcsfs", "adlfs")):
     pytest.skip("the extra test-cloud is not installed", allow_module_level=True)
 
-# gcsfs reads this at import: otherwise it asks Google itself for the type of each bucket.
+# gcsfs reads this variable at import; without it, gcsfs asks Google for the type of each bucket.
 os.environ.setdefault("GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT", "false")
-# The public account of Azurite, from its manual.
+# Azurite's public account, from its manual.
 AZURITE_ACCOUNT = "devstoreaccount1"
 AZURITE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 
@@ -84,7 +84,7 @@ def azure(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 
 class Cloud(LogStoreTests):
-    """The tests that both services share. ``options``: the options of the fsspec file system."""
+    """The tests for both services. ``options``: options for the fsspec file system."""
 
     rounds = 6
 
@@ -136,7 +136,7 @@ class TestOnAzure(Cloud):
 
     @pytest.mark.parametrize("name", ["with space", "100%", "%41", "a=b", "c#d?e", "ünï", "x" * 200, ".hidden"])
     def test_takes_any_name(self, store: LogStore, name: str) -> None:
-        """All characters except the backslash, which Azure treats as a slash."""
+        """Any character except the backslash, which Azure treats as a slash."""
         super().test_takes_any_name(store, name)
 
 

@@ -1,4 +1,4 @@
-"""FsspecStore keeps the guarantees of a LogStore on backends that allow it, and refuses to write on others."""
+"""FsspecStore keeps the guarantees of a LogStore on backends that support them, and refuses to write on others."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class TestOnABackendWithAListingCache(TestOnAnHonestBackend):
 
 
 class TestOnTheMemoryOfFsspec(LogStoreTests):
-    """The file system itself tests for the file and then writes it; the store's lock makes that atomic."""
+    """The file system itself checks for the file and then writes it; the store's lock makes this atomic."""
 
     @pytest.fixture
     def store(self) -> Iterator[FsspecStore]:
@@ -93,7 +93,7 @@ class TestOnTheMemoryOfFsspec(LogStoreTests):
 
 
 def end_to_end(table: DeltaTable) -> None:
-    """Append, checkpoint, history and time travel, also by a second handle."""
+    """Append, checkpoint, history and time travel, also through a second handle."""
     for number in range(2, 13):
         table.append(rows(number))
     assert ids(table) == list(range(1, 13))
@@ -130,7 +130,7 @@ def test_a_backend_that_does_not_create_exclusively_is_refused_before_the_commit
     with pytest.raises(UnsafeStoreError, match=why):
         store.put_if_absent(COMMIT, b"x")
     with pytest.raises(UnsafeStoreError):
-        store.put_if_absent(COMMIT, b"x")  # the second write is refused too
+        store.put_if_absent(COMMIT, b"x")  # the second attempt to write is refused too
     assert filesystem.objects == {}, "neither the commit nor a scratch object"
 
 
@@ -184,7 +184,7 @@ def test_the_threads_of_a_single_writer_are_kept_apart() -> None:
 
 
 class PlainLocked(PlainFileSystem):
-    """PlainFileSystem with an open() that supports writing."""
+    """A PlainFileSystem whose open() supports writing."""
 
     def open(self, path: str, mode: str = "rb", **kwargs: Any) -> Any:
         filesystem = self
@@ -222,26 +222,26 @@ def test_a_known_backend_is_not_raced(monkeypatch: pytest.MonkeyPatch) -> None:
     filesystem = HonestFileSystem()
     FsspecStore(filesystem, "bucket/t").put_if_absent(COMMIT, b"")
     assert [name for name, _ in filesystem.calls] == ["create", "create", "read", "delete", "create"]
-    with monkeypatch.context() as patch:  # and its code is not inspected either
+    with monkeypatch.context() as patch:  # the code of a known client is not inspected either
         patch.setattr(fsspec_store, "_fault_of", lambda filesystem: "its code was read")
         FsspecStore(HonestFileSystem(of="known"), "bucket/t").put_if_absent(COMMIT, b"")
         patch.setattr(importlib.metadata, "version", lambda name: "2024.11.0")
         with pytest.raises(UnsafeStoreError, match="its code was read"):
             FsspecStore(HonestFileSystem(of="unknown"), "bucket/t").put_if_absent(COMMIT, b"")
     lying = LyingFileSystem()
-    with pytest.raises(UnsafeStoreError):  # an emulator behind a known client can still ignore the condition
+    with pytest.raises(UnsafeStoreError):  # an emulator behind a known client might still ignore the condition
         FsspecStore(lying, "bucket/t").put_if_absent(COMMIT, b"")
     monkeypatch.setattr(importlib.metadata, "version", lambda name: "2024.11.0")
     old = HonestFileSystem(of="before")
     FsspecStore(old, "bucket/t").put_if_absent(COMMIT, b"")
-    assert len(old.calls) > 64  # an older version, which is not known to pass on the condition
+    assert len(old.calls) > 64  # an older version, which may not pass on the condition
 
 
-# ------------------------------------------------------------------------------- the outcome of an exclusive write
+# --------------------------------------------------------------------------------- outcomes of an exclusive create
 
 
 def raising(error: Exception, *, after: bool) -> Callable[[int, Callable[[], None]], None]:
-    """Make the first creation fail with ``error``, after taking effect or not; later ones are undisturbed."""
+    """Make the first creation fail with ``error``, either after or without taking effect; later creations succeed."""
 
     def fate(number: int, effect: Callable[[], None]) -> None:
         if after or number > 1:
@@ -253,7 +253,7 @@ def raising(error: Exception, *, after: bool) -> Callable[[int, Callable[[], Non
 
 
 FATES: dict[str, tuple[Exception, bool, PutOutcome | None]] = {
-    # the error, whether the object exists: the outcome (None: a StoreError)
+    # the error, whether the object exists afterwards, and the expected outcome (None: a StoreError)
     "lost answer": (TimeoutError("no answer"), True, UNKNOWN),
     "lost request": (ConnectionResetError("reset"), False, UNKNOWN),
     "an error nobody knows": (RuntimeError("?"), True, UNKNOWN),

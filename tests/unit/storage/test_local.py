@@ -1,4 +1,4 @@
-"""LocalStore keeps the guarantees of a LogStore, despite failures of disks and processes."""
+"""LocalStore keeps the guarantees of a LogStore when disks and processes fail."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class TestLocalStore(LogStoreTests):
 
 
 class TestWithoutUnnamedFiles(LogStoreTests):
-    """File systems (and operating systems) without O_TMPFILE get hidden temporary names."""
+    """On file systems (and operating systems) without O_TMPFILE, temporary files have hidden names."""
 
     rounds = 10
 
@@ -49,7 +49,7 @@ class TestWithoutUnnamedFiles(LogStoreTests):
 
 
 def write(store, method, path, data):
-    """Write the same file through any of the three writing methods."""
+    """Write the same file with any of the three write methods."""
     if method == "open_output":
         with store.open_output(path) as file:
             for start in range(0, len(data), 8192):
@@ -152,7 +152,7 @@ def test_falls_back_when_unnamed_files_cannot_be_opened(tmp_path, monkeypatch, n
 
 @pytest.mark.parametrize("number", [errno.ENOENT, errno.EPERM, errno.EXDEV])
 def test_falls_back_when_unnamed_files_cannot_be_linked(tmp_path, monkeypatch, number):
-    """As on systems without /proc, or without permission to link from it."""
+    """Linking an unnamed file fails as on systems without /proc, or without permission to link from it."""
     store, refused, link = LocalStore(tmp_path), [], os.link
 
     def refuse(source, target, **options):
@@ -171,7 +171,7 @@ def test_falls_back_when_unnamed_files_cannot_be_linked(tmp_path, monkeypatch, n
 @pytest.mark.parametrize("unnamed", [True, False])
 @pytest.mark.parametrize("took_effect", [True, False])
 def test_a_lost_reply_to_link(tmp_path, monkeypatch, unnamed, took_effect):
-    """Network file systems lose replies; the link count of the temporary file tells the outcome."""
+    """Network file systems lose replies; the temporary file's link count then shows the outcome."""
     store, link = LocalStore(tmp_path), os.link
     store._tmpfile_works = unnamed and bool(fs._O_TMPFILE)
 
@@ -193,7 +193,7 @@ def test_a_lost_reply_to_link(tmp_path, monkeypatch, unnamed, took_effect):
 @pytest.mark.parametrize("unnamed", [True, False])
 @pytest.mark.parametrize("ours", [True, False])
 def test_a_link_that_is_there_already_may_be_the_one_just_made(tmp_path, monkeypatch, unnamed, ours):
-    """A network file system repeats the request if the reply is lost, and gets EEXIST."""
+    """A network file system repeats the request if the reply is lost, and then gets EEXIST."""
     store, link = LocalStore(tmp_path), os.link
     store._tmpfile_works = unnamed and bool(fs._O_TMPFILE)
     store.put("_delta_log/x", b"")
@@ -217,7 +217,7 @@ def test_a_link_that_is_there_already_may_be_the_one_just_made(tmp_path, monkeyp
 @pytest.mark.parametrize("method", WRITES)
 @pytest.mark.parametrize("unnamed", [True, False])
 def test_durable_before_visible(tmp_path, monkeypatch, method, unnamed):
-    """The bytes are fsynced before the name appears, and the directory before the call returns."""
+    """The bytes are fsynced before the name appears, and the directory is fsynced before the call returns."""
     store, events = LocalStore(tmp_path), []
     store._tmpfile_works = unnamed and bool(fs._O_TMPFILE)
     store.put("_delta_log/x", b"")  # the directory exists
@@ -258,7 +258,7 @@ def test_new_directories_are_durable_in_their_parents(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("unnamed", [True, False])
 def test_unknown_when_the_name_may_not_last(tmp_path, monkeypatch, unnamed):
-    """The name exists but the directory could not be fsynced: neither success nor failure may be claimed."""
+    """The name exists but the directory could not be fsynced: the store may report neither success nor failure."""
     store, fsync = LocalStore(tmp_path), os.fsync
     store._tmpfile_works = unnamed and bool(fs._O_TMPFILE)
     store.put("_delta_log/x", b"")
@@ -325,7 +325,7 @@ print(json.dumps(results))
 @pytest.mark.parametrize("unnamed", [True, False])
 @pytest.mark.parametrize("limit", [0, 1, 4096, 99_999, 100_000])
 def test_a_disk_that_is_full_after_some_bytes(tmp_path, unnamed, limit):
-    """A kernel limit: the write stops after ``limit`` of 100,000 bytes."""
+    """Set a kernel limit at which a write of 100,000 bytes stops after ``limit`` bytes."""
     size = 100_000
     done = subprocess.run(
         [sys.executable, "-c", LIMITED, str(tmp_path), str(limit), str(size), str(unnamed)],
@@ -379,7 +379,7 @@ def test_no_permission(tmp_path):
     root = tmp_path / "table"
     for path in reversed([tmp_path, *tmp_path.parents]):
         if os.access(path, os.W_OK) and path.stat().st_uid == os.getuid() and len(path.parts) > 2:
-            path.chmod(path.stat().st_mode | 0o011)  # another user must be able to enter the directory
+            path.chmod(path.stat().st_mode | 0o011)  # so that another user can enter the directory
     store = LocalStore(root)
     store.put("_delta_log/secret", b"s")
     store.put("closed/a", b"s")
@@ -478,7 +478,7 @@ def test_a_killed_writer_leaves_whole_objects(tmp_path, method, unnamed):
         store = LocalStore(root)
         for meta in store.list_from("_delta_log"):
             if meta.name.startswith(".") or meta.name == "x":
-                continue  # hidden names are not files of a writer
+                continue  # files with hidden names are temporary
             data = store.get(f"_delta_log/{meta.name}")
             assert len(data) == 1_000_000
             assert data == data[:10] * 100_000
@@ -487,7 +487,8 @@ def test_a_killed_writer_leaves_whole_objects(tmp_path, method, unnamed):
 
 
 def test_what_killed_writers_left_is_removed_when_it_is_old(tmp_path, monkeypatch):
-    """Temporary files as written without O_TMPFILE are removed; links and other tools' temporary files are not."""
+    """Temporary files that were written without O_TMPFILE are removed; links and other tools' temporary files are
+    not."""
     monkeypatch.setattr(fs, "_O_TMPFILE", 0)
     store, link = LocalStore(tmp_path), os.link
     store.put("_delta_log/x", b"")
@@ -526,7 +527,7 @@ def test_what_killed_writers_left_is_removed_when_it_is_old(tmp_path, monkeypatc
     assert store.put_if_absent(COMMIT, b"whole") is PutOutcome.COMMITTED
 
 
-# ------------------------------------------------------------------------------------------------------ the rest
+# ---------------------------------------------------------------------------------------------- other properties
 
 
 def test_takes_urls_and_relative_paths(tmp_path, monkeypatch):

@@ -46,8 +46,8 @@ def test_wrong_options_are_refused_and_not_shown(given: Any) -> None:
 
 
 def test_a_catalog_has_tables_of_two_services_and_of_a_disk(moto: Server, ministack: Server, tmp_path: Path) -> None:
-    """The options work in Python, by address, on the command line and in a server; the catalog does not store their
-    secrets."""
+    """The options work in Python, in addresses, on the command line and in a server; the catalog does not store secrets
+    from them."""
     places = {
         "local.t": str(tmp_path / "t"),
         "one.t": f"s3://{moto.bucket()}/lake/t",

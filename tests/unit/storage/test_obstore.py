@@ -1,4 +1,4 @@
-"""ObstoreStore keeps the guarantees of a LogStore, and does not over-interpret obstore's answers."""
+"""ObstoreStore keeps the guarantees of a LogStore, and does not infer more from obstore's answers than they say."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class TestOnMinistack(LogStoreTests):
 
 
 class TestOnMoto(LogStoreTests):
-    """Another server with other refusals, and a prefix that looks encoded."""
+    """A second S3 server, which rejects requests with other errors, and a prefix that looks percent-encoded."""
 
     rounds = 8
 
@@ -72,7 +72,7 @@ class TestOnMoto(LogStoreTests):
 
     @pytest.fixture
     def another(self, store: ObstoreStore, one_at_a_time: Server) -> Any:
-        """A store through s3fs: both must see the same keys."""
+        """A store through s3fs; both stores must see the same keys."""
         return open_store(store.url, **one_at_a_time.options())
 
 
@@ -122,7 +122,8 @@ def proxy_and_bucket(ministack: Server) -> Iterator[tuple[Proxy, str, Server]]:
 
 @pytest.fixture
 def seen(proxy_and_bucket: tuple[Proxy, str, Server]) -> Iterator[tuple[Proxy, ObstoreStore]]:
-    """An empty store behind a proxy, with the probe done; it repeats a request twice, after short pauses."""
+    """An empty store whose proxy has already been probed. The store repeats a failed request up to twice, after short
+    pauses."""
     proxy, bucket, server = proxy_and_bucket
     store = ObstoreStore(
         bucket_of_obstore(
@@ -140,7 +141,7 @@ def seen(proxy_and_bucket: tuple[Proxy, str, Server]) -> Iterator[tuple[Proxy, O
 
 
 FATES: dict[str, tuple[Rule, tuple[PutOutcome, ...] | None, bool]] = {
-    # what happens to each request: the possible outcomes (None: a StoreError), whether the object exists
+    # the effect of each request: the possible outcomes (None: a StoreError), and whether the object exists
     "own, repeated": (carried_out_but_answered(500, "InternalError"), (EXISTS, UNKNOWN), True),
     "409": (refused(409, "ConditionalRequestConflict"), (EXISTS, UNKNOWN), False),
     "503 before": (refused(503, "SlowDown"), (UNKNOWN,), False),
@@ -176,7 +177,7 @@ def test_a_commit_is_made_once_whatever_becomes_of_its_put(seen: tuple[Proxy, Ob
     proxy, store = seen
     table = DeltaTable.create(store, rows(1).schema, data=rows(1), environment=environment())
     rule, _, _ = FATES[fate]
-    left = [3]  # the client sends it three times; then the service works again
+    left = [3]  # the client sends the request three times; then the service works again
 
     def stumble(request: Request, forward: Callable[[], Answer]) -> Answer:
         if request.method == "PUT" and request.key.endswith("1.json") and left[0]:
@@ -218,7 +219,7 @@ def test_a_store_without_conditions_is_refused(ministack: Server) -> None:
 
 
 def test_the_fsspec_wrapper_of_obstore_is_refused() -> None:
-    """The wrapper ignores the mode, and so overwrites files."""
+    """The wrapper ignores the write mode, and so overwrites files."""
     import obstore.fsspec
 
     filesystem = obstore.fsspec.FsspecStore("memory")

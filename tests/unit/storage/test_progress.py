@@ -1,4 +1,4 @@
-"""Services that never finish: a listing that repeats itself, a body that trickles or does not end."""
+"""Services that never finish: a listing that repeats itself, a body that trickles in or does not end."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Objects whose ranges are requested concurrently: right bytes, few requests, bounded memory."""
+"""Objects whose ranges are requested concurrently: the bytes are right, there are few requests, and memory is
+bounded."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ DATA = random.Random(7).randbytes(SIZE)
 
 
 class Requests:
-    """Records the requested ranges of DATA, and the most bytes in flight at once."""
+    """Records the requested ranges of DATA, and the maximum number of bytes in flight."""
 
     def __init__(self, reader_bytes: bytes = DATA) -> None:
         self.made: list[tuple[int, int]] = []

@@ -1,4 +1,4 @@
-"""Reads that wait for a slot: in threads, in coroutines, and before a store that refuses them for a while."""
+"""Reads that wait for a slot: in threads, in coroutines, and with a store that refuses requests for a while."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def never(error: Exception) -> bool:
 
 
 class Watch:
-    """The most requests, and bytes, in flight at once."""
+    """The maximum number of requests, and of bytes, in flight."""
 
     def __init__(self) -> None:
         self.now = self.most = self.bytes = self.most_bytes = 0

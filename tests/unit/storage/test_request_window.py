@@ -1,4 +1,4 @@
-"""The number of concurrent requests to a store, adjusted to its answers."""
+"""The number of concurrent requests to a store adapts to the store's answers."""
 
 from __future__ import annotations
 

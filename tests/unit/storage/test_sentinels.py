@@ -1,4 +1,4 @@
-"""A credential, marked by a sentinel, enters in every possible way: no message, repr, pickle or log contains it."""
+"""A credential marked by a sentinel is passed in every possible way: no message, repr, pickle or log contains it."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ OPTIONS: dict[str, Any] = {
 
 
 def shown(error: BaseException) -> str:
-    """Everything that a program may print of an error."""
+    """Everything that a program may print about an error."""
     parts = [str(error), repr(error), "".join(traceback.format_exception(error)), repr(pickle.dumps(error))]
     return "\n".join(parts)
 
 
 @pytest.fixture
 def records(caplog: pytest.LogCaptureFixture) -> Iterator[Callable[[], str]]:
-    """Everything logged at DEBUG, formatted."""
+    """All log records at DEBUG level, formatted."""
     caplog.set_level(logging.DEBUG)
     caplog.handler.setFormatter(logging.Formatter("%(name)s %(message)s"))
     yield lambda: caplog.text
@@ -95,7 +95,7 @@ def test_one_of_the_environment_with_a_line_break_is_refused_too(
         error = refused(functools.partial(call, **options), CallError)
         assert "AWS_SESSION_TOKEN" in str(error) and "No request was sent" in str(error)
     assert SENTINEL not in records()
-    with pytest.raises(StoreError):  # if the options have credentials, the environment's do not count
+    with pytest.raises(StoreError):  # the options contain credentials, so those in the environment are ignored
         DynamoTable("catalog", OPTIONS).get({"pk": "a"})
 
 
@@ -106,7 +106,7 @@ def test_a_request_that_cannot_be_put_together_was_not_sent(monkeypatch: pytest.
     assert not isinstance(error, UnansweredRequestError)
 
 
-# -------------------------------------------------------------------------------------------------------- locations
+# --------------------------------------------------------------------------------------------- secrets in locations
 
 LOCATIONS = {
     "signed": f"https://127.0.0.1:9/x?X-Amz-Credential=AKIA&X-Amz-Signature={SENTINEL}",

@@ -1,8 +1,8 @@
-"""Disks that are full, closed or broken at any moment of a commit and of a checkpoint.
+"""Disks that become full, are closed or break at any point of a commit or a checkpoint.
 
-After each fault there is a clear StoreError or a complete commit, nothing half-written and no temporary file, and the
-table is writable again. The limits are real where the kernel has them (RLIMIT_FSIZE, RLIMIT_NOFILE, a small tmpfs, a
-read-only mount); otherwise a layer between LocalStore and ``os`` fails the n-th call, for every n until none is left.
+After each fault the result is either a clear StoreError or a complete commit; no partial or temporary file remains, and
+the table can be written again. The limits are real if the kernel supports them (RLIMIT_FSIZE, RLIMIT_NOFILE, a small
+tmpfs, a read-only mount); otherwise a layer between LocalStore and ``os`` makes the n-th call fail, for every n.
 """
 
 from __future__ import annotations

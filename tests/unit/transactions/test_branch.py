@@ -1,4 +1,5 @@
-"""A branch: commits on top of the version that a transaction reads, rebased and renumbered at its commit."""
+"""A branch: commits on top of the version that a transaction reads, which are rebased and renumbered at the
+transaction's commit."""
 
 from __future__ import annotations
 
@@ -42,12 +43,12 @@ def change(txn_id: str, reads: Reads | None = None) -> Prepared:
 
 
 def next_of(branch: Branch, prepared: Prepared) -> Attempt:
-    """An attempt to commit after the last commit of a branch."""
+    """An attempt to commit on top of the branch's last commit."""
     return build_attempt(prepared, branch._tip, START_MS)
 
 
 class Kept:
-    """Keeps commits as a catalog does; first raises the given errors."""
+    """Keeps commits like a catalog does, after raising the given errors."""
 
     def __init__(self, *errors: Exception) -> None:
         self.errors = list(errors)

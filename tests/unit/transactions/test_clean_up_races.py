@@ -1,5 +1,5 @@
-"""The clean-up of an aborted transaction races with a retry that uses the same names: no committed version ever names a
-deleted file, and no file of the aborted transaction stays."""
+"""Cleaning up an aborted transaction races with a retry that uses the same names: no committed version ever names a
+deleted file, and no file of the aborted transaction remains."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PATH = "run-1.parquet"
 
 
 class Steps:
-    """Counts the calls of one process to its catalog and its stores, and runs other actions at some of them."""
+    """Counts one process's calls to its catalog and its stores, and runs other actions at some of them."""
 
     def __init__(self, catalog, clock, stores, at=()):
         self.at = list(at)  # (step, what), in order
@@ -100,7 +100,7 @@ class World:
         return found
 
 
-# ----------------------------------------------------------------------------------------------- the steps of a retry
+# --------------------------------------------------------------------------------------------------- steps of a retry
 
 
 def named_and_added(world):
@@ -132,7 +132,7 @@ def added_alone(world):
 
 
 def proposed(world):
-    """Another Delta client, which reads no files other than its own."""
+    """Another Delta client, which reads only files that it wrote itself."""
     other = manager_of(world.catalog, world.clock)
     version, file = 1, f"{1:020d}.{uuid.uuid4()}.json"
 
@@ -159,7 +159,8 @@ RETRIES = [named_and_added, added_in_a_transaction, added_alone, proposed]
 
 
 class Retry:
-    """Runs the steps of a retry, in parts; stops for good once a step was refused."""
+    """Runs the steps of a retry, which can be divided over several calls; stops permanently once a step raises an
+    error."""
 
     def __init__(self, world, steps):
         self.steps = list(steps(world))
@@ -175,8 +176,8 @@ class Retry:
 
 
 def cancel_beside(retry_of, start, first, second):
-    """Cancel the first job; a retry begins at call ``first`` of the cancel, and continues at call ``second``. Returns
-    the resulting world, and the retry."""
+    """Cancel the first job. A retry starts before call ``first`` of the cancellation, and continues before call
+    ``second``. Returns the resulting world and the Retry object."""
     world = World()
     retry = Retry(world, retry_of)
     count = len(retry.steps)
@@ -202,7 +203,7 @@ def test_a_retry_at_any_moment_of_a_clean_up_is_whole_or_refused(retry_of, start
             assert is_there == (retry.error is None), (first, second, retry.error)
             assert retry.error is None or isinstance(retry.error, REFUSALS), repr(retry.error)
             outcomes.add(is_there)
-            # Later clean-ups keep everything that is committed, and delete everything that is not.
+            # Later cleanups keep everything that is committed, and delete everything that is not.
             world.clock.pass_(days=2)
             manager_of(world.catalog, world.clock).recover()
             assert world.check() == found
@@ -262,7 +263,7 @@ def test_an_object_that_is_put_after_the_clean_up_goes_with_a_later_one(look):
     written_ms = world.store.head(PATH).modification_time_ms
     world.clock.now_ms = max(world.clock.now_ms + look, written_ms) + LATE_AGE_MS - 1_000
     manager_of(world.catalog, world.clock).recover()
-    assert world.store.head(PATH) is not None  # another job may be about to add it
+    assert world.store.head(PATH) is not None  # another job might be about to add it
     world.clock.now_ms += 2_000
     assert manager_of(world.catalog, world.clock).recover()["cleaned"] == 1
     assert world.store.head(PATH) is None
@@ -318,11 +319,11 @@ def files_of(world):
     return table.snapshot().files(["path"])["path"].to_pylist()
 
 
-# ------------------------------------------------------------------------------------------------------- crashes
+# ------------------------------------------------------------------------------------- crashes during a clean-up
 
 
 def killed_at(world, number):
-    """A cancel by a process that dies at a call. Returns whether it died."""
+    """A cancel by a process that dies at a certain call. Returns whether it died."""
     process = world.process([(number, _die)])
     try:
         process.manager.cancel_transaction(world.first)
@@ -346,7 +347,8 @@ def test_whatever_a_clean_up_that_was_killed_has_left_others_take_away():
         retry = Retry(world, named_and_added)
         retry.run(4)
         markings = world.catalog.marks(other.ratified(A)[0].table_id).markings.values()
-        if any(PATH in marking.deleting for marking in markings):  # it may wake up and still delete
+        # The stopped cleanup may continue and still delete the file.
+        if any(PATH in marking.deleting for marking in markings):
             assert isinstance(retry.error, ObjectBeingDeletedError)
             world.store.delete(PATH)
             world.clock.now_ms += MARKING_AGE_MS + 1
@@ -402,7 +404,7 @@ def test_many_names_are_marked_some_at_a_time(tmp_path):
 
 
 def test_a_commit_of_a_process_that_knows_no_marking_is_compared_with_them():
-    """The process's first proposal is rejected and repeated."""
+    """The catalog rejects the process's first proposal, which is then repeated."""
     world = World()
     table = world.manager.table(A)
     world.manager.cancel_transaction(world.first)
@@ -411,7 +413,7 @@ def test_a_commit_of_a_process_that_knows_no_marking_is_compared_with_them():
 
 
 class _Interrupting(dict):
-    """Markings; while one thread iterates over them, ``what`` runs, as in another thread."""
+    """A dict of markings that calls ``what`` during an iteration over it, to simulate a change by another thread."""
 
     def __init__(self, markings, what):
         super().__init__(markings)
@@ -435,7 +437,7 @@ class _Interrupting(dict):
 
 @pytest.mark.parametrize("has_older", [False, True])
 def test_a_name_is_compared_with_the_marking_whose_number_is_given(has_older):
-    """Two threads share the known markings: one refreshes them while the other compares."""
+    """Two threads share the loaded markings: one refreshes them while the other compares."""
     catalog, found = MemoryCoordinator(), list[Any]()
     known = KnownMarks(_Answering(catalog, found), "t")
     older = {1: Marking("other", 0, ("other.parquet",))} if has_older else {}
@@ -447,7 +449,7 @@ def test_a_name_is_compared_with_the_marking_whose_number_is_given(has_older):
 
 
 class _Answering(WrappedCoordinator):
-    """Returns the answers in ``found``, one after the other."""
+    """Returns the answers in ``found`` one after another."""
 
     def __init__(self, inner, found):
         super().__init__(inner)
@@ -457,11 +459,11 @@ class _Answering(WrappedCoordinator):
         return self._found.pop(0)
 
 
-# ----------------------------------------------------------------------------------------- a table leaves and returns
+# ---------------------------------------------------------------------------- a table is dropped and registered again
 
 
 def test_a_table_that_is_dropped_and_registered_beside_a_clean_up_loses_nothing():
-    """A table that is registered again has a new id, under which the markings of its old id have no effect."""
+    """A table that is registered again has a new id; markings under its old id have no effect."""
     refused, step, total = 0, 0, 1
     while step <= total:
         world = World()
@@ -488,7 +490,7 @@ def test_a_table_that_is_dropped_and_registered_beside_a_clean_up_loses_nothing(
 
 
 def dead_clean_up(world, ahead_ms=0):
-    """The state left by a clean-up that died before it deleted anything."""
+    """Create the state that remains if a process dies during a clean-up before it has deleted anything."""
     table_id = world.manager._tables.record(A).table_id
     assert world.catalog.mark(table_id, 1, Marking(world.first, world.clock() + ahead_ms, (PATH,)))
 

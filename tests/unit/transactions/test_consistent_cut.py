@@ -1,4 +1,4 @@
-"""A consistent cut contains a transaction wholly or not at all, at any time."""
+"""A consistent cut at any time contains each transaction completely or not at all."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from hypothesis import strategies as st
 from deltalog.errors import EntityNotFoundError, TimestampOutOfRangeError
 from deltalog.testing.coordinators import MemoryCoordinator
 from deltalog.testing.recording import file_action, quiet
+from tests.support.core.strategies import examples
 from tests.support.simulation.bank import NAMES, Bank, SimulatedManager
 from tests.support.simulation.transaction_judge import ClientTransaction, Cut, judge
 from tests.support.transactions import A, B, Clock, Meddling, bank, content, environment, manager_of, rows
 
-#: For each transaction: the number of commits to each table, and the step of the clock before it, in milliseconds.
+#: For each transaction, the number of commits to each table, and the step of the clock before the transaction, in
+#: milliseconds.
 TRANSACTIONS = st.lists(
     st.tuples(
         st.lists(st.integers(0, 3), min_size=len(NAMES), max_size=len(NAMES)),
@@ -26,7 +28,7 @@ TRANSACTIONS = st.lists(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(TRANSACTIONS, st.data())
 def test_a_cut_never_splits_a_transaction(transactions, data):
     clock = Clock()
@@ -69,7 +71,7 @@ def move(manager, key=1):
 @pytest.mark.parametrize("ahead", [datetime.timedelta(0), datetime.timedelta(days=1)])
 @pytest.mark.parametrize("number", [1, 2, 3])
 def test_what_is_committed_while_it_is_taken_is_in_all_tables_or_in_none(clock, ahead, number):
-    """Cuts are also taken at the present and in the future."""
+    """Consistent cuts are also computed for the current time and for times in the future."""
     coordinator = MemoryCoordinator()
     manager = bank(coordinator, clock)
     for method in ("table", "head", "cut"):

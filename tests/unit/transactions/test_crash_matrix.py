@@ -1,8 +1,8 @@
-"""A process is killed before and after the effect of every step; then others continue, and one of them recovers.
+"""A process is killed before and after the effect of every step; then others continue, and one of them runs recovery.
 
-Every call of a store or of the coordinator is a step. At each of them a reader of the coordinator must see the
-transaction wholly or not at all, other writers must be able to commit, and recovery ends the transaction one way or the
-other; a second recovery changes nothing.
+Every call of a store or of the coordinator is a step. At each step a reader of the coordinator must see the transaction
+completely or not at all, and other writers must be able to commit. Recovery then commits or aborts the transaction; a
+second recovery changes nothing.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from tests.support.simulation.bank import Bank, SimulatedManager, paths_of
 from tests.support.simulation.transaction_judge import ClientTransaction, judge, total_amount
 
 A, B = NAMES = ("bank.a", "bank.b")
-# Test only every n-th step with these coordinators; in memory and with --long all steps.
+# Test only every n-th step with these coordinators; test all steps in memory and with --long.
 SAMPLED = {"dynamodb": 5, "sqlite": 2}
 KILLS = (Fault.KILL_BEFORE, Fault.KILL_AFTER)
-#: Calls that change nothing, so that dying before and after are the same.
+#: Calls that change nothing, so that dying before them and dying after them have the same effect.
 READS = {*coordinators.READS, "get", "head", "list_from"}
 MINUTE_MS = 60_000
 NEVER = 10**9
@@ -62,7 +62,7 @@ class World:
         self.reads.append(("reader", self.bank.sums(self.process().manager)))
 
     def outsiders(self) -> None:
-        """Check that another transaction over both tables, and a writer of one of them, can commit."""
+        """Check that another transaction over both tables, and a writer to one of them, can commit."""
         manager = self.process().manager
         self.transfer(manager).outcomes.add("committed")
         client_transaction = ClientTransaction(
@@ -105,7 +105,7 @@ class World:
 
 
 class Process:
-    """Dies at a step, before or after its effect."""
+    """Dies at a step, before or after the step takes effect."""
 
     def __init__(self, world: World, dies_at: int, how: Fault) -> None:
         self.steps = 0
@@ -137,7 +137,7 @@ class Process:
 
 @pytest.fixture(params=["memory", "sqlite", "dynamodb"])
 def new_coordinator(request, tmp_path):
-    """Creates empty coordinators. Every schedule of this file runs on all three kinds."""
+    """Creates empty coordinators. Every schedule in this file runs on all three kinds of coordinators."""
     if request.param == "memory":
         return MemoryCoordinator
     if request.param == "sqlite":
@@ -158,7 +158,7 @@ def every(request, is_long):
 
 
 def commits(world, process):
-    """stage, ratify, publish, and the hooks and the clean-up that follow."""
+    """stage, ratify, publish, and the hooks and the cleanup that follow."""
     client_transaction = ClientTransaction("", "client")
     world.transfer(process.manager, client_transaction=client_transaction, parts=2)
     client_transaction.outcomes.add("committed")
@@ -220,7 +220,7 @@ DEEDS = {"commit": commits, "cancel": cancels, "recover": recovers, "single": si
 
 
 def steps_of(deed, coordinator) -> list[str]:
-    """The calls of an operation when nobody dies."""
+    """The calls of an operation if no process dies."""
     world = World(coordinator)
     with quiet():
         if deed is recovers:
@@ -239,7 +239,8 @@ def test_whoever_dies_wherever_with_nobody_else_about(name):
 @pytest.mark.parametrize("name", DEEDS)
 @pytest.mark.timeout(900)
 def test_whoever_dies_wherever(new_coordinator, name, is_slow, every):
-    # Dying before a read leaves the same state as dying after the previous change; DynamoDB's requests are slow.
+    # Dying before a read leaves the same state as dying after the previous change, so reads are skipped with DynamoDB,
+    # whose requests are slow.
     die_everywhere(name, new_coordinator, with_outsiders=True, at_reads=not is_slow, every=every)
 
 
@@ -289,7 +290,7 @@ def test_recovery_that_dies_again_and_again_gets_there(step):
 
 @pytest.mark.timeout(900)
 def test_a_conflict_with_an_outsider_at_every_step_is_all_or_nothing(new_coordinator, every):
-    """Another writer commits to one of the tables at each step in turn: the transaction is rebased, or refused as a
+    """Another writer commits to one of the tables, at each step in turn; the transaction is rebased, or refused as a
     whole."""
     for step in range(1, len(steps_of(commits, MemoryCoordinator())) + 1, every):
         world = World(new_coordinator())
@@ -323,7 +324,8 @@ def test_a_conflict_with_an_outsider_at_every_step_is_all_or_nothing(new_coordin
 @pytest.mark.parametrize("late_is", ["before others", "after recovery"])
 @pytest.mark.parametrize("name", ["commit", "cancel", "single"])
 def test_a_fault_at_every_call(name, late_is):
-    """Errors, lost answers with and without an effect, and requests that arrive late; the reported outcome is true."""
+    """Errors, lost answers with and without an effect, and requests that arrive late; the reported outcome is correct
+    in each case."""
     possible = {**POSSIBLE_FAULTS, **coordinators.COORDINATOR_FAULTS}
     possible["head"] = possible["delete"] = (Fault.FAIL_BEFORE,)  # both have this method
     for step, method in enumerate(steps_of(DEEDS[name], MemoryCoordinator()), 1):

@@ -1,4 +1,4 @@
-"""Transactions that are idle for too long, on clocks that jump."""
+"""Transactions that are idle for too long, with clocks that jump."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_the_first_read_of_another_table_is_activity_where_it_is_kept_only(clock
 
 
 def test_a_transaction_keeps_the_timeout_of_whoever_started_it(clock):
-    """Each manager has its own timeout, which applies to transactions that it starts."""
+    """Each manager has its own timeout, which applies to the transactions that it starts."""
     patient = bank(clock=clock, idle_timeout=datetime.timedelta(hours=4))
     others = manager_of(patient.coordinator, clock)
     each, short = patient.transaction(), others.start_transaction()
@@ -126,7 +126,7 @@ def test_a_clock_that_goes_back_ends_nothing_and_revives_nothing(clock):
     assert manager.describe_transaction(gone).status == "ABORTED"
     manager.extend_transaction(there)
     found = manager.coordinator.transaction(there)
-    assert found.last_activity_ms == START_MS + 10 * 60_000  # the activity time never goes back
+    assert found.last_activity_ms == START_MS + 10 * 60_000  # the time of the last activity never decreases
     clock.now_ms = START_MS + 41 * 60_000
     assert manager.describe_transaction(there).status == "ABORTED"
 

@@ -1,4 +1,4 @@
-"""What a transaction sees, and what it conflicts with."""
+"""Which versions a transaction reads, and which commits conflict with it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_the_instant_is_that_of_the_first_read_and_of_all_tables(manager, clock)
     transaction = manager.transaction()
     transfer(other)  # before the first read
     assert content(transaction.table(A)) == [(2, 50)]
-    transfer(other, 2, 50)  # after the first read, but before B is read
+    transfer(other, 2, 50)  # after the transaction's first read of A, but before it reads B
     assert content(transaction.table(B)) == [(1, 100)]
     assert content(transaction.table(A)) == [(2, 50)]
     assert content(manager.table(B)) == [(1, 100), (2, 50)]
@@ -182,7 +182,7 @@ def test_log_files_are_not_written_before_the_commit(manager):
     store = manager._tables.plain_store(manager.table(A).url)
     before = set(store.paths()) if hasattr(store, "paths") else set(store._objects)
     with manager.transaction() as transaction:
-        for number in range(12):  # beyond the version at which a checkpoint is due
+        for number in range(12):  # more commits than delta.checkpointInterval
             transaction.table(A).append(rows((number, 1)))
         written = set(store._objects) - before
         assert len(written) == 12 and not any(path.startswith("_delta_log") for path in written)
@@ -218,8 +218,8 @@ def test_a_conflict_names_the_other_commit_and_aborts_all(manager, clock):
 
 @pytest.mark.parametrize("isolation", ["SNAPSHOT", "SERIALIZABLE"])
 def test_write_skew_over_two_tables(manager, clock, isolation):
-    """Each transaction reads both tables and writes one of them. Together they would break the rule that only one of A
-    and B may have the row 7."""
+    """Each transaction reads both tables and writes one of them. If both committed, they would break the rule that only
+    one of A and B may have the row 7."""
     other = other_of(manager, clock)
     first, second = manager.transaction(isolation=isolation), other.transaction(isolation=isolation)
     for transaction in (first, second):
@@ -322,8 +322,8 @@ def test_row_ids_are_given_out_after_those_of_the_others(manager, clock, vectors
 
 
 def test_rows_that_were_added_and_masked_in_one_transaction_get_ids_of_their_own(manager, clock):
-    """The deletion vector belongs to a file that the transaction itself added: the file is named twice, but its rows
-    get ids only once."""
+    """The deletion vector belongs to a file that the transaction itself added: the transaction's commit contains two
+    add actions for the file, but assigns row ids to its rows only once."""
     tracked(manager, **{"delta.enableDeletionVectors": "true"})
     transaction = manager.transaction()
     transaction.table(C).append(rows((10, 1), (11, 1), (12, 1)))
@@ -334,7 +334,7 @@ def test_rows_that_were_added_and_masked_in_one_transaction_get_ids_of_their_own
 
 
 def test_rows_that_were_added_and_moved_in_one_transaction_are_refused_when_their_ids_are_gone(manager, clock):
-    """The new file of the moved rows contains their ids."""
+    """The new file with the rewritten rows contains their row ids."""
     tracked(manager)
     for meddles in (False, True):
         transaction = manager.transaction()
@@ -377,7 +377,7 @@ def test_changes_after_lost_races_are_held_against_all_that_came_since_the_insta
     with pytest.raises(TransactionContentionError):
         transaction.commit()
     assert content(transaction.table(A)) == [(1, 100), (2, 50), (4, 8)]
-    transaction.table(A).delete("id = 3 OR id = 4")  # this delete would have removed (3, 7), but does not see it
+    transaction.table(A).delete("id = 3 OR id = 4")  # this delete would have removed (3, 7), but does not read it
     assert isinstance(canceled(transaction).conflicts[0], ConcurrentAppendError)
     assert content(manager.table(A)) == [(1, 100), (2, 50), (3, 7), (5, 9)]
 

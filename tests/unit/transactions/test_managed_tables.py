@@ -85,7 +85,7 @@ def test_names_and_places_are_given_once(manager, url):
 
 @pytest.mark.parametrize("again", ["{root}/", "file://{root}", "file:{root}/", "{root}/../a", "{link}", "{up}/a/"])
 def test_a_directory_is_one_place_whatever_it_is_called(tmp_path, again):
-    """Two tables in one directory would write the same versions, and lose one of two commits."""
+    """Two catalog tables in one directory would write the same versions, and lose one of every two commits."""
     (tmp_path / "link").symlink_to(tmp_path / "a")
     (tmp_path / "up").symlink_to(tmp_path)
     known = {"root": tmp_path / "a", "link": tmp_path / "link", "up": tmp_path / "up"}
@@ -159,12 +159,11 @@ def test_a_dropped_table_is_gone_and_comes_back_with_all_that_was_committed(mana
     assert content(manager.table("bank.again")) == [(1, 100), (2, 50), (3, 7)]
     manager.table("bank.again").append(rows((4, 8)))
     with pytest.raises(ResourceNotReadyError):
-        handle.append(rows((5, 9)))  # the files of the dropped table
+        handle.append(rows((5, 9)))  # the handle still refers to the files of the dropped table
 
 
 def test_what_is_committed_while_a_table_is_dropped_is_not_lost(coordinator, manager):
-    """The commit is ratified after the drop has published all versions, by a process that dies before it publishes its
-    own."""
+    """After the drop has published all versions, a process ratifies a commit and dies before it publishes it."""
     url = url_of(manager, A)
 
     def die():
@@ -181,8 +180,8 @@ def test_what_is_committed_while_a_table_is_dropped_is_not_lost(coordinator, man
 
 
 def test_a_table_that_is_there_is_refused_before_its_log_is_read(tmp_path):
-    """If the log were read first, the table could then get a commit and be dropped, and would be registered at a
-    version that is no longer its last."""
+    """If the log were read before this check, another process could commit to the table and drop it in between; the
+    table would then be registered at a version that is no longer its latest."""
     manager = bank(SQLiteCoordinator(tmp_path / "catalog.db"), root=tmp_path)
 
     def commit_and_drop():
@@ -197,7 +196,7 @@ def test_a_table_that_is_there_is_refused_before_its_log_is_read(tmp_path):
 
 @pytest.mark.parametrize("times", [1, 2])
 def test_what_is_committed_while_a_table_is_registered_is_not_lost(tmp_path, times):
-    """After this process has read the table's log, another one registers the table, commits to it and drops it."""
+    """After this process has read the table's log, another process registers the table, commits to it and drops it."""
     manager = bank(SQLiteCoordinator(tmp_path / "catalog.db"), root=tmp_path)
     manager.drop_table(A)
     coordinator, left = manager.coordinator, [(3 + number, 7) for number in range(times)]
@@ -223,9 +222,9 @@ def test_a_registration_that_broke_off_is_finished_by_registering_again(coordina
     broken = manager_of(FaultyCoordinator(coordinator, nth(1, fault, method="register")))
     with pytest.raises((SimulatedKill, StoreError)):
         broken.register_table(C, url)
-    with pytest.raises(UnsupportedFeatureError):  # the table is marked as managed, but no catalog knows it yet
+    with pytest.raises(UnsupportedFeatureError):  # the table is marked as managed, but it is not in any catalog yet
         DeltaTable.open(url).append(rows((2, 2)))
-    assert manager.register_table(C, url).version == 1  # the table was not marked a second time
+    assert manager.register_table(C, url).version == 1  # the table was not marked as managed a second time
     manager.table(C).append(rows((2, 2)))
     assert content(manager.table(C)) == [(1, 1), (2, 2)]
 
@@ -324,7 +323,7 @@ def test_restoring_a_version_from_before_the_catalog_keeps_it_the_catalogs(manag
 
 
 def alien(manager, name, version):
-    """A commit file that somebody put into the log without the catalog."""
+    """A commit file that was put into the log without the catalog."""
     store = open_store(url_of(manager, name))
     store.put(commit_path(version), store.get(commit_path(0)))
     return store
@@ -379,7 +378,7 @@ def test_several_unpublished_versions_are_read_and_built_upon(coordinator, manag
     for number in range(3):
         writer.append(rows((10 + number, 1)))
     for number in range(1, 4):
-        store.delete(commit_path(number))  # as if the writer's commits had not been published
+        store.delete(commit_path(number))  # as if the writer had not published its commits
     assert len(coordinator.head(manager.list_tables()[0].table_id).unpublished) == 3
     fresh = manager_of(coordinator)
     assert [row[0] for row in content(fresh.table(A))] == [1, 2, 10, 11, 12]

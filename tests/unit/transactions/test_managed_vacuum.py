@@ -1,4 +1,4 @@
-"""Vacuum of a table in a catalog: it keeps what its transactions and staged commits need, and nothing else."""
+"""Vacuum of a table in a catalog keeps what its transactions and staged commits need, and nothing else."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ from tests.support.transactions import SCHEMA, A, Clock, Meddling, content, envi
 
 
 class World:
-    """A catalog with one table, whose version 0 has (1, 100); its files have the times of the clock."""
+    """A catalog with one table, whose version 0 contains the row (1, 100); its files have modification times from the
+    simulated clock."""
 
     def __init__(self, **properties: str) -> None:
         self.clock, self.catalog = Clock(), MemoryCoordinator()
@@ -100,7 +101,7 @@ def test_the_names_of_deleted_files_are_marked_for_a_day(world: World) -> None:
 
 
 def test_unpublished_commits_are_versions(world: World) -> None:
-    """Another client wrote a file long ago and committed it just now; the commit is not yet published."""
+    """Another client wrote a file long ago and committed it just now; the commit is not published yet."""
     world.put("late.parquet", (3, 3))
     world.clock.pass_(days=8)
     stopped = FaultyStore(world.store, nth(1, Fault.FAIL_BEFORE, method="put_if_absent", path="_delta_log/0*"))
@@ -148,7 +149,7 @@ def test_the_version_that_a_transaction_reads_stays(world: World) -> None:
 
 
 def staged(world: World, path: str, hours: float) -> Callable[[], object]:
-    """A commit that adds a file, staged this long ago. Returns a function that proposes it."""
+    """A commit that adds a file, staged ``hours`` ago. Returns a function that proposes the commit."""
     version = world.process().table(A).version + 1
     file = f"{version:020d}.{uuid.uuid4()}.json"
     store = FaultyStore(world.store)
@@ -182,7 +183,7 @@ def test_files_of_staged_commits_that_were_left_go(world: World) -> None:
     world.store.put(f"_delta_log/_staged_commits/{5:020d}.{uuid.uuid4()}.json", b"{torn")
     assert world.vacuum().paths == ("staged.parquet",)
     with pytest.raises(Exception, match="version"):
-        propose()  # VACUUM START has taken that version
+        propose()  # VACUUM START has been committed as that version
     world.clock.pass_(days=2)
     world.process().recover()
     assert [path for path in world.store._objects if "_staged_commits/" in path and "torn" not in path][1:] == []
@@ -210,7 +211,7 @@ def _refusable(add: Callable[[World], None], world: World, refused: list[Excepti
 
 
 class Steps(WrappedCoordinator):
-    """Does something else once, at the n-th call of the catalog."""
+    """Runs ``what`` once, at the n-th call of the catalog."""
 
     def __init__(self, inner: Any, number: int, what: Callable[[], object]) -> None:
         super().__init__(inner)

@@ -1,4 +1,4 @@
-"""Nested table roots are refused; a file in another table, or one that is not a data file, is never deleted."""
+"""Nested table roots are refused; a file that is in another table or is not a data file is never deleted."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SAME = ["{root}", "{root}/", "file://{root}", "{link}", "{root}/x/.."]
 
 @pytest.fixture
 def places(tmp_path):
-    """Names of places by their relation to the table at ``root``."""
+    """Directories, keyed by words that describe their relation to the table at ``root``."""
     lake = tmp_path / "lake"
     (lake / "t").mkdir(parents=True)
     (tmp_path / "link").symlink_to(lake / "t")
@@ -91,7 +91,7 @@ def test_a_root_on_s3_is_refused_by_each_of_its_names(spelling):
         manager.create_table(INNER, spelling, SCHEMA)
 
 
-# ---------------------------------------------------------------------------------------- which names are objects
+# ------------------------------------------------------------------------------------ paths that count as objects
 
 OBJECTS = ["x.parquet", "day=1/x.parquet", "_day=1/.x=2/x.PARQUET", "a/b c/é.snappy.parquet"]
 NONE = ["x", "notes.txt", "x.parquet.crc", "_x.parquet", ".x.parquet", "_delta_log/x.parquet", "a/_delta_log/x.parquet",
@@ -119,7 +119,8 @@ def files_of(directory):
 
 @pytest.mark.parametrize("inner", ["in the catalog", "dropped from it", "never in it"])
 def test_the_clean_up_of_an_outer_table_touches_nothing_of_an_inner_one(places, tmp_path, inner):
-    """Catalogs of earlier versions may have both an outer and an inner table."""
+    """Catalogs that an earlier version of deltalog wrote may contain a table (inner) whose directory is inside that of
+    another table (outer)."""
     catalog = MemoryCoordinator()
     manager = manager_of(catalog)
     root = places["root"]
@@ -140,7 +141,7 @@ def test_the_clean_up_of_an_outer_table_touches_nothing_of_an_inner_one(places, 
     before = files_of(root)
     transaction = manager.transaction()
     record = next(table for table in manager.list_tables() if table.name == T)
-    # Stored as in earlier versions of deltalog.
+    # The parts are stored as earlier versions of deltalog stored them.
     parts = {f"object/{record.table_id}/{path}": b"null" for path in before}
     kept = catalog.transaction(transaction.id)
     assert kept is not None and catalog.put_parts(replace(kept, revision=1), parts)

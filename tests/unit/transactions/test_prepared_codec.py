@@ -42,7 +42,7 @@ UNSAID = [col("r").isin([b"\x00"]), col("f").isin([float("nan")])]
 
 @pytest.mark.parametrize("predicates", [SAID, [*SAID, UNSAID[0]], [UNSAID[1]]], ids=len)
 def test_what_was_read_is_the_same_in_another_process(predicates: list[Predicate]) -> None:
-    """A read whose condition cannot be written as text counts as a read of the whole table; all others keep their
+    """A read whose condition cannot be written as text is treated as a read of the whole table; other reads keep their
     conditions."""
     bound = tuple(bind(predicate, SCHEMA) for predicate in predicates)
     prepared = Prepared("txn", "DELETE", reads=Reads(predicates=bound))

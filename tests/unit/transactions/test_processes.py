@@ -1,4 +1,4 @@
-"""One transaction in several processes: handles that share nothing but the coordinator, and real processes."""
+"""One transaction in several processes: handles that share only the coordinator, and real processes."""
 
 from __future__ import annotations
 
@@ -189,7 +189,8 @@ def test_an_answer_that_was_lost_while_a_change_was_kept_loses_and_doubles_nothi
 
 
 def change_in_doubt(coordinator, lands):
-    """A transaction to which (3, 3) is appended, and the resulting error: the answer for its part was lost."""
+    """A transaction to which (3, 3) was appended, and the resulting error: the answer to storing the change was
+    lost."""
     faulty = FaultyCoordinator(coordinator)
     transaction = manager_of(faulty, retry={"settle_attempts": 2}).transaction()
     table = transaction.table(A)
@@ -225,7 +226,8 @@ def test_a_change_of_which_it_is_not_known_whether_it_is_kept(coordinator, here,
 def test_whether_a_change_was_kept_is_found_in_the_log_once_the_transaction_is_committed(
     coordinator, here, there, lands
 ):
-    """If the change were reported as refused, the caller would repeat it in another transaction."""
+    """The call must not report the change as refused, because the caller would then repeat it in another
+    transaction."""
     transaction, error = change_in_doubt(coordinator, lands)
     found = coordinator.transaction(transaction.id)
     coordinator.replace(records.committing(found, found.last_activity_ms))

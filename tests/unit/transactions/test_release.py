@@ -1,5 +1,5 @@
-"""A table is released from its catalog for access by path. Whatever fails and whoever writes concurrently, it is either
-managed and complete or released and complete, and no acknowledged write is lost."""
+"""Releasing a table from its catalog for access by path. Whatever fails and whoever writes concurrently, the table is
+either managed and complete or released and complete, and no acknowledged write is lost."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def staged(url):
 
 
 def interrupted(manager, method="drop", fault=Fault.KILL_BEFORE):
-    """A release that a process began and did not complete. Returns the path of the table."""
+    """A release that a process began but did not complete. Returns the path of the table."""
     url = url_of(manager)
     with pytest.raises(SimulatedKill):
         manager_of(FaultyCoordinator(manager.coordinator, nth(1, fault, method=method))).release_table(A)
@@ -238,8 +238,8 @@ def test_other_clients_are_refused_too(manager):
 @pytest.mark.parametrize("dies", [False, True])
 @pytest.mark.parametrize(("method", "number"), [("head", 1), ("head", 2), ("head", 3), ("marks", 1), ("ratify", 1)])
 def test_a_commit_that_comes_first_is_kept(manager, method, number, dies):
-    """The commit is made at each call of the release before the release's own ratification; its process may die before
-    publishing it."""
+    """In each case, another process commits at one of the calls that precede the ratification of the release; the
+    committing process may die before it publishes the commit."""
     url = url_of(manager)
     dead = nth(1, Fault.KILL_AFTER, method="ratify") if dies else no_faults
 
@@ -268,7 +268,7 @@ def test_a_transaction_over_several_tables_wins_or_is_cancelled(manager):
 
 
 def test_two_calls_at_once(new_coordinator, is_slow):
-    """A second, complete release runs before each store call of the first."""
+    """A second, complete release runs before each store call of the first one."""
     calls = [(method, number) for method in ("head", "marks", "ratify", "published", "drop") for number in (1, 2, 3)]
     for method, number in [("ratify", 1), ("drop", 1)] if is_slow else calls:
         manager = bank(new_coordinator())
@@ -304,7 +304,7 @@ def table_id(manager, name=A):
 
 
 def test_a_clean_up_that_may_be_deleting_comes_first(manager):
-    """Writers by path would not check the clean-up's marking."""
+    """Writers that access the table by path would not check the markings of the clean-up."""
     id_, coordinator = table_id(manager), manager.coordinator
     marking = Marking("transaction", Clock().now_ms, ("x.parquet",))
     coordinator.mark(id_, 1, marking)
@@ -337,7 +337,7 @@ def test_a_clean_up_that_begins_after_the_ratification_deletes_nothing(manager):
 
 
 class _Tables(ManagedTables):
-    """The tables of a process, with ``decide`` choosing the faults of its store calls."""
+    """The managed tables as one process accesses them; ``decide`` chooses the faults of its store calls."""
 
     def __init__(self, manager, decide):
         super().__init__(manager.coordinator, manager._environment, {})
@@ -349,7 +349,7 @@ class _Tables(ManagedTables):
 
 
 class Process:
-    """A process with a fault at one of its calls to the catalog or a store; once it is killed, every later call
+    """A process with a fault at one of its calls to the catalog or a store; after it was killed, every later call
     fails."""
 
     def __init__(self, coordinator, step=0, fault=None):
@@ -392,7 +392,7 @@ def calls_of_a_release(coordinator):
 
 @functools.cache
 def faults():
-    """Every call of a release, with every fault that it can have."""
+    """Every call of a release, with every fault that the call can have."""
     possible = {**POSSIBLE_FAULTS, **coordinators.COORDINATOR_FAULTS}
     possible["head"], possible["delete"] = (Fault.FAIL_BEFORE, Fault.KILL_BEFORE), (Fault.FAIL_BEFORE, *KILLS)
     calls = calls_of_a_release(MemoryCoordinator())
@@ -401,8 +401,8 @@ def faults():
 
 
 def check_state(manager, url, expected):
-    """Check that the table is managed and complete, or released and complete by its path. Returns whether it is
-    released."""
+    """Check that the table is managed and complete, or released and complete when opened by its path. Returns whether
+    the table has been released."""
     if A in [table.name for table in manager.list_tables()]:
         assert content(manager_of(manager.coordinator).table(A)) == expected
         return False
@@ -472,7 +472,7 @@ def test_a_process_that_is_killed_at_every_call_of_each_coordinator(new_coordina
 @pytest.mark.parametrize("method", ["published", "drop"])
 def test_recovery_completes_a_release(manager, method):
     url = interrupted(manager, method)
-    if method == "drop":  # the unfinished release is not noticed before a client writes
+    if method == "drop":  # the unfinished drop is not detected until a client writes
         by_path(url).append(rows((3, 7)))
     expected = content(by_path(url))
     manager.recover()
@@ -515,7 +515,7 @@ def test_a_catalog_that_is_restored_from_before_the_release(tmp_path):
 
 
 class _Forgetful(Meddling):
-    """A coordinator whose proposals are not answered, and arrive later or never."""
+    """A coordinator that does not answer proposals; a proposal arrives late or never."""
 
     def __init__(self, inner, arrives):
         super().__init__(inner, "", lambda: None)

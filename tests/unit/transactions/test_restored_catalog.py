@@ -1,5 +1,5 @@
-"""A catalog restored from a backup is older than the logs of its tables: all writers stop, and no acknowledged write is
-lost."""
+"""A catalog restored from a backup is older than its tables' logs: all writers are stopped, and no acknowledged write
+is lost."""
 
 from __future__ import annotations
 
@@ -104,11 +104,11 @@ def test_no_writer_goes_on_from_a_catalog_that_is_older_than_the_log(kept, manag
     assert (head.version, head.unpublished) == (1, ())
     if writes == "transaction":
         only = after.list_transactions("ACTIVE").transactions
-        assert [each.status for each in only] == []  # leaving the block has canceled it
+        assert [each.status for each in only] == []  # it was canceled at the end of the ``with`` block
 
 
 def test_a_process_that_has_seen_more_of_the_table_stops_too(kept, manager, clock):
-    """The process's handle has loaded versions that the restored catalog does not know."""
+    """The process's handle has loaded versions that the restored catalog does not contain."""
     restore = kept.backup()
     manager.table(A).append(rows((3, 3)))
     seen = manager.table(A)
@@ -131,7 +131,8 @@ def test_opening_a_table_tells_that_its_catalog_is_behind(kept, manager, clock):
 
 
 def test_a_writer_that_is_only_slower_is_told_nothing_of_that(kept, manager, clock):
-    """The slow writer gets no warning, since the catalog knows the version that another process has just published."""
+    """The slow writer does not report a restored catalog, because the catalog contains the version that another process
+    has just published."""
     fast = manager_of(kept.coordinator, clock)
     # The other process commits right after the head is read.
     slow = manager_of(Meddling(kept.coordinator, "head", lambda: fast.table(A).append(rows((4, 4))), 3), clock)
@@ -144,7 +145,7 @@ def test_a_writer_that_is_only_slower_is_told_nothing_of_that(kept, manager, clo
 
 @pytest.mark.parametrize("ends", ["expiry", "cancel"])
 def test_files_of_a_transaction_that_was_committed_since_are_not_cleaned_up(kept, manager, clock, root, ends):
-    """At the time of the backup the transaction was active; the restored record still says so."""
+    """The transaction was active at the time of the backup, and the restored record still has the status ACTIVE."""
     transaction = manager.transaction()
     transaction.table(A).append(rows((7, 1)))
     transaction.table(B).append(rows((7, 1)))
@@ -165,7 +166,7 @@ def test_files_of_a_transaction_that_was_committed_since_are_not_cleaned_up(kept
 
 
 def test_one_table_that_is_behind_protects_what_the_transaction_did_to_the_others(kept, manager, clock, root):
-    """In the other table the commit was ratified but not yet published."""
+    """The transaction's commit to the other table was ratified but not yet published."""
     transaction = manager.transaction()
     transaction.table(A).append(rows((7, 1)))
     transaction.table(B).append(rows((7, 1)))
@@ -178,7 +179,7 @@ def test_one_table_that_is_behind_protects_what_the_transaction_did_to_the_other
 
 
 def test_two_commits_of_one_version_are_both_kept_and_named(kept, manager, root):
-    """This is the state left by an earlier deltalog that kept writing after a restore."""
+    """An earlier deltalog that kept writing after a restore could leave this state."""
     store = open_store(f"{root}/a")
     head = kept.coordinator.head
     manager.table(A).append(rows((3, 3)))
@@ -199,7 +200,7 @@ def test_two_commits_of_one_version_are_both_kept_and_named(kept, manager, root)
 
 @pytest.mark.parametrize("kept", [InMemory, OnSQLite, OnDynamoDB], ids=["memory", "sqlite", "dynamodb"])
 def test_the_backup_procedure(kept, clock, tmp_path, request):
-    """The procedure of docs/transactions.md: back up while others write, restore, resync; then everything works
+    """The procedure in docs/transactions.md: back up while others write, restore, resync; afterwards everything works
     again."""
     given = {"InMemory": (), "OnSQLite": (tmp_path,), "OnDynamoDB": ()}[kept.__name__]
     kept = kept(*given) if kept is not OnDynamoDB else kept(request.getfixturevalue("ministack"))
@@ -241,7 +242,8 @@ def test_the_backup_procedure(kept, clock, tmp_path, request):
 
 
 def test_a_backup_whose_items_are_of_several_moments(clock, tmp_path, ministack, monkeypatch):
-    """As may happen with DynamoDB, the head is newer than its commits and than the transaction."""
+    """In the restored catalog, a table's head is newer than the records of its commits and of the transaction, as can
+    happen with a backup of DynamoDB."""
     monkeypatch.setattr(DynamoTable, "ask", unpublished := Unpublished(DynamoTable.ask))
     kept = OnDynamoDB(ministack)
     manager = bank(kept.coordinator, clock, tmp_path)
@@ -266,7 +268,7 @@ def test_a_backup_whose_items_are_of_several_moments(clock, tmp_path, ministack,
 
 
 class Unpublished:
-    """Requests to DynamoDB; while ``is_on``, requests that record commits as published are lost."""
+    """Passes requests on to DynamoDB; while ``is_on``, requests that record commits as published are lost."""
 
     def __init__(self, real):
         self.real, self.is_on = real, False
@@ -320,7 +322,8 @@ def test_what_was_ratified_and_not_published_is_found_by_the_other_tables_of_its
 
 
 def keep_staged(url):
-    """Put back the commits that are staged from here on, as if they had not been published."""
+    """Record the commits that are staged after this call. The returned function puts the staged files of these commits
+    back, as if the commits had not been published."""
     store = open_store(url)
     kept, real = {}, type(store).put_if_absent
 
@@ -405,7 +408,7 @@ def test_a_commit_of_a_stranger_is_not_taken_over(kept, manager, clock, root):
 
 
 def test_two_histories_are_named_and_left_alone(kept, manager, clock, root):
-    """This is the state left by earlier versions of deltalog that kept writing after a restore."""
+    """An earlier version of deltalog that kept writing after a restore could leave this state."""
     unnoted = manager_of(FaultyCoordinator(kept.coordinator, nth(1, Fault.FAIL_BEFORE, method="published")), clock)
     unnoted.table(A).append(rows((3, 3)))
     store = open_store(f"{root}/a")

@@ -1,4 +1,4 @@
-"""Random histories with a backup at a random time, restored at a later time: every acknowledged write exists."""
+"""Random histories with a backup at a random time that is restored later: every acknowledged write must exist."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SEEDS = 60
 
 @dataclass
 class World:
-    """What clients did: ``rows``: acknowledged rows by table; ``open``: active transactions and their rows."""
+    """What clients did: ``rows``: acknowledged rows, keyed by table; ``open``: active transactions and their rows."""
 
     random: random.Random
     manager: Any
@@ -71,7 +71,7 @@ class World:
         try:
             self.manager.transaction(id_).table(name).append(rows((number, 0)))
             self.open[id_][name] = number
-        except TransactionStateError:  # overdue, or lost by the restore
+        except TransactionStateError:  # the transaction is overdue, or was lost by the restore
             del self.open[id_]
 
     def go_on(self) -> None:
@@ -117,7 +117,7 @@ class World:
 
 
 def in_the_restored_catalog(world: World, known: set[str]) -> None:
-    """Calls that clients make before the resync, which have no lasting effect and do no harm."""
+    """Calls that clients make before the resync; the calls must neither have a permanent effect nor do any damage."""
     for _ in range(world.random.randint(0, 4)):
         world.clock.pass_(seconds=world.random.choice([1, 3600]))
         call: Callable[[], Any] = world.random.choice([
@@ -149,7 +149,7 @@ def run(seed: int) -> None:
     known = at_backup - world.open.keys()
     clock.pass_(seconds=1)
     world.manager = manager_of(restore(), clock)
-    # Clients see transactions that the backup does not contain as ended.
+    # Clients treat transactions that the backup does not contain as ended.
     world.open = {id_: added for id_, added in world.open.items() if id_ in at_backup}
     in_the_restored_catalog(world, known)
     planned = world.manager.resync(dry_run=True)

@@ -1,5 +1,5 @@
-"""A transaction over several tables waits for at most as many successive requests, to stores and to the coordinator, as
-a transaction over a single table."""
+"""A transaction over several tables waits for no more successive requests, to stores and to the coordinator, than a
+transaction over a single table."""
 
 from __future__ import annotations
 
@@ -105,4 +105,4 @@ def test_several_tables_take_no_more_rounds_than_one(act, most: int, monkeypatch
     act(one)
     act(three)
     assert 0 < one.rounds.rounds <= most and 0 < three.rounds.rounds <= most
-    assert three.rounds.requests >= 2 * one.rounds.requests  # the requests of all three tables are counted
+    assert three.rounds.requests >= 2 * one.rounds.requests  # the counter includes the requests of all three tables

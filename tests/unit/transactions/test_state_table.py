@@ -1,5 +1,5 @@
-"""The effect of each call in each state of a transaction: the table of the documentation is restated here, and each of
-its fields is tested."""
+"""The effect of each call in each state of a transaction: the documentation's table is repeated here, and each of its
+cells is tested."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from deltalog.transactions.manager import VirtualObject
 from tests.support.transactions import START_MS, A, Clock, bank, content, manager_of, rows
 
 OK = None
-#: By call: the outcome in ACTIVE (read and write), ACTIVE (read only), COMMIT_IN_PROGRESS, COMMITTED, ABORTED, and for
-#: an unknown id; an error, a returned status, or OK.
+#: For each call, the outcome in ACTIVE (read and write), ACTIVE (read only), COMMIT_IN_PROGRESS, COMMITTED, ABORTED,
+#: and for an unknown id; an error, a returned status, or OK.
 TABLE = {
     "commit": ("COMMITTED", "COMMITTED", "COMMIT_IN_PROGRESS", "COMMITTED", TransactionCanceledError),
     "cancel": (OK, OK, TransactionCommitInProgressError, TransactionCommittedError, OK),
@@ -39,7 +39,7 @@ TABLE = {
     "read": (OK, OK, OK, TransactionCommittedError, TransactionCanceledError),
 }  # fmt: skip
 STATES = ("active", "read only", "in progress", "committed", "aborted")
-#: The state afterwards, if the call changes it.
+#: The state after the call, if the call changes it.
 AFTER = {
     ("commit", "active"): "COMMITTED",
     ("commit", "read only"): "COMMITTED",
@@ -118,7 +118,7 @@ def test_every_call_in_every_state(call, state):
     if is_over:
         assert after.end_ms >= after.start_ms == START_MS
     if isinstance(wanted, type) or before.end_ms is not None:
-        assert after == before  # a refused call changes nothing, and final states are final
+        assert after == before  # a refused call changes nothing, and final states never change
 
 
 @pytest.mark.parametrize("state", ["active", "aborted", "committed", "in progress"])

@@ -1,4 +1,4 @@
-"""Data files by their URIs: added, deleted and listed by callers that write Parquet themselves."""
+"""Adding, deleting and listing data files by URI, for callers that write Parquet themselves."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def test_a_file_is_deleted_only_with_the_etag_that_it_has(manager: TransactionMa
     ours = add(root, "x.parquet", 1)
     manager.update_table_objects(NAME, [ours])
     rows = pa.table({"id": [1], "day": [None], "at": [None]}, schema=SCHEMA)
-    manager.table(NAME).append(rows)  # the log does not have the object's ETag
+    manager.table(NAME).append(rows)  # the log does not record an ETag for a file that `append` wrote
     theirs = next(Path(each.uri) for each in manager.get_table_objects(NAME).objects if each.etag is None)
     for path in (Path(ours.uri), theirs):
         with pytest.raises(CallError, match="has the ETag"):
@@ -286,7 +286,7 @@ def test_a_column_that_is_never_null_must_have_values(
 
 
 def cancelled(manager: TransactionManager, name: str, path: Path) -> None:
-    """A transaction that named a file for deletion, and was canceled."""
+    """A transaction that named a file for deletion and was then canceled."""
     started = manager.start_transaction()
     manager.delete_objects_on_cancel(started, name, [VirtualObject(str(path))])
     manager.cancel_transaction(started)
@@ -296,7 +296,7 @@ def test_no_file_that_a_version_needs_is_deleted_on_cancel(tmp_path: Path, manag
     rows, properties = pa.table({"id": range(30_000)}), {"delta.enableDeletionVectors": "true"}
     table = manager.create_table("sales.v", str(tmp_path / "v"), rows.schema, data=rows, properties=properties)
     table.delete(col("id").isin(range(0, 30_000, 3)))
-    table.delete(col("id").isin(range(0, 30_000, 5)))  # the previous vector belongs to a tombstone
+    table.delete(col("id").isin(range(0, 30_000, 5)))  # the previous deletion vector belongs to a tombstone
     files = [path for path in (tmp_path / "v").rglob("*") if path.is_file() and "_delta_log" not in path.parts]
     assert sum(path.suffix == ".bin" for path in files) == 2
     for path in files:

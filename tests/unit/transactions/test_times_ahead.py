@@ -1,4 +1,4 @@
-"""In-commit timestamps far ahead of the clock: which ones a catalog refuses to ratify, and how a table recovers from
+"""In-commit timestamps far ahead of the clock: which of them a catalog refuses to ratify, and how a table recovers from
 one."""
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ def record_of(manager, name=A):
 
 
 def staged(manager, ict_ms, name=A):
-    """A commit of another client, staged as the next version. Returns its version and its file."""
+    """A commit by another client, staged as the next version. Returns the version and the file name of the staged
+    commit."""
     record, head = manager.ratified(name)
     version = head.version + 1
     info = {"inCommitTimestamp": ict_ms, "timestamp": 1, "operation": "WRITE", "operationParameters": {}, "txnId": "t"}
@@ -45,7 +46,7 @@ def staged(manager, ict_ms, name=A):
 
 
 def poison(manager, ict_ms, name=A):
-    """Ratify a commit with that time, as a catalog without a limit would."""
+    """Ratify a commit with this timestamp, as a catalog without a limit would."""
     bound, manager.coordinator.most_ahead_ms = manager.coordinator.most_ahead_ms, 2**64
     manager.propose_commit(name, *staged(manager, ict_ms, name))
     manager.coordinator.most_ahead_ms = bound
@@ -146,7 +147,7 @@ def test_times_go_on_from_now_when_they_are_restarted(manager, ict_ms):
 
 
 class _Interrupted(WrappedCoordinator):
-    """Ctrl-C is pressed while the answer to a proposal is in flight."""
+    """Raises KeyboardInterrupt after a proposal took effect and before its answer arrives."""
 
     def ratify(self, proposal):
         super().ratify(proposal)
@@ -162,7 +163,7 @@ def test_an_interrupt_after_the_ratification_leaves_the_commit(manager):
 
 
 class _GoneAfterRatification(WrappedCoordinator):
-    """Answers nothing from a ratification until ``is_back``."""
+    """A coordinator that answers no call after a ratification."""
 
     is_gone = False
 

@@ -1,4 +1,4 @@
-"""The schedules find each seeded defect of the catalog, and find nothing in the unchanged code."""
+"""The schedules detect each mutant of the catalog, and find no violation in the unchanged code."""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""Transactions over three tables, with faults: amounts are moved, their sum is kept, and no transaction is torn.
+"""Transactions over three tables, with faults: amounts are moved between tables, their sum stays constant, and no
+transaction is committed partially.
 
-A usual run takes 150 schedules, ``--long`` 400. DELTALOG_TRANSACTION_SCHEDULES=20000 runs more, and
+A normal run takes 150 schedules, ``--long`` 400. DELTALOG_TRANSACTION_SCHEDULES=20000 runs more, and
 DELTALOG_FIRST_SEED=100000 runs others, as ``python -m tests.support.simulation.transactions --runs 20000`` does. A
 failing seed is printed with its trace.
 """
@@ -25,7 +26,7 @@ USUAL, LONG = 150, 400
 def test_the_sum_of_all_tables_is_kept(capsys, is_long):
     schedules = int(os.environ.get("DELTALOG_TRANSACTION_SCHEDULES", LONG if is_long else USUAL))
     totals = run_and_print(capsys, "transactions", schedules, run_transactions)
-    # Fails if the schedules did not exercise something, since they would prove nothing about it.
+    # Fails if the schedules did not exercise some behaviour, because then they have not tested it.
     assert schedules >= 100
     assert set(KINDS) == set(totals.kinds)
     assert totals.kinds["transfer"] >= schedules and totals.kinds["sum"] >= schedules / 4
@@ -36,7 +37,7 @@ def test_the_sum_of_all_tables_is_kept(capsys, is_long):
 
 @pytest.mark.timeout(300)
 def test_objects_of_jobs_are_kept_or_go():
-    """Jobs that cancel and expire, retries with the same names, clean-ups, and other clients that recover."""
+    """Jobs that are canceled or expire, retries with the same names, cleanups, and other clients that recover."""
     jobs = functools.partial(run_transactions, policy="random", kinds=JOBS)
     totals, bad = run_schedules(range(60), processes=min(2, os.cpu_count() or 1), run=jobs)
     assert not totals.violations, f"seeds {[r.seed for r in bad]}, first:\n{bad[0].report()}"
@@ -59,11 +60,11 @@ def test_the_command_runs_them_and_tells(capsys):
     assert "schedules=5 seeds=7..11" in capsys.readouterr().out
 
 
-# ------------------------------------------------------------------------------------------------------------ the judge
+# ------------------------------------------------------------------------------------------------ the transaction judge
 
 
 def log(*commits):
-    """A log of commits of (token, in-commit timestamp, adds, removes), after one that creates the table."""
+    """A log of commits (token, in-commit timestamp, adds, removes), after the commit that creates the table."""
     first = (
         b'{"commitInfo":{"inCommitTimestamp":1}}\n'
         b'{"protocol":{"minReaderVersion":1,"minWriterVersion":7,"writerFeatures":["inCommitTimestamp"]}}\n'

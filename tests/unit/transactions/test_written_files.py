@@ -1,4 +1,4 @@
-"""Data files that exist before the commit that names them: they are deleted with an aborted transaction."""
+"""Data files that are written before the commit that names them are deleted if the transaction is aborted."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def manager(tmp_path):
 
 @pytest.fixture(params=WRITES)
 def written(request, manager):
-    """A table's name, its store, a write, and the number of files it writes."""
+    """A table's name, its store, a write, and the number of files that it writes."""
     name, write = WRITES[request.param]
     return name, store_of(manager, name), write, 2 if name == BLOBS else 1
 
@@ -96,7 +96,7 @@ def test_files_of_a_change_that_may_have_been_kept_go_when_it_is_cancelled(manag
     shaky.decide = decide
     with pytest.raises(CommitStateUnknownError):
         write(table)
-    assert len(files(store) - before) == count  # the transaction may contain them
+    assert len(files(store) - before) == count  # the files may belong to the transaction
     transaction.cancel()
     assert files(store) == before
 

@@ -1,4 +1,4 @@
-"""Values of a wrong type never reach the log: the call is refused, and the table stays unchanged and readable."""
+"""Values of a wrong type never reach the log: the call is refused, and the table remains unchanged and readable."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ def test_many_adds_are_looked_at_too(table: DeltaTable) -> None:
 
 
 def test_a_commit_is_read_back_before_it_is_sent(table: DeltaTable) -> None:
-    """Every line is parsed by a strict JSON reader."""
+    """Parse every line with a strict JSON reader."""
 
     def refuse(text: str) -> Any:
         raise AssertionError(text)

@@ -1,4 +1,5 @@
-"""Rows of other types than the table's: no value is lost, wrapped or truncated; what fits is cast, the rest refused."""
+"""Rows whose types differ from the table's: values that fit are cast, others are refused; no value is lost, wrapped or
+truncated."""
 
 from __future__ import annotations
 
@@ -60,7 +61,8 @@ def refused(path: Path, verb: Verb, table: DeltaTable, rows: pa.Table) -> None:
 
 
 def nested(values: pa.Array, place: str) -> pa.Array:
-    """The values as leaves of a type that ``place`` selects, nested or not."""
+    """Put the values into the kind of column that ``place`` names: a plain column, or a nested one with the values as
+    leaves."""
     one = pa.array([0, len(values)], pa.int32())
     return _PLACES[place](values, one)
 

@@ -19,7 +19,7 @@ from deltalog.schema import StructType
 from tests.support.core import SCHEMA, action, configuration, environment, ids, lines, memory, rows
 
 POINT = pa.struct([("x", pa.int32()), ("y z", pa.list_(pa.struct([("q", pa.string())])))])
-# Names that are invalid in Parquet, at every depth, nulls at every depth, slices of a larger buffer.
+# Names that are invalid in Parquet at every depth, nulls at every depth, and slices of a larger buffer.
 NESTED = pa.table(
     {
         "a b": pa.array([9, 1, 2, None]),
@@ -176,7 +176,7 @@ def test_overwriting_the_schema_keeps_what_is_the_same_and_renews_what_is_not() 
 
 
 def test_a_column_cannot_be_two_columns() -> None:
-    """b is the old a, renamed; the new a must not be the old one too."""
+    """Column b is the old column id, renamed; the new column id must get a column id of its own."""
     table = create(memory(), "name", rows(1))
     old = table.snapshot().schema
     renamed = old.field("id")
@@ -206,7 +206,7 @@ def test_files_of_others_are_described_by_their_physical_names() -> None:
 
 
 def test_where_columns_are_found_by_id_files_have_ids() -> None:
-    """Without ids the columns would be read as nulls."""
+    """Without ids the columns would be read as null."""
     store = memory()
     inner = pa.struct([("x", pa.int64())])
     data = pa.table({"id": [1], "deep": pa.array([[{"x": 5}]], pa.list_(inner))})

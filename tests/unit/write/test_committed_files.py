@@ -1,4 +1,4 @@
-"""A file is added to a table once, and is never discarded after that."""
+"""A file is added to a table only once, and is never discarded afterwards."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def create(store: LogStore | None = None) -> DeltaTable:
 
 
 def reopened(table: DeltaTable) -> DeltaTable:
-    """The object as another process gets it."""
+    """The object as another process receives it."""
     store = table.snapshot().reader.store
     return DeltaTable.open(store, environment=environment())
 
@@ -159,7 +159,7 @@ def test_what_follows_a_commit_whose_state_is_unknown_loses_and_doubles_nothing(
     staged = table.stage(rows(1, 2))
     with pytest.raises(CommitStateUnknownError) as unknown:
         table.commit_staged([staged])
-    # The commit may still land, so nothing is deleted before the outcome is known.
+    # The commit may still be written, so nothing is deleted before the outcome is known.
     with pytest.raises(FilesCommittedError if fault is Fault.LOST_ACK else CommitStateUnknownError):
         table.discard_staged([staged])
     if fault is Fault.LOST_ACK:
@@ -200,7 +200,7 @@ def test_no_copy_from_json_deletes_files_of_a_commit_that_may_yet_land() -> None
     store = FaultyStore(inner, commits_are_late)
     table = DeltaTable.open(store, environment=UNSETTLED)
     staged = table.stage(rows(1))
-    before = staged.to_json()  # as a task sends it to the committing process
+    before = staged.to_json()  # the form in which a task sends it to the committing process
     with pytest.raises(CommitStateUnknownError) as raised:
         table.commit_staged([StagedFiles.from_json(before)])
     with pytest.raises(CommitStateUnknownError):
@@ -235,7 +235,7 @@ def test_a_transaction_over_tables_takes_staged_files_once() -> None:
         table = transaction.table(A)
         table.append(accounts((9, 90)))
         manager.table(A).append(accounts((8, 80)))
-        late = manager.table(A).stage(accounts((4, 40)))  # based on a version that the transaction does not see
+        late = manager.table(A).stage(accounts((4, 40)))  # based on a version that the transaction does not read
         inside = table.stage(accounts((5, 50)))
         table.commit_staged([staged, late, inside])
         for each in (staged, late, inside):
@@ -243,7 +243,7 @@ def test_a_transaction_over_tables_takes_staged_files_once() -> None:
                 table.commit_staged([each])
             with pytest.raises(FilesCommittedError):
                 table.discard_staged([each])
-        with pytest.raises(TransactionCanceledError):  # its parent is strict, and (8, 80) was added
+        with pytest.raises(TransactionCanceledError):  # must follow its parent directly, but (8, 80) came first
             transaction.commit()
     with manager.transaction() as transaction:
         transaction.table(A).commit_staged([staged, late, inside])

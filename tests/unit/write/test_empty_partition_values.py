@@ -1,4 +1,4 @@
-"""Empty text and bytes in partition columns: a log stores them as null, so every rule treats them as null."""
+"""Empty strings and bytes in partition columns: a log stores them as null, so every rule treats them as null."""
 
 from __future__ import annotations
 

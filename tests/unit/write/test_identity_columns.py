@@ -1,4 +1,4 @@
-"""Identity columns in row operations: every row gets a value, and no value occurs twice, also with concurrent
+"""Identity columns in row operations: every row gets a value, and no value occurs twice, even with concurrent
 writers."""
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def test_another_schema_keeps_the_mark() -> None:
     assert sorted(table.to_pyarrow_table()["id"].to_pylist()) == [1, 2, 3]
 
 
-# ------------------------------------------------------------------------------------------- values of users
+# ----------------------------------------------------------------------------- values supplied by the caller
 
 GIVEN = pa.table({"id": [7], "v": ["x"]})
 

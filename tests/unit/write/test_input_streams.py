@@ -1,4 +1,5 @@
-"""Data that can be read only once is written once. A second use raises an error instead of writing no rows."""
+"""Data that can be read only once is written once. A second use of a stream raises an error instead of writing no
+rows."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Tables that are deleted, created again, rolled back or restored under an open handle: no acknowledged call is lost,
-no log begins in its middle, and no file of the old table gets into the new one.
+"""Tables that are deleted, re-created, rolled back or restored while a handle is open: no acknowledged write is lost,
+no log has a gap before its first version, and no file of the old table gets into the new one.
 
-``tests/simulation/test_lost_tables.py`` does the same at every store call of every public method.
+``tests/simulation/test_lost_tables.py`` tests these losses at every store call of every public method.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _merge(table: DeltaTable) -> Any:
     return merge.when_matched_update_all().when_not_matched_insert_all().execute()
 
 
-#: By name: the preparation before the table is lost, and the call after the loss.
+#: By name: a preparation, which runs before the table is lost, and the call to make afterwards.
 VERBS: dict[str, Callable[[DeltaTable], Callable[[], Any]]] = {
     "append": lambda table: lambda: table.append(rows(8)),
     "append of a stream": lambda table: lambda: table.append(rows(8).to_reader()),
@@ -113,7 +113,7 @@ def test_no_verb_changes_a_table_that_took_the_place_of_its_own(
     place.drop()
     new = place.create(schema, commits)
     before = place.names()
-    if verb == "checkpoint":  # a checkpoint is derived from the existing table
+    if verb == "checkpoint":  # a checkpoint is computed from the existing table
         call()
         assert DeltaTable.open(place.reach()).version == commits
         return
@@ -180,7 +180,8 @@ def test_what_is_deleted_while_records_are_read_takes_no_commit(place: Place) ->
 
 
 def rolled_back(place: Place) -> DeltaTable:
-    """A handle whose version 2 was rolled back with the table; then another process has committed another version 2."""
+    """A handle whose version 2 was rolled back together with the table; afterwards another process committed a
+    different version 2."""
     table = opened(place, 1)
     copy = place.copy()
     table.append(rows(1))
@@ -241,7 +242,7 @@ def test_a_plan_on_a_version_that_was_rolled_back_is_not_committed(place: Place)
     table.flush()
     place.restore(copy)
     DeltaTable.open(place.reach()).append(rows(777))
-    with pytest.raises(TableReplacedError, match="an older copy of it is there"):
+    with pytest.raises(TableReplacedError, match="an older copy replaced it"):
         transaction.commit()
     assert ids(DeltaTable.open(place.reach())) == [0, 777]
 
@@ -265,7 +266,7 @@ def test_a_restored_copy_with_the_same_commits_is_the_same_table(place: Place) -
     assert table.version == 3 and ids(table) == ids(DeltaTable.open(place.reach())) == [0, 1, 8]
 
 
-# --------------------------------------------------------------------------- at the moment of the commit, and clean-up
+# ------------------------------------------------------------------------------------- during a commit and clean-up
 
 
 class At(WrappedStore[LogStore]):
@@ -301,7 +302,7 @@ def test_a_commit_at_the_moment_of_a_deletion_is_withdrawn(near: Place) -> None:
 
 
 def test_a_commit_at_the_moment_of_a_replacement_stays_where_readers_see_it(near: Place) -> None:
-    """The commit cannot be deleted: another writer may commit after it between a check and the deletion, which would
+    """The commit cannot be deleted: between a check and the deletion another writer may commit after it, which would
     leave a gap."""
     opened(near)
 
@@ -321,7 +322,7 @@ def test_a_commit_at_the_moment_of_a_replacement_stays_where_readers_see_it(near
 
 
 def test_a_commit_that_nobody_can_read_is_withdrawn(near: Place) -> None:
-    """The new table has fewer versions, so the commit would follow a gap."""
+    """The new table has fewer versions, so the commit would leave a gap between them and its own version."""
     opened(near)
 
     def replace() -> None:
@@ -336,7 +337,7 @@ def test_a_commit_that_nobody_can_read_is_withdrawn(near: Place) -> None:
 
 
 class Following(WrappedStore[LogStore]):
-    """Another writer commits right before a commit is deleted."""
+    """Runs ``follow``, such as a commit of another writer, right before a commit file is deleted."""
 
     def __init__(self, inner: LogStore, follow: Callable[[], Any]) -> None:
         super().__init__(inner)
@@ -423,7 +424,8 @@ def test_a_commit_that_was_rolled_back_is_not_taken_for_the_one_that_has_its_ver
 
 
 def _replaced_at(place: Place, path: str) -> FaultyStore:
-    """A store in which another table with as many versions replaces this one before a file is read."""
+    """A store that replaces the table with another table of the same number of versions, right before a certain file is
+    read."""
     waiting = [path]
 
     def before(call: Call) -> None:
@@ -484,13 +486,14 @@ def test_a_look_after_the_commit_that_fails_is_no_error(near: Place) -> None:
     opened(near)
     store = FaultyStore(near.reach())
     table = DeltaTable.open(store)
-    store.decide = nth(5, Fault.FAIL_BEFORE, method="head")  # 2 to refresh, 1 before the commit
+    # The first two HEADs refresh the handle, and one more precedes the commit.
+    store.decide = nth(5, Fault.FAIL_BEFORE, method="head")
     assert table.append(rows(8)).version == 3
     assert store.injected[Fault.FAIL_BEFORE] == 1 and ids(table) == [0, 1, 8]
 
 
 def test_a_commit_that_is_not_answered_is_not_sent_again_to_another_table(place: Place) -> None:
-    """The first request may still arrive, so the error says that the outcome is unknown."""
+    """The request that got no response may still reach the store, so the error says that the outcome is unknown."""
     table = opened(place)
     table.flush()
 
@@ -525,7 +528,7 @@ def test_clean_up_of_the_version_that_a_handle_knows_is_no_replacement(place: Pl
 
 
 def test_a_checkpoint_in_the_background_is_not_written_beside_another_table() -> None:
-    """Readers of the other table would begin with this checkpoint."""
+    """If the checkpoint remained, readers of the new table would start from it."""
     shared = FarStore(f"memory://lost-{next(_number)}")
     place = Place(shared, lambda: shared)
     table = DeltaTable.create(shared, SCHEMA, properties={"delta.checkpointInterval": "2"})
@@ -551,7 +554,7 @@ def test_a_checkpoint_in_the_background_is_not_written_beside_another_table() ->
         read_hint(shared.get("_delta_log/_last_checkpoint"))
 
 
-# ------------------------------------------------------------------------------------------------ costs
+# ---------------------------------------------------------------------------------- numbers of requests
 
 
 class During(WrappedStore[LogStore]):
@@ -621,7 +624,7 @@ def test_a_log_compaction_is_deleted_again_where_its_table_is_lost_meanwhile(pla
 
 
 def test_a_checkpoint_stays_where_others_have_gone_on_and_deleted_its_commit(place: Place) -> None:
-    """Log clean-up by others may have kept the log from this checkpoint on."""
+    """Another writer's log cleanup may have kept only the log from this checkpoint on."""
     opened(place)
 
     def go_on() -> None:
@@ -637,7 +640,7 @@ def test_a_checkpoint_stays_where_others_have_gone_on_and_deleted_its_commit(pla
 
 
 def test_the_look_is_made_beside_the_upload() -> None:
-    """A warm append takes two rounds: its rows and a HEAD at the same time, then the commit."""
+    """A warm append takes two rounds: its rows together with a HEAD, then the commit."""
     inner = MemoryStore(f"memory://lost-{next(_number)}")
     table = DeltaTable.create(inner, SCHEMA, environment=environment())
     store = RoundStore(inner)
@@ -657,14 +660,15 @@ def test_a_look_is_one_request_for_each_append_and_for_each_lost_race() -> None:
     with store.counted() as calls:
         table.append(rows(1))
         table.flush()
-    # Before the commit, and in the background after it.
+    # One HEAD before the commit, and one in the background after it.
     assert calls.of("head") == calls.of("head", commit_path(0)) == 1 + 1
     DeltaTable.open(store.inner, environment=environment(clock)).append(rows(2))
     table.flush()
     with store.counted() as calls:
         assert table.append(rows(3)).version == 3
         table.flush()
-    assert calls.of("head", commit_path(1)) == 2 + 1 and calls.of("head") == 2 + 2  # one after it, one of the winner
+    # One HEAD for the commit after it was written, and one for the winner's commit.
+    assert calls.of("head", commit_path(1)) == 2 + 1 and calls.of("head") == 2 + 2
 
 
 @pytest.mark.parametrize("passed_ms", [1_999, 2_000])
@@ -694,4 +698,4 @@ def test_a_look_that_fails_is_made_again() -> None:
     store._before = lambda call: heads.append(call) if call.method == "head" else None
     assert table.append(rows(1)).version == 1
     table.flush()
-    assert len(heads) == 2 + 1  # the last one in the background, after the commit
+    assert len(heads) == 2 + 1  # the last HEAD was sent in the background, after the commit

@@ -1,7 +1,7 @@
-"""Files that look like the files of the table that a handle knows; and derived files that are written, read or deleted
-while another table replaces this one.
+"""Files of another table that look like those of the table in an open handle; and derived files that are written, read
+or deleted while another table replaces this one.
 
-``test_lost_tables.py`` has the public methods, and faults at the moment of a commit.
+``test_lost_tables.py`` tests the public methods, and faults during a commit.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ from tests.support.core import SCHEMA, ids, rows
 from tests.support.places import OTHER, Place, place_of
 from tests.support.s3 import Server
 
-# ------------------------------------------------------------------------- another file that looks like the known one
+# ------------------------------------------------------------------------ another file that looks like the known file
 
 
 def _in_seconds(root: Path) -> None:
-    """Truncate file times to seconds, as ``tar`` and container images do: they are equal then."""
+    """Truncate file times to seconds, as ``tar`` and container images do, so that they are equal."""
     for directory, _, names in os.walk(root):
         for name in names:
             os.utime(Path(directory, name), (1_700_000_000, 1_700_000_000))
 
 
 def test_an_inode_that_is_used_again_is_another_file(tmp_path: Path) -> None:
-    """A file system may reuse the inode of a deleted file. The other commit usually has the same size, and also the
-    same time if a tool sets file times."""
+    """A file system may reuse the inode of a deleted file. The commit of the other table usually has the same size,
+    and, if a tool sets file times, also the same time."""
     root = tmp_path / "t"
     DeltaTable.create(root, SCHEMA).append(rows(1))
     shutil.copytree(root, tmp_path / "other")
@@ -55,7 +55,7 @@ def test_an_inode_that_is_used_again_is_another_file(tmp_path: Path) -> None:
     assert ids(table) == [1, 100]
     mine, other = (each / commit_path(2) for each in (root, tmp_path / "other"))
     assert mine.stat().st_size == other.stat().st_size
-    # Write the other file into the same inode; whether a new file would reuse it, the system decides.
+    # Overwrite the same inode with the other file, because the file system decides whether a new file reuses an inode.
     mine.write_bytes(other.read_bytes())
     shutil.copytree(tmp_path / "other", root, dirs_exist_ok=True, ignore=shutil.ignore_patterns("*2.json"))
     _in_seconds(root)
@@ -65,7 +65,7 @@ def test_an_inode_that_is_used_again_is_another_file(tmp_path: Path) -> None:
 
 
 class Ahead(WrappedStore[LogStore]):
-    """Other writers without a txnId, such as delta-rs, win the first ``races``."""
+    """Other writers that set no txnId, such as delta-rs, win the first ``races`` races."""
 
     races = 0
 
@@ -91,12 +91,12 @@ def test_a_commit_without_a_txn_id_is_known_by_its_bytes(tmp_path: Path, store: 
 
 # ------------------------------------------------------------------------ after a commit to the log of another table
 
-#: What happens at some moment of the test.
+#: An event during the test.
 Event = Callable[[], Any]
 
 
 class Once(WrappedStore[LogStore]):
-    """Runs an event once, right before a call of a method whose path contains a given string."""
+    """Runs an event once, right before a call of a method with a path that contains a given string."""
 
     def __init__(self, inner: LogStore, method: str, part: str, event: Event, skips: int = 0) -> None:
         super().__init__(inner)
@@ -147,8 +147,8 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 
 @pytest.mark.parametrize("background", [True, False])
 def test_a_busy_writer_notices_that_a_commit_of_its_own_is_in_another_log(background: bool) -> None:
-    """On a remote store the table can be replaced between the check and the commit. Each later check finds the handle's
-    own commit."""
+    """On a remote store the table can be replaced between the check and the commit. Each check after that finds the
+    handle's own commit in the new log."""
     place = place_of("far", Path())
     place.create(SCHEMA, 2)
 
@@ -158,7 +158,7 @@ def test_a_busy_writer_notices_that_a_commit_of_its_own_is_in_another_log(backgr
 
     environment = Environment(background=background)
     table = DeltaTable.open(Once(place.reach(), "put", commit_path(3), replace), environment=environment)
-    assert table.append(rows(100)).version == 3  # the replacement cannot be noticed yet
+    assert table.append(rows(100)).version == 3  # the replacement cannot be detected yet
     table.flush()
     assert table.snapshot().schema.names == ["other"]
     with pytest.raises(SchemaMismatchError):
@@ -184,7 +184,7 @@ def test_a_call_right_after_such_a_commit_is_refused() -> None:
 
 
 def test_nothing_is_derived_from_a_commit_in_another_log() -> None:
-    """If this table's .crc or checkpoint were written, readers of the other table would see the columns and files of
+    """If this table's .crc or checkpoint were written, readers of the other table would get the columns and files of
     this one."""
     place = place_of("far", Path())
     place.create(SCHEMA, 1)
@@ -210,7 +210,7 @@ def _later(days: int) -> Environment:
 
 def _with_versions(place: Place, latest: int) -> DeltaTable:
     table = place.create(SCHEMA)
-    # On S3 commits within one second have the same file time.
+    # On S3, commits within the same second have the same file time.
     table.set_properties({"delta.enableInCommitTimestamps": "true"})
     for number in range(latest - 1):
         table.append(rows(number))
@@ -236,7 +236,7 @@ def test_log_clean_up_deletes_nothing_of_a_table_that_took_the_place(
     table = DeltaTable.open(Once(place.reach(), "delete", ".json", replace, skips), environment=_later(40))
     with pytest.raises(TableNotFoundError if is_dropped else TableReplacedError):
         table.cleanup_log()
-    # On a remote store: the requests in flight.
+    # On a remote store, deletions that were already in flight may still remove files of the other table.
     lost = set(left) - set(place.names())
     assert len(lost) <= (16 if place.store.is_remote else 1)
 
@@ -257,8 +257,8 @@ def test_log_clean_up_by_two_ends(place: Place) -> None:
 
 @pytest.mark.parametrize("kind", ["memory", "far"])
 def test_a_vacuum_deletes_no_files_of_an_older_copy(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The copy needs files that the latest version does not. On a local disk such files are kept because their times
-    differ."""
+    """The copy needs files that the latest version does not need. On a local disk the files of an older copy are kept
+    because their file times differ."""
     monkeypatch.setattr(tasks, "_AT_ONCE", 2)
     place = place_of(kind, Path())
     place.create(SCHEMA, 10)
@@ -272,7 +272,7 @@ def test_a_vacuum_deletes_no_files_of_an_older_copy(kind: str, monkeypatch: pyte
     assert len(set(copy) - set(place.names())) <= 2
 
 
-# --------------------------------------------------------------------------------- replaced while a version is loaded
+# --------------------------------------------------------------------------- table replaced while a version is loaded
 
 
 def _without_checksums(place: Place) -> None:
@@ -282,7 +282,7 @@ def _without_checksums(place: Place) -> None:
 
 
 class NoEtags(WrappedStore[LogStore]):
-    """A remote store whose ETags say nothing about the bytes, as with some kinds of encryption."""
+    """A remote store whose ETags do not depend on the bytes, as with some kinds of encryption."""
 
     def head(self, path: str) -> Any:
         found = self.inner.head(path)
@@ -296,8 +296,8 @@ class NoEtags(WrappedStore[LogStore]):
 @pytest.mark.parametrize("has_etags", [True, False])
 @pytest.mark.parametrize("checkpoint", [False, True])
 def test_commits_of_two_tables_are_no_version(place: Place, checkpoint: bool, has_etags: bool) -> None:
-    """Each commit is read by its name. Without a .crc the columns of one table were once combined with the files of the
-    other."""
+    """Commits are read by name, so two commits of different tables may look like one log. For tables without a
+    ``.crc``, an earlier version combined the columns of one table with the files of the other."""
     old = place.create(SCHEMA, 5)
     if checkpoint:
         old.checkpoint()
@@ -338,11 +338,11 @@ def test_commits_of_another_table_do_not_follow_the_known_version(moment: str, h
     assert table.snapshot().scan().to_arrow().num_rows == 4
 
 
-# ------------------------------------------------------------------------------------------------------- in a catalog
+# ------------------------------------------------------------------------------------------------ tables in a catalog
 
 
 def test_an_older_copy_below_a_catalog_is_not_read_as_the_latest_version(tmp_path: Path) -> None:
-    """The catalog knows that a later version was published."""
+    """The catalog contains a later version, which was published."""
     root = tmp_path / "t"
     table = TransactionManager(str(tmp_path / "catalog.db")).create_table("db.t", str(root), SCHEMA)
     table.append(rows(0))

@@ -1,4 +1,5 @@
-"""Two fields of the data whose names are equal up to case: refused at every depth by every method that takes rows."""
+"""Data with two fields whose names differ only in case is refused, at every depth and by every method that takes
+rows."""
 
 from __future__ import annotations
 

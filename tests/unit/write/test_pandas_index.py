@@ -61,7 +61,7 @@ def test_new_tables_have_no_such_column(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("keys", [[1, 2, 3, 4], [2, 4, 6, 8], [7, 1, 3, 2], [4, 3, 2, 1]], ids=str)
 def test_an_index_with_a_name_is_a_column(tmp_path: Path, keys: list[int]) -> None:
-    """This includes a RangeIndex, which pandas omits from the Arrow stream."""
+    """A named index becomes a column, even a RangeIndex, which pandas omits from the Arrow stream."""
     frame = FRAME.assign(a=keys).set_index("a")
     table = DeltaTable.create(tmp_path, SCHEMA, data=frame)
     assert table.to_pyarrow_table().to_pylist() == [{"a": key, "b": b} for key, b in zip(keys, "wxyz", strict=True)]

@@ -1,4 +1,4 @@
-"""Streams of rows, written to a separate file for each partition."""
+"""Streams of rows are written to a separate file for each partition."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def batch(first: int, partitions: str, x: float = 1.0) -> pa.RecordBatch:
 
 
 def held(store: MemoryStore, adds: Any) -> list[tuple[str, list[int], list[int]]]:
-    """For each file: its partition, its numbers, and the rows of its row groups."""
+    """For each file, its partition, its values of n, and the number of rows in each row group."""
     found = []
     for add in adds:
         file = pq.ParquetFile(io.BytesIO(store.get(add.path)))
@@ -92,7 +92,7 @@ def test_streams_are_written_side_by_side(
     meeting = threading.Barrier(3, timeout=60)
 
     def stream(number: int) -> Iterator[pa.RecordBatch]:
-        meeting.wait()  # blocks if the streams run one after another
+        meeting.wait()  # blocks unless the streams run concurrently
         yield batch(number, "ab"[number % 2])
 
     adds = transaction.row_writer.write_copies([stream(number) for number in range(3)], 3)

@@ -1,4 +1,4 @@
-"""A read and the write that depends on it: commits of others in between are kept, or cause a conflict."""
+"""A read followed by a write that depends on it: commits by others in between are kept, or cause a conflict."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def rows(*pairs: tuple[int, int]) -> pa.Table:
 
 @pytest.fixture
 def url(tmp_path: Path) -> str:
-    """A table with the days 1 and 2, one file each, at version 2."""
+    """A table with the days 1 and 2, one file for each, at version 2."""
     table = DeltaTable.create(str(tmp_path / "table"), SCHEMA)
     table.append(rows((1, 1), (2, 1)))
     table.append(rows((5, 2)))
@@ -75,7 +75,7 @@ def test_other_rows_are_no_conflict(url: str) -> None:
     assert mine.overwrite(read.slice(0, 1), where="day = 1").version == 4
     assert ids(url) == [1, 5, 9]
     with pytest.raises(CommitConflictError):
-        mine.overwrite(read, where="day = 1")  # the read is older than what this handle wrote
+        mine.overwrite(read, where="day = 1")  # the rows were read before the last write through this handle
 
 
 def test_rows_that_are_gone_since_the_read(url: str) -> None:
@@ -112,7 +112,7 @@ def test_retrying_reads_again(url: str) -> None:
 
 
 def test_a_version_that_was_named_is_put_back(url: str) -> None:
-    """Rows of an old version may be written whatever was committed since, as in delta-spark."""
+    """As in delta-spark, rows of an old version may be written regardless of what was committed since."""
     table = DeltaTable.open(url)
     old = table.snapshot(version=1)
     at = table.snapshot(timestamp=old.timestamp_ms)
@@ -147,7 +147,8 @@ def test_the_version_that_a_caller_expects(url: str) -> None:
     read = table.snapshot().scan().to_arrow()
     table.set_properties({"delta.checkpointInterval": "20"})
     others_append(url, day=1)
-    assert table.overwrite(read, expected_version=6).version == 7  # the caller's choice overrides the rows' version
+    # ``expected_version`` overrides the version at which the rows were read.
+    assert table.overwrite(read, expected_version=6).version == 7
     assert ids(url) == [1, 2, 5, 9, 9]
 
 
@@ -206,7 +207,7 @@ def test_a_log_that_no_longer_tells_what_came_since(url: str) -> None:
 
 @pytest.mark.parametrize("level", ["Serializable", "WriteSerializable"])
 def test_isolation_levels(url: str, level: str) -> None:
-    """At WriteSerializable a blind append may count as later than the write, so its rows stay."""
+    """At WriteSerializable a blind append may be ordered after the write, so its rows are kept."""
     table = DeltaTable.open(url)
     table.set_properties({"delta.isolationLevel": level})
     read = table.snapshot().scan().to_arrow()
@@ -229,12 +230,12 @@ def test_in_a_transaction_over_tables(tmp_path: Path) -> None:
         table = txn.table("d.t")
         table.append(rows((2, 1)))
         inside = table.snapshot().scan().to_arrow()
-        with pytest.raises(CommitConflictError):  # the read outside does not include the transaction's changes
+        with pytest.raises(CommitConflictError):  # the rows read outside the transaction do not include its changes
             table.overwrite(outside)
         table.overwrite(inside.slice(0, 2))
         txn.commit()
     assert ids(address) == [1, 2]
-    with pytest.raises(CommitConflictError):  # the read inside was based on version 1
+    with pytest.raises(CommitConflictError):  # the rows that were read inside the transaction are based on version 1
         DeltaTable.open(address).overwrite(inside)
     with manager.transaction() as txn:
         read = txn.table("d.t").snapshot().scan().to_arrow()

@@ -1,4 +1,4 @@
-"""The metrics of results, with the same names for all methods, compared with the commit's metrics."""
+"""The metrics in results have the same names for all methods, and agree with the commit's metrics."""
 
 from __future__ import annotations
 

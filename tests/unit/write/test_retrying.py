@@ -17,7 +17,7 @@ WARM_MS = 10_000
 
 
 class FarStore(MemoryStore):
-    """A memory store that counts as remote."""
+    """An in-memory store that claims to be remote."""
 
     is_remote = True
 
@@ -26,7 +26,7 @@ def far(clock: Clock) -> CountingStore:
     return CountingStore(FarStore(f"memory://far-{id(clock)}", clock_ms=clock))
 
 
-# ------------------------------------------------------------------------------------------------ retrying
+# ------------------------------------------------------------------------------------------------- retries
 
 
 def test_retrying_plans_again_on_what_the_winner_left() -> None:
@@ -181,7 +181,7 @@ def test_a_warm_append_over_a_network_is_one_put_of_rows_and_one_of_the_commit()
         table.append(rows(1))
         table.flush()
     assert calls.of("open_output") == 1 and calls.of("put_if_absent") == 1 and calls.of("put", "*.crc") == 1
-    assert calls.of("head", commit_path(0)) == 2  # checks that the table is still there, before and after the commit
+    assert calls.of("head", commit_path(0)) == 2  # checks that the table still exists, before and after the commit
     assert sum(calls.values()) == 5
 
 
@@ -195,8 +195,10 @@ def test_a_race_that_a_warm_append_loses_costs_one_get_and_one_put() -> None:
         assert table.append(rows(2)).version == 2
         table.flush()
     assert calls.of("put_if_absent") == 2 and calls.of("get") == 1 and calls.of("list_from") == 0
-    assert calls.of("head", commit_path(0)) == 3  # with the rows, with the winner's commit, and after our commit
-    assert calls.of("head", commit_path(1)) == 1  # the winner's commit, after our commit
+    # One HEAD is sent while the rows are written, one when the winner's commit is read, and one after our commit.
+    assert calls.of("head", commit_path(0)) == 3
+    # A check for the commit of the other writer, made after our own commit.
+    assert calls.of("head", commit_path(1)) == 1
     assert sum(calls.values()) == 9 and ids(table) == [1, 2]
 
 
@@ -209,7 +211,7 @@ def test_after_a_while_the_log_is_looked_at_first(later_ms: int) -> None:
     with store.counted() as calls:
         table.append(rows(1))
         table.flush()
-    assert calls.of("head") == 2 + 1  # before the commit, and after it
+    assert calls.of("head") == 2 + 1  # one HEAD before the commit, and one after it
 
 
 def test_a_warm_append_follows_a_schema_that_grew() -> None:

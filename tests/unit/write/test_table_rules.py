@@ -1,5 +1,5 @@
-"""Constraints, invariants, generated and default columns, lengths: enforced in every write, with errors that name the
-rule."""
+"""Constraints, invariants, generated and default columns, string lengths: every write enforces them, with errors that
+name the rule."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _replace_where(table: DeltaTable, data: pa.Table) -> None:
 
 
 def _foreign(table: DeltaTable, data: pa.Table) -> tuple[str, int]:
-    """A Parquet file below the table that deltalog did not write. Returns its name and size."""
+    """A Parquet file in the table's directory that deltalog did not write. Returns its name and size."""
     name = f"foreign-{table.version}-{data.to_pydict()}.parquet".replace("/", "")
     with table._handle.reader.store.open_output(name) as sink:
         pq.write_table(data, sink)
@@ -191,7 +191,7 @@ def test_nested_fields_have_invariants_too() -> None:
 
 
 def test_rows_that_are_moved_are_not_checked_again() -> None:
-    """A table may hold rows that violate its rules, because they were written in another time zone or before an
+    """A table may contain rows that violate its rules, because they were written in another time zone or before an
     invariant was added."""
     table = table_of(column("a"), column("b"))
     table.append(pa.table({"a": pa.array([1, 2, 3], pa.int64()), "b": pa.array([7, 7, 7], pa.int64())}))
@@ -214,7 +214,7 @@ def test_rules_that_are_staged_after_the_rows_count() -> None:
             transaction.commit()
 
 
-# ------------------------------------------------------------------------------------- refused by name
+# ------------------------------------------------------------------------ errors that name the feature
 
 
 @pytest.mark.parametrize(

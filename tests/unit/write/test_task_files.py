@@ -62,7 +62,7 @@ def test_the_files_of_one_attempt_of_each_task_are_the_table(
 
 
 def test_statistics_leave_no_row_out_after_a_nan(tmp_path: Path) -> None:
-    """Parquet's bounds exclude NaN, so readers would skip the file or the row group that has it."""
+    """Parquet's min and max ignore NaN, so readers would skip the file or row group that contains it."""
     transaction = _begun(tmp_path, [])
     files = transaction.row_writer.task_files("job", max_rows=100)
     without_limit = TaskFiles(files.store, files.layout, "job")
@@ -128,4 +128,4 @@ def test_requests(tmp_path: Path) -> None:
     files = transaction.row_writer.task_files("job", max_rows=500)
     store = RemoteStore(files.store)
     adds, _ = TaskFiles(store, files.layout, "job", max_rows=500).write(iter(_rows()), 0, 0)
-    assert len(adds) == 2 and not store.requests  # no requests besides the uploads of the two files
+    assert len(adds) == 2 and not store.requests  # no requests other than the uploads of the two files

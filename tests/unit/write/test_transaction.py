@@ -130,7 +130,7 @@ def test_files_without_the_rows_that_were_written_are_refused(store: Any, table:
             with pytest.raises(RowCountError, match=f"{written} rows were written") as error:
                 txn.add_parquet_files([(name, {}) for name in names], num_rows=written)
             assert (error.value.written, error.value.found) == (written, 2 * bool(names) + len(names[1:]))
-            assert txn.commit().version == table.version  # the transaction staged none of these files
+            assert txn.commit().version == table.version  # the transaction did not stage these files
     with table.transaction() as txn:
         txn.add_parquet_files([("x.parquet", {}), ("y.parquet", {})], num_rows=3)
         txn.add_parquet_files([], num_rows=0)
@@ -158,7 +158,7 @@ def test_a_caller_examines_footers(store: Any, table: DeltaTable) -> None:
 
 @pytest.mark.parametrize("plaintext_footer", [False, True])
 def test_encrypted_files_are_refused(store: Any, table: DeltaTable, plaintext_footer: bool) -> None:
-    """Readers of the table would not have the keys."""
+    """Readers of the table would not have the decryption keys."""
 
     class Keys(encryption.KmsClient):
         def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> bytes:
@@ -230,7 +230,7 @@ def test_a_commit_that_failed_has_ended_too(store: Any, table: DeltaTable) -> No
         txn.commit()
 
 
-# --------------------------------------------------------------------------------------------- files
+# ---------------------------------------------------------------------------- files of a transaction
 
 
 def test_the_statistics_of_files_that_lie_there(tmp_path: Any) -> None:
@@ -298,7 +298,7 @@ def test_names_of_files_that_lie_there_are_found_again(tmp_path: Any) -> None:
 def test_an_action_that_no_reader_could_read_is_not_written(
     wrong: dict[str, Any], store: Any, table: DeltaTable
 ) -> None:
-    """Constructors do not check types; the commit must, or the table becomes unreadable."""
+    """Constructors do not check types; the commit must do so, or the table would become unreadable."""
     with pytest.raises(DeltaLogError), table.transaction() as txn:
         txn.add(add(**{"path": "x", **wrong}))
         txn.commit()
@@ -351,7 +351,7 @@ def test_removing_everything(table: DeltaTable) -> None:
 
 
 def rivals(store: Any, *acts: Any) -> DeltaTable:
-    """A table of ours; other writers act before our commits."""
+    """Our handle on the table; other writers commit right before our commits."""
 
     def turn(act: Any) -> Any:
         return lambda: act(DeltaTable.open(store, environment=environment()))

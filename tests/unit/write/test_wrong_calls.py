@@ -1,4 +1,5 @@
-"""Calls that are surely mistaken are refused before anything happens, with a message that says how to call."""
+"""Calls that are certainly mistakes are refused before they do anything, with a message that explains the correct
+call."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Damages to commits: their names, their lines, and the actions in them."""
+"""Functions that damage commits: their names, their lines, and the actions in them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Damages to the files that are derived from commits: the hint, log compaction files, checksums; and staged commits."""
+"""Functions that damage the files derived from commits (the hint, log compaction files, version checksums), and staged
+commits."""
 
 from __future__ import annotations
 

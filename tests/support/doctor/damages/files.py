@@ -1,4 +1,4 @@
-"""Damages to data files and to the actions that name them."""
+"""Functions that damage data files or the actions that refer to them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lines of commits shared by several damages."""
+"""Lines of commits that are used to damage several tables."""
 
 from __future__ import annotations
 

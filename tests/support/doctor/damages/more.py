@@ -1,4 +1,4 @@
-"""Damages for rules that the other modules do not cover."""
+"""Functions that damage tables in ways that the other modules do not cover."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def _later_property(key: str, value: str) -> Callable[[Path], None]:
 
 
 def _after_the_enablement(path: Path) -> None:
-    """Damage: give the commit before the enabling one a later file time."""
+    """Damage: set the file time of the commit before the enabling commit to a later time."""
     seconds = ict_of(path, 4) / 1000 + 60
     os.utime(commit(path, 3), (seconds, seconds))
 

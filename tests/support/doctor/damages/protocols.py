@@ -1,4 +1,4 @@
-"""Damages to the protocol action, and violations of requirements of features."""
+"""Functions that damage the protocol action, and violations of table features' requirements."""
 
 from __future__ import annotations
 

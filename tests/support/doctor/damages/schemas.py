@@ -1,4 +1,4 @@
-"""Damages to the metaData action: schema, partition columns, properties, column mapping."""
+"""Functions that damage the metaData action: schema, partition columns, properties, column mapping."""
 
 from __future__ import annotations
 

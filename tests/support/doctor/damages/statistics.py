@@ -1,4 +1,4 @@
-"""Damages to statistics, and data files that contradict them."""
+"""Functions that damage statistics, and data files that contradict their statistics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Damages to in-commit timestamps in commits, properties and checksums."""
+"""Functions that damage in-commit timestamps in commits, properties and version checksums."""
 
 from __future__ import annotations
 

@@ -42,7 +42,8 @@ UNIQUE = "12345678-1234-1234-1234-123456789abc"
 
 
 def _edited(table: DeltaTable, path: Path, *edits: Callable[[Path], None]) -> DeltaTable:
-    """Edit the first commit of a table to contain what deltalog does not write, and delete the checksums."""
+    """Edit the first commit of a table to contain something that deltalog does not write, and delete the version
+    checksums."""
     table.flush()
     for each in edits:
         each(path)
@@ -67,7 +68,7 @@ def _of_column(number: int, **metadata: Any) -> Callable[[Path], None]:
 
 
 def identified(path: Path) -> DeltaTable:
-    """The column id starts at 1 in steps of 1; its last value is 31."""
+    """An identity column that starts at 1 in steps of 1; its last value is 31."""
     return _edited(
         plain(path),
         path,
@@ -83,7 +84,7 @@ def identified(path: Path) -> DeltaTable:
 
 
 def identified_backwards(path: Path) -> DeltaTable:
-    """The column id starts at 31 in steps of -1; its last value is 1."""
+    """An identity column that starts at 31 in steps of -1; its last value is 1."""
     return _edited(
         plain(path),
         path,

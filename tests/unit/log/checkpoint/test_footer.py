@@ -42,7 +42,7 @@ VECTOR = {
 
 
 def table_with_checkpoint(change: Callable[[pa.Table], pa.Table] = lambda rows: rows) -> MemoryStore:
-    """A table without commits; its checkpoint holds two files, one with a deletion vector."""
+    """A table with a checkpoint and no commits; the checkpoint contains two files, one with a deletion vector."""
     store = memory()
     protocol = protocol_action("deletionVectors", reader=3, reader_features=["deletionVectors"])
     put_commit(
@@ -58,7 +58,7 @@ def table_with_checkpoint(change: Callable[[pa.Table], pa.Table] = lambda rows: 
 
 
 def with_child(rows: pa.Table, path: str, values: Any) -> pa.Table:
-    """The rows with one (nested) array replaced."""
+    """The rows with one (possibly nested) array replaced."""
     column, *fields = path.split(".")
 
     def replace(array: pa.StructArray, names: list[str]) -> pa.StructArray:
@@ -143,7 +143,7 @@ def test_the_caps_are_held_against_the_footer(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_flipped_bit_in_a_page_of_our_checkpoint_is_noticed() -> None:
-    """The checksum of each page detects flipped bits, which decompression does not always do."""
+    """The checksum of each page detects flipped bits, which decompression does not always detect."""
     store = memory()
     name = "".join(random.Random(1).choices(string.ascii_letters, k=64))
     put_commit(store, 0, info_action(), protocol_action(), metadata_action(), add_action(name))
@@ -160,10 +160,10 @@ def test_a_flipped_bit_in_a_page_of_our_checkpoint_is_noticed() -> None:
 
 
 def test_a_footer_that_lies_about_a_column_chunk_does_not_end_the_process(tmp_path: Path) -> None:
-    """A column is declared non-null while its chunks count nulls: pyarrow would crash a process that reads it."""
+    """A column is declared non-null but its chunks count nulls; pyarrow would crash a process that reads it."""
     store = table_with_checkpoint()
     data = store.get(NAME)
-    optional, required = b"\x25\x02\x18\x04path", b"\x25\x00\x18\x04path"  # repetition_type, then the name
+    optional, required = b"\x25\x02\x18\x04path", b"\x25\x00\x18\x04path"  # repetition_type, followed by the name
     assert optional in data
     (tmp_path / "_delta_log").mkdir()
     (tmp_path / NAME).write_bytes(data.replace(optional, required))

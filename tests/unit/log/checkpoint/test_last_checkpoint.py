@@ -22,7 +22,7 @@ def test_what_is_written_is_read(version: int, size: int, size_bytes: int, files
 
 
 def test_the_canonical_form_of_the_protocol() -> None:
-    """The worked example of PROTOCOL.md, section "How to canonicalize a JSON"."""
+    """The worked example in PROTOCOL.md, section "How to canonicalize a JSON"."""
     body = {
         "k0": "'v 0'",
         "checksum": "adsaskfljadfkjadfkj",

@@ -69,7 +69,8 @@ def test_a_checkpoint_without_a_state(missing: str) -> None:
 
 
 def test_the_columns_of_other_writers() -> None:
-    """Integers have other widths, absent actions are structs of nulls, and absent kinds of actions have no column."""
+    """Integers have other widths, absent actions are structs of nulls, and kinds of actions that do not occur have no
+    column."""
     store = memory()
     add = pa.array(
         [
@@ -141,7 +142,7 @@ def test_a_checkpoint_file_whose_adds_have_no_path_still_has_columns_for_statist
 @pytest.mark.parametrize("inline", [False, True])
 @pytest.mark.parametrize("by", ["tag", "checksum"])
 def test_a_checkpoint_that_lacks_files_is_not_used(top_level: TopLevel, inline: bool, by: str) -> None:
-    """The expected number of files is in the checkpoint's own tags, or in the .crc of the version."""
+    """The expected number of files is in the checkpoint's own tags, or in the version's .crc."""
     properties = {"delta.feature.v2Checkpoint": "supported", "delta.checkpointPolicy": "v2"}
     store = memory()
     table = DeltaTable.create(store, SCHEMA, environment=environment(), properties=properties)
@@ -172,7 +173,7 @@ def test_a_checkpoint_that_lacks_files_is_not_used(top_level: TopLevel, inline: 
 
 
 def without_an_add(data: bytes) -> bytes:
-    """A checkpoint file without one of its add actions."""
+    """A checkpoint file in which one add action is missing."""
     if data.startswith(b"{"):
         lines = data.splitlines(keepends=True)
         lines.remove(next(line for line in lines if line.startswith(b'{"add"')))
@@ -183,7 +184,7 @@ def without_an_add(data: bytes) -> bytes:
 
 
 def without_count(data: bytes) -> bytes:
-    """A top-level file whose tags do not count the files."""
+    """A V2 checkpoint's top-level file whose tags do not contain the number of files."""
     if data.startswith(b"{"):
         return data.replace(b"numOfAddFiles", b"anotherNumber")
     table = pq.read_table(pa.BufferReader(data))

@@ -1,4 +1,4 @@
-"""Checkpoints of several files, and of many row groups, on remote stores."""
+"""Reading checkpoints of several files, or of many row groups, from remote stores."""
 
 from __future__ import annotations
 
@@ -47,14 +47,15 @@ def put(store: LogStore, name: str, table: pa.Table, **options: Any) -> str:
 
 
 def classic(store: LogStore, rows: pa.Table) -> Checkpoint:
-    """A file of many row groups, larger than the part that is read to open it."""
+    """A file with many row groups, larger than the part that is read to open it."""
     name = checkpoint_path(0).rsplit("/", 1)[-1]
     put(store, name, rows, row_group_size=150, compression="none", use_dictionary=False)
     return Checkpoint(0, LogFileKind.CLASSIC_CHECKPOINT, (name,))
 
 
 def parts(store: LogStore, rows: pa.Table, count: int, sidecars: bool) -> Checkpoint:
-    """The rows in several parts; with ``sidecars`` half of the files of each part are in a sidecar named by it."""
+    """Write the rows as a checkpoint of several parts; with ``sidecars``, half of the file actions of each part are in
+    a sidecar to which the part refers."""
     adds, others = rows.filter(rows["add"].is_valid()), rows.filter(rows["add"].is_null())
     names = []
     for number in range(count):
@@ -131,7 +132,7 @@ def test_threads_share_a_file_of_many_row_groups(rows: pa.Table, seed: int) -> N
     store = RemoteStore(inner, lambda path: time.sleep(chance.random() / 500))
     pieces = reader(store, checkpoint).file_pieces(WANTED, lambda piece: piece, ReadParallelism(100, 4, 4))
     assert paths(pieces) == [add["path"] for add in rows["add"].to_pylist() if add]
-    # One read for the footer, and one for all columns, since the rows take less than 8 MiB and the gaps between the
+    # One read for the footer and one for all columns, because the rows take less than 8 MiB and the gaps between the
     # columns are small.
     assert len(store.requests) <= 4
 

@@ -86,7 +86,7 @@ def test_a_checkpoint_holds_the_whole_state() -> None:
     assert after.log.segment.checkpoint_version == 1 and after.log.segment.commits == ()
     assert everything(after, NOW - WEEK) == everything(before, NOW - WEEK)
     assert [row["path"] for row in everything(after, NOW - WEEK)["tombstones"]] == ["a"]
-    # So does a checkpoint written from it.
+    # A checkpoint that is derived from this checkpoint also has the same content.
     store.delete(commit_path(0))
     put_commit(store, 2, info_action(NOW + 2))
     second = Snapshot(load_latest(LogReader(store)))
@@ -260,7 +260,8 @@ def test_a_v2_checkpoint_holds_the_whole_state(form: str, statistics: str) -> No
     for files in (expected["files"], found["files"]):
         for row in files:
             row["stats"] = row["stats"] and json.loads(row["stats"])
-    if statistics == "structs":  # a struct for every column, with nulls for unknown values
+    # The statistics structs have a field for every column, which is null if the value is unknown.
+    if statistics == "structs":
         assert all(row["stats"].pop("numRecords", 0) is not None for row in found["files"] if row["stats"])
         assert all(row["stats"].pop("numRecords", 0) is not None for row in expected["files"] if row["stats"])
         for files in (expected["files"], found["files"]):
@@ -362,7 +363,7 @@ def test_a_transaction_older_than_the_retention_is_left_out() -> None:
 
 @pytest.mark.parametrize("damaged", [(2,), (1, 2)])
 def test_what_cannot_be_read_is_passed_over_by_the_next_checkpoint(damaged: tuple[int, ...]) -> None:
-    """The footers are intact, so the damage shows when half of the files have been written."""
+    """The footers are intact, so the damage is detected only after half of the files have been written."""
     store = memory()
     table = DeltaTable.create(store, SCHEMA, environment=environment())
     for number in range(1, 4):
@@ -378,7 +379,8 @@ def test_what_cannot_be_read_is_passed_over_by_the_next_checkpoint(damaged: tupl
 
 
 def torn_in_the_middle(data: bytes) -> bytes:
-    """A Parquet file whose footer and small actions are intact, and whose path pages are damaged."""
+    """A Parquet file with an intact footer and small intact actions (protocol, metaData); only the pages of the path
+    column are damaged."""
     metadata = pq.ParquetFile(pa.BufferReader(data)).metadata
     group = metadata.row_group(0)
     (chunk,) = (c for c in map(group.column, range(group.num_columns)) if c.path_in_schema == "add.path")
@@ -415,10 +417,11 @@ print(pa.default_memory_pool().max_memory())
 """
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_memory_that_it_takes_is_not_that_of_the_table(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The peak of Arrow's memory in a separate process, compared with the memory that the whole list of files takes."""
-    monkeypatch.setattr(livefiles, "ROW_GROUP", 20_000)  # the base checkpoint is read in these batches
+    """Arrow's peak memory in a separate process, compared with the memory for the whole list of files."""
+    # The rows of the base checkpoint are read in batches of this size.
+    monkeypatch.setattr(livefiles, "ROW_GROUP", 20_000)
     (tmp_path / "_delta_log").mkdir()
     FilesTable("measured", 300_000).write(tmp_path)
     files = DeltaTable.open(tmp_path).snapshot().files().nbytes

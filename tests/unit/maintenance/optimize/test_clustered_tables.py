@@ -1,4 +1,4 @@
-"""Tables that another engine clusters: writes work as usual and keep the clustering columns."""
+"""Tables that another engine has clustered: writes work as usual and keep the clustering columns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files rewritten with their rows unchanged: compaction and purge, in every mode of a table, with concurrent writers
+"""Rewriting files with their rows unchanged: compaction and purge, in every mode of a table, with concurrent writers
 and faults."""
 
 from __future__ import annotations
@@ -369,9 +369,10 @@ def test_each_batch_is_a_commit_and_an_interrupted_run_keeps_what_it_did(monkeyp
     assert len(report.commits) == 2 and table.snapshot().num_files == 3 and read(table) == before
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("fault", list(Fault))
 def test_every_call_of_the_store_fails_once(fault: Fault) -> None:
-    """No row is lost, whatever fails and how, and a second run does the rest."""
+    """Whatever fails, no row is lost, and a second run completes the work."""
     outcomes = set()
     for number in range(1, 400):
         inner = memory()
@@ -413,7 +414,7 @@ def test_rows_that_the_log_does_not_count_are_refused() -> None:
 
 
 def test_rows_that_are_lost_on_the_way_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The row count is taken from the footers if the log has no statistics."""
+    """If the log has no statistics, row counts are read from the footers."""
     store = memory()
     table = create(store, {"delta.dataSkippingNumIndexedCols": "0"}, by=())
     real = BinWriter.batches
@@ -457,7 +458,7 @@ def test_a_table_of_a_catalog(tmp_path: Path) -> None:
 
 
 def test_bins_are_rewritten_by_what_the_caller_gives(tmp_path: Path) -> None:
-    """The rewrite is serialized for another process, as for Spark's tasks; here with pickle."""
+    """The rewrite function is serialized (here with pickle), as it is for Spark's tasks in other processes."""
     table = create(LocalStore(str(tmp_path)), {**VECTORS, **IDS})
     table.delete("id IN (3, 4)")
     before, asked = read(table), list[int]()

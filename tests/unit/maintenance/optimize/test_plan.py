@@ -1,4 +1,4 @@
-"""Which files an optimization combines: bins by partition, size, order and deleted rows."""
+"""Which files an optimization combines: how bins depend on partitions, file sizes, file order and deleted rows."""
 
 from __future__ import annotations
 

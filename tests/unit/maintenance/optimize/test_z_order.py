@@ -1,4 +1,4 @@
-"""Z-order: Z-values of rows, the order of files, the rows themselves, in bounded memory."""
+"""Z-order: Z-order: z-values of rows, order of files, unchanged rows, bounded memory."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def contents(table: DeltaTable, ids: bool = False) -> list[str]:
     return sorted(map(str, table.snapshot().scan(columns).to_arrow().to_pylist()))
 
 
-# ---------------------------------------------------------------------------------------------- numbers of rows
+# --------------------------------------------------------------------------------------------------- row counts
 
 
 def test_range_numbers_are_those_of_bisect() -> None:
@@ -82,7 +82,7 @@ def test_quantiles_cut_into_equal_parts() -> None:
 
 
 def test_bits_are_interleaved() -> None:
-    """Compared with the bits of two numbers, interleaved in plain Python."""
+    """Z-values equal the bits of two numbers interleaved in plain Python."""
     values = list(range(1 << 12))
     curve = Curve.from_samples([("a",), ("b",)], [pa.array(values), pa.array(values)])
     chance = random.Random(2)
@@ -200,7 +200,7 @@ def test_rows_that_are_lost_on_the_way_are_refused(monkeypatch: pytest.MonkeyPat
 
 
 def test_columns_are_spelled_as_in_cluster_by(tmp_path: Path) -> None:
-    """A column whose name has dots, next to a struct that has a field with the same path."""
+    """A column whose name has dots, next to a struct with a field of the same dotted path."""
     data = pa.table({"a.b": [3, 1], "a": [{"b": 1}, {"b": 2}], "odd `name": [1, 2]})
     table = DeltaTable.create(tmp_path, data.schema, data=data, properties={"delta.columnMapping.mode": "name"})
     for spelled, path in (

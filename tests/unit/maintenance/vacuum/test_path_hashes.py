@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from deltalog.maintenance.vacuum import path_hashes
 from deltalog.maintenance.vacuum.path_hashes import NeededPaths, PathHashes, folded
 
-# Relative to a root: none begins with a slash.
+# The paths are relative to a root, so none begins with a slash.
 PATHS = st.lists(st.text("aAéÉ\u0301ß/=", max_size=5).map(lambda path: path.lstrip("/")), max_size=12)
 
 

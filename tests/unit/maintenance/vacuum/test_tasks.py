@@ -1,5 +1,4 @@
-"""Vacuum by tasks: they find and delete the same files as a vacuum in one process, also if tasks are repeated or
-lost."""
+"""Vacuum by tasks finds and deletes the same files as vacuum in one process, even if tasks are repeated or lost."""
 
 from __future__ import annotations
 
@@ -34,7 +33,7 @@ DIRECTORIES = (
 
 
 def inline(work: Callable[[bytes, str], bytes], inputs: Iterable[bytes], what: str) -> Iterator[bytes]:
-    """Run each task on a copy of its arguments, as another process would."""
+    """Run each task on a copy of its arguments, as if in another process."""
     assert what in ("list the files", "delete files")
     for number, given in enumerate(inputs):
         yield pickle.loads(pickle.dumps(work))(given, f"{number:05d}-0")
@@ -63,7 +62,7 @@ def test_ranges_begin_at_directories_or_within_large_ones() -> None:
 
 
 def tree(rng: random.Random, root: Path, clock: Clock) -> DeltaTable:
-    """A table with files of versions and unrelated files; most of them are old."""
+    """A table with files of several versions and unrelated files, most of them old."""
     table = create(str(root), clock, {"delta.enableDeletionVectors": "true"})
     for number in range(rng.randrange(1, 6)):
         table.append(rows(10 * number, 10 * number + 1))
@@ -111,7 +110,7 @@ def test_they_find_what_one_process_finds(tmp_path: Path, seed: int) -> None:
             found = table.vacuum(hours, enforce_retention_duration=False, run_tasks=inline, num_tasks=tasks)
             assert found.to_json() == expected.to_json(), tasks
     before = {path for path in tmp_path.rglob("*") if not path.is_dir() or path.is_symlink()}
-    # The commits of VACUUM START and END do not change which files are named.
+    # The commits VACUUM START and VACUUM END do not change which files the log names.
     report = table.vacuum(0, dry_run=False, enforce_retention_duration=False, run_tasks=inline, num_tasks=7)
     gone = before - {path for path in tmp_path.rglob("*") if not path.is_dir() or path.is_symlink()}
     assert {str(path.relative_to(tmp_path / "t")) for path in gone} == {*report.paths}
@@ -214,8 +213,8 @@ def test_an_executor_that_does_not_see_the_table_is_an_error(tmp_path: Path) -> 
 
 
 def test_what_is_committed_after_the_listing_stays(store: MemoryStore, clock: Clock) -> None:
-    """Others commit between the listing and the reading of the log, and between the reading and the deletion. A
-    checksum stays with its file."""
+    """Other writers commit between the listing of files and the reading of the log, and between that reading and the
+    deletion. A Hadoop checksum file is kept with its data file."""
     table = create(store, clock)
     first, second = table.stage(rows(7)), table.stage(rows(8))
     path = first.files[0].path
@@ -260,7 +259,7 @@ def test_a_failed_deletion_is_recorded_and_the_next_vacuum_goes_on(table: DeltaT
 
 
 def test_links_and_writes_since_the_listing(tmp_path: Path) -> None:
-    """A directory that became a link, and a file that was rewritten, stay and are not counted."""
+    """A directory that became a symbolic link, and a file that was rewritten, are kept and not counted."""
     clock, root = Clock(NOW), tmp_path / "t"
     table = create(str(root), clock)
     for name in ("a/1", "b/2", "c"):

@@ -157,7 +157,8 @@ def test_every_version_within_the_retention_can_be_read(store: MemoryStore, cloc
 
 
 def test_tombstones_that_checkpoints_lack_do_not_matter(store: MemoryStore, clock: Clock) -> None:
-    """A checkpoint drops the tombstones that have expired by the table's retention; a vacuum may have a longer one."""
+    """A checkpoint drops the tombstones that have expired under the table's retention; a vacuum's retention may be
+    longer."""
     table = create(store, clock, {"delta.deletedFileRetentionDuration": "interval 1 hours"})
     table.overwrite(rows(3))
     clock.now_ms += DAY
@@ -169,7 +170,8 @@ def test_tombstones_that_checkpoints_lack_do_not_matter(store: MemoryStore, cloc
 
 
 def test_tombstones_count_by_their_own_times_too(store: MemoryStore, clock: Clock) -> None:
-    """The writer's clock is ahead: by the time of the commit the removal has expired."""
+    """The writer's clock was ahead: the tombstone has expired by the commit's own time, but not by its
+    deletionTimestamp."""
     table = create(store, clock)
     path = next(iter(live(table)))
     clock.now_ms += DAY
@@ -188,13 +190,13 @@ def test_a_restored_file_is_live_again(store: MemoryStore, clock: Clock) -> None
     assert delete(table).paths == () and ids(table) == [1, 2]
 
 
-# -------------------------------------------------------------------------------- vectors and change files
+# ------------------------------------------------------------------ deletion vectors and change data files
 
 
 def test_vectors_stay_with_their_files(store: MemoryStore, clock: Clock) -> None:
     many = pa.table({"id": list(range(5_000)), "name": ["x"] * 5_000}, schema=SCHEMA)
     table = DeltaTable.create(store, SCHEMA, properties=VECTORS, data=many, environment=environment(clock))
-    for number in (3, 7):  # each replaces the vector of the file, and none is inline
+    for number in (3, 7):  # each delete replaces the file's deletion vector, and none is inline
         clock.now_ms += DAY
         table.delete(f"id % {number} = 0")
     vectors = {path for path in files(store) if path.endswith(".bin")}
@@ -220,8 +222,8 @@ def test_change_files_go_with_their_commits(store: MemoryStore, clock: Clock) ->
 
 
 def test_a_young_change_file_has_a_reason_of_its_own(store: MemoryStore, clock: Clock) -> None:
-    """A vacuum does not read commits before the retention, and the file's may be one, so the file does not count as
-    unreferenced."""
+    """A vacuum does not read commits from before the retention, and one of them may name the file, so the file does not
+    count as unreferenced."""
     table = create(store, clock, FEED)
     clock.now_ms += HOUR
     table.delete("id = 1")
@@ -244,7 +246,7 @@ def test_a_change_file_that_is_older_than_its_commit_stays(store: MemoryStore, c
     assert table.vacuum().paths == ("_change_data/cdc-0.parquet",)
 
 
-# ------------------------------------------------------------------------------------------- names and places
+# ----------------------------------------------------------------------------------- file names and locations
 
 
 def by_hand(store: Any, clock: Clock, *paths: str, partition_by: tuple[str, ...] = ()) -> DeltaTable:
@@ -262,12 +264,12 @@ def by_hand(store: Any, clock: Clock, *paths: str, partition_by: tuple[str, ...]
         ("a%20b.parquet", "a b.parquet"),
         ("a%2520b.parquet", "a%20b.parquet"),
         ("name=%C3%A9/x.parquet", "name=é/x.parquet"),
-        ("a%20b.parquet", "a%20b.parquet"),  # by a writer that did not encode
+        ("a%20b.parquet", "a%20b.parquet"),  # a path from a writer that does not percent-encode
         ("name=1%2F2/x.parquet", "name=1/2/x.parquet"),
         ("A.parquet", "a.parquet"),  # case-insensitive disks
         ("name=caf%C3%A9/x", "name=cafe\u0301/x"),  # disks that normalize names
         ("memory://{root}/x%20y.parquet", "x y.parquet"),
-        ("memory://elsewhere/deep/x.parquet", "other/x.parquet"),  # perhaps this table under another name
+        ("memory://elsewhere/deep/x.parquet", "other/x.parquet"),  # the location might be this table under another name
         ("s3://bucket/x%20y.parquet", "x y.parquet"),
         ("file:/data/t/../x.parquet", "x.parquet"),
         ("a#b?c.parquet", "a#b?c.parquet"),
@@ -397,7 +399,7 @@ def test_stores_without_times_keep_their_files(
 
 
 class Disk:
-    """A table on a local disk; its files, and unrelated files in its directory, appear old."""
+    """A table on a local disk; its data files, and the unrelated files in its directory, have old file times."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -505,7 +507,7 @@ def test_directories_go_when_they_are_empty(disk: Disk) -> None:
 
 
 def test_a_table_reached_through_a_link(disk: Disk, tmp_path: Path) -> None:
-    """Absolute paths may use either name of the table."""
+    """Absolute paths in the log may begin with the table's real path, or with a path through the symbolic link."""
     named = {disk.put(f"{name}.parquet"): name for name in ("real", "link")}
     disk.put("unneeded.parquet")
     (tmp_path / "link").symlink_to(disk.root)
@@ -599,7 +601,8 @@ def test_progress_is_reported(store: MemoryStore, clock: Clock) -> None:
 
 
 def test_a_file_that_is_committed_meanwhile_stays(store: MemoryStore, clock: Clock) -> None:
-    """Another process commits an old staged file between the decision and the start of the deletion."""
+    """Another process commits an old staged file after the vacuum has decided to delete it and before the deletion
+    starts."""
     table = create(store, clock)
     staged = table.stage(rows(7))
     store.put("leftover", b"")

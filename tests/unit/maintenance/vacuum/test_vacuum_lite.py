@@ -1,4 +1,4 @@
-"""A lite vacuum deletes what the log says was removed, and refuses if the log cannot tell."""
+"""A lite vacuum deletes the files that the log records as removed, and raises an error if the log is incomplete."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_a_restored_file_stays_and_goes_when_it_is_removed_again(store: MemorySt
 
 
 def removing(store: Any, clock: Clock, *paths: str, live: tuple[str, ...] = ()) -> DeltaTable:
-    """A table whose log removes these paths."""
+    """A table whose log contains remove actions for these paths."""
     added = [add_action(path) for path in (*paths, *live)]
     put_commit(store, 0, info_action(), protocol_action(), metadata_action(), *added)
     removes = [remove_action(path, deletionTimestamp=clock.now_ms) for path in paths]
@@ -208,7 +208,7 @@ print(json.dumps(table.vacuum(dry_run=False, full=sys.argv[2] == "full").paths))
 
 @pytest.mark.parametrize("mode", ["full", "lite"])
 def test_real_mounts_of_the_same_disk_stay(tmp_path: Path, mode: str) -> None:
-    """A directory and a file from elsewhere are mounted in the table, and hide files that could be deleted."""
+    """A directory and a file outside the table are bind-mounted into it, and hide files that could be deleted."""
     root = tmp_path / "t"
     removing(LocalStore(root), Clock(NOW), "mounted/x", "beside/x", "file")
     for path in ("t/mounted/x", "t/mounted/y", "t/beside/x", "t/file", "outside/x", "outside/deep/y"):
@@ -235,7 +235,7 @@ def test_real_mounts_of_the_same_disk_stay(tmp_path: Path, mode: str) -> None:
     assert {"file", "mounted/", "mounted/x", "mounted/y"} <= {*tree(root)} and "beside/x" not in tree(root)
 
 
-# --------------------------------------------------------------------------------- where the log begins
+# ----------------------------------------------------------------------------- start of the next vacuum
 
 
 def test_the_next_one_begins_after_the_last(store: MemoryStore, clock: Clock) -> None:
@@ -281,7 +281,7 @@ def test_a_log_that_does_not_reach_back_is_refused(store: MemoryStore, clock: Cl
     with pytest.raises(VersionNotFoundError, match="since version 2, the first after the last vacuum"):
         lite(table)
     store.put(LAST_VACUUM, b'{"latestCommitVersionOutsideOfRetentionWindow":2}')
-    assert len(lite(table).paths) == 4  # the tombstones of the checkpoint name three of them
+    assert len(lite(table).paths) == 4  # the tombstones in the checkpoint include three of these files
 
 
 def test_a_full_one_lets_later_ones_go_on(store: MemoryStore, clock: Clock) -> None:
@@ -328,7 +328,7 @@ def test_the_record_never_goes_back(store: MemoryStore, clock: Clock) -> None:
 
 
 def test_files_that_only_their_age_keeps_are_considered_again(store: MemoryStore, clock: Clock) -> None:
-    """A copied table: its files are younger than the commits that removed them."""
+    """A copied table: its files are newer than the commits that removed them."""
     table = create(store, clock)
     removed = live(table)
     table.overwrite(rows(3))

@@ -23,7 +23,7 @@ KINDS: dict[str, tuple[Any, Any]] = {
 
 
 def keys(kind: Any, numbers: list[int | None], others: list[float | None], are_null: bool) -> dict[str, Any]:
-    """Two keys; the second one may be compared by ``<=>``."""
+    """Two keys, the second of which may be compared with ``<=>``."""
     first = pa.array([None if n is None else KINDS[kind][1](n) for n in numbers], KINDS[kind][0])
     second = pa.array(others, pa.float64())
     if are_null:

@@ -200,7 +200,8 @@ def test_generated_columns_defaults_lengths_and_constraints() -> None:
     merger.when_not_matched_insert_all().execute()
     assert rows(table) == [(10, 20, 7, "x  "), (2, 4, 7, "y  ")]
     table.merge(source, "target.c = source.c").when_matched_update({"d": "0"}).execute()
-    assert [row[2] for row in rows(table)] == [7, 7]  # strings compared with char(n) are not padded, as in Spark
+    # As in Spark, strings are not padded when they are compared with char(n) columns.
+    assert [row[2] for row in rows(table)] == [7, 7]
     files = stored(table)
     for changes, error, message in (
         ({"id": "CAST(NULL AS BIGINT)"}, SchemaMismatchError, "NOT NULL"),
@@ -225,7 +226,7 @@ def test_append_only_tables_take_inserts_alone() -> None:
         table.merge(SOURCE, ON).when_matched_delete().execute()
 
 
-# ------------------------------------------------------------------------------- what is read, and conflicts
+# -------------------------------------------------------------------- the files that are read, and conflicts
 
 
 def test_files_that_cannot_match_are_not_read(monkeypatch: pytest.MonkeyPatch) -> None:

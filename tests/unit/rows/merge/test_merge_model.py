@@ -1,4 +1,4 @@
-"""Merges compared with a model on plain rows: random tables, sources, conditions and clauses."""
+"""Compares merges with a model on plain rows: random tables, sources, conditions and clauses."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from deltalog.rows.merge import row_matching
 from deltalog.rows.merge import source as merge_source
 from deltalog.write import partition_files
 from tests.support.core import environment, info, memory
+from tests.support.core.strategies import examples
 
 SCHEMA = pa.schema([("x", pa.int64()), ("k", pa.int64()), ("p", pa.string()), ("f", pa.float64())])
 SOURCE = pa.schema([("x", pa.int64()), ("k", pa.int32()), ("p", pa.string()), ("f", pa.float64())])
@@ -29,7 +30,7 @@ NO_ROW: Row = {}
 
 
 def order(value: Any) -> Any:
-    """NaN is equal to itself and the greatest number, and -0.0 is 0.0."""
+    """NaN equals itself and is greater than all other numbers; -0.0 equals 0.0."""
     return value if isinstance(value, str) else (1, 0.0) if value != value else (0, value)
 
 
@@ -87,7 +88,7 @@ CONDITIONS: Mapping[str, Sequence[tuple[str, Holds]]] = {
 
 @dataclass(frozen=True)
 class Case:
-    """A clause: the method, its arguments, and its effect on a row of the table and one of the source; None deletes the
+    """A clause: the method, its arguments, and its effect on a pair of target row and source row; None deletes the
     row."""
 
     group: str
@@ -98,7 +99,7 @@ class Case:
 
     @property
     def adds(self) -> bool:
-        """Whether the clause assigns ``w``, which only the source has."""
+        """Whether the clause assigns, and thus adds, the column ``w``, which exists only in the source."""
         return "_all" in self.method or any(name in self.arguments.get("updates", ()) for name in ("w", "t.W"))
 
     @property
@@ -162,7 +163,7 @@ def rows(first: int, most: int) -> st.SearchStrategy[list[Row]]:
 
 
 def modelled(target: Sequence[Row], source: Sequence[Row], on: Holds, cases: Sequence[Case]) -> Any:
-    """The changes as (kind, row), or None if a row is matched several times."""
+    """The changes as (kind, row) pairs, or None if several source rows match a row."""
     found: list[tuple[str, Row]] = []
     of_group = {group: [case for case in cases if case.group == group] for group in ACTIONS}
     lone = of_group["matched"]
@@ -198,7 +199,7 @@ def counted(found: Any) -> Counter[Any]:
 PROPERTIES = ("delta.enableDeletionVectors", "delta.enableChangeDataFeed", "delta.enableRowTracking")
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(150), deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     target=st.lists(rows(0, 6), min_size=1, max_size=3),
     source=rows(1000, 6),
@@ -221,8 +222,8 @@ def test_merges_are_those_of_a_model(
 
 
 def spill_everything(patch: pytest.MonkeyPatch) -> None:
-    """Write sources and keys to temporary files, in several pieces; join the target in small blocks, and write the rows
-    of each file by a separate thread, in small row groups."""
+    """Write sources and keys to temporary files, in several pieces; join the target in small blocks, and write each
+    file's rows in a separate thread, in small row groups."""
     for module, limits in (
         (merge_source, {"SPILL_BYTES": 0, "KEY_BYTES": 0, "_CHUNK_BYTES": 0, "_CHUNK_ROWS": 2, "_MOST_PARTITIONS": 4}),
         (row_matching, {"_BLOCK_ROWS": 3, "INSERT_ROWS": 2}),
@@ -296,7 +297,7 @@ def check_merge(
 
 
 def check_ids(before: list[Row], after: list[Row], expected: Any, version: int) -> None:
-    """Rows keep their ids; changed rows have the version of the merge, others keep theirs."""
+    """Rows keep their row ids; changed rows get the merge's version as row commit version, other rows keep theirs."""
     known = {row["x"]: row for row in before}
     changed = {row["x"] for kind, row in expected if kind == "update_postimage"}
     assert len({row["_metadata.row_id"] for row in after}) == len(after)

@@ -1,4 +1,5 @@
-"""Merges that add columns to their table; tests/interop/test_interop_merge_evolution compares them with delta-spark."""
+"""Merges that add columns to the target table; tests/interop/test_interop_merge_evolution compares them with
+delta-spark."""
 
 from __future__ import annotations
 
@@ -215,8 +216,8 @@ CLAUSES: dict[str, Any] = {
 @pytest.mark.parametrize("column", PARTS)
 @pytest.mark.parametrize("clause", CLAUSES)
 def test_a_struct_without_a_field_is_refused_without_evolution(clause: str, column: str) -> None:
-    """The same as in delta-spark, also for structs in lists and maps. With evolution, a struct that is updated as a
-    whole keeps the field."""
+    """The behaviour is the same as that of delta-spark, also for structs in lists and maps. With schema evolution, an
+    update of a whole struct keeps the field."""
     full = {"x": 1, "y": "old"}
     first = {"id": 1, "s": full, "l": [full], "m": [("k", full)], "d": {"in": full}}
     table = DeltaTable.create(memory(), NESTED, data=pa.Table.from_pylist([first], schema=NESTED))

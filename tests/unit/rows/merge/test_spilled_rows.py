@@ -1,4 +1,5 @@
-"""Rows in temporary files: sources of merges that do not fit in memory. Random merges are in test_merge_model."""
+"""Rows in temporary files: sources of merges that do not fit in memory. Random merges are tested in
+test_merge_model.py."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ ROWS = 3000
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The directory of temporary files; every source counts as large."""
+    """The directory for temporary files. Thresholds are lowered so that every merge source is treated as large."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     for name, value in (
         ("SPILL_BYTES", 4 << 10),
@@ -43,7 +44,8 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def mapped_files(place: Path) -> int:
-    """The number of files in the directory that the process has mapped, also if they are already unlinked."""
+    """The number of files in the directory that this process has memory-mapped, including files that are already
+    unlinked."""
     return sum(str(place) in line for line in Path("/proc/self/maps").read_text().splitlines())
 
 
@@ -169,7 +171,7 @@ def test_partitions_hold_each_row_once() -> None:
 
 
 def test_texts_of_other_programs_whose_offsets_do_not_start_at_0_are_read_back() -> None:
-    """Arrow's Rust libraries write slices like this."""
+    """Arrow's Rust libraries write slices in this form."""
     offsets = pa.array([3, 5, 5, 8], pa.int32()).buffers()[1]
     texts = pa.Array.from_buffers(pa.string(), 3, [None, offsets, pa.py_buffer(b"0123456789")])
     batch = pa.record_batch({"id": [1, 2, 3], "t": texts}, schema=SCHEMA)

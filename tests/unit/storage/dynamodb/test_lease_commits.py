@@ -1,4 +1,5 @@
-"""DynamoStore keeps the guarantees of a LogStore, and the leases of object_store's DynamoCommit, under every fault."""
+"""DynamoStore keeps the guarantees of a LogStore, and the lease rules of object_store's DynamoCommit, under every
+fault."""
 
 from __future__ import annotations
 
@@ -44,7 +45,7 @@ WAIT = 3 * TIMEOUT
 
 class TestOnMinistack(LogStoreTests):
     rounds = 4
-    # One test creates a deleted path again, and waits for the first lease to expire.
+    # One test re-creates a deleted path, and waits for the first lease to expire.
     commit = DynamoCommit("unnamed", timeout_ms=3000, max_clock_skew_rate=1)
 
     @pytest.fixture
@@ -72,7 +73,7 @@ class TestOnMoto(TestOnMinistack):
         return one_at_a_time
 
 
-# ---------------------------------------------------------------------------------------------------- the faults
+# -------------------------------------------------------------------------------------------------------- faults
 
 
 class Killed(BaseException):
@@ -80,8 +81,8 @@ class Killed(BaseException):
 
 
 class Pausing(S3Store):
-    """Stops before a guarded PUT: ``pause`` runs other writers, which may call ``land`` to let the PUT take effect
-    then."""
+    """A store that stops before a conditional PUT: ``pause`` runs other writers, which may call ``land`` to let the PUT
+    take effect then."""
 
     pause: Callable[[], None] = staticmethod(lambda: None)
     land: Callable[[], PutOutcome]
@@ -181,7 +182,7 @@ def test_case_2_a_holder_that_died_after_its_put_has_committed(writers: Writers)
 
 
 def pausing_after_the_record(writers: Writers, meanwhile: Callable[[], None]) -> tuple[DynamoStore, Pausing, FakeTime]:
-    """A writer that stops, once, between its record and its PUT."""
+    """A writer that pauses once, after it stored its record and before it sends its PUT."""
     holder, inner, time = writers.new()
     put, waiting = holder._table.put, [meanwhile]
 
@@ -237,7 +238,8 @@ def test_case_3b_without_native_conditions_it_replaces_the_others_commit(minista
 
 @pytest.mark.parametrize(("rate", "winner"), [(3, b"first"), (5, b"second")], ids=["4a", "4b"])
 def test_case_4_a_waiter_with_a_fast_clock_never_costs_a_commit(writers: Writers, rate: int, winner: bytes) -> None:
-    """The holder puts after 0.9 of its lease, when the wait is already over by the waiter's fast clock."""
+    """The holder sends its PUT when 0.9 of its lease has passed; by the waiter's fast clock the lease has already
+    expired."""
     holder, inner, held = writers.new()
     waiter, _, waited = writers.new()
     outcomes = []
@@ -398,7 +400,7 @@ def test_case_10_a_put_whose_answer_got_lost_is_found_by_who_looks(writers: Writ
     with proxied(writers.server) as (proxy, through):
         proxy.rule = only_once(reset_after, is_commit_put)
         store, _, _ = writers.new(through)
-        assert store.put_if_absent(COMMIT, b"first") is EXISTS  # maybe our own: the commit loop reads it
+        assert store.put_if_absent(COMMIT, b"first") is EXISTS  # possibly our own: the commit loop reads it
     assert writers.content() == b"first"
 
 
@@ -507,7 +509,7 @@ def test_the_record_has_the_fields_and_types_of_object_store(writers: Writers) -
         "timeout": {"N": "20000"},
         "ttl": {"N": str(WALL + 3600)},
     }
-    assert list(owner) == ["S"]  # object_store ignores an unknown attribute only if it is S or N
+    assert list(owner) == ["S"]  # object_store ignores an unknown attribute only if it has type S or N
 
 
 def test_the_request_is_the_one_of_object_store(writers: Writers) -> None:
@@ -628,7 +630,7 @@ def test_a_commit_costs_what_the_page_says(ministack: Server) -> None:
         made = lambda seen: [operation(r) or r.method for r in seen]  # noqa: E731
         with proxy.counted() as first:
             store.put_if_absent(COMMIT.replace("0.json", "1.json"), b"1")
-        assert made(first) == ["GET", "HEAD", "PutItem", "PUT"]  # one listing: does Spark stage commits?
+        assert made(first) == ["GET", "HEAD", "PutItem", "PUT"]  # one listing, to find out whether Spark stages commits
         with proxy.counted() as next_one:
             store.put_if_absent(COMMIT.replace("0.json", "2.json"), b"2")
         assert made(next_one) == ["HEAD", "PutItem", "PUT"]
@@ -750,7 +752,7 @@ SENTINELS = {"key": "SENTINEL-key", "secret": "SENTINEL-secret", "token": "SENTI
 
 @pytest.fixture
 def echoing(ministack: Server) -> Iterator[Proxy]:
-    """A service that repeats the request in its errors."""
+    """A service whose error messages contain the request."""
     with proxied(ministack) as (proxy, _):
         proxy.rule = lambda request, forward: (
             (400, [], f'{{"__type":"x#AccessDeniedException","message":"{SENTINELS}"}}'.encode())

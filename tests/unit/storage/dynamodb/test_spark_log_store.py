@@ -1,4 +1,5 @@
-"""S3DynamoDBStore shares tables with writers of Spark's S3DynamoDBLogStore, whose steps the tests repeat by hand."""
+"""S3DynamoDBStore shares tables with writers that use Spark's S3DynamoDBLogStore, whose steps the tests reproduce by
+hand."""
 
 from __future__ import annotations
 
@@ -65,7 +66,8 @@ class TestOnMoto(TestOnMinistack):
 
 
 class Place:
-    """A table's location with its commit table, used by deltalog and by Spark's steps."""
+    """The location of a table, and its commit table in DynamoDB. deltalog uses both, and so does code that repeats the
+    steps of Spark."""
 
     def __init__(self, server: Server) -> None:
         self.server = server
@@ -82,7 +84,7 @@ class Place:
         return store
 
     def spark(self, version: int, data: bytes, steps: int = 4, **item: str) -> None:
-        """Run the steps of Spark's ``write`` from the second on, up to the step at which it dies."""
+        """Run the steps of Spark's ``write`` from the second one on, up to the step at which the writer dies."""
         name = f"{version:020d}.json"
         staged = f".tmp/{name}.6e6c9e60-1d0a-4b9f-9d4e-000000000000"
         item = {"tablePath": f"s3a://{self.bucket}/events", "fileName": name, "tempPath": staged, **item}
@@ -119,7 +121,7 @@ def place(request: pytest.FixtureRequest) -> Place:
     return Place(request.getfixturevalue(request.param))
 
 
-# ----------------------------------------------------------------------------------------- compatible with Spark
+# -------------------------------------------------------------------------------------- compatibility with Spark
 
 
 def test_the_items_are_those_of_spark(place: Place) -> None:
@@ -393,7 +395,7 @@ def test_expired_items_of_older_versions_do_not_matter(place: Place) -> None:
 
 
 class Overtaken(S3Store):
-    """Another writer puts the same path right before our guarded PUT."""
+    """Another writer puts the same path right before our conditional PUT."""
 
     before: Callable[[], None]
 
@@ -448,7 +450,8 @@ def test_a_plain_writer_is_refused_where_commits_are_staged(place: Place) -> Non
     assert 3 not in place.log()
     for name in place.staged():
         place.plain.delete(f"_delta_log/.tmp/{name}")
-    assert place.plain.put_if_absent(commit_path(3), b"native") is COMMITTED  # the remedy that the message names
+    # After the remedy that the error message names, the commit succeeds.
+    assert place.plain.put_if_absent(commit_path(3), b"native") is COMMITTED
 
 
 def test_staged_commits_of_long_ago_do_not_matter(ministack: Server) -> None:
@@ -461,7 +464,8 @@ def test_staged_commits_of_long_ago_do_not_matter(ministack: Server) -> None:
 
 
 def on(name: str) -> Callable[[Request], bool]:
-    """Matches requests: an operation of DynamoDB, or PUTs of keys that contain this word."""
+    """A predicate that matches requests with the DynamoDB operation ``name``, and PUTs of keys that contain
+    ``name``."""
     return lambda request: operation(request) == name or (request.method == "PUT" and name in request.key)
 
 
@@ -581,7 +585,8 @@ def test_a_table_is_created_appended_to_and_travelled_through(place: Place) -> N
     assert (opened.version, ids(opened), ids(opened, version=1)) == (2, [1, 2, 3], [1, 2])
     assert ids(opened, timestamp=results[1].timestamp_ms - 1) == [1, 2]
     assert place.states() == ["true"] * 3
-    assert ids(DeltaTable.open(place.url, **place.server.options())) == [1, 2, 3]  # others read without its options
+    # Readers without the option ``commit`` also see all rows.
+    assert ids(DeltaTable.open(place.url, **place.server.options())) == [1, 2, 3]
 
 
 def test_an_open_table_sees_a_commit_that_nobody_has_copied(ministack: Server) -> None:

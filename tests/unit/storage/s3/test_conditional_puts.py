@@ -1,4 +1,4 @@
-"""S3Store never guesses the outcome of a conditional PUT, and probes whether a service supports conditions."""
+"""S3Store never guesses the outcome of a conditional PUT, and checks whether a service supports conditions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def sent_twice(request: Request, forward: Callable[[], Answer]) -> Answer:
 
 
 FATES: dict[str, tuple[Rule, PutOutcome | None, bool]] = {
-    # what happens: the outcome (None: a StoreError), whether the object exists
+    # by fault: the rule that injects it, the expected outcome (None: a StoreError), and whether the object exists
     "409, not settled": (refused(409, "ConditionalRequestConflict"), UNKNOWN, False),
     "409 of another kind": (refused(409, "OperationAborted"), UNKNOWN, False),
     "412, own": (sent_twice, EXISTS, True),
@@ -63,7 +63,7 @@ def test_what_became_of_a_put_is_never_guessed(
             store.put_if_absent(COMMIT, b"mine")
     else:
         assert store.put_if_absent(COMMIT, b"mine") is outcome
-    [request] = proxy.requests  # sent once, whatever the answer
+    [request] = proxy.requests  # sent only once, whatever the response is
     assert ("botocore" in request.headers["User-Agent"].lower()) == (way is through_botocore)
     assert (request.method, request.headers["If-None-Match"]) == ("PUT", "*")
     proxy.rule = pass_on
@@ -92,7 +92,7 @@ def test_nothing_was_written_when_no_connection_was_made(ministack: Server) -> N
 
 def test_a_server_that_never_takes_the_body_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport, "REQUEST_SECONDS", 0.5)
-    with socket.create_server(("127.0.0.1", 0)) as deaf:  # connections are accepted, but nobody reads from them
+    with socket.create_server(("127.0.0.1", 0)) as deaf:  # accepts connections, but never reads from them
         endpoint = f"http://127.0.0.1:{deaf.getsockname()[1]}"
         store = S3Store("s3://bucket/t", key="k", secret="s", endpoint_url=endpoint, exclusive_create=True)
         assert store.put_if_absent(COMMIT, b"x") is UNKNOWN
@@ -185,7 +185,7 @@ def _join_background() -> None:
 
 
 class Gate:
-    """Holds the requests of a proxy that ``holds`` selects, until it is opened."""
+    """Delays the requests that ``holds`` selects, until the gate is opened."""
 
     def __init__(self, holds: Callable[[Request], bool]) -> None:
         self.opened, self.reached = threading.Event(), threading.Event()
@@ -209,7 +209,7 @@ def test_the_probe_goes_beside_the_data_of_the_first_append_and_before_its_commi
         assert gate.reached.wait(30)
         while not any(request.target.endswith(".parquet") for request in proxy.requests):
             appended.join(0.01)
-        appended.join(0.2)  # time to commit, if it did not wait
+        appended.join(0.2)  # enough time for the append to commit, if it did not wait for the gate
         assert not any(request.target.endswith("1.json") and request.method == "PUT" for request in proxy.requests)
         gate.opened.set()
         appended.join(30)
@@ -238,7 +238,7 @@ def test_the_first_append_does_not_wait_for_the_deletion_of_the_scratch_object(m
 def test_a_commit_that_makes_the_probe_itself_does_not_wait_for_the_deletion(
     ministack: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The commit's thread may make the probe before the thread that was started for the probe."""
+    """The committing thread may send the probe before the thread that was started for it."""
     with proxied(ministack) as (proxy, server):
         store = S3Store(f"s3://{server.bucket()}/table", **server.options())
         first = threading.Event()

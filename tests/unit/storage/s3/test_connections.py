@@ -1,4 +1,4 @@
-"""Connections are reused, requests are sent once, and every wait ends."""
+"""Connections are reused, requests are sent only once, and every wait ends."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SOON = Limits(5, 0.2, 0.5)
 
 
 class Service:
-    """Answers each request with ``serve``, which gets the connection and the head of the request. Counts both."""
+    """Answers each request with ``serve``, which gets the connection and the request's headers. Counts both."""
 
     def __init__(self, serve: Callable[[socket.socket, bytes], object]) -> None:
         self.heads: list[bytes] = []
@@ -107,7 +107,7 @@ def test_a_kept_connection_that_was_closed_is_noticed_before_it_is_used() -> Non
     with service(ok) as (made, connections):
         get(connections)
         made.opened[0].shutdown(socket.SHUT_RDWR)
-        time.sleep(0.1)  # wait for the end of the stream; if it has not arrived, the request below fails
+        time.sleep(0.1)  # wait until the connection's EOF has arrived; otherwise the request below would fail
         assert get(connections) == b"ok"
         assert (len(made.heads), len(made.opened)) == (2, 2)
 
@@ -288,4 +288,4 @@ def test_a_forked_child_makes_its_own_connections() -> None:
         child.join(30)
         assert len(made.opened) == 2
         assert get(connections) == b"ok"
-        assert (len(made.heads), len(made.opened)) == (3, 2)  # the parent's connection is still open
+        assert (len(made.heads), len(made.opened)) == (3, 2)  # the parent's connection is still open and was used again

@@ -1,4 +1,4 @@
-"""Directories converted, tables cloned and manifests written on S3."""
+"""Converting directories, cloning tables and writing manifests on S3."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Credentials of roles, resolved by botocore from real credential endpoints, and a service that checks them."""
+"""Role credentials, which botocore resolves from real credential endpoints, and a service that checks them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ COMMIT = "_delta_log/00000000000000000000.json"
 
 
 class Roles:
-    """Serves the credentials of a role by HTTP, as a container or an instance (IMDSv2) gets them."""
+    """Serves a role's credentials over HTTP, as a container or an instance (IMDSv2) gets them."""
 
     def __init__(self, http: Proxy) -> None:
         self.number = 1
@@ -68,7 +68,8 @@ class Roles:
 def start(roles: Roles, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     address = f"http://127.0.0.1:{roles.http.port}"
     if kind == "container":
-        # Clients of one process share the credentials found for equal variables, and the tests must not share any.
+        # Clients in one process share the credentials that were found for the same environment variables, but tests
+        # must not share credentials with each other.
         monkeypatch.setenv("AWS_CONTAINER_CREDENTIALS_FULL_URI", f"{address}/role-{next(_NUMBERS)}")
     else:
         monkeypatch.setenv("AWS_EC2_METADATA_SERVICE_ENDPOINT", address)
@@ -77,7 +78,7 @@ def start(roles: Roles, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def services(ministack: Server) -> Iterator[tuple[Proxy, Proxy, Server, str]]:
-    """The credential endpoint, the object service, its address and a bucket."""
+    """The credential endpoint, the object service, the service's address and a bucket."""
     roles = Proxy(None)
     with proxied(ministack) as (proxy, server):
         yield roles, proxy, server, ministack.bucket()
@@ -91,7 +92,7 @@ def roles(
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     yield Roles(services[0])
-    botocore_transport._session.cache_clear()  # forget the credentials that s3fs found or failed to find
+    botocore_transport._session.cache_clear()  # clear the cached results of s3fs's search for credentials
     s3fs.S3FileSystem.clear_instance_cache()
 
 
@@ -146,7 +147,7 @@ def test_credentials_that_are_no_longer_valid_are_replaced(
     result = getattr(store, call)(*arguments.get(call, ("a",)))
     assert call != "put_if_absent" or (result is PutOutcome.COMMITTED and len(proxy.requests) == 2)
     assert call != "get_many" or result == [b"1"] * 5
-    assert by_whom(proxy) == {"deltalog"} and len(roles.http.requests) == 2  # the number of threads does not matter
+    assert by_whom(proxy) == {"deltalog"} and len(roles.http.requests) == 2  # the same for any number of threads
 
 
 def test_botocore_refreshes_before_they_expire(
@@ -154,7 +155,7 @@ def test_botocore_refreshes_before_they_expire(
 ) -> None:
     proxy, store = seen
     start(roles, "container", monkeypatch)
-    roles.lifetime_s = 60  # less than the time before expiry at which botocore refreshes
+    roles.lifetime_s = 60  # so short that botocore refreshes them at the next request
     store.put("a", b"1")
     roles.number, roles.lifetime_s = 2, 3600
     proxy.requests.clear()
@@ -187,7 +188,7 @@ def test_a_profile_with_credentials_needs_no_client_of_botocore(
     store = S3Store(store.url, exclusive_create=True, **options)
     assert store.put_if_absent(COMMIT, b"1") is PutOutcome.COMMITTED
     roles.number = 2
-    write()  # like a command that renews credentials
+    write()  # a new credentials file, like one from a command that renews credentials
     assert store.get(COMMIT) == b"1" and by_whom(proxy) == {"deltalog"}
     (tmp_path / ".aws" / "config").write_text(f"[{section}]\nregion = eu-west-3\n")
     elsewhere = S3Store(store.url, **options)._client._settings
@@ -220,7 +221,7 @@ def test_refused_again_is_an_error_and_not_a_loop(
     for call in (lambda: store.get("a"), lambda: store.put_if_absent("a", b"1"), lambda: store.head("a")):
         with pytest.raises(StoreError, match=r"HTTP 403"):
             call()
-    # Within a minute, one failing request names the cause, and the next one does not.
+    # Within a minute, one failing request reports the cause, and the next one does not.
     assert len(proxy.requests) == 3 and len(roles.http.requests) == 3
     proxy.rule = refused(403, "AccessDenied")
     roles.number, proxy.requests[:] = 2, []
@@ -249,7 +250,7 @@ def test_objects_that_may_not_be_seen_delay_no_renewal(
 def test_a_commit_is_sent_again_only_after_a_refusal(
     seen: tuple[Proxy, S3Store], roles: Roles, second: Any, outcome: PutOutcome, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second PUT is as final as the first: if its answer is lost, the outcome is unknown."""
+    """A lost answer to the second PUT leaves the outcome unknown, as with the first."""
     proxy, store = seen
     start(roles, "container", monkeypatch)
     store.put("a", b"1")
@@ -271,7 +272,7 @@ def test_a_refused_commit_that_was_carried_out_nevertheless_is_found(
     store.put("a", b"1")
     roles.number = 2
     proxy.rule = only_once(carried_out_but_answered(400, "ExpiredToken"), lambda request: True)
-    assert store.put_if_absent(COMMIT, b"2") is PutOutcome.EXISTS  # the commit loop reads whose commit it is
+    assert store.put_if_absent(COMMIT, b"2") is PutOutcome.EXISTS  # the commit loop finds out whose commit it is
     assert store.get(COMMIT) == b"2"
 
 
@@ -368,7 +369,7 @@ def test_a_forked_child_looks_for_its_own(
     context = multiprocessing.get_context("fork")
     answers = context.Queue()
     locks = store._client._settings.credentials._here()._lock  # type: ignore[union-attr]
-    with locks:  # as if another thread refreshed the credentials at this moment
+    with locks:  # simulates another thread that is already refreshing the credentials
         process = context.Process(target=lambda: answers.put(store.get("a")))
         process.start()
         assert answers.get(timeout=60) == b"1"

@@ -1,4 +1,4 @@
-"""Requests sent without botocore mean the same to the service; unsupported options are left to botocore."""
+"""Requests sent without botocore have the same effect on the service; stores with unsupported options use botocore."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from tests.support.s3 import Answer, Proxy, Request, Server, pass_on, proxied
 from tests.support.s3.rules import error_document, only_once, refused, reset_before
 
 COMMIT = "_delta_log/00000000000000000000.json"
-# A harmless option that the direct transport does not know.
+# A harmless option that the direct transport does not support.
 THROUGH_BOTOCORE: dict[str, Any] = {"requester_pays": False}
 
 
 class TestThroughBotocore(LogStoreTests):
-    """The guarantees also hold for stores whose options need botocore."""
+    """The guarantees of the direct transport also hold for stores whose options require botocore."""
 
     rounds = 2
 
@@ -35,7 +35,7 @@ class TestThroughBotocore(LogStoreTests):
 
     @pytest.fixture
     def another(self, store: S3Store, ministack: Server) -> S3Store:
-        """A store with the direct transport: both must see the same objects."""
+        """A store with the direct transport; both stores must see the same objects."""
         return S3Store(store.url, **ministack.options())
 
 
@@ -99,8 +99,8 @@ def elsewhere(request: Request, forward: Callable[[], Answer]) -> Answer:
     ],
 )
 def test_a_bucket_elsewhere_is_left_to_botocore(seen: tuple[Proxy, S3Store], rule: Any, first: str) -> None:
-    """botocore follows the redirect. In this test its requests are answered normally; only the direct ones are
-    redirected."""
+    """botocore follows the redirect. In this test botocore's requests are answered normally; only requests sent
+    directly are redirected."""
     proxy, store = seen
     store.put("a", b"there")
     proxy.rule = lambda request, forward: forward() if is_botocores(request) else rule(request, forward)

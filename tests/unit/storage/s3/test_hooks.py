@@ -1,4 +1,4 @@
-"""A process that commits to S3 writes all derived files before it ends, although its commits did not wait for them."""
+"""A process that commits to S3 writes all derived files before it exits, although its commits did not wait for them."""
 
 from __future__ import annotations
 

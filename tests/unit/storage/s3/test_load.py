@@ -1,4 +1,5 @@
-"""S3Store slows down when the service asks for it, repeats deletions, and stops with its caller."""
+"""S3Store sends fewer requests at once when the service asks it to slow down, repeats deletions, and stops when its
+caller stops."""
 
 from __future__ import annotations
 
@@ -58,7 +59,7 @@ def test_a_service_that_asks_to_slow_down_gets_fewer_requests_at_once(seen: tupl
     assert store._client.limit.window.size == 64
     proxy.rule = rule
     assert store.get_many(paths) == [path.encode() for path in paths]
-    # 32 requests were in flight, so the window was 16, and grows by one for each window of answers.
+    # 32 requests were in flight, so the window was halved to 16, and it grows by one for each window of answers.
     assert 1 <= most <= 24
     assert store._client.limit.window.size < 25 and store._client.limit.window.burst == 1
 
@@ -86,14 +87,14 @@ def test_the_ranges_of_a_scan_wait_for_their_turns(seen: tuple[Proxy, S3Store]) 
 
 
 def deleted_by(request: Request) -> list[str]:
-    """The keys of a DeleteObjects request; none for another request."""
+    """The keys in a DeleteObjects request; none for any other request."""
     is_deletion = request.method == "POST" and "delete" in request.target
     return re.findall("<Key>([^<]*)</Key>", request.body.decode()) if is_deletion else []
 
 
 @pytest.fixture
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The sleeps between deletions, which return at once."""
+    """Records the sleeps between deletions, which return immediately."""
     found: list[float] = []
     monkeypatch.setattr(s3_store, "_pause", found.append)
     return found
@@ -106,7 +107,7 @@ def many(store: S3Store, count: int) -> list[Entry]:
 
 
 def not_deleted(keys: Sequence[str], code: str) -> Answer:
-    """A DeleteObjects response that reports all but these keys as deleted."""
+    """A DeleteObjects response that reports all keys except the given ones as deleted."""
     errors = (f"<Error><Key>{key}</Key><Code>{code}</Code><Message>.</Message></Error>" for key in keys)
     return 200, [("Content-Type", "application/xml")], f"<DeleteResult>{''.join(errors)}</DeleteResult>".encode()
 
@@ -114,7 +115,7 @@ def not_deleted(keys: Sequence[str], code: str) -> Answer:
 def test_files_that_s3_refuses_to_delete_at_once_are_deleted_later(
     seen: tuple[Proxy, S3Store], pauses: list[float]
 ) -> None:
-    """S3 answers for each key; here it deletes 15 keys of a request, and asks to slow down for the others."""
+    """S3 answers for each key; here it deletes 15 keys of a request, and returns SlowDown for the others."""
     proxy, store = seen
     entries = many(store, 60)
     sizes: list[int] = []
@@ -155,7 +156,7 @@ def test_requests_to_delete_that_s3_refuses_become_smaller_and_slower(
     proxy.rule = rule
     assert store.remove(entries) == entries
     assert [*store.walk(lambda directory: True)] == []
-    # The HTTP clients repeat refused requests, so equal sizes in a row count once.
+    # The HTTP clients repeat refused requests, so repeated sizes count only once.
     assert [size for size, _ in itertools.groupby(sizes)] == [40, 20, 25, 12, 17, 11] and len(pauses) == 2
 
 

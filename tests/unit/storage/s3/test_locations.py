@@ -1,4 +1,4 @@
-"""Accepted and refused locations and options of S3, without a secret in any message."""
+"""Accepted and refused S3 locations and options; no message contains a secret."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""S3Store keeps the guarantees of a LogStore on two servers, and sends no more requests than it needs."""
+"""S3Store keeps the guarantees of a LogStore on two servers, and sends no unnecessary requests."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class TestOnMinistack(LogStoreTests):
 
 
 class TestOnMoto(TestOnMinistack):
-    """Another server with other refusals, and a prefix that looks encoded."""
+    """A second S3 server, which rejects requests with other errors, and a prefix that looks percent-encoded."""
 
     @pytest.fixture
     def store(self, one_at_a_time: Server) -> S3Store:
@@ -110,7 +110,7 @@ def test_many_objects_are_read_at_the_same_time(seen: tuple[Proxy, S3Store]) -> 
     paths = [f"{n}" for n in range(96)]
     for path in paths:
         store.put(path, path.encode())
-    together = threading.Barrier(32)  # passes when that many requests are in flight at once
+    together = threading.Barrier(32)  # waits until 32 requests are in flight at the same time
 
     def rule(request: Request, forward: Callable[[], Answer]) -> Answer:
         together.wait(30)
@@ -171,7 +171,8 @@ def test_opening_a_table_costs_what_the_page_says(seen: tuple[Proxy, S3Store]) -
     with proxy.counted() as made:
         opened = DeltaTable.open(store)
     assert [r.method for r in made] == ["GET"] * 4
-    assert sum("list-type=2" in r.target for r in made) == 1  # the hint, the listing, the .crc, its commit's head
+    # The requests are the GETs of the hint, the listing, the .crc and its commit.
+    assert sum("list-type=2" in r.target for r in made) == 1
     with proxy.counted() as made:
         opened.snapshot()
     assert [r.method for r in made] == ["HEAD", "HEAD"]
@@ -180,7 +181,7 @@ def test_opening_a_table_costs_what_the_page_says(seen: tuple[Proxy, S3Store]) -
     assert all(r.key.startswith(store.url.removeprefix("s3://")) for r in made)
 
 
-# ------------------------------------------------------------------------------------------------ broken reads
+# ------------------------------------------------------------------------------------------- interrupted reads
 
 
 def test_reads_are_repeated_until_they_are_whole(seen: tuple[Proxy, S3Store]) -> None:
@@ -202,7 +203,8 @@ def test_reads_are_repeated_until_they_are_whole(seen: tuple[Proxy, S3Store]) ->
 
 
 def _cut_short(request: Request, forward: Callable[[], Answer]) -> Answer:
-    """Return half of the body as if it were all, although the checksum and the server's own length contradict."""
+    """Return half of the body as if it were complete, although the checksum and the server's Content-Length do not
+    match it."""
     status, headers, body = forward()
     return status, headers, body[: len(body) // 2]
 
@@ -258,7 +260,7 @@ def test_a_stream_in_parts_that_fails_leaves_no_object_and_no_parts(
 def test_a_stream_whose_end_is_refused_leaves_nothing(
     seen: tuple[Proxy, S3Store], monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
-    """The result is the same if the object exists and only the response reports an error."""
+    """The result is the same if the object was created although the response reports an error."""
     monkeypatch.setattr(s3_store, "PART_BYTES", 5 * 2**20)
     proxy, store = seen
 

@@ -1,4 +1,4 @@
-"""The contract of ``Transport``: both implementations see the same objects, and report failures alike."""
+"""The contract of ``Transport``: both implementations see the same objects, and report failures in the same way."""
 
 from __future__ import annotations
 

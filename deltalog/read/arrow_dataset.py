@@ -1,0 +1,203 @@
+"""A scan as a pyarrow Dataset, for everything that takes one: pyarrow, DuckDB, polars, dask, pandas.
+
+If Arrow can read all files itself, the dataset is made of their paths. What the log says of each file, its partition
+values and bounds, is the guarantee of its fragment, by which Arrow skips fragments. Otherwise it is a Dataset whose
+scanner reads the files with deltalog; the guarantees choose the files.
+
+Spec: PROTOCOL.md#per-file-statistics.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from deltalog.errors import CallError, InvalidDataFileError
+from deltalog.parquet.file_reader import DataFile, partition_value
+from deltalog.parquet.plain_files import PlainFile
+from deltalog.protocol.schema import type_to_arrow
+from deltalog.read.file_bounds import FileBounds
+from deltalog.read.scan import Scan
+
+if TYPE_CHECKING:
+    import pyarrow.dataset as ds
+
+_INSTEAD = "deltalog reads the files of this table: use the dataset's scanner, to_table or to_batches"
+
+
+def arrow_dataset(scan: Scan) -> ds.Dataset:
+    """The rows of a scan as a Dataset. Raises as ``Scan.batches``. Cost: as ``Scan.files`` with all statistics, and on
+    a local disk 1 GET of each file's footer."""
+    import pyarrow.dataset as ds
+    from pyarrow.fs import LocalFileSystem
+
+    files = [*scan.files_with_bounds()]
+    plain = None if scan.where is not None else _all_plain(scan, [file for file, _ in files])
+    if plain is None:
+        return _scanning()(scan, files)
+    disk, layout = LocalFileSystem(), ds.ParquetFileFormat()
+    guarantees = _Guarantees(scan)
+    fragments = [
+        layout.make_fragment(one.path, disk, guarantees.of_file(file, bounds))
+        for one, (file, bounds) in zip(plain, files, strict=True)
+    ]
+    return ds.FileSystemDataset(fragments, scan.arrow_schema, layout, disk)
+
+
+def _all_plain(scan: Scan, files: Sequence[DataFile]) -> list[PlainFile] | None:
+    """The files, if Arrow reads each of them as deltalog does."""
+    judge, partitioned = scan.plain_files(), {field.name for field in scan.partition_fields()}
+    # A guarantee cannot say that a value is NaN.
+    if judge is None or any(str(field.data_type) in ("float", "double") for field in scan.partition_fields()):
+        return None
+    found = []
+    for file in files:
+        plain = None if file.deletion_vector is not None else judge.find(*scan.snapshot.reader.files.find(file.path))
+        if plain is None or not partitioned.isdisjoint(plain.columns):
+            return None
+        found.append(plain)
+    return found
+
+
+class _Guarantees:
+    """What is true for all rows of a file, as an Arrow expression."""
+
+    def __init__(self, scan: Scan) -> None:
+        import pyarrow.compute as pc
+
+        self._field: Callable[[str], Any] = pc.field
+        self._scalar: Callable[[Any], Any] = pc.scalar
+        self._true = pc.scalar(True)
+        self._partitioned = [(field, type_to_arrow(field.data_type)) for field in scan.partition_fields()]
+        self._mapping = scan.mapping
+
+    def of_file(self, file: DataFile, bounds: Sequence[FileBounds], names: Iterable[str] | None = None) -> Any:
+        """The guarantee of a file about all columns, or only ``names``."""
+        wanted = None if names is None else frozenset(names)
+        parts = []
+        for column, arrow in self._partitioned:
+            if wanted is not None and column.name not in wanted:
+                continue
+            value, field = partition_value(file, column, self._mapping), self._field(column.name)
+            if value != value:
+                continue
+            parts.append(field.is_null() if value is None else field == self._scalar(pa.scalar(value, arrow)))
+        for bound in bounds:
+            if wanted is None or bound.name in wanted:
+                parts += self._of_bounds(bound)
+        return functools.reduce(lambda one, other: one & other, parts) if parts else self._true
+
+    def _of_bounds(self, bound: FileBounds) -> list[Any]:
+        field = self._field(bound.name)
+        if bound.null_count is not None and bound.null_count == bound.rows:
+            return [field.is_null()]
+        parts = []
+        if bound.low is not None:
+            parts.append(field >= self._scalar(bound.low))
+        if bound.high is not None:
+            parts.append(field <= self._scalar(bound.high))
+        return parts if bound.null_count == 0 else [part | field.is_null() for part in parts]
+
+
+@functools.cache
+def _scanning() -> type[ds.Dataset]:
+    """The class of datasets that deltalog reads. Made on demand: importing pyarrow.dataset takes time."""
+    import pyarrow.dataset as ds
+    from pyarrow.fs import FSSpecHandler, LocalFileSystem, PyFileSystem
+
+    class TableDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow has no types
+        """The rows of a table at one version. What pyarrow would read without ``scanner`` raises an error."""
+
+        def __init__(self, scan: Scan, files: Sequence[tuple[DataFile, Sequence[FileBounds]]]) -> None:
+            refusing = PyFileSystem(FSSpecHandler(_Refusing()))
+            layout = ds.ParquetFileFormat()
+            # pyarrow's C++ code reads this file where it does not call scanner, so that it never returns wrong rows.
+            only = [layout.make_fragment(_INSTEAD, refusing)]
+            super().__init__(only, scan.arrow_schema, layout, refusing)
+            self._scan = scan
+            self._listed = files
+            self._pruning: dict[frozenset[str], Any] = {}
+
+        def __reduce__(self) -> tuple[Any, ...]:
+            return arrow_dataset, (self._scan,)
+
+        @property
+        def files(self) -> list[str]:
+            table_files = self._scan.snapshot.reader.files
+            return [table_files.location(file.path) for file, _ in self._listed]
+
+        def filter(self, expression: Any) -> Any:
+            return _Filtered(self, expression)
+
+        def get_fragments(self, filter: Any = None) -> Any:
+            raise CallError(f"{_INSTEAD}; its files are not fragments that pyarrow can read.")
+
+        def replace_schema(self, schema: Any) -> Any:
+            raise CallError(f"{_INSTEAD}; its schema is that of the table's version.")
+
+        def scanner(self, columns: Any = None, filter: Any = None, **options: Any) -> Any:
+            schema = self._scan.arrow_schema
+            expressions = [*columns.values()] if isinstance(columns, Mapping) else []
+            needed = set(() if isinstance(columns, Mapping) else schema.names if columns is None else columns)
+            of_filter = _named_in([] if filter is None else [filter], schema.names)
+            needed |= of_filter | _named_in(expressions, schema.names)
+            names = [name for name in schema.names if name in needed] or schema.names[:1]
+            chosen = self._files(filter, of_filter)
+            scan = self._scan.projected(names)
+            reader = pa.RecordBatchReader.from_batches(scan.arrow_schema, scan.batches_of(chosen))
+            for ignored in ("fragment_scan_options", "cache_metadata", "fragment_readahead"):
+                options.pop(ignored, None)
+            options = {name: value for name, value in options.items() if value is not None}
+            return ds.Scanner.from_batches(reader, columns=columns, filter=filter, **options)
+
+        def _files(self, filter: Any, names: set[str]) -> list[DataFile]:
+            """The files that may have a row for which the filter is true."""
+            if filter is None:
+                return [file for file, _ in self._listed]
+            key = frozenset(names)
+            if key not in self._pruning:
+                disk, layout, guarantees = LocalFileSystem(), ds.ParquetFileFormat(), _Guarantees(self._scan)
+                fragments = [
+                    layout.make_fragment(str(number), disk, guarantees.of_file(file, bounds, names))
+                    for number, (file, bounds) in enumerate(self._listed)
+                ]
+                self._pruning[key] = ds.FileSystemDataset(fragments, self._scan.arrow_schema, layout, disk)
+            left = self._pruning[key].get_fragments(filter)
+            return [self._listed[number][0] for number in sorted(int(fragment.path) for fragment in left)]
+
+    class _Filtered(TableDataset):
+        """A dataset with a filter on top."""
+
+        def __init__(self, dataset: TableDataset, expression: Any) -> None:
+            super().__init__(dataset._scan, dataset._listed)
+            self._inner, self._expression = dataset, expression
+
+        def __reduce__(self) -> tuple[Any, ...]:
+            return type(self._inner).filter, (self._inner, self._expression)
+
+        def scanner(self, columns: Any = None, filter: Any = None, **options: Any) -> Any:
+            both = self._expression if filter is None else self._expression & filter
+            return self._inner.scanner(columns, both, **options)
+
+    return TableDataset
+
+
+class _Refusing:
+    """A file system, as fsspec has them, all of whose calls raise."""
+
+    protocol = "deltalog"
+
+    def __getattr__(self, name: str) -> Any:
+        def refuse(*_: Any, **__: Any) -> Any:
+            raise InvalidDataFileError(f"{_INSTEAD}.", path=None)
+
+        return refuse
+
+
+def _named_in(expressions: Iterable[Any], names: Sequence[str]) -> set[str]:
+    """The columns that expressions may use. An expression does not tell; its text has the names, some escaped."""
+    texts = [str(each) for each in expressions]
+    return {name for name in names if texts and (not name.isidentifier() or any(name in text for text in texts))}

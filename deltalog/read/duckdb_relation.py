@@ -1,0 +1,149 @@
+"""A scan as a DuckDB relation, into which DuckDB pushes columns and filters.
+
+Plain files on a local disk are read by DuckDB itself, and an anti join leaves out deleted rows. Otherwise DuckDB scans
+the pyarrow dataset of the scan, whose filters skip files by the log.
+"""
+
+from __future__ import annotations
+
+import datetime
+import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from deltalog.arrow_arrays import uint64s
+from deltalog.errors import CallError
+from deltalog.parquet.file_reader import DataFile, partition_value, read_vector
+from deltalog.parquet.plain_files import PlainFile
+from deltalog.protocol.schema import uses_type
+from deltalog.read.arrow_dataset import arrow_dataset
+from deltalog.read.scan import Scan
+
+if TYPE_CHECKING:
+    import duckdb
+
+_MOST_PARTS = 256  # a part of the query for each combination of partition values and columns of files
+_GLOB = frozenset("*?[]{}")
+_VIRTUAL = frozenset({"file_index", "file_row_number", "filename"})
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
+_Group = list[tuple[DataFile, PlainFile]]
+
+
+def relation(scan: Scan, connection: duckdb.DuckDBPyConnection | None = None) -> duckdb.DuckDBPyRelation:
+    """The rows of a scan as a relation of ``connection`` (None: DuckDB's default connection). Raises CallError if
+    duckdb is missing, and as ``Scan.files``."""
+    try:
+        import duckdb
+    except ImportError:
+        raise CallError("to_duckdb() needs duckdb, which is not installed: pip install duckdb.") from None
+    connection = duckdb.default_connection() if connection is None else connection
+    of_types = connection.from_arrow(scan.arrow_schema.empty_table())
+    types = {name: str(kind) for name, kind in zip(of_types.columns, of_types.types, strict=True)}
+    groups = _groups(scan)
+    if groups is not None:
+        try:
+            found = _by_duckdb(scan, connection, groups, types)
+        except duckdb.Error:  # a version that reads some of this otherwise
+            found = None
+        if found is not None and [str(kind) for kind in found.types] == list(types.values()):
+            return found
+    return connection.from_arrow(arrow_dataset(scan))
+
+
+def _groups(scan: Scan) -> list[_Group] | None:
+    """The files that DuckDB reads as deltalog does, by what a part of the query says of them; None if not all are."""
+    judge = scan.plain_files() if scan.where is None else None
+    floats = ("float", "double")
+    nested = [field for field in scan.schema.fields if str(field.data_type) not in floats]
+    if judge is None or any(uses_type(field.data_type, name) for field in nested for name in floats):
+        return None
+    partitioned, table_files = scan.partition_fields(), scan.snapshot.reader.files
+    groups: dict[Any, _Group] = {}
+    for file in scan.data_files():
+        plain = judge.find(*table_files.find(file.path))
+        if plain is None or not _GLOB.isdisjoint(plain.path):
+            return None
+        has_vector = file.deletion_vector is not None
+        if has_vector and not _VIRTUAL.isdisjoint(name.lower() for name in (*plain.columns, *scan.schema.names)):
+            return None
+        values = repr([partition_value(file, field, "none") for field in partitioned])
+        groups.setdefault((has_vector, plain.columns, values), []).append((file, plain))
+        if len(groups) > _MOST_PARTS:
+            return None
+    return [*groups.values()] or None
+
+
+def _by_duckdb(
+    scan: Scan, connection: duckdb.DuckDBPyConnection, groups: Sequence[_Group], types: Mapping[str, str]
+) -> duckdb.DuckDBPyRelation:
+    whole = [group for group in groups if group[0][0].deletion_vector is None]
+    parts = [connection.sql(" UNION ALL ".join(_query(scan, group, types) for group in whole))] if whole else []
+    for group in groups:
+        if group[0][0].deletion_vector is not None:
+            rows = connection.sql(_query(scan, group, types, ", file_index, file_row_number")).set_alias("r")
+            deleted = connection.from_arrow(_deleted(scan, group)).set_alias("d")
+            at = "r.file_index = d.file_index AND r.file_row_number = d.file_row_number"
+            parts.append(rows.join(deleted, at, how="anti").project(", ".join(map(_quoted, scan.arrow_schema.names))))
+    found = parts[0]
+    for part in parts[1:]:
+        found = found.union(part)
+    return found
+
+
+def _query(scan: Scan, group: _Group, types: Mapping[str, str], others: str = "") -> str:
+    file, plain = group[0]
+    partitioned = {field.name: field for field in scan.partition_fields()}
+    columns = []
+    for name, kind in types.items():
+        if name in partitioned:
+            value = _constant(partition_value(file, partitioned[name], "none"), kind)
+        elif name not in plain.columns:
+            value = f"CAST(NULL AS {kind})"
+        elif kind in ("FLOAT", "DOUBLE"):
+            # A footer's bounds may leave out NaN. DuckDB would skip it, or keep it where it must not.
+            value = f"CASE WHEN isnan({_quoted(name)}) THEN CAST('nan' AS {kind}) ELSE {_quoted(name)} END"
+        else:
+            value = _quoted(name)
+        columns.append(f"{value} AS {_quoted(name)}")
+    paths = ", ".join(_text(plain.path) for _, plain in group)
+    source = f"read_parquet([{paths}], hive_partitioning = false, union_by_name = false)"
+    return f"SELECT {', '.join(columns)}{others} FROM {source}"
+
+
+def _deleted(scan: Scan, group: _Group) -> pa.Table:
+    """The deleted rows of files, by number of the file and position."""
+    parts = []
+    for number, (file, plain) in enumerate(group):
+        assert file.deletion_vector is not None
+        positions = uint64s(read_vector(scan.snapshot.reader.files, file.deletion_vector).to_array())
+        positions = positions.filter(pc.less(positions, pa.scalar(plain.rows, pa.uint64()))).cast(pa.int64())
+        numbers = pa.repeat(pa.scalar(number, pa.int64()), len(positions))
+        parts.append(pa.table({"file_index": numbers, "file_row_number": positions}))
+    return pa.concat_tables(parts)
+
+
+def _constant(value: Any, kind: str) -> str:
+    if value is None:
+        return f"CAST(NULL AS {kind})"
+    if isinstance(value, datetime.datetime):
+        is_naive = value.tzinfo is None
+        since = (value.replace(tzinfo=datetime.timezone.utc) if is_naive else value) - _EPOCH
+        micros = since // datetime.timedelta(microseconds=1)
+        return f"make_timestamp({micros})" if is_naive else f"make_timestamptz({micros})"
+    if isinstance(value, bytes):
+        return f"from_hex('{value.hex()}')"
+    if isinstance(value, float):
+        text = "nan" if math.isnan(value) else repr(value)
+        return f"CAST('{text}' AS {kind})"
+    return f"CAST({_text(str(value))} AS {kind})"
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

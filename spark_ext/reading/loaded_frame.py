@@ -1,0 +1,223 @@
+"""DataFrames of a version of a table whose filters skip files by the log.
+
+Filters are Spark's own, and columns of a DataFrame stay usable in those that are derived from it. There are two ways:
+
+- Of a small table, the DataFrame scans all files. A second filter on the names of the files follows each filter, and is
+  true for all rows that satisfy it: Spark applies it to its list of files before it plans the scan.
+- Of a large table, for which reading that list would take longest, the DataFrame has no plan until it is used. A filter
+  before that leads to a scan of the files that can have matching rows, and of no others.
+"""
+
+from __future__ import annotations
+
+import base64
+import functools
+import re
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+import deltalog
+from spark_ext.reading import column_text, file_entries, pruning
+from spark_ext.reading.scan import FILE
+
+_STATE = "_deltalog_loaded"
+_CACHED = "_deltalog_cached"
+# File names that are spelled alike on the disk and in Spark's URIs.
+_PLAIN = "[A-Za-z0-9_.-]+"
+_LAST = f"substring_index({FILE}, '/', -1)"
+_MOST_NAMES = 50
+# A larger set of names is a bitmap of their checksums. A name that has the checksum of another one only leads to a file
+# that is read for nothing: of 16 skipped files at most one.
+_BITS_PER_FILE = 16
+_MOST_BITS = 1 << 23
+
+Operation = Callable[[DataFrame], DataFrame]
+
+
+@dataclass(frozen=True)
+class Deferred:
+    """A DataFrame without a plan."""
+
+    #: Returns the rows of the files that a predicate does not exclude.
+    rows: Callable[[deltalog.Predicate | None], DataFrame]
+    #: A DataFrame with the same columns and without rows.
+    shape: DataFrame
+    where: deltalog.Predicate | None = None
+    #: Filters and projections, each with the shape after it.
+    operations: tuple[tuple[Operation, DataFrame], ...] = ()
+
+    @classmethod
+    def of(cls, rows: Callable[[deltalog.Predicate | None], DataFrame], empty: DataFrame) -> Deferred:
+        """``rows``: a scan; ``empty``: a DataFrame with its columns and without rows, whose columns it takes over."""
+
+        def like(where: deltalog.Predicate | None) -> DataFrame:
+            found = rows(where)
+            # On classic Spark a union has the columns of its first operand. Spark drops the operand without rows.
+            return empty.union(found) if "_jdf" in vars(found) else _like(found, empty)
+
+        return cls(like, empty)
+
+    def then(self, operation: Operation, where: deltalog.Predicate | None = None) -> Deferred:
+        """Add an operation. ``where``: a predicate that is not false for any row that it keeps. Raises Spark's errors
+        for the operation."""
+        both = self.where if where is None else where if self.where is None else self.where & where
+        shape = operation(self.shape)
+        return replace(self, shape=shape, where=both, operations=(*self.operations, (operation, shape)))
+
+    def built(self) -> DataFrame:
+        """The DataFrame with a plan. Columns of the shapes are columns of it. Cost: a scan."""
+        found = self.rows(self.where)
+        return functools.reduce(lambda rows, each: _like(each[0](rows), each[1]), self.operations, found)
+
+
+def _like(df: DataFrame, shape: DataFrame) -> DataFrame:
+    """On Connect, give a plan the identity to which columns of ``shape`` refer."""
+    if "_plan" in vars(df):
+        given = vars(vars(shape)["_plan"])
+        ids = ("_plan_id", "_root_plan_id", "_plan_id_with_rel")
+        vars(vars(df)["_plan"]).update({name: given[name] for name in ids if name in given})
+    return df
+
+
+@dataclass(frozen=True)
+class _State:
+    snapshot: deltalog.Snapshot
+    deferred: Deferred | None = None
+
+
+def loaded(df: DataFrame, snapshot: deltalog.Snapshot) -> DataFrame:
+    """The DataFrame of a snapshot's rows, made so that its filters skip files. Below its last projection it must have
+    the column FILE. Cost: none."""
+    kind: Any = type(df)
+    df.__class__ = _class_for(kind)
+    vars(df)[_STATE] = _State(snapshot)
+    return df
+
+
+def deferred(of: Deferred, snapshot: deltalog.Snapshot) -> DataFrame:
+    """A DataFrame of a snapshot's rows that gets a plan when it is used otherwise than by filters. Cost: none."""
+    kind: Any = type(of.shape)
+    made: DataFrame = object.__new__(_class_for(kind))
+    vars(made)[_STATE] = _State(snapshot, of)
+    return made
+
+
+@functools.cache
+def _class_for(kind: Any) -> Any:
+    """The class of such DataFrames, for a class of PySpark's."""
+
+    class LoadedFrame(kind):  # type: ignore[misc]
+        """A DataFrame whose filters skip files. After ``filter`` and after ``select`` of columns by their names it
+        stays one."""
+
+        def __getattr__(self, name: str) -> Any:
+            # Called for attributes that are not set: those of a DataFrame that has no plan yet, and columns.
+            state = self.__dict__.get(_STATE)
+            if state is None or state.deferred is None or _has_plan(self) or name.startswith("__"):
+                return super().__getattr__(name)
+            if name in ("_session", "sparkSession"):
+                return state.deferred.shape.sparkSession
+            if not name.startswith("_") and name != "is_cached":
+                return getattr(state.deferred.shape, name)
+            self.__dict__.update(vars(state.deferred.built()))
+            return getattr(self, name)
+
+        def __getitem__(self, item: Any) -> Any:
+            if isinstance(item, (str, int)) and not _has_plan(self):
+                return self.__dict__[_STATE].deferred.shape[item]
+            return super().__getitem__(item)
+
+        @property
+        def schema(self) -> Any:
+            return self.__dict__[_STATE].deferred.shape.schema if not _has_plan(self) else kind.schema.__get__(self)
+
+        @property
+        def columns(self) -> Any:
+            return self.__dict__[_STATE].deferred.shape.columns if not _has_plan(self) else kind.columns.__get__(self)
+
+        def filter(self, condition: Any) -> Any:
+            state = self.__dict__[_STATE]
+            if self.__dict__.get(_CACHED):
+                return super().filter(condition)
+            where = _predicate(state.snapshot, condition)
+            if state.deferred is not None:
+                return deferred(state.deferred.then(lambda rows: kind.filter(rows, condition), where), state.snapshot)
+            found, kept = super().filter(condition), _only_files(state.snapshot, where)
+            return loaded(found if kept is None else kind.filter(found, kept), state.snapshot)
+
+        def where(self, condition: Any) -> Any:
+            return self.filter(condition)
+
+        def select(self, *columns: Any) -> Any:
+            state = self.__dict__[_STATE]
+            if self.__dict__.get(_CACHED) or not _are_names(columns, state.snapshot):
+                return super().select(*columns)
+            if state.deferred is not None:
+                return deferred(state.deferred.then(lambda rows: kind.select(rows, *columns)), state.snapshot)
+            return loaded(super().select(*columns), state.snapshot)
+
+        def persist(self, *level: Any, **options: Any) -> Any:
+            self.__dict__[_CACHED] = True  # Spark finds cached rows by an equal plan
+            return super().persist(*level, **options)
+
+        def cache(self) -> Any:
+            self.__dict__[_CACHED] = True
+            return super().cache()
+
+        def unpersist(self, blocking: bool = False) -> Any:
+            self.__dict__[_CACHED] = False
+            return super().unpersist(blocking)
+
+    LoadedFrame.__name__ = LoadedFrame.__qualname__ = kind.__name__
+    LoadedFrame.__module__, LoadedFrame.__doc__ = kind.__module__, kind.__doc__
+    return LoadedFrame
+
+
+def _has_plan(df: DataFrame) -> bool:
+    """Whether PySpark's own attributes are set."""
+    return "_jdf" in vars(df) or "_plan" in vars(df)
+
+
+def _are_names(columns: Sequence[Any], snapshot: deltalog.Snapshot) -> bool:
+    listed = columns[0] if len(columns) == 1 and isinstance(columns[0], (list, tuple)) else columns
+    return all(isinstance(name, str) and (name == "*" or snapshot.schema.find(name) is not None) for name in listed)
+
+
+def _predicate(snapshot: deltalog.Snapshot, condition: Any) -> deltalog.Predicate | None:
+    """A predicate that is not false for any row that satisfies a condition; None if it would keep every file."""
+    text = condition if isinstance(condition, str) else column_text.sql_text(condition, snapshot.schema)
+    return None if text is None else pruning.predicate(snapshot, [text])
+
+
+def _only_files(snapshot: deltalog.Snapshot, where: deltalog.Predicate | None) -> Any:
+    """A condition on FILE that is true for the files which ``where`` does not exclude; None if it excludes none. Cost:
+    as ``Scan.files``; on a local disk 1 lstat for each of these files."""
+    if where is None:
+        return None
+    kept, count = snapshot.scan(where=where).files(), snapshot.num_files
+    if kept.num_rows == count:
+        return None
+    names = [path.rpartition("/")[2] for path in file_entries.paths_of(snapshot, kept)]
+    return F.expr(_is_one_of(names, count))
+
+
+def _is_one_of(names: Sequence[str], count: int) -> str:
+    """SQL on FILE: whether the last segment is one of ``names``, or spelled with characters that Spark may encode."""
+    others = f"NOT {_LAST} RLIKE '^{_PLAIN}$'"
+    if len(names) <= _MOST_NAMES:
+        listed = "".join(f", '{name}'" for name in names if re.fullmatch(_PLAIN, name))
+        return f"{_LAST} IN (''{listed}) OR {others}"
+    num_bytes = min(max(count * _BITS_PER_FILE // 8, 64), _MOST_BITS // 8)
+    bits = bytearray(num_bytes)
+    for name in names:
+        slot = zlib.crc32(name.encode()) % (num_bytes * 8)
+        bits[slot // 8] |= 1 << slot % 8
+    slot_of = f"crc32(encode({_LAST}, 'UTF-8')) % {num_bytes * 8}"
+    bitmap = f"unbase64('{base64.b64encode(bits).decode()}')"
+    byte = f"conv(hex(substring({bitmap}, cast({slot_of} div 8 as int) + 1, 1)), 16, 10)"
+    return f"getbit(cast({byte} as int), cast({slot_of} % 8 as int)) = 1 OR {others}"
