@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from deltalog import table_html as table_page
     from deltalog.alter import alterations, clustering, constraints, row_id_backfill, table_features
     from deltalog.alter import properties as table_properties
-    from deltalog.commit import prepared
+    from deltalog.commit import hooks, prepared
     from deltalog.create import clone as cloning
     from deltalog.create import convert as converting
     from deltalog.create import new_table as new_tables
@@ -67,6 +67,7 @@ else:
         "deltalog.alter.constraints",
         "deltalog.alter.row_id_backfill",
         "deltalog.alter.table_features",
+        "deltalog.commit.hooks",
         "deltalog.commit.prepared",
         "deltalog.doctor.examination",
         "deltalog.doctor.findings",
@@ -500,9 +501,8 @@ class DeltaTable:
         are deleted after one; None: as delta.enableExpiredLogCleanup says. ``max_attempts``: how many versions a commit
         may try. Raises CallError. Cost: none.
         """
-        options = transaction_options.TransactionOptions(
-            commit_info or {}, (), files or file_options.DEFAULT, prepared.Hooks(checkpoint, cleanup)
-        )
+        after = hooks.Hooks(checkpoint, cleanup)
+        options = transaction_options.TransactionOptions(commit_info or {}, (), files or file_options.DEFAULT, after)
         return type(self)(self._handle.configured(options, max_attempts))
 
     # ------------------------------------------------------------------------------------------------ rows

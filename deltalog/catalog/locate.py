@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from deltalog.errors import CallError
+from deltalog.storage import option_names
 from deltalog.storage.locations import options_at
 from deltalog.storage.registry import CATALOG_SCHEME, spread
 from deltalog.storage.secrets import check_location
@@ -28,7 +29,7 @@ def open_coordinator(url: str, *, create: bool = True, **options: Any) -> Coordi
     if url.startswith("dynamodb:"):
         from deltalog.catalog.dynamodb import DynamoDBCoordinator
 
-        found = options_at(url, spread(options))
+        found = option_names.of_dynamodb(options_at(url, spread(options)))
         return DynamoDBCoordinator(url.removeprefix("dynamodb:").lstrip("/"), found, create=create)
     from deltalog.catalog.sqlite import SQLiteCoordinator
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.dataset as ds
 import pyarrow.fs as pa_fs
 
 from deltalog.arrow_arrays import combined
@@ -27,6 +26,13 @@ from deltalog.storage.fs import LocalStore
 # Reader features under which the files have the table's columns and only its rows.
 PLAIN_FEATURES = frozenset({"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"})
 _MOST_STATISTICS = 100_000  # bounds of more columns of files would take seconds to attach
+
+
+def _dataset() -> Any:
+    """pyarrow.dataset, which loads pandas where pandas is installed: half a second that most programs do not need."""
+    import pyarrow.dataset
+
+    return pyarrow.dataset
 
 
 def is_plain(snapshot: Snapshot) -> bool:
@@ -47,14 +53,14 @@ def guarantees(snapshot: Snapshot, files: pa.Table, schema: pa.Schema) -> list[t
 
 
 def _joined(expressions: Sequence[Any]) -> Any:
-    found = ds.scalar(True)
+    found = _dataset().scalar(True)
     for index, each in enumerate(expressions):
         found = each if index == 0 else found & each
     return found
 
 
 def _partitions(snapshot: Snapshot, files: pa.Table, schema: pa.Schema) -> Iterator[list[Any]]:
-    mapping = column_mapping.mode_of(snapshot.metadata.configuration)
+    ds, mapping = _dataset(), column_mapping.mode_of(snapshot.metadata.configuration)
     columns = [snapshot.schema.field(name) for name in snapshot.partition_columns]
     for each in files["partition_values"].to_pylist():
         texts = dict(each or ())
@@ -97,6 +103,7 @@ def _bounds(snapshot: Snapshot, files: pa.Table, schema: pa.Schema) -> dict[str,
 
 
 def _of_file(values: dict[str, Any], index: int, rows: int | None, schema: pa.Schema) -> Iterator[Any]:
+    ds = _dataset()
     for name, (low, high, null_count) in values.items():
         field, kind = ds.field(name), schema.field(name).type
         nulls = null_count[index].as_py()
@@ -145,7 +152,7 @@ def of_table(
 ) -> Any:
     """The dataset of ``DeltaTable._table``. ``where``: the files to include; ``read_options``: for Parquet files;
     ``schema``: the schema of the dataset, if not the table's."""
-    snapshot = table.snapshot
+    ds, snapshot = _dataset(), table.snapshot
     if schema is None:
         schema = snapshot.schema.to_arrow()
         schema = with_large_types(schema) if as_large_types else schema

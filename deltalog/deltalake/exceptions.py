@@ -118,6 +118,8 @@ def _in_words_of_deltalake(error: errors.DeltaLogError) -> str:
         return f"Invalid data found: {rows}{error.message}"
     if isinstance(error, (errors.ConcurrentDeleteReadError, errors.ConcurrentDeleteDeleteError)):
         return f"Commit failed: a concurrent transaction deleted data this operation read. {error.message}"
+    if isinstance(error, errors.ConcurrentAppendError):
+        return f"Commit failed: a concurrent transactions added new data. {error.message}"
     for ours, theirs in _PHRASES:
         found = re.search(ours, error.message)
         if found is not None:

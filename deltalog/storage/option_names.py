@@ -96,6 +96,11 @@ def translated(url: str, options: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in options.items() if not is_object_store_name(name)}
 
 
+def of_dynamodb(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of requests to DynamoDB, under s3fs's names. Raises CallError as ``translated``."""
+    return _translated(options, _of_s3)
+
+
 def _translated(options: Mapping[str, Any], of: Callable[[str, Any, dict[str, Any]], bool]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for name, value in options.items():

@@ -12,6 +12,7 @@ from typing import Any
 
 from deltalog.arguments import checked
 from deltalog.errors import CallError, CommitTableError, StoreError
+from deltalog.storage import option_names
 from deltalog.storage.dynamodb.client import OPTIONS, DynamoTable
 
 _CREATION_SECONDS = 300
@@ -141,6 +142,7 @@ class FirstUse:
 def _table(name: str, kind: str, endpoint_url: str | None, options: Mapping[str, Any]) -> tuple[DynamoTable, Kind]:
     if kind not in KINDS:
         raise CallError(f"{kind!r} is not a kind of commit table. Kinds: {', '.join(KINDS)}.")
+    options = option_names.of_dynamodb(options)
     unknown = sorted(set(options) - OPTIONS)
     if unknown:
         raise CallError(f"Storage options {unknown} do not apply to DynamoDB. It takes {sorted(OPTIONS)}.")
