@@ -76,11 +76,32 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, fields
 from functools import partial
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
-from deltalog.commit_result import CommitResult
+if TYPE_CHECKING:
+    from dataclasses import dataclass
+
+    from deltalog.commit_result import CommitResult
+else:
+
+    def dataclass(**options):
+        """Define errors as dataclasses with an ``__init__`` and nothing else. ``dataclasses.dataclass`` compiles many
+        functions for each class, which takes longer than everything else in this module."""
+
+        def with_init(error):
+            own = [name for name, hint in error.__annotations__.items() if not hint.startswith("ClassVar")]
+            names = dict.fromkeys((*error._facts, *(name for name in own if name != "message")))
+            error._facts = tuple(names)
+            asked = [f"{name}=defaults.{name}" if hasattr(error, name) else name for name in names]
+            lines = [f"def __init__({', '.join(['self, message', *(['*'] if asked else []), *asked])}):"]
+            lines += [f"    self.{name} = {name}" for name in ("message", *names)]
+            found = {"defaults": error}
+            exec("\n".join([*lines, "    self.__post_init__()"]), found)
+            error.__init__ = found["__init__"]
+            return error
+
+        return with_init
 
 
 class Outcome(enum.Enum):
@@ -106,6 +127,7 @@ class DeltaLogError(Exception):
     code: ClassVar[str] = "DELTALOG_ERROR"
     outcome: ClassVar[Outcome] = Outcome.NOTHING_COMMITTED
     message: str
+    _facts = tuple[str, ...]()  # the names of the attributes that are passed by keyword
 
     def __post_init__(self) -> None:
         super().__init__(self.message)
@@ -113,7 +135,7 @@ class DeltaLogError(Exception):
     @property
     def facts(self) -> dict[str, Any]:
         """The attributes that were passed by keyword, keyed by name."""
-        return {field.name: getattr(self, field.name) for field in fields(self) if field.name != "message"}
+        return {name: getattr(self, name) for name in self._facts}
 
     def __reduce__(self) -> tuple[Any, ...]:
         return (partial(type(self), **self.facts), (self.message,))

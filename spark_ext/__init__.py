@@ -20,6 +20,7 @@ from spark_ext.errors import (
     MissingTableError,
     SqlSyntaxError,
 )
+from spark_ext.install.installing import install, uninstall
 from spark_ext.maintenance.optimize import DeltaOptimizeBuilder
 from spark_ext.reading.log_frames import detail, history
 from spark_ext.reading.reader import Reader, read, read_changes
@@ -58,12 +59,14 @@ __all__ = [
     "detail",
     "from_spark",
     "history",
+    "install",
     "read",
     "read_changes",
     "register",
     "sql",
     "stream_writer",
     "to_spark",
+    "uninstall",
     "use_catalog",
     "write",
     "write_to",

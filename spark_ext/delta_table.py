@@ -260,7 +260,7 @@ class DeltaTable:
     def generate(self, mode: str) -> None:
         """Write symlink manifests, for engines that do not read the log. ``mode``: ``symlink_format_manifest``. Raises
         and costs as ``deltalog.DeltaTable.generate``."""
-        if arguments.text("mode", mode) != "symlink_format_manifest":
+        if arguments.text("mode", mode).lower() != "symlink_format_manifest":
             raise deltalog.CallError(f"generate takes the mode symlink_format_manifest, not {mode!r}.")
         self._table.generate()
 

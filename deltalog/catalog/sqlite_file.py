@@ -239,7 +239,7 @@ class SQLiteFile:
     # -------------------------------------------------------------------------------------- the database file
 
     def _make(self, create: bool) -> None:
-        """Open the file and initialize it if new. Files that are not catalogs are never written."""
+        """Open the file and initialize it if new. An existing file that is not a catalog is never overwritten."""
         connection = self._connect("rwc" if create else "rw")
         try:
             if self._is_new(connection):

@@ -7,7 +7,6 @@ Spec: PROTOCOL.md#delta-log-entries, #in-commit-timestamps, #commit-provenance-i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import msgspec
@@ -37,8 +36,7 @@ class Landed(NamedTuple):
     written: frozenset[str] = frozenset()  # paths of the files written for this commit, which no earlier version names
 
 
-@dataclass(frozen=True, slots=True)
-class Attempt:
+class Attempt(msgspec.Struct, frozen=True):
     """The commit file for one version, not committed yet.
 
     ``data``: its bytes. ``actions``: the actions in ``data``, decoded. ``timestamp_ms``: the timestamp in the

@@ -9,8 +9,9 @@ Spec: PROTOCOL.md#delta-log-entries, #creation-of-new-log-entries.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from deltalog.environment import Environment
 from deltalog.errors import CommitStateUnknownError
@@ -25,19 +26,16 @@ else:
     lazy_modules(__name__, "deltalog.commit.hooks", attempts="deltalog.commit.attempt")
 
 
-@dataclass(frozen=True, slots=True)
-class Committed:
+class Committed(msgspec.Struct, frozen=True):
     """The attempt succeeded: its commit is now the version."""
 
 
-@dataclass(frozen=True, slots=True)
-class Exists:
+class Exists(msgspec.Struct, frozen=True):
     """The version already exists. If an earlier acknowledgement was lost, the existing version may be this very
     attempt."""
 
 
-@dataclass(frozen=True, slots=True)
-class Unknown:
+class Unknown(msgspec.Struct, frozen=True):
     """The store did not acknowledge the commit: it may have succeeded, may succeed later, or may have failed.
 
     ``error``: the error that the loop raises if only the committer can find out the outcome (through

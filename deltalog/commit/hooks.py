@@ -15,9 +15,10 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from deltalog.background import in_background, wait_for
 from deltalog.commit_result import CommitResult
@@ -66,8 +67,7 @@ def errors_logged(fact: str, what: str) -> Iterator[None]:
         raise
 
 
-@dataclass(frozen=True, slots=True)
-class Hooks:
+class Hooks(msgspec.Struct, frozen=True):
     """The steps after a commit. ``checkpoint``: whether a checkpoint is written when one is due. ``cleanup``: whether
     expired log files are deleted after a checkpoint; None: as delta.enableExpiredLogCleanup says."""
 
@@ -78,8 +78,7 @@ class Hooks:
 ALL_HOOKS = Hooks()
 
 
-@dataclass(frozen=True, slots=True)
-class NewVersion:
+class NewVersion(msgspec.Struct, frozen=True):
     """A version that was just committed, as the hooks receive it. ``base``: the version on which the transaction of the
     commit began; None for version 0. ``commits``: the commits after ``base``, ascending, including this version's.
     ``is_followed``: whether this version is known to follow ``base`` in the log; see ``TipProof.is_followed``.

@@ -5,7 +5,7 @@ columns. Pure.
     expression.evaluate(table)
 
 The expressions are written in the language of ``where``, which ``bind`` defines. The text of these expressions comes
-from other writers, so its length is limited, and timestamps without a zone are UTC.
+from other writers, so its length is limited. Timestamps without a time zone are interpreted as UTC.
 """
 
 from __future__ import annotations

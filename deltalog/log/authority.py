@@ -5,11 +5,10 @@ Spec: PROTOCOL.md#catalog-managed-tables.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class Authority:
+class Authority(msgspec.Struct, frozen=True):
     """Defines which commits of a table are valid. By default, the authority is the set of commit files in
     ``_delta_log``.
 

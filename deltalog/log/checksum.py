@@ -9,7 +9,6 @@ another table, has no effect.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -35,8 +34,7 @@ _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 __all__ = ["Totals", "VersionChecksum", "check_against", "decode_checksum", "differences", "encode_checksum"]
 
 
-@dataclass(frozen=True, slots=True)
-class VersionChecksum:
+class VersionChecksum(msgspec.Struct, frozen=True):
     """A parsed ``.crc``.
 
     ``txn_id`` and ``in_commit_timestamp_ms`` (milliseconds since 1970) identify the version's commit. ``transactions``

@@ -7,7 +7,6 @@ Spec: PROTOCOL.md#commit-provenance-information, which allows custom keys in com
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -22,8 +21,7 @@ ANNOTATIONS_KEY = "deltalog"
 CHECKSUM_TAG = "deltalog.sha256"
 
 
-@dataclass(frozen=True, slots=True)
-class AddedFileSummary:
+class AddedFileSummary(msgspec.Struct, frozen=True):
     """A file that a version added.
 
     ``path``: relative to the table root, as in the log. ``sha256``: None if the writer of the file did not record the
@@ -37,8 +35,7 @@ class AddedFileSummary:
     statistics: Mapping[str, Any] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class CommitSummary:
+class CommitSummary(msgspec.Struct, frozen=True):
     """The changes of a version relative to ``parent``, the version before it (None for version 0).
 
     ``created_ms``: the in-commit timestamp if the commit has one, else the timestamp from the writer's clock, in

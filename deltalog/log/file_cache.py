@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
+import msgspec
 import pyarrow as pa
 
 from deltalog.arrow_arrays import empty, strings
@@ -49,8 +49,7 @@ _SLICE_ROWS = 131_072
 Piece = TypeVar("Piece")
 
 
-@dataclass(frozen=True, slots=True)
-class NewCheckpoint:
+class NewCheckpoint(msgspec.Struct, frozen=True):
     """A checkpoint that was just written. ``totals``: the totals of the live files in the checkpoint; None if they were
     not counted. ``tombstones``: the tombstones in the checkpoint (schema TOMBSTONES); None if there are more than
     FEW_FILES."""
@@ -60,8 +59,7 @@ class NewCheckpoint:
     tombstones: pa.Table | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class LoadedFiles:
+class LoadedFiles(msgspec.Struct, frozen=True):
     """Live files in memory: the ``files`` (schema FILES) of an earlier version, and the commits ``since`` that
     version."""
 

@@ -9,7 +9,6 @@ Spec: PROTOCOL.md#version-checksum-file-schema, #action-reconciliation.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import msgspec
@@ -38,8 +37,7 @@ class ListedFile(NamedTuple):
     body: bytes | None
 
 
-@dataclass(frozen=True, slots=True)
-class FileList:
+class FileList(msgspec.Struct, frozen=True):
     """The live files of a version, keyed by ``file_key``."""
 
     files: Mapping[str, ListedFile]

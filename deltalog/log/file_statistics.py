@@ -13,7 +13,6 @@ import json
 import operator
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Literal
 
@@ -41,8 +40,7 @@ _EMPTY, _LINE_FEED = strings(["", "\n"])
 _TEMPORAL = frozenset({"date", "timestamp", "timestamp_ntz"})
 
 
-@dataclass(frozen=True, slots=True)
-class Leaf:
+class Leaf(msgspec.Struct, frozen=True):
     """A leaf column for which files can have statistics. ``path``: the logical field names from the top level down to
     the column. ``physical``: the same path with physical names, which the statistics use."""
 

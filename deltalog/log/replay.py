@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 
 from deltalog.arrow_arrays import booleans, empty, strings
@@ -110,8 +111,7 @@ def file_key(path: str, deletion_vector: DeletionVector | None) -> str:
     return path if deletion_vector is None else f"{path}\0{deletion_vector.unique_id}"
 
 
-@dataclass(frozen=True, slots=True)
-class FileActions:
+class FileActions(msgspec.Struct, frozen=True):
     """The adds and removes of the consecutive commits ``first`` to ``last``, as columns.
 
     ``files``: the adds (schema FILES). ``tombstones``: the removes (schema TOMBSTONES). Both in log order. ``is_add``:
@@ -126,8 +126,7 @@ class FileActions:
     is_add: Sequence[bool]
 
 
-@dataclass(frozen=True, slots=True)
-class Commits:
+class Commits(msgspec.Struct, frozen=True):
     """Commits, ascending. ``runs``: the adds and removes that were decoded as columns; they are not repeated in
     ``actions``."""
 

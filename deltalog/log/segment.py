@@ -11,6 +11,8 @@ import bisect
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
 from deltalog.errors import MissingVersionError, TableNotFoundError, VersionNotFoundError
 from deltalog.protocol.paths import MAX_VERSION, LogFile, LogFileKind, commit_name, compaction_name, parse_log_file
 from deltalog.storage.base import FileMeta
@@ -22,8 +24,7 @@ _CHECKPOINTS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Checkpoint:
+class Checkpoint(msgspec.Struct, frozen=True):
     """A complete checkpoint. ``names``: the name of the checkpoint's file in ``_delta_log``, or of all its parts in
     order."""
 
@@ -37,8 +38,7 @@ class Checkpoint:
         return self.names[0].endswith(".json")
 
 
-@dataclass(frozen=True, order=True, slots=True)
-class Compaction:
+class Compaction(msgspec.Struct, frozen=True, order=True):
     """A log compaction: the reconciled actions of the commits from ``start`` to ``end``."""
 
     start: int

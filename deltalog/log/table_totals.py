@@ -11,6 +11,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 
 from deltalog.arrow_arrays import ZERO, combined, int64s
@@ -38,8 +39,7 @@ _MANY = 1000
 DELETED_BINS: tuple[int, ...] = (0, *(10**n for n in range(8)), 2**31 - 1)
 
 
-@dataclass(frozen=True, slots=True)
-class FileSizes:
+class FileSizes(msgspec.Struct, frozen=True):
     """The number of files (``counts``) and their total size in bytes (``sizes``) for each bin of SIZE_BINS."""
 
     counts: tuple[int, ...] = (0,) * len(SIZE_BINS)
@@ -71,8 +71,7 @@ class FileSizes:
         return min(*self.counts, *self.sizes) >= 0
 
 
-@dataclass(frozen=True, slots=True)
-class Deletions:
+class Deletions(msgspec.Struct, frozen=True):
     """The number of deleted rows, the number of deletion vectors, and the number of files in each bin of DELETED_BINS
     (``counts``)."""
 

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import datetime
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 
 from deltalog.lazy_arrow import pc
@@ -37,8 +37,7 @@ def _steps() -> list[int]:
 _STEPS = _steps()
 
 
-@dataclass(frozen=True, slots=True)
-class Calendars:
+class Calendars(msgspec.Struct, frozen=True):
     """Whether a file's dates and timestamps (``julian``) and its INT96 timestamps (``julian_int96``) use the Julian
     calendar."""
 

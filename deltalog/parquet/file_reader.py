@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
 import pyarrow as pa
 from pyroaring import BitMap64
 
@@ -104,8 +105,7 @@ class FileLayout:
         return pa.schema([*self.schema.to_arrow(), *tracked])
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(msgspec.Struct, frozen=True):
     """How stored values are converted to the table's types: ``lookup`` matches fields, and ``calendars`` rebases dates
     and timestamps.
 

@@ -12,6 +12,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, BinaryIO, Literal
 
+import msgspec
 import pyarrow as pa
 
 from deltalog.errors import CallError, SchemaMismatchError
@@ -69,8 +70,7 @@ class FileColumns:
         return stats.has_shared_paths(self.arrow_schema)
 
 
-@dataclass(frozen=True, slots=True)
-class WrittenFile:
+class WrittenFile(msgspec.Struct, frozen=True):
     """A written data file: its size in bytes, its statistics as JSON text for the log, and its SHA-256 if requested."""
 
     size_bytes: int

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from deltalog.errors import CorruptTableError
 from deltalog.lazy_arrow import pc
@@ -20,8 +21,7 @@ _SIZED = re.compile(r"(char|varchar)\((\d{1,9})\)")
 _CHAR_INSIDE = re.compile(r"\bchar\(")
 
 
-@dataclass(frozen=True, slots=True)
-class Length:
+class Length(msgspec.Struct, frozen=True):
     """A declared length. char(n): values are padded with blanks to n characters; varchar(n): values have at most n
     characters. Trailing blanks beyond n are cut off."""
 

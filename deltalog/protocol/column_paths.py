@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+
+import msgspec
 
 from deltalog.errors import CallError, SchemaMismatchError
 from deltalog.protocol.schema import ArrayType, DataType, MapType, StructField, StructType
@@ -18,8 +20,7 @@ from deltalog.protocol.schema import ArrayType, DataType, MapType, StructField, 
 Path = tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """The position of a column in its struct: directly after the column ``after``, or first if ``after`` is None."""
 
     after: str | None

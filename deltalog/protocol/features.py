@@ -10,7 +10,8 @@ from __future__ import annotations
 import difflib
 import enum
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from deltalog.errors import CallError, InvalidPropertyError, UnsupportedFeatureError
 from deltalog.protocol import timestamps
@@ -27,8 +28,7 @@ class Writes(enum.Enum):
     NO = "no"
 
 
-@dataclass(frozen=True, slots=True)
-class Feature:
+class Feature(msgspec.Struct, frozen=True):
     """A table feature. ``legacy_reader`` and ``legacy_writer`` are the protocol versions that imply the feature;
     ``requires`` names the features that must be listed with it."""
 

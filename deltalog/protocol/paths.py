@@ -11,7 +11,8 @@ import re
 import unicodedata
 import urllib.parse
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from deltalog.arrow_arrays import strings
 from deltalog.errors import UnsafePathError
@@ -35,8 +36,7 @@ class LogFileKind(enum.Enum):
     COMPACTION = "log compaction"
 
 
-@dataclass(frozen=True, slots=True)
-class LogFile:
+class LogFile(msgspec.Struct, frozen=True):
     """A parsed file name. Only a compaction has ``end_version``; only a multi-part checkpoint has ``part`` and
     ``parts``."""
 
@@ -207,9 +207,8 @@ _FEW_PATHS = 64
 _SHOWN_LENGTH = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """A directory in a store in which a file named by a path in a log may be located."""
+class Place(msgspec.Struct, frozen=True):
+    """A directory of a store that may contain a file to which a path in the log refers."""
 
     url: str
     scheme: str

@@ -8,16 +8,16 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
+
+import msgspec
 
 from deltalog.errors import InvalidPropertyError
 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Property(Generic[T]):
+class Property(msgspec.Struct, Generic[T], frozen=True):
     """A known property: the key, the parser for the value, and the default."""
 
     key: str

@@ -7,7 +7,6 @@ Spec: PROTOCOL.md#row-tracking, #reader-requirements-for-row-tracking, #writer-r
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 
 import msgspec
 
@@ -48,8 +47,7 @@ def with_materialized_names(configuration: Mapping[str, str], new_uuid: Callable
     return named
 
 
-@dataclass(frozen=True, slots=True)
-class RowTrackingColumn:
+class RowTrackingColumn(msgspec.Struct, frozen=True):
     """A row id or row commit version column in the result of a scan. ``stored_as``: the column in data files that
     stores the values of moved rows.
 

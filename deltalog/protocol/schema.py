@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 from pyarrow import types as pt
 
@@ -26,8 +27,7 @@ _BOUNDED = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class PrimitiveType:
+class PrimitiveType(msgspec.Struct, frozen=True):
     """A type without parameters, by its protocol name (``long``, ``string``, ``timestamp_ntz`` …)."""
 
     name: str
@@ -36,8 +36,7 @@ class PrimitiveType:
         return self.name
 
 
-@dataclass(frozen=True, slots=True)
-class DecimalType:
+class DecimalType(msgspec.Struct, frozen=True):
     precision: int
     scale: int
 

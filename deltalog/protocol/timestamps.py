@@ -12,8 +12,9 @@ import bisect
 import datetime
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from deltalog.errors import (
     CorruptTableError,
@@ -38,16 +39,14 @@ LARGEST_MS = 2**63 - 1
 Clock = Literal["in-commit", "file-modification"]
 
 
-@dataclass(frozen=True, slots=True)
-class Enablement:
+class Enablement(msgspec.Struct, frozen=True):
     """The commit that enabled in-commit timestamps on a table that already had commits."""
 
     version: int
     timestamp_ms: int
 
 
-@dataclass(frozen=True, slots=True)
-class CommitAt:
+class CommitAt(msgspec.Struct, frozen=True):
     """A commit, its time, and the clock that time travel uses for it."""
 
     version: int
@@ -175,8 +174,7 @@ def monotonised(times_ms: Sequence[int]) -> list[int]:
     return adjusted
 
 
-@dataclass(frozen=True, slots=True)
-class Timeline:
+class Timeline(msgspec.Struct, frozen=True):
     """The data for resolving timestamps: which commits exist, and which clock applies to each.
 
     ``versions``: ascending versions whose commit file exists and whose state can be rebuilt. ``ict_from``: the first

@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import uint64s
 from deltalog.errors import CallError
+from deltalog.lazy_arrow import pc
 from deltalog.parquet.file_reader import DataFile, partition_value, read_vector
 from deltalog.parquet.plain_files import PlainFile
 from deltalog.protocol.schema import uses_type

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from deltalog.arrow_arrays import scalar
+from deltalog.lazy_arrow import pc
 from deltalog.log.file_statistics import Leaf, column_name, statistics_of_files
 from deltalog.protocol.char_varchar import has_char
 from deltalog.protocol.schema import StructField

@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyroaring import BitMap64
 
 from deltalog.arrow_arrays import uint64s
 from deltalog.errors import CallError, DeltaLogError, InvalidDataFileError
+from deltalog.lazy_arrow import pc
 from deltalog.parquet.file_reader import DataFile, partition_value, read_vector
 from deltalog.parquet.plain_files import PlainFile, PlainFiles
 from deltalog.protocol.actions import DeletionVector
@@ -145,22 +145,24 @@ class _Reading:
         of_rows = self._partitions_of_rows(found)
         frame = frame.select(name for name in self._names if name not in of_rows)
         is_large = sum(each.file.size or 0 for each in found) > _GROUP_BYTES
+        in_batches = is_large and hasattr(frame, "collect_batches")
         start = 0
         try:
-            collects = is_large and hasattr(frame, "collect_batches")
-            for part in frame.collect_batches(maintain_order=True) if collects else [frame.collect()]:
+            for part in frame.collect_batches(maintain_order=True) if in_batches else [frame.collect()]:
                 if of_rows:
-                    columns = (column.slice(start, part.height).alias(name) for name, column in of_rows.items())
+                    columns = [values.slice(start, part.height).alias(name) for name, values in of_rows.items()]
                     part = part.with_columns(columns).select(self._names)
-                    start += part.height
+                start += part.height
                 yield part
-        except (self._pl.exceptions.SchemaError, OSError) as error:
-            path = found[0].file.path if len(found) == 1 else f"{found[0].file.path} or one of {len(found) - 1} others"
-            raise InvalidDataFileError(
-                f"{self._scan.snapshot.url}: polars cannot read the data file {path}: {error} It was replaced or "
-                "deleted meanwhile; restore it, or read a version without it.",
-                path=found[0].file.path,
-            ) from error
+        except (self._pl.exceptions.PolarsError, OSError) as error:
+            if start:
+                raise InvalidDataFileError(
+                    f"{self._scan.snapshot.url}: polars cannot read {found[0].file.path}, or one of the data files "
+                    f"that it reads together with it: {error} Restore it, or read a version without it.",
+                    path=found[0].file.path,
+                ) from error
+            # deltalog reads more than polars. It also says best which file is missing or damaged.
+            yield from self._read_by_us(found)
 
     def _live(self, found: Sequence[_Found]) -> Any:
         """The live rows of plain files, with their partition columns."""

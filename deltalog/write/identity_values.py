@@ -77,7 +77,7 @@ class IdentityValues:
                 )
 
     def generated(self, name: str, count: int) -> Any:
-        """Generate the values of ``count`` more rows, as an Arrow array. Raises ConstraintViolationError if a value
+        """Generate values for the next ``count`` rows, as an Arrow array. Raises ConstraintViolationError if a value
         would overflow."""
         column = self._columns[name]
         first = column.next_value()

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
+import msgspec
 import pyarrow as pa
 
 from deltalog.errors import CallError, ConstraintViolationError, UnsupportedFeatureError
@@ -44,8 +45,7 @@ _MAX_SHOWN = 100  # maximum number of characters of an expression or value in a 
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
+class Check(msgspec.Struct, frozen=True):
     """A condition that every row must satisfy, and its name in messages.
 
     ``generates``: the column that must equal the expression ``text``; empty if ``text`` is the condition itself.
@@ -270,8 +270,7 @@ def _condition(text: str, schema: StructType, what: str, now: datetime.datetime)
     return compiled
 
 
-@dataclass(frozen=True, slots=True)
-class _Source:
+class _Source(msgspec.Struct, frozen=True):
     """An expression in a table's metadata. ``name``: the name of the expression in error messages."""
 
     feature: str

@@ -21,8 +21,8 @@ from pyspark.sql import functions as F
 import deltalog
 from spark_ext.session import stores
 
-# The origin of rows that were read, as deltalog encodes it, and a condition that all rows used from it satisfy (or
-# None).
+# The origin of the rows that were read, as deltalog encodes it, and a condition that all used rows of this origin
+# satisfy (or None).
 Read = tuple[str, "deltalog.Predicate | None"]
 
 _MARKER = re.compile(r"Filter isnotnull\(deltalog:read:(.*)")

@@ -13,8 +13,11 @@ import re
 from pyspark.sql import SparkSession
 
 import deltalog
+from spark_ext.session import spark_names
 
 CATALOG = "spark.deltalog.catalog"
+#: The setting that selects Spark's own catalog.
+SPARK = "spark"
 _WAREHOUSE = "spark.sql.warehouse.dir"
 _PART = r"`(?:[^`]|``)+`|[^`.\s/\\:#]+"
 _NAME = re.compile(rf"({_PART})(?:\.({_PART}))?")
@@ -27,20 +30,29 @@ _DEFAULT_SCHEMA = "default"
 def use_catalog(spark: SparkSession, catalog: str | None) -> None:
     """Set the deltalog catalog that resolves the session's table names; None: no catalog.
 
-    ``catalog``: the path of a SQLite file, which is created with the first table, or ``dynamodb:<table>``. Equivalent
-    to the setting ``spark.deltalog.catalog``. Cost: none.
+    ``catalog``: the path of a SQLite file, which is created with the first table, or ``dynamodb:<table>``; or
+    ``spark``, Spark's own catalog, with Spark 4.0 or newer: Spark lists, renames and drops the names, and no catalog
+    manages the tables. Equivalent to the setting ``spark.deltalog.catalog``. Cost: none.
     """
     if catalog is None:
         spark.conf.unset(CATALOG)
     elif not isinstance(catalog, str) or not catalog:
         raise deltalog.CallError(f"A catalog is the path of a SQLite file or dynamodb:<table>; got {catalog!r}.")
     else:
-        spark.conf.set(CATALOG, catalog if _SCHEME.match(catalog) else os.path.abspath(catalog))
+        is_path = catalog != SPARK and not _SCHEME.match(catalog)
+        spark.conf.set(CATALOG, os.path.abspath(catalog) if is_path else catalog)
+
+
+def setting_of(spark: SparkSession) -> str | None:
+    """The catalog of the session; None if it has none. While ``spark_ext.install`` is in effect, the default is SPARK.
+    Cost: 1 Spark command."""
+    found = spark.conf.get(CATALOG, None)
+    return found or (SPARK if spark_names.are_default() else None)
 
 
 def catalog_of(spark: SparkSession) -> str:
     """The catalog of the session. Raises CallError if none is set."""
-    catalog = spark.conf.get(CATALOG, None)
+    catalog = setting_of(spark)
     if not catalog:
         raise deltalog.CallError(
             f"Table names need a catalog: call spark_ext.use_catalog(spark, 'catalog.db') or set {CATALOG}. "
@@ -64,8 +76,18 @@ def full_name(name: str) -> str:
 
 
 def address_of(spark: SparkSession, name: str) -> str:
-    """The address of a table, for calls that take a path. Raises CallError. Cost: none."""
-    return f"catalog:{catalog_of(spark)}#{full_name(name)}"
+    """The address of a table, for calls that take a path; the path of a table in Spark's catalog. Raises CallError,
+    and TableNotFoundError if Spark's catalog has no such Delta table. Cost: 1 Spark command; 2 with Spark's catalog."""
+    catalog = catalog_of(spark)
+    if catalog != SPARK:
+        return f"catalog:{catalog}#{full_name(name)}"
+    found = spark_names.location_of(spark, name)
+    if found is None:
+        raise deltalog.TableNotFoundError(
+            f"{name} is not a Delta table: Spark's catalog has no such table (TABLE_OR_VIEW_NOT_FOUND, "
+            "DELTA_MISSING_DELTA_TABLE), or it is a view or a table of another format."
+        )
+    return found
 
 
 def can_be_registered(full: str) -> bool:

@@ -6,7 +6,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import deltalog
 from spark_ext.parse.cursor import Cursor
-from spark_ext.session import names, paths, stores
+from spark_ext.session import names, paths, spark_names, stores
 from spark_ext.statements.context import Context, Target
 from spark_ext.writing.targets import NameNotRegisteredError
 
@@ -26,6 +26,9 @@ def drop(context: Context, cursor: Cursor) -> DataFrame | None:
         )
     if named.location is None:
         return None
+    if names.setting_of(context.spark) == names.SPARK:
+        spark_names.plain_sql(context.spark, cursor.statement.text)
+        return context.nothing()
     if cursor.accept("purge"):
         raise cursor.error("PURGE is not supported: DROP TABLE keeps the files")
     cursor.finish()
@@ -76,6 +79,9 @@ def rename(context: Context, cursor: Cursor, found: Target) -> None:
     cursor.finish()
     if named.path is not None:
         raise cursor.error("RENAME TO takes a name, not a path")
+    if names.setting_of(context.spark) == names.SPARK:
+        spark_names.plain_sql(context.spark, cursor.statement.text)
+        return
     new = names.full_name(named.name)
     _reregister(context.spark, found, old, new, found.core.url)
 
@@ -94,6 +100,9 @@ def set_location(context: Context, cursor: Cursor, found: Target) -> None:
             f"The table at {location} has other columns than {name}: {other.schema.names} instead of "
             f"{ours.schema.names}, or other types or partition columns. Register it under another name."
         )
+    if names.setting_of(context.spark) == names.SPARK:
+        spark_names.plain_sql(context.spark, cursor.statement.text)
+        return
     _reregister(context.spark, found, name, name, location)
 
 

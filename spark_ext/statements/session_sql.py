@@ -22,7 +22,7 @@ from spark_ext.reading import log_counts, pruning
 from spark_ext.reading.log_frames import detail, history
 from spark_ext.reading.read_versions import marked, read_urls
 from spark_ext.reading.reader import pruned, resolve, timestamp_ms, without_suffix
-from spark_ext.session import names, paths
+from spark_ext.session import names, paths, spark_names
 from spark_ext.session.paths import Location
 from spark_ext.session.stores import checked
 from spark_ext.statements import alter, copies, drop, row_changes, show, tables
@@ -150,8 +150,10 @@ def _named_tables(spark: SparkSession, statement: Statement, options: Mapping[st
     """The tables of the session's catalog that a statement names, by ``schema.table``. Raises CallError for a name that
     Spark knows too. Cost: 1 catalog call for each unresolved name; for each table found, as ``DeltaTable.open`` and 1
     Spark command."""
-    catalog = spark.conf.get(names.CATALOG, None) if statement.other_names else None
+    catalog = names.setting_of(spark) if statement.other_names else None
     found: dict[str, Location] = {}
+    if catalog == names.SPARK:
+        return _tables_of_spark(spark, statement, options)
     for name, written in statement.other_names if catalog else ():
         if name not in found:
             table = _registered(spark, f"catalog:{catalog}#", name, options)
@@ -164,6 +166,21 @@ def _named_tables(spark: SparkSession, statement: Statement, options: Mapping[st
                 f"write deltalog.`catalog:{catalog}#{name}`. For the latter drop or rename the view, or qualify the "
                 "table's name with its Spark catalog, as in spark_catalog.default.t."
             )
+    return found
+
+
+def _tables_of_spark(spark: SparkSession, statement: Statement, options: Mapping[str, Any]) -> dict[str, Location]:
+    """As ``_named_tables``, for names of Spark's own catalog. Spark drops and creates a name without a table."""
+    found: dict[str, Location] = {}
+    for name, written in statement.other_names:
+        location = None if name in found else spark_names.location_of(spark, written)
+        if location is None:
+            continue
+        try:
+            found[name] = paths.open_table(spark, location, options["allowed_paths"], options["storage"])
+        except deltalog.TableNotFoundError:
+            if statement.head not in ("create", "drop", "replace"):
+                raise
     return found
 
 
@@ -227,7 +244,7 @@ def _changed(
     if run is None or statement.is_explained:
         return None
     defines = statement.head == "convert" or (statement.head in ("create", "replace") and statement.defines_table)
-    lists = statement.words(0, 2) == ["show", "tables"] and spark.conf.get(names.CATALOG, None) is not None
+    lists = statement.words(0, 2) == ["show", "tables"] and names.setting_of(spark) not in (None, names.SPARK)
     if not (statement.references or defines or statement.has_known_subject or lists):
         return None
     if statement.head in _ABOUT_ONE_TABLE and not (statement.has_known_subject or lists):

@@ -147,6 +147,8 @@ def _show_partitions(context: Context, cursor: Cursor) -> DataFrame | None:
 def _show_tables(context: Context, cursor: Cursor) -> DataFrame | None:
     """Spark's tables, and the tables of the session's deltalog catalog."""
     spark = context.spark
+    if names.setting_of(spark) == names.SPARK:
+        return None
     schema = cursor.identifier() if cursor.accept_one("in", "from") else None
     cursor.accept("like")
     pattern = None if cursor.is_at_end else cursor.string()

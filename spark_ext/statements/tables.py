@@ -14,10 +14,11 @@ import deltalog
 from spark_ext.delta_table import DeltaTable
 from spark_ext.parse.cursor import Cursor
 from spark_ext.parse.table_references import QUERY_STARTS, unquoted
-from spark_ext.session import names
+from spark_ext.session import names, paths, spark_names
 from spark_ext.session.stores import checked
 from spark_ext.statements import column_definitions, copies
 from spark_ext.statements.context import Context, Named, default_of, duplicates
+from spark_ext.types import to_spark
 from spark_ext.writing.assignments import at_their_positions, inserted
 from spark_ext.writing.save import save
 from spark_ext.writing.table_writer import named_target
@@ -64,6 +65,8 @@ def create(context: Context, cursor: Cursor) -> DataFrame | None:
     definition = _definition(cursor)
     if definition.location is not None and named.path is not None:
         raise cursor.error("a table by path cannot have a LOCATION")
+    if definition.query is None and kind.startswith("CREATE TABLE") and _adopts(context, named, definition):
+        return context.nothing()
     if definition.query is None:
         _build(context, kind, named, definition)
     else:
@@ -84,8 +87,30 @@ def _is_ours(context: Context, cursor: Cursor, named: Named) -> bool:
         if used not in ("", *_FORMATS):
             raise cursor.error(f"USING {used} cannot create a deltalog table: use delta or deltalog")
         return True
-    has_catalog = context.spark.conf.get(names.CATALOG, None) is not None
+    has_catalog = names.setting_of(context.spark) is not None
     return used == "deltalog" or (used == "delta" and has_catalog)
+
+
+def _adopts(context: Context, named: Named, definition: _Definition) -> bool:
+    """Register an existing table under a name of Spark's catalog, as delta-spark does; False if that is not asked for.
+    Raises SchemaMismatchError."""
+    if named.path is not None or named.location is not None or definition.location is None:
+        return False
+    if names.setting_of(context.spark) != names.SPARK or spark_names.location_of(context.spark, named.name):
+        return False
+    try:
+        table = paths.open_table(context.spark, definition.location, storage=checked(context.storage or {}))
+    except deltalog.TableNotFoundError:
+        return False
+    schema = table.snapshot().schema
+    wanted, found = [each.name for each in definition.columns], schema.names
+    if wanted and wanted != found:
+        raise deltalog.SchemaMismatchError(
+            f"The table at {table.url} has the columns {', '.join(found)}, and not {', '.join(wanted)}. Leave the list "
+            f"of columns out, so that {named.name} is a name for that table."
+        )
+    spark_names.add(context.spark, named.name, definition.location, to_spark(schema))
+    return True
 
 
 def _definition(cursor: Cursor) -> _Definition:

@@ -17,7 +17,8 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 import deltalog
-from spark_ext.session import names, paths
+from spark_ext.session import names, paths, spark_names
+from spark_ext.session.settings import is_connect
 from spark_ext.writing.write_options import column_names
 
 _FORMAT = "deltalog"
@@ -27,10 +28,12 @@ _DONE = "_deltalog_has_calls"  # set on patched classes
 
 def add_calls(spark: SparkSession) -> None:
     """Patch the stream reader and writer classes of a session. Cost: none."""
-    over_connect = type(spark).__module__.startswith("pyspark.sql.connect")
-    module: Any = importlib.import_module(
-        "pyspark.sql.connect.streaming.readwriter" if over_connect else "pyspark.sql.streaming.readwriter"
-    )
+    add_calls_of("pyspark.sql.connect" if is_connect(spark) else "pyspark.sql")
+
+
+def add_calls_of(package: str) -> None:
+    """``add_calls``, for the classes of ``pyspark.sql`` or of ``pyspark.sql.connect``. Cost: none."""
+    module: Any = importlib.import_module(f"{package}.streaming.readwriter")
     for kind, changed in ((module.DataStreamWriter, _WRITING), (module.DataStreamReader, _READING)):
         if _DONE not in vars(kind):
             for name, change in changed.items():
@@ -115,8 +118,11 @@ def _address(spark: SparkSession, name: str, call: str) -> str:
 
 def _is_ours(spark: SparkSession, name: str) -> bool:
     """Whether the session's deltalog catalog contains a table with this name, and Spark knows no table with it."""
-    if not spark.conf.get(names.CATALOG, None) or not names.is_name(name):
+    catalog = names.setting_of(spark)
+    if not catalog or not names.is_name(name):
         return False
+    if catalog == names.SPARK:
+        return spark_names.location_of(spark, name) is not None
     try:
         paths.open_table(spark, names.address_of(spark, name))
     except deltalog.errors.NotFoundError:

@@ -159,8 +159,8 @@ def sink_options(given: Mapping[str, str], default: DefaultStorage) -> SinkOptio
 
 
 def recorded_batch(snapshot: deltalog.Snapshot, app_id: str, batch: int, what: str, option: str) -> int | None:
-    """The number of the last batch of an application that is recorded in the table. ``what`` and ``option``: the names
-    of the application and of its id in messages.
+    """The number of the last batch of an application that is recorded in the table. ``what`` and ``option``: how
+    messages name the application and the option with its id.
 
     Raises CallError for an earlier ``batch``: Spark repeats only the last batch, so an earlier batch comes from another
     stream, whose rows would be lost.

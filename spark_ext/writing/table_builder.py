@@ -12,10 +12,10 @@ from pyspark.sql import types as spark_types
 import deltalog
 from spark_ext import arguments
 from spark_ext.errors import ArgumentTypeError, ColumnKindError, ExistsError, MissingTableError, explained
-from spark_ext.session import names, paths, stores
+from spark_ext.session import paths, stores
 from spark_ext.session.defaults import SessionDefaults
 from spark_ext.types import SIZED, from_spark
-from spark_ext.writing.targets import NamedTarget, NewTable, PathTarget, Target
+from spark_ext.writing.targets import NewTable, PathTarget, Target, named
 from spark_ext.writing.write_options import column_names, parameter_text
 from spark_ext.writing.write_plan import replace_properties, set_layout
 
@@ -186,9 +186,7 @@ class DeltaTableBuilder(Generic[T]):
             if self._location is None:
                 raise deltalog.CallError("The table needs a name or a location: call tableName(…) or location(…).")
             return PathTarget(self._location)
-        spark, name = self._spark, self._name
-        url = names.location_of(spark, name) if self._location is None else self._location
-        return NamedTarget(names.catalog_of(spark), names.full_name(name), url)
+        return named(self._spark, self._name, self._location)
 
     def _schema(self) -> deltalog.schema.StructType:
         if not self._fields:

@@ -13,7 +13,7 @@ from spark_ext.results import WriteResult
 from spark_ext.session import names, stores
 from spark_ext.session.paths import Location, check_format
 from spark_ext.writing.save import save
-from spark_ext.writing.targets import NamedTarget, PathTarget, Target
+from spark_ext.writing.targets import PathTarget, Target, named
 from spark_ext.writing.write_options import WriteRequest, column_names, parsed_option
 
 
@@ -132,5 +132,4 @@ class TableWriter:
 
 def named_target(df: DataFrame, name: str, path: str | None) -> Target:
     """The table ``name`` in the session's catalog. ``path``: where to create it."""
-    spark, full = df.sparkSession, names.full_name(name)
-    return NamedTarget(names.catalog_of(spark), full, path or names.location_of(spark, name))
+    return named(df.sparkSession, name, path)

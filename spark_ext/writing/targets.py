@@ -9,8 +9,9 @@ from typing import Any, Protocol
 from pyspark.sql import SparkSession
 
 import deltalog
-from spark_ext.session import paths
+from spark_ext.session import names, paths, spark_names
 from spark_ext.session.paths import Location
+from spark_ext.types import to_spark
 
 
 @dataclass(eq=False, repr=False, kw_only=True)
@@ -124,3 +125,52 @@ class NamedTarget:
                 "another name if this one is taken."
             )
             raise NameNotRegisteredError(message, name=self._name, url=self.url) from error
+
+
+class SparkTarget:
+    """A table by its name in Spark's own catalog. The name is registered before the table is created, since Spark
+    chooses the location; a name without a table is used again."""
+
+    def __init__(self, spark: SparkSession, name: str, location: str | None) -> None:
+        self._spark, self._name, self._location = spark, name, location
+
+    @property
+    def url(self) -> str:
+        """Where the table is created."""
+        found = spark_names.location_of(self._spark, self._name)
+        return found or self._location or names.location_of(self._spark, self._name)
+
+    def existing(self, spark: SparkSession, storage: Mapping[str, Any]) -> deltalog.DeltaTable | None:
+        """The table; None if Spark's catalog does not have the name, or no table was created yet."""
+        location = spark_names.location_of(spark, self._name)
+        if location is None:
+            return None
+        try:
+            return paths.open_table(spark, location, storage=storage)
+        except deltalog.TableNotFoundError:
+            return None
+
+    def create(self, spark: SparkSession, storage: Mapping[str, Any], new: NewTable) -> deltalog.Transaction:
+        """A transaction that creates the table. Raises Spark's errors for a name that it refuses."""
+        found = spark_names.location_of(spark, self._name)
+        if found is None:
+            spark_names.add(spark, self._name, self._location, to_spark(new.schema))
+        location = self.url
+        try:
+            options = paths.storage_of(spark, location, storage)
+            return deltalog.DeltaTable.create_transaction(location, new.schema, **new.options, **options)
+        except deltalog.DeltaLogError:
+            if found is None:
+                spark_names.drop(spark, self._name)
+            raise
+
+    def created(self, spark: SparkSession, storage: Mapping[str, Any]) -> None:
+        """Do nothing."""
+
+
+def named(spark: SparkSession, name: str, location: str | None) -> Target:
+    """The table ``name`` in the session's catalog. ``location``: where to create it. Raises CallError."""
+    catalog = names.catalog_of(spark)
+    if catalog == names.SPARK:
+        return SparkTarget(spark, name, location)
+    return NamedTarget(catalog, names.full_name(name), location or names.location_of(spark, name))

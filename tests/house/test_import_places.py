@@ -40,6 +40,7 @@ TYPE_IMPORTS = {
     "deltalog/storage/__init__.py": "as above",
     "deltalog/transactions/__init__.py": "as above",
     "deltalog/addresses.py": "a program that opens no catalog imports none",
+    "deltalog/errors.py": "``import deltalog`` imports the errors and as little else as possible",
     "deltalog/catalog/locate.py": "a program imports only the kind of catalog that it opens",
     "deltalog/cli/catalog.py": START,
     "deltalog/cli/commit_tables.py": START,

@@ -117,8 +117,8 @@ def test_the_year_2100_goes_on_with_every_commit(delta: DeltaSpark, timed: Path,
 
 
 def test_tables_of_many_features_have_no_error(delta: DeltaSpark, tmp_path: Path) -> None:
-    """Tables that delta-spark writes have no findings, also with deletion vectors, row tracking, mapping, checkpoints,
-    constraints and change data feeds."""
+    """The check reports no findings for tables that delta-spark writes, even with deletion vectors, row tracking,
+    column mapping, checkpoints, constraints or change data feeds."""
     path = tmp_path / "features"
     properties = {
         ENABLED: "true", "delta.enableDeletionVectors": "true", "delta.enableRowTracking": "true",

@@ -141,7 +141,10 @@ def page(runs: Sequence[Run], missing: Sequence[str] = ()) -> str:
     lines += [f"| All | {' | '.join(totals)} |", f"| Run on | {' | '.join(run.date for run in runs)} |", ""]
     if missing:
         lines += [f"Not run completely yet, or with a test that failed: {', '.join(missing)}. {SAMPLED}", ""]
-    lines += ["A cell has the number of tests that passed and the number that were skipped. Reasons for skipping:", ""]
+    lines += [
+        "A cell contains the number of tests that passed and the number that were skipped. Reasons for skipping:",
+        "",
+    ]
     lines += [f"- {each}" for each in _reasons(runs)]
     lines += ["", "The environments that `dev.py` creates:", ""]
     environments = {run.lane: f"- PySpark {run.spark} on Python {run.python}, with {run.packages}" for run in runs}

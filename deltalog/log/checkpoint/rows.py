@@ -6,9 +6,9 @@ Spec: PROTOCOL.md#checkpoint-schema.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
+import msgspec
 import pyarrow as pa
 
 from deltalog.arrow_arrays import combined, empty, kept, nulls
@@ -22,8 +22,7 @@ _FEW_ACTIONS = 16
 _PARSED = "stats_parsed"
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(msgspec.Struct, frozen=True):
     """The columns to read from a checkpoint for its file actions.
 
     ``action``: the kind of action to read. ``schema``: a subset of the columns of FILES or TOMBSTONES. ``leaves``: the

@@ -51,7 +51,8 @@ def files(version: int, *sizes: int, initial: bool = False, whole: bool = False)
 def test_limits(max_files: int | None, max_bytes: int | None, end: StreamOffset) -> None:
     versions = [files(4, 10, 10, initial=True), files(5), files(6, 10, 10)]
     found = advance(offset_at(4, 0, True), versions, max_files, max_bytes)
-    # Versions without files are skipped, so a batch may also end after such versions.
+    # Versions that add no files are skipped, so a batch may end at a later version than the last one that it reads
+    # files of.
     assert found == end or (end == offset_at(5, 0) and found == offset_at(6, 0))
 
 

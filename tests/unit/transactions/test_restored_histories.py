@@ -1,4 +1,5 @@
-"""Random histories with a backup at a random time that is restored later: every acknowledged write must exist."""
+"""Random histories in which a backup is taken at a random point and restored later; every acknowledged write must still
+exist after the restore."""
 
 from __future__ import annotations
 

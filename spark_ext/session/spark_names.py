@@ -1,0 +1,97 @@
+"""Table names in Spark's own catalog, as ``use_catalog(spark, "spark")`` selects it.
+
+A name is an entry of Spark's catalog with the provider ``deltalog``, or ``delta`` if another engine registered it, and
+with the location of the table. Spark lists, renames and drops it; deltalog reads and writes the table there. The table
+itself knows nothing about its name, so that it can also be used by its path.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+
+#: An attribute of the methods that ``install`` replaces: the method of PySpark.
+ORIGINAL = "_deltalog_original"
+PROVIDERS = ("delta", "deltalog")
+_PART = re.compile(r"`(?:[^`]|``)+`|[^`.\s/\\:#]+")
+_PROVIDER = re.compile(r"^Provider: (\w+)$", re.MULTILINE)
+_LOCATION = re.compile(r"^Location: (.+)$", re.MULTILINE)
+_BY_PATH = re.compile(r"(?:delta|deltalog)\.`((?:[^`]|``)+)`", re.IGNORECASE)
+_FILE = re.compile(r"^file:/+")
+# What ``install`` sets: a function that registers the provider ``deltalog`` in a session.
+_provide: Callable[[SparkSession], None] | None = None
+
+
+def use_by_default(provide: Callable[[SparkSession], None] | None) -> None:
+    """Whether names are those of Spark's catalog in sessions without a setting. ``provide``: registers the provider
+    ``deltalog`` in a session; None: they are not."""
+    global _provide
+    _provide = provide
+
+
+def are_default() -> bool:
+    return _provide is not None
+
+
+def plain_sql(spark: SparkSession, text: str) -> Any:
+    """Run a statement in Spark, also while ``spark_ext.install`` is in effect."""
+    kind = type(spark)
+    return getattr(kind.sql, ORIGINAL, kind.sql)(spark, text)
+
+
+def location_of(spark: SparkSession, name: str) -> str | None:
+    """The location of a Delta table in Spark's catalog; None for other tables, for views, and if there is no such
+    name. ``name``: as written in SQL. Cost: 1 Spark command."""
+    parts = _PART.findall(name)
+    if not parts or "".join(parts) != name.replace(" ", "").replace(".", ""):
+        return None
+    schema, table = ".".join(parts[:-1]), parts[-1].strip("`").replace("``", "`")
+    place = f" IN {schema}" if schema else ""
+    try:
+        rows = plain_sql(spark, f"SHOW TABLE EXTENDED{place} LIKE {_literal(table)}").collect()
+    except (AnalysisException, ParseException):
+        return None
+    for row in rows:
+        if not row["isTemporary"] and row["tableName"].lower() == table.lower():
+            return _location(row["information"])
+    return None
+
+
+def _location(information: str) -> str | None:
+    """The location in what Spark shows of a Delta table. A comment, which may look like anything, is between both
+    lines."""
+    shown = information.rpartition("\nSchema: root")[0] or information
+    provider, places = _PROVIDER.search(shown), _LOCATION.findall(shown)
+    if provider is None or provider[1].lower() not in PROVIDERS or not places:
+        return None
+    return _FILE.sub("/", str(places[-1]))
+
+
+def add(spark: SparkSession, name: str, location: str | None, columns: StructType) -> None:
+    """Register a name. Without ``location`` Spark chooses it, below its warehouse directory, and deletes the files when
+    the name is dropped. ``columns``: what Spark lists as the columns. Raises Spark's errors. Cost: 1 Spark command."""
+    if _provide is not None:
+        _provide(spark)
+    at = "" if location is None else f" LOCATION {_literal(location)}"
+    listed = ", ".join(f"`{each.name.replace('`', '``')}` {each.dataType.simpleString()}" for each in columns.fields)
+    plain_sql(spark, f"CREATE TABLE {name} ({listed}) USING deltalog{at}")
+
+
+def drop(spark: SparkSession, name: str) -> None:
+    """Drop a name. Cost: 1 Spark command."""
+    plain_sql(spark, f"DROP TABLE IF EXISTS {name}")
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def path_in(name: str) -> str | None:
+    """The path in ``delta.`path``` or ``deltalog.`path```; None for other names."""
+    found = _BY_PATH.fullmatch(name) if isinstance(name, str) else None
+    return None if found is None else found[1].replace("``", "`")
