@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from deltalog import table_html as table_page
     from deltalog.alter import alterations, clustering, constraints, row_id_backfill, table_features
     from deltalog.alter import properties as table_properties
-    from deltalog.commit import hooks, prepared
+    from deltalog.commit import prepared
     from deltalog.create import clone as cloning
     from deltalog.create import convert as converting
     from deltalog.create import new_table as new_tables
@@ -67,7 +67,6 @@ else:
         "deltalog.alter.constraints",
         "deltalog.alter.row_id_backfill",
         "deltalog.alter.table_features",
-        "deltalog.commit.hooks",
         "deltalog.commit.prepared",
         "deltalog.doctor.examination",
         "deltalog.doctor.findings",
@@ -501,8 +500,9 @@ class DeltaTable:
         are deleted after one; None: as delta.enableExpiredLogCleanup says. ``max_attempts``: how many versions a commit
         may try. Raises CallError. Cost: none.
         """
-        after = hooks.Hooks(checkpoint, cleanup)
-        options = transaction_options.TransactionOptions(commit_info or {}, (), files or file_options.DEFAULT, after)
+        options = transaction_options.TransactionOptions(
+            commit_info or {}, (), files or file_options.DEFAULT, prepared.Hooks(checkpoint, cleanup)
+        )
         return type(self)(self._handle.configured(options, max_attempts))
 
     # ------------------------------------------------------------------------------------------------ rows
@@ -914,12 +914,11 @@ class DeltaTable:
         are not made if there are no files to delete. If the call is interrupted, a second call continues its work.
         ``full=False`` does not list files and considers only files that commits since the last vacuum removed (Spark's
         VACUUM LITE); files that no version ever named, and empty directories, are kept. ``keep_versions``: versions
-        whose files are kept, however old they are. ``progress``: called with the
-        number of deleted files and the number of files to delete. ``run_tasks``: runs the tasks that list and delete
-        files elsewhere, for example as Spark tasks; at most ``num_tasks`` tasks list files. ``run_tasks`` receives a
-        function, the bytes for each task, and a description of the work. For each task, ``run_tasks`` calls the
-        function with the task's bytes and a string that is unique to the attempt, and returns the results in task
-        order. The log is read and written in this process.
+        whose files are kept, however old they are. ``progress``: called with the number of deleted files and the number
+        of files to delete. ``run_tasks``: runs the tasks that list and delete files elsewhere, for example as Spark
+        tasks; at most ``num_tasks`` tasks list files. ``run_tasks`` receives a function, the bytes for each task, and a
+        description of the work. For each task, ``run_tasks`` calls the function with the task's bytes and a string that
+        is unique to the attempt, and returns the results in task order. The log is read and written in this process.
 
         Raises CallError, ResourceNotReadyError for a table of a catalog, UnsupportedFeatureError, UnsafePathError for a
         path in the log that cannot be resolved, CorruptTableError, StoreError, and with ``full=False``

@@ -77,8 +77,7 @@ class Output:
     @contextlib.contextmanager
     def working(self, what: str) -> Iterator[None]:
         """A spinner on a terminal's standard error while the block runs."""
-        console = console_of(sys.stderr)
-        if self.as_json or not console.is_terminal:
+        if self.as_json or not (console := console_of(sys.stderr)).is_terminal:
             yield
             return
         with console.status(plain(what)):
@@ -88,8 +87,7 @@ class Output:
     def progress(self, first: str, verb: str) -> Iterator[Callable[[str, int, int], None]]:
         """Like ``working``, with a text that the yielded function updates; its arguments are the step, the number done
         and the total."""
-        console = console_of(sys.stderr)
-        if self.as_json or not console.is_terminal:
+        if self.as_json or not (console := console_of(sys.stderr)).is_terminal:
             yield lambda what, done, of: None
             return
         with console.status(plain(first)) as status:

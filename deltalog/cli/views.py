@@ -25,7 +25,6 @@ from deltalog.cli.output import (
     plural,
     table_of,
 )
-from deltalog.log.file_statistics import live_rows
 from deltalog.log.history import LogHistory
 from deltalog.protocol.timestamps import describe, to_iso
 
@@ -79,6 +78,8 @@ def info(snapshot: Snapshot) -> dict[str, Any]:
 
 def _num_rows(snapshot: Snapshot) -> int | None:
     """The number of rows according to the statistics in the log; None if a file has no statistics."""
+    from deltalog.log.file_statistics import live_rows
+
     return live_rows(snapshot.files())
 
 

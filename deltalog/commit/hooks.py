@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from deltalog.background import in_background, wait_for
+from deltalog.commit.prepared import ALL_HOOKS, Hooks
 from deltalog.commit_result import CommitResult
 from deltalog.environment import Environment
 from deltalog.errors import DeltaLogError, TableNotFoundError, TableReplacedError
@@ -65,17 +66,6 @@ def errors_logged(fact: str, what: str) -> Iterator[None]:
         if hasattr(interrupt, "add_note"):
             interrupt.add_note(f"{fact}. This step after it was interrupted: {what}.")
         raise
-
-
-class Hooks(msgspec.Struct, frozen=True):
-    """The steps after a commit. ``checkpoint``: whether a checkpoint is written when one is due. ``cleanup``: whether
-    expired log files are deleted after a checkpoint; None: as delta.enableExpiredLogCleanup says."""
-
-    checkpoint: bool = True
-    cleanup: bool | None = None
-
-
-ALL_HOOKS = Hooks()
 
 
 class NewVersion(msgspec.Struct, frozen=True):

@@ -44,6 +44,18 @@ class Reads:
 
 
 @dataclass(frozen=True, slots=True)
+class Hooks:
+    """The steps after a commit. ``checkpoint``: whether a checkpoint is written when one is due. ``cleanup``: whether
+    expired log files are deleted after a checkpoint; None: as delta.enableExpiredLogCleanup says."""
+
+    checkpoint: bool = True
+    cleanup: bool | None = None
+
+
+ALL_HOOKS = Hooks()
+
+
+@dataclass(frozen=True, slots=True)
 class Prepared:
     """A transaction that is ready to be committed, independent of the version number under which it will be
     committed."""
@@ -63,7 +75,7 @@ class Prepared:
     cdc: tuple[AddCDCFile, ...] = ()
     written: tuple[str, ...] = ()  # paths of the files written for this transaction, which are deleted if it fails
     annotations: Mapping[str, Any] | None = None  # metadata from the author, for the key ``deltalog`` in commitInfo
-    commit_info: Mapping[str, Any] = field(default_factory=dict)  # further entries of commitInfo from the author
+    commit_info: Mapping[str, Any] = field(default_factory=dict)  # the author's further entries of commitInfo
     is_strict: bool = False  # after the last attempt, a version that another writer committed counts as a conflict
     reads: Reads = Reads()
     read_version: int | None = None  # the version on which the transaction was planned, for messages

@@ -158,7 +158,7 @@ def of_table(
         schema = with_large_types(schema) if as_large_types else schema
     if not is_plain(snapshot):
         scan = snapshot.scan(where=condition(where, snapshot.schema))
-        return ds.dataset(scan.to_arrow().cast(schema))
+        return ds.InMemoryDataset(scan.to_arrow().cast(schema))
     if filesystem is None:
         filesystem = filesystem_of(snapshot, table.get_add_file_sizes())
     format = ds.ParquetFileFormat(

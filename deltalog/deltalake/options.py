@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from deltalog.commit.hooks import Hooks
+from deltalog.commit.prepared import Hooks
 from deltalog.deltalake.commit_properties import CommitProperties, PostCommitHookProperties
 from deltalog.errors import CallError
 from deltalog.parquet.file_options import DEFAULT, FileOptions

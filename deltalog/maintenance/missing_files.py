@@ -5,9 +5,8 @@ Spec: PROTOCOL.md leaves this to writers.
 
 from __future__ import annotations
 
-import pyarrow.compute as pc
-
 from deltalog.arrow_arrays import combined, strings
+from deltalog.lazy_arrow import pc
 from deltalog.log.file_tables import add_actions
 from deltalog.maintenance.restore import missing_among
 from deltalog.protocol.codec import canonical_json

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import pyarrow as pa
-from pyroaring import BitMap64
 
 from deltalog.arrow_arrays import row_numbers, scalar, uint64s
 from deltalog.errors import DeltaLogError, InvalidDataFileError, ObjectNotFoundError
@@ -25,7 +24,7 @@ from deltalog.parquet import datetime_rebase
 from deltalog.parquet.column_ranges import expect_columns, has_small_footer
 from deltalog.parquet.datetime_rebase import Calendars
 from deltalog.parquet.footers import READ_ERRORS, open_parquet
-from deltalog.protocol import column_mapping, deletion_vectors, partitions
+from deltalog.protocol import column_mapping, partitions
 from deltalog.protocol.actions import AddFile, DeletionVector
 from deltalog.protocol.arrow_types import as_micros, plain_layout
 from deltalog.protocol.char_varchar import char_length, padded
@@ -47,9 +46,12 @@ from deltalog.storage.remote import parallel_gets
 from deltalog.storage.table_files import TableFiles
 
 if TYPE_CHECKING:
+    import pyroaring
+
     from deltalog.parquet import variant
+    from deltalog.protocol import deletion_vectors
 else:
-    lazy_modules(__name__, "deltalog.parquet.variant")
+    lazy_modules(__name__, "pyroaring", "deltalog.parquet.variant", "deltalog.protocol.deletion_vectors")
 
 T = TypeVar("T")
 
@@ -122,7 +124,7 @@ PLAIN, EXACT = Reading(), Reading(exact=True)
 
 
 def read_file(
-    files: TableFiles, file: DataFile, layout: FileLayout, only: BitMap64 | None = None
+    files: TableFiles, file: DataFile, layout: FileLayout, only: pyroaring.BitMap64 | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Read the columns of ``layout`` from a file that the log names, without deleted rows.
 
@@ -134,7 +136,9 @@ def read_file(
     yield from open_file(files, file, layout, only).batches()
 
 
-def open_file(files: TableFiles, file: DataFile, layout: FileLayout, only: BitMap64 | None = None) -> OpenFile:
+def open_file(
+    files: TableFiles, file: DataFile, layout: FileLayout, only: pyroaring.BitMap64 | None = None
+) -> OpenFile:
     """The first half of ``read_file``, which mostly waits for the store: reads the footer and the deletion vector. The
     method ``batches`` of the returned object is the second half. Threads may open several files ahead. Raises as
     ``read_file``."""
@@ -148,7 +152,7 @@ def open_file(files: TableFiles, file: DataFile, layout: FileLayout, only: BitMa
     if store.is_remote and vector is not None:
         deleted, source = both(functools.partial(read_vector, files, vector), request, vector.storage_type != "i")
     else:
-        deleted = BitMap64() if vector is None else read_vector(files, vector)
+        deleted = pyroaring.BitMap64() if vector is None else read_vector(files, vector)
         source = request()
     opened = OpenFile(store, path, source, file, layout, deleted, only)
     if not store.is_remote or has_small_footer(source):
@@ -167,8 +171,8 @@ class OpenFile:
         source: Any,
         file: DataFile,
         layout: FileLayout,
-        deleted: BitMap64,
-        only: BitMap64 | None,
+        deleted: pyroaring.BitMap64,
+        only: pyroaring.BitMap64 | None,
     ) -> None:
         self.layout = layout
         self._store = store
@@ -269,7 +273,7 @@ class OpenFile:
 
 def read_files(
     files: TableFiles,
-    requests: Iterable[tuple[DataFile, FileLayout, BitMap64 | None]],
+    requests: Iterable[tuple[DataFile, FileLayout, pyroaring.BitMap64 | None]],
     read: Callable[[OpenFile], Iterator[T]],
 ) -> Iterator[T]:
     """Run ``read`` on several files in order. ``requests``: the arguments for ``open_file``, one tuple per file.
@@ -313,7 +317,7 @@ def _unreadable(store: LogStore, path: str, error: BaseException) -> InvalidData
     )
 
 
-def _runs(metadata: Any, deleted: BitMap64, only: BitMap64 | None) -> list[_Run]:
+def _runs(metadata: Any, deleted: pyroaring.BitMap64, only: pyroaring.BitMap64 | None) -> list[_Run]:
     """The runs of consecutive row groups that are read together."""
     runs: list[_Run] = []
     position, size = 0, 0
@@ -348,9 +352,9 @@ def _batch_rows(metadata: pq.FileMetaData, padding_bytes: int) -> int:
     return max(1, min(MAX_BATCH_ROWS, rows))
 
 
-def _positions(start: int, rows: int, deleted: BitMap64, only: BitMap64 | None) -> pa.Array | None:
+def _positions(start: int, rows: int, deleted: pyroaring.BitMap64, only: pyroaring.BitMap64 | None) -> pa.Array | None:
     """The positions, relative to the batch, of the rows to read; None if all rows are read."""
-    wanted = BitMap64()
+    wanted = pyroaring.BitMap64()
     wanted.add_range(start, start + rows)
     if only is not None:
         wanted &= only
@@ -441,10 +445,10 @@ def partition_value(file: DataFile, column: StructField, mode: Mode) -> Any:
     return partitions.parse(text, column.data_type, column.name)
 
 
-def read_vector(files: TableFiles, vector: DeletionVector) -> BitMap64:
+def read_vector(files: TableFiles, vector: DeletionVector) -> pyroaring.BitMap64:
     """The positions deleted by a deletion vector. Cost: 1 GET unless it is inline or deletes nothing."""
     if vector.cardinality == 0:
-        return BitMap64()  # empty vectors from delta-spark have no bitmap
+        return pyroaring.BitMap64()  # empty vectors from delta-spark have no bitmap
     named = deletion_vectors.file_of(vector)
     if named is None:
         return deletion_vectors.from_inline(vector)

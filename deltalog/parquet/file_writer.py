@@ -103,8 +103,7 @@ def write_file(
 class GrowingFile:
     """A data file that is written to ``file`` piece by piece. Rows must come from ``FileColumns.stored_rows``.
 
-    ``first``: its first rows. ``options``: how it is encoded. ``without_bounds``: the dotted paths of columns that
-    contain NaN in later rows.
+    ``first``: its first rows. ``without_bounds``: the dotted paths of columns that contain NaN in later rows.
     """
 
     def __init__(

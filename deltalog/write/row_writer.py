@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pyarrow as pa
-from pyroaring import BitMap64
 
 from deltalog.environment import Environment
 from deltalog.errors import RowCountError
@@ -38,6 +37,8 @@ from deltalog.write.metadata_changes import MetadataChanges
 from deltalog.write.table_rules import TableRules, rules_of
 
 if TYPE_CHECKING:
+    import pyroaring
+
     from deltalog.log import file_statistics
     from deltalog.read import changes as change_feed
     from deltalog.write import added_files, partition_files
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
 else:
     lazy_modules(
         __name__,
+        "pyroaring",
         "deltalog.log.file_statistics",
         "deltalog.write.added_files",
         "deltalog.write.partition_files",
@@ -203,7 +205,7 @@ class RowWriter:
         )
         return [change_file(add) for add in adds]
 
-    def write_deletion_vectors(self, vectors: Sequence[BitMap64]) -> list[DeletionVector]:
+    def write_deletion_vectors(self, vectors: Sequence[pyroaring.BitMap64]) -> list[DeletionVector]:
         """Store sets of row positions (from 0, in a Parquet file) as deletion vectors. Cost: at most 1 PUT for each 2
         MiB."""
         length = self._layout().prefix_length

@@ -71,7 +71,7 @@ class TableHandle:
     """
 
     def __init__(self, reader: LogReader, committer: Committer, environment: Environment, latest: Snapshot) -> None:
-        self.options: transaction_options.TransactionOptions | None = None  # of every transaction that begins here
+        self._options: transaction_options.TransactionOptions | None = None
         self.base: Snapshot | None = None  # where the next transaction begins; None: at the latest version
         self.reader = reader
         self.committer = committer
@@ -92,6 +92,11 @@ class TableHandle:
     def url(self) -> str:
         return self.reader.store.url
 
+    @property
+    def options(self) -> transaction_options.TransactionOptions:
+        """The options of every transaction that begins here."""
+        return transaction_options.NO_OPTIONS if self._options is None else self._options
+
     def configured(
         self,
         options: transaction_options.TransactionOptions,
@@ -102,7 +107,7 @@ class TableHandle:
         as in RetryPolicy; None: as here. ``base``: the version on which its first transaction begins, if not the
         latest: later commits are checked for conflicts. Pass its latest version to ``advance``. Cost: none."""
         other = copy.copy(self)
-        other.options, other.base = options, base
+        other._options, other.base = options, base
         if max_attempts is not None:
             retry = replace(self.environment.retry, max_attempts=max_attempts)
             other.environment = replace(self.environment, retry=retry)
@@ -323,8 +328,7 @@ class TableHandle:
         depend on no version of the table.
         """
         origin = row_origins.origin_in(data)
-        records_apps = self.options is not None and bool(self.options.app_versions)
-        if may_be_blind and origin is None and expected_version is None and not records_apps:
+        if may_be_blind and origin is None and expected_version is None and not self.options.app_versions:
             transaction = self._blind_append()
         else:
             reads = () if origin is None else (origin,)

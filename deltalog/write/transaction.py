@@ -106,7 +106,7 @@ class Transaction:
         anchor: Snapshot | None = None,
         proven_ms: int | None = None,
         on_lost: Callable[[], None] = lambda: None,
-        options: TransactionOptions | None = None,
+        options: TransactionOptions = NO_OPTIONS,
     ) -> None:
         """``on_commit``: called with the committed version; called again when it has a checkpoint, with the snapshot to
         replace. ``refresh``: returns the latest version, if ``snapshot`` may be stale. ``latest``: the latest version,
@@ -115,7 +115,6 @@ class Transaction:
         ``proven_ms``: as in TipProof. ``on_lost``: called if the anchor is no longer in the log. ``options``: of the
         call."""
         check_isolation_level(isolation_level)
-        options = options or NO_OPTIONS
         self._snapshot = snapshot
         self.latest = snapshot if latest is None else latest
         self.reader = reader
@@ -133,14 +132,14 @@ class Transaction:
         self._metadata_changes = MetadataChanges(base, protocol, metadata, environment.new_uuid)
         self.proof = TipProof(reader, anchor or self.latest, environment, proven_ms)
         self._on_lost = on_lost
-        self._is_callers = False
-        self.reads_callers_rows = True  # whether writing the rows runs code of the caller, such as an iterator
-        self._row_writer = RowWriter(reader, environment, self._metadata_changes, self._begin_proof, options.files)
         self._finished = False
         self._in_doubt: DeltaLogError | None = None  # the error of a commit whose outcome is unknown
+        self._is_callers = False
+        self.reads_callers_rows = True  # whether writing the rows runs code of the caller, such as an iterator
         self._options = options
         for each in options.app_versions:
             self.set_transaction(each.app_id, each.version, each.last_updated_ms)
+        self._row_writer = RowWriter(reader, environment, self._metadata_changes, self._begin_proof, options.files)
 
     # ------------------------------------------------------------------------------------------- context
 

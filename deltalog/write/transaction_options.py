@@ -1,5 +1,5 @@
 """What a caller sets for all commits of a call: entries of commitInfo, application versions, how files are encoded, and
-the steps after the commit.
+the steps after the commit. Pure.
 
 Spec: PROTOCOL.md#commit-provenance-information, #transaction-identifiers.
 """
@@ -10,8 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, get_args
 
-from deltalog.commit.hooks import ALL_HOOKS, Hooks
-from deltalog.commit.prepared import IsolationLevel
+from deltalog.commit.prepared import ALL_HOOKS, Hooks, IsolationLevel
 from deltalog.errors import CallError
 from deltalog.parquet.file_options import DEFAULT, FileOptions
 from deltalog.protocol.codec import json_text

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 
 import deltalog
 from spark_ext.install import calls
 from spark_ext.install.errors import translated
 from spark_ext.install.patches import Patches, inside
 from spark_ext.install.readers import session_of, table_of
-from spark_ext.session import spark_names
+from spark_ext.reading import column_text
+from spark_ext.session import paths, spark_names
 from spark_ext.writing.table_writer import TableWriter
 from spark_ext.writing.writer import Writer
 
@@ -144,13 +145,14 @@ def _verb(call: str) -> Any:
     def verb(original: Any, writer: Any, *args: Any) -> None:
         of, table = calls.calls_of(writer), vars(writer)[_TABLE]
         with translated(), inside():
-            spark = session_of(writer)
-            by_path = spark_names.path_in(table)
-            is_ours = of.are_ours or by_path is not None
-            if not is_ours and of.source is None:
-                is_ours = table_of(spark, table) is not None
-            if is_ours:
-                _run(call, TableWriter(_rows_of(writer), table if by_path is None else by_path), of, args)
+            spark, location = session_of(writer), spark_names.path_in(table)
+            made = TableWriter(_rows_of(writer), table if location is None else location)
+            if location is None and (of.source is None or of.are_ours):
+                location = table_of(spark, table)
+            if of.are_ours or (of.source is None and location is not None):
+                if call == "overwrite":
+                    args = tuple(_condition(spark, location, each) for each in args)
+                _run(call, made, of, args)
                 return
         original(writer, *args)
 
@@ -164,18 +166,24 @@ def _run(call: str, made: TableWriter, of: calls.Calls, args: tuple[Any, ...]) -
     for key, value in of.properties.items():
         made.tableProperty(key, value)
     of.apply(made)
-    if call == "overwrite":
-        args = tuple(condition if isinstance(condition, str) else _sql_of(condition) for condition in args)
     getattr(made, call)(*args)
 
 
 def _name_of(column: Any) -> str:
-    """A column as a name, of a Column that is one."""
-    return column if isinstance(column, str) else _sql_of(column).strip("`")
+    """The name of a column, of a Column that is one. Raises CallError."""
+    text = column if isinstance(column, str) else repr(column).removeprefix("Column<'").removesuffix("'>")
+    if "(" in text:
+        raise deltalog.CallError(
+            f"{column!r} is not a column. Delta tables are partitioned by columns, not transforms."
+        )
+    return text.strip("`")
 
 
-def _sql_of(column: Any) -> str:
-    text = repr(column)
-    if not (text.startswith("Column<'") and text.endswith("'>")):
-        raise deltalog.CallError(f"{column!r} is not a Column.")
-    return text[len("Column<'") : -2]
+def _condition(spark: SparkSession, location: str | None, condition: Any) -> Any:
+    """A condition as SQL text. Raises CallError for a Column that cannot be written as such."""
+    if isinstance(condition, str) or location is None:
+        return condition
+    text = column_text.sql_text(condition, paths.open_table(spark, location).snapshot().schema)
+    if text is None or column_text.UNKNOWN in text:
+        raise deltalog.CallError(f"overwrite cannot write {condition!r} as SQL. Pass the condition as SQL text.")
+    return text

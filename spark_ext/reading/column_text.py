@@ -28,8 +28,8 @@ _TOKEN = re.compile(
 )
 _COMPARISONS = frozenset(["=", "==", "<", "<=", ">", ">=", "<=>"])
 _MOST_DEPTH = 100
-# A condition that skips nothing.
-_UNKNOWN = "unknown()"
+#: A part of a condition that is not translated, and skips nothing.
+UNKNOWN = "unknown()"
 
 _EPOCH = datetime.date(1970, 1, 1)
 # A parsed Column: an operator with its operands, or the kind of a leaf with its value.
@@ -143,7 +143,7 @@ def _unquoted(identifier: str) -> list[str]:
 
 
 def _condition(tree: _Tree, schema: deltalog.schema.StructType) -> str:
-    """The tree as SQL text, with _UNKNOWN for the parts that are not translated."""
+    """The tree as SQL text, with UNKNOWN for the parts that are not translated."""
     name, operands = tree
     if name == "sql":
         return f"({operands})"
@@ -156,7 +156,7 @@ def _condition(tree: _Tree, schema: deltalog.schema.StructType) -> str:
             return _column(tree, schema)[0]
         return _leaf(name.lower(), operands, schema)
     except _Unknown:
-        return _UNKNOWN
+        return UNKNOWN
 
 
 def _leaf(name: str, operands: Sequence[_Tree], schema: deltalog.schema.StructType) -> str:

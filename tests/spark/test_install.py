@@ -148,7 +148,10 @@ class TestNames:
     def test_write_to(self, spark: Any, name: str) -> None:
         spark.range(3).writeTo(name).using("delta").tableProperty("delta.appendOnly", "false").create()
         spark.range(3, 4).writeTo(name).append()
-        assert ids(spark.table(name)) == [0, 1, 2, 3]
+        spark.range(7, 9).writeTo(name).overwrite(F.col("id") >= 2)
+        assert ids(spark.table(name)) == [0, 1, 7, 8]
+        with pytest.raises(AnalysisException, match="as SQL text"):
+            spark.range(7, 9).writeTo(name).overwrite(F.abs("id") >= 2)
         spark.range(1).writeTo(name).using("delta").createOrReplace()
         assert ids(spark.table(name)) == [0]
         with pytest.raises(AnalysisException):

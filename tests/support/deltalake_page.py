@@ -1,6 +1,6 @@
 """The table of members in docs/from-deltalake.md, from the modules of the door, so that none can be missing.
 
-python -m tests.support.deltalake_page          writes the table
+``python -m tests.support.deltalake_page`` writes the table.
 """
 
 from __future__ import annotations

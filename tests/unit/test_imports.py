@@ -63,7 +63,7 @@ ENTRANCES: dict[str, tuple[str, tuple[str, ...]]] = {
         (
             *(*OTHER_VERBS, *EXPRESSIONS, "pyarrow.compute", "pyarrow.json", "deltalog.read.scan"),
             *("deltalog.read.data_skipping", "deltalog.commit.conflicts", "deltalog.write.added_files"),
-            *("deltalog.write.task_files", "deltalog.log.checkpoint.reader", "deltalog.parquet.variant"),
+            *("deltalog.write.task_files", "deltalog.log.checkpoint.reader", "deltalog.parquet.variant", "pyroaring"),
         ),
     ),
     "scan": (
