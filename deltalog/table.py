@@ -17,6 +17,7 @@ from deltalog.lazy_names import lazy_modules
 from deltalog.protocol.properties import SIDECAR_ROWS
 from deltalog.protocol.schema import DataType, StructType
 from deltalog.storage.registry import Location, open_store
+from deltalog.time_zones import TimeZone, zone_of
 from deltalog.write.commit_info import UserMetadata
 
 if TYPE_CHECKING:
@@ -110,7 +111,7 @@ else:
         transactions="deltalog.write.transaction",
     )
 
-PointInTime = datetime.datetime | int | str
+PointInTime = datetime.datetime | datetime.date | int | str
 T = TypeVar("T")
 
 
@@ -123,8 +124,11 @@ class DeltaTable:
     """A Delta table. Open it with ``DeltaTable(url)`` or ``DeltaTable.open(url)``. Threads may share a DeltaTable; each
     call works on its own snapshot.
 
-    Points in time are aware datetimes, ints (ms since the Unix epoch) or ISO text with an offset or Z; anything else
-    raises InvalidTimestampError. ``Dataset(table)`` has the verbs of the write contract.
+    Points in time are aware datetimes, ints (ms since the Unix epoch) or ISO text with an offset or Z. With
+    ``time_zone``, a tzinfo or a name such as ``Europe/Berlin``, they may also be datetimes and text without a zone, and
+    dates, which mean the start of their day. Anything else raises InvalidTimestampError.
+
+    ``Dataset(table)`` has the verbs of the write contract.
 
     The verbs are implemented in ``rows``, ``alter``, ``create`` and ``maintenance``; TableHandle holds the table's
     state.
@@ -202,7 +206,7 @@ class DeltaTable:
     def create(
         cls,
         url: Location,
-        schema: StructType | pa.Schema,
+        schema: Any,
         *,
         partition_by: Sequence[str] = (),
         cluster_by: Sequence[str] = (),
@@ -213,14 +217,16 @@ class DeltaTable:
         environment: Environment | None = None,
         **storage_options: Any,
     ) -> DeltaTable:
-        """Create a table, with the rows of ``data`` if set, in one commit.
+        """Create a table, with the rows of ``data`` if set, in one commit. ``schema``: a StructType, a pyarrow Schema,
+        or rows, such as a data frame, which give the columns and the first rows.
 
         ``cluster_by``: as for ``DeltaTable.cluster_by``. ``properties={"delta.enableInCommitTimestamps": "true"}``
         gives it in-commit timestamps from version 0. Raises TableExistsError, SchemaMismatchError,
         InvalidPropertyError. Cost: 1 LIST, 1 PUT for each file, 1 commit.
         """
+        columns, data = new_tables.columns_and_rows(schema, data)
         transaction = cls.create_transaction(
-            url, schema, partition_by=partition_by, cluster_by=cluster_by, properties=properties, name=name,
+            url, columns, partition_by=partition_by, cluster_by=cluster_by, properties=properties, name=name,
             description=description, environment=environment, **storage_options,
         )  # fmt: skip
         with transaction:
@@ -316,6 +322,7 @@ class DeltaTable:
         shallow: bool = False,
         version: int | None = None,
         timestamp: PointInTime | None = None,
+        time_zone: TimeZone | None = None,
         properties: Mapping[str, str] | None = None,
         user_metadata: UserMetadata = None,
         **storage_options: Any,
@@ -339,7 +346,7 @@ class DeltaTable:
         commit; for copies, the target's ``LogStore.walk`` up to its first file, and 1 or more GETs and 1 PUT for each
         file.
         """
-        source = self._handle.at(version, _epoch_ms(timestamp))
+        source = self._handle.at(version, _epoch_ms(timestamp, time_zone))
         files, environment = source.reader.files, self._handle.environment
         places = (files.store.url, *files.allowed_paths) if shallow else ()
         reader = log_reader.LogReader(open_store(target, **storage_options), places)
@@ -397,16 +404,26 @@ class DeltaTable:
         ``Snapshot.to_duckdb``."""
         return self.snapshot().to_duckdb(connection)
 
-    def snapshot(self, version: int | None = None, timestamp: PointInTime | None = None) -> snapshots.Snapshot:
-        """The latest version, a specific version, or the version that was current at a point in time.
+    def snapshot(
+        self, version: int | None = None, timestamp: PointInTime | None = None, *, time_zone: TimeZone | None = None
+    ) -> snapshots.Snapshot:
+        """The latest version, a specific version, or the version that was current at a point in time. ``time_zone``:
+        see the class.
 
         Raises VersionNotFoundError, TimestampOutOfRangeError, InvalidTimestampError. Cost: for the latest, 2 HEADs, and
         1 LIST and the new commits if there are any; for a version, 1 LIST and its log files, none while it is in use;
         for a point in time, as ``version_at`` and as for a version.
         """
-        return self._handle.at(version, _epoch_ms(timestamp))
+        return self._handle.at(version, _epoch_ms(timestamp, time_zone))
 
-    def version_at(self, timestamp: PointInTime, before: str = "error", after: str = "error") -> timestamps.CommitAt:
+    def version_at(
+        self,
+        timestamp: PointInTime,
+        before: str = "error",
+        after: str = "error",
+        *,
+        time_zone: TimeZone | None = None,
+    ) -> timestamps.CommitAt:
         """The version that was current at a point in time, with its timestamp and the clock that it is from.
 
         ``before="earliest"`` and ``after="latest"`` clamp times outside the history; otherwise such times raise
@@ -414,15 +431,17 @@ class DeltaTable:
         MissingInCommitTimestampError if the log lacks the data. Cost: 2 HEADs, and up to 8 GETs of 4 KiB in each of 3
         to 6 rounds; if file times decide, or the log has gaps, the cost of listing the whole log.
         """
-        return self._handle.history().version_at(timestamps.to_epoch_ms(timestamp), before, after)
+        return self._handle.history().version_at(timestamps.to_epoch_ms(timestamp, zone_of(time_zone)), before, after)
 
-    def explain_timestamp(self, timestamp: PointInTime) -> history_entries.TimestampExplanation:
+    def explain_timestamp(
+        self, timestamp: PointInTime, *, time_zone: TimeZone | None = None
+    ) -> history_entries.TimestampExplanation:
         """Explain how a point in time is resolved to a version: the clock, the candidate commits, the result, its
         neighbours, and the bounds of the history.
 
         Print the result, or call its ``to_json()``. Cost: as ``version_at``, and that of listing the whole log.
         """
-        return self._handle.history().explain(timestamps.to_epoch_ms(timestamp))
+        return self._handle.history().explain(timestamps.to_epoch_ms(timestamp, zone_of(time_zone)))
 
     def history(self, limit: int | None = None) -> list[history_entries.CommitEntry]:
         """The commits, newest first, with the times that time travel uses.
@@ -440,6 +459,7 @@ class DeltaTable:
         *,
         from_timestamp: PointInTime | None = None,
         to_timestamp: PointInTime | None = None,
+        time_zone: TimeZone | None = None,
         allow_out_of_range: bool = False,
     ) -> change_feed.Changes:
         """The change data feed of a range of versions, including both ends; by default up to the latest version.
@@ -452,7 +472,7 @@ class DeltaTable:
         delta.enableChangeDataFeed must have been true throughout the range. Raises VersionNotFoundError,
         TimestampOutOfRangeError, CallError. Cost: 1 LIST and as two snapshots.
         """
-        since, until = _epoch_ms(from_timestamp), _epoch_ms(to_timestamp)
+        since, until = _epoch_ms(from_timestamp, time_zone), _epoch_ms(to_timestamp, time_zone)
         return change_feed.changes_between(
             self._handle.history(), from_version, to_version, since, until, allow_out_of_range
         )
@@ -462,6 +482,7 @@ class DeltaTable:
         *,
         starting_version: int | Literal["latest"] | None = None,
         starting_timestamp: PointInTime | None = None,
+        time_zone: TimeZone | None = None,
         ignore_deletes: bool = False,
         ignore_changes: bool = False,
         skip_change_commits: bool = False,
@@ -482,7 +503,7 @@ class DeltaTable:
             raise CallError("Pass a starting version or a starting timestamp, not both.")
         rules = stream_offsets.StreamRules(ignore_deletes, ignore_changes, skip_change_commits, read_change_feed)
         version = self._handle.refresh().version + 1 if isinstance(starting_version, str) else starting_version
-        since = _epoch_ms(starting_timestamp)
+        since = _epoch_ms(starting_timestamp, time_zone)
         return table_stream.TableStream(self._handle.history, rules, version, since, fail_on_data_loss)
 
     def with_options(
@@ -945,6 +966,7 @@ class DeltaTable:
         version: int | None = None,
         timestamp: PointInTime | None = None,
         *,
+        time_zone: TimeZone | None = None,
         ignore_missing_files: bool = False,
         dry_run: bool = False,
         user_metadata: UserMetadata = None,
@@ -960,10 +982,10 @@ class DeltaTable:
         """
         if (version is None) == (timestamp is None):
             raise CallError("Pass either the version or the timestamp to restore.")
-        target = self._handle.at(version, _epoch_ms(timestamp), for_change=True)
+        target = self._handle.at(version, _epoch_ms(timestamp, time_zone), for_change=True)
         with self._handle.transaction() as transaction:
             return restoring.restore(
-                transaction, target, _epoch_ms(timestamp), ignore_missing_files, dry_run, user_metadata
+                transaction, target, _epoch_ms(timestamp, time_zone), ignore_missing_files, dry_run, user_metadata
             )
 
     def remove_missing_files(self, *, dry_run: bool = True) -> tuple[str, ...]:
@@ -1056,8 +1078,8 @@ def handle_of(table: DeltaTable) -> table_handle.TableHandle:
     return table._handle
 
 
-def _epoch_ms(timestamp: PointInTime | None) -> int | None:
-    return None if timestamp is None else timestamps.to_epoch_ms(timestamp)
+def _epoch_ms(timestamp: PointInTime | None, time_zone: TimeZone | None) -> int | None:
+    return None if timestamp is None else timestamps.to_epoch_ms(timestamp, zone_of(time_zone))
 
 
 def _opened_again(cls: type[DeltaTable], reader: log_reader.LogReader, environment: Environment) -> DeltaTable:

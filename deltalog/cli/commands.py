@@ -105,7 +105,6 @@ def _own_warnings(as_json: bool) -> Iterator[None]:
 
 app = Commands(
     cls=_Commands,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},

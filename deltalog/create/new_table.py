@@ -24,6 +24,7 @@ from deltalog.protocol.properties import check_assignment
 from deltalog.protocol.schema import StructType
 from deltalog.protocol.schema_enforcement import check_column_names
 from deltalog.write import write_steps
+from deltalog.write.input_streams import as_reader
 from deltalog.write.transaction import Transaction
 
 
@@ -66,7 +67,7 @@ def table_schema(schema: object) -> StructType:
         return StructType.from_arrow(schema)
     raise CallError(
         f"The columns of a table are a pyarrow Schema or a StructType, not {type(schema).__name__}: for example "
-        'pa.schema([("id", pa.int64())]).'
+        'pa.schema([("id", pa.int64())]). DeltaTable.create also takes rows, such as a data frame or a pyarrow Table.'
     )
 
 
@@ -106,6 +107,19 @@ def creation(
     if cluster_by:
         transaction.metadata_changes.set_clustering(cluster_by)
     return transaction
+
+
+def columns_and_rows(schema: Any, data: Any) -> tuple[StructType | pa.Schema, Any]:
+    """The columns of a new table and its first rows, where ``schema`` may be the rows. Raises CallError."""
+    if isinstance(schema, (StructType, pa.Schema)) or not hasattr(schema, "__arrow_c_stream__"):
+        return table_schema(schema), data
+    if data is not None:
+        raise CallError(
+            f"schema is a {type(schema).__name__} with rows, and data has rows too. Give the rows as one of them; the "
+            "columns alone are a pyarrow Schema or a StructType."
+        )
+    rows = as_reader(schema)
+    return rows.schema, rows
 
 
 def create(transaction: Transaction, data: Any) -> CommitResult:

@@ -267,13 +267,14 @@ def _search(timestamp_ms: int, versions: Sequence[int], ict_of: Callable[[int], 
 # ------------------------------------------------------------------------------------------- points in time
 
 
-def to_epoch_ms(value: datetime.datetime | int | str) -> int:
+def to_epoch_ms(value: datetime.date | int | str, zone: datetime.tzinfo | None = None) -> int:
     """Convert an aware datetime, an int (ms), or ISO text with an offset or Z to milliseconds since the epoch.
 
-    Times with a higher precision are floored to milliseconds. Raises InvalidTimestampError for naive values: their
-    meaning would depend on the machine.
+    Times with a higher precision are floored to milliseconds. ``zone`` is that of values without one; a date is the
+    start of its day there. Raises InvalidTimestampError for such values without ``zone``: their meaning would depend on
+    the machine.
     """
-    if isinstance(value, bool) or not isinstance(value, (int, str, datetime.datetime)):
+    if isinstance(value, bool) or not isinstance(value, (int, str, datetime.date)):
         raise InvalidTimestampError(
             "A timestamp must be an aware datetime, ISO text with an offset, or an int in ms; got "
             f"{type(value).__name__}."
@@ -282,11 +283,15 @@ def to_epoch_ms(value: datetime.datetime | int | str) -> int:
         return value
     if isinstance(value, str):
         value = parse_iso(value)
+    if not isinstance(value, datetime.datetime):
+        value = datetime.datetime(value.year, value.month, value.day)
+    if value.utcoffset() is None and zone is not None:
+        value = value.replace(tzinfo=zone)
     if value.utcoffset() is None:
         raise InvalidTimestampError(
             f"The timestamp {value.isoformat(sep=' ')} has no time zone, so it does not name one instant. "
             "Add one: datetime(…, tzinfo=timezone.utc), value.astimezone() for local time, or text ending in "
-            "Z or +02:00."
+            "Z or +02:00; in Python, time_zone='Europe/Berlin' gives the zone of dates and of times without one."
         )
     since_epoch = value - datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
     return since_epoch // datetime.timedelta(milliseconds=1)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from deltalog.arguments import checked
 from deltalog.errors import CallError
 from deltalog.storage import option_names
+from deltalog.storage.argument_hints import hint_for
 from deltalog.storage.base import LogStore
 from deltalog.storage.fs import LocalStore, local_root
 from deltalog.storage.locations import BY_LOCATION, options_at
@@ -126,6 +127,7 @@ def _open_s3(
         raise CallError(f"{url} needs the extra 's3' (No module named 's3fs'): pip install 'deltalog[s3]'.")
     from deltalog.storage.s3.store import S3Store
 
+    _refuse({name: ... for name in options if hint_for(name) is not None}, "S3")
     store = S3Store(url, exclusive_create=exclusive_create, **options)
     if commit is None:
         _refuse({"dynamodb_endpoint_url": ...} if dynamodb_endpoint_url else {}, "S3 without commit=")
@@ -230,6 +232,9 @@ def _open_obstore(location: Any, options: dict[str, Any]) -> LogStore:
 
 def _refuse(options: dict[str, Any], kind: str) -> None:
     if options:
+        hints = [hint for name in sorted(options) if (hint := hint_for(name)) is not None]
+        if hints:
+            raise CallError(" ".join(hints))
         raise CallError(
             f"Storage options {sorted(options)} do not apply to {kind}. Remove them, or give them as by_location."
         )

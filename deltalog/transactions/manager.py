@@ -49,8 +49,10 @@ from deltalog.log.snapshot import LogSnapshot
 from deltalog.maintenance.vacuum import vacuum as vacuuming
 from deltalog.maintenance.vacuum.decisions import VacuumReport
 from deltalog.protocol.schema import StructType
+from deltalog.protocol.timestamps import to_epoch_ms
 from deltalog.read.snapshot import Snapshot
 from deltalog.table import DeltaTable, PointInTime
+from deltalog.time_zones import TimeZone, zone_of
 from deltalog.transactions import external_commits, table_objects, timestamp_restart
 from deltalog.transactions.commit import CommitTarget, at_once, commit
 from deltalog.transactions.ledger import Ledger, TransactionDescription, TransactionPage, description
@@ -236,7 +238,13 @@ class TransactionManager:
         """
         return timestamp_restart.restart(self._tables, self._tables.record(name), self._environment)
 
-    def consistent_cut(self, timestamp: PointInTime, names: Sequence[str] | None = None) -> dict[str, int]:
+    def consistent_cut(
+        self,
+        timestamp: PointInTime,
+        names: Sequence[str] | None = None,
+        *,
+        time_zone: TimeZone | None = None,
+    ) -> dict[str, int]:
         """The versions of tables, by name, that were current at the same time according to in-commit timestamps. These
         versions include a transaction's commits to all of its tables or to none of them, unless the timestamps of a
         table have been restarted since.
@@ -248,9 +256,10 @@ class TransactionManager:
             tables = {table.name: table for table in self.list_tables()}
         else:
             tables = {name: self._tables.record(name) for name in names}
+        at_ms = to_epoch_ms(timestamp, zone_of(time_zone))
         # Taken before the tables are read, so that later commits are excluded for all tables alike.
         latest = self.coordinator.cut()
-        return {name: self._tables.version_at(table, timestamp, latest) for name, table in tables.items()}
+        return {name: self._tables.version_at(table, at_ms, latest) for name, table in tables.items()}
 
     # --------------------------------------------------------------------------------------- transactions
 
@@ -429,6 +438,7 @@ class TransactionManager:
         transaction_id: str | None = None,
         *,
         timestamp: PointInTime | None = None,
+        time_zone: TimeZone | None = None,
         where: str | None = None,
         max_results: int = 1000,
         next_token: str | None = None,
@@ -451,7 +461,7 @@ class TransactionManager:
             version, number = self._ledger.place(listing, next_token)
             start = int(number)
         elif timestamp is not None:
-            version = self.consistent_cut(timestamp, [name])[name]
+            version = self.consistent_cut(timestamp, [name], time_zone=time_zone)[name]
         snapshot = table.snapshot(version)
         found, following = table_objects.page(snapshot, where, max_results, start)
         if following is None:

@@ -218,6 +218,7 @@ def conformed(table: pa.Table, schema: StructType, rules: TableRules = NO_RULES,
         except pa.ArrowException as error:
             raise SchemaMismatchError(
                 f"Values of column {column.name} ({values.type}) do not fit {column.data_type}: {error}."
+                f"{_remedy(values.type)}"
             ) from None
         if column.name in rules.null_if_empty:
             columns[-1] = expressions.without_empty(columns[-1])
@@ -228,6 +229,16 @@ def conformed(table: pa.Table, schema: StructType, rules: TableRules = NO_RULES,
     for column in absent:
         check_not_null(combined(rows.column(column.name)), column, column.name, is_new)
     return rows
+
+
+def _remedy(kind: pa.DataType) -> str:
+    """What to do about values of a type that has more digits than the types of tables."""
+    if not pa.types.is_timestamp(kind) or kind.unit != "ns":
+        return ""
+    return (
+        " Timestamps of tables are in microseconds: round them first, with .dt.round('us') in pandas and polars, or "
+        "pyarrow.compute.round_temporal(column, unit='microsecond')."
+    )
 
 
 def _refuse_columns(names: Sequence[str], lost: Collection[str]) -> None:

@@ -10,7 +10,9 @@ from deltalog.schema import ArrayType, DecimalType, MapType, PrimitiveType, Stru
 
 def examples(most: int) -> int:
     """The number of examples of a test: ``most`` with --long, and a smaller number in other runs."""
-    return most * settings.default.max_examples // 100
+    profile = settings.default
+    assert profile is not None
+    return most * profile.max_examples // 100
 
 
 STORED = (

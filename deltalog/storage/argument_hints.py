@@ -1,0 +1,71 @@
+"""What was meant by an argument that a call does not have. Pure.
+
+Calls that open a table take storage options by their names, so that a wrong name would look like one of these.
+"""
+
+from __future__ import annotations
+
+import difflib
+
+_VERSION = "DeltaTable.open reads the latest version; call snapshot(version=…) or snapshot(timestamp=…) of the table."
+_PROPERTIES = 'Table properties are properties={"delta.…": "…"}.'
+_PARTITIONS = "The names of partition columns are partition_by=[…]."
+_WRITE_MODE = (
+    "DeltaTable.create only creates. For an existing table call append or overwrite of DeltaTable.open(url), and "
+    "DeltaTable.exists(url) first if it may not exist."
+)
+_SCHEMA_MODE = "The schema is changed by merge_schema=True of append, and by overwrite_schema=True of overwrite."
+_OTHERS = {
+    "mode": _WRITE_MODE,
+    "if_exists": _WRITE_MODE,
+    "exist_ok": _WRITE_MODE,
+    "overwrite": _WRITE_MODE,
+    "schema_mode": _SCHEMA_MODE,
+    "overwrite_schema": _SCHEMA_MODE,
+    "merge_schema": _SCHEMA_MODE,
+    "configuration": _PROPERTIES,
+    "config": _PROPERTIES,
+    "table_properties": _PROPERTIES,
+    "tblproperties": _PROPERTIES,
+    "partition_columns": _PARTITIONS,
+    "partition_cols": _PARTITIONS,
+    "partitioned_by": _PARTITIONS,
+    "partitionBy": _PARTITIONS,
+    "partitions": _PARTITIONS,
+    "cluster_columns": "The names of clustering columns are cluster_by=[…].",
+    "clustering_columns": "The names of clustering columns are cluster_by=[…].",
+    "comment": "The description of a table is description=….",
+    "table_name": "The name of a table is name=….",
+    "as_of": _VERSION,
+    "versionAsOf": _VERSION,
+    "timestampAsOf": _VERSION,
+    "timestamp": _VERSION,
+    "version": _VERSION,
+    "commit_properties": "A commit is described by user_metadata=… of the calls that commit.",
+    "custom_metadata": "A commit is described by user_metadata=… of the calls that commit.",
+    "without_files": "DeltaTable.open never reads the list of files; leave without_files out.",
+    "log_buffer_size": "DeltaTable.open reads concurrently by itself; leave log_buffer_size out.",
+    "raise_if_key_not_exists": "Table properties may have any name outside of delta.*; leave this out.",
+}
+_OURS = (
+    "allowed_paths",
+    "by_location",
+    "cluster_by",
+    "data",
+    "description",
+    "environment",
+    "exclusive_create",
+    "partition_by",
+    "properties",
+    "schema",
+    "storage_options",
+    "unsafe_single_writer",
+)
+
+
+def hint_for(name: str) -> str | None:
+    """What to write instead of an argument; None if the name says nothing."""
+    if name in _OTHERS:
+        return f"There is no argument {name}. {_OTHERS[name]}"
+    alike = [] if name in _OURS else difflib.get_close_matches(name, _OURS, 1, 0.8)
+    return f"There is no argument {name}. Did you mean {alike[0]}?" if alike else None
