@@ -37,7 +37,7 @@ transaction: Any = transaction_module
 # The original functions, for mutants that change only a part of a call.
 REAL_SETTLE: Any = CommitLoop._settle
 REAL_CHECK_ADDED: Any = conflicts._check_added
-REAL_REBASE: Any = commit.rebase
+REAL_REBASE: Any = conflicts.rebase
 
 
 MUTANTS: list[Mutant] = []
@@ -109,7 +109,7 @@ def goes_to_the_next_version_after_unknown(patch: Patch) -> None:
         return REAL_REBASE(prepared, base, winner, *rest)
 
     patch.setattr(CommitLoop, "_settle", settle)
-    patch.setattr(commit, "rebase", rebase)
+    patch.setattr(conflicts, "rebase", rebase)
 
 
 @mutant("I5")
@@ -204,7 +204,7 @@ def enables_after_a_winner_without_its_file_time(patch: Patch) -> None:
     def rebase(prepared: Any, base: Any, winner: Any, winner_file_time_ms: Any, table: Any) -> Any:
         return REAL_REBASE(prepared, base, winner, None if winner_file_time_ms is None else 0, table)
 
-    patch.setattr(commit, "rebase", rebase)
+    patch.setattr(conflicts, "rebase", rebase)
 
 
 @mutant("I8")

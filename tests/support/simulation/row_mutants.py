@@ -39,7 +39,7 @@ scan: Any = scan_module
 # The original functions, for mutants that change only a part of a call.
 REAL_CHECK_ADDED: Any = conflicts._check_added
 REAL_CHECK_REMOVED: Any = conflicts._check_removed
-REAL_REBASE: Any = commit.rebase
+REAL_REBASE: Any = conflicts.rebase
 
 
 MUTANTS: list[Mutant] = []
@@ -137,7 +137,7 @@ def gives_out_the_row_ids_of_the_first_attempt(patch: Patch) -> None:
         rebased = REAL_REBASE(prepared, base, *rest)
         return dataclasses.replace(rebased, row_id_high_water_mark=base.row_id_high_water_mark)
 
-    patch.setattr(commit, "rebase", rebase)
+    patch.setattr(conflicts, "rebase", rebase)
 
 
 @mutant("R3", features=["row ids"])
