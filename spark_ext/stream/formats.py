@@ -1,14 +1,27 @@
-"""The Python data source ``deltalog``, for streams only: ``spark_ext`` reads and writes batches natively."""
+"""The Python data source ``deltalog``, for streams and as a slow path for batches: ``spark_ext`` reads and writes
+batches natively."""
 
 from __future__ import annotations
 
-from typing import NoReturn
-
-from pyspark.sql.datasource import DataSource, DataSourceStreamReader, DataSourceStreamWriter
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
 from pyspark.sql.types import StructType
 
 import deltalog
-from spark_ext.stream.options import DefaultStorage, SourceOptions, sink_options, source_options
+from spark_ext.stream.batches import BatchReader, BatchWriter, FilteringReader
+from spark_ext.stream.options import (
+    BatchOptions,
+    DefaultStorage,
+    SourceOptions,
+    batch_options,
+    sink_options,
+    source_options,
+)
 from spark_ext.stream.sink import sink
 from spark_ext.stream.source import columns_of, source
 
@@ -18,6 +31,7 @@ class StreamFormat(DataSource):
 
     session_time_zone = "UTC"
     default_storage = DefaultStorage()
+    pushes_filters = False
 
     @classmethod
     def name(cls) -> str:
@@ -25,7 +39,9 @@ class StreamFormat(DataSource):
         return "deltalog"
 
     def schema(self) -> StructType:
-        """The columns of a source."""
+        """The columns of a source. Spark does not say whether it is a stream; only batches have these options."""
+        if any(name.lower() in ("versionasof", "timestampasof") for name in self.options):
+            return columns_of(self._batch_options().snapshot())
         return columns_of(self._source_options().open())
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
@@ -36,17 +52,22 @@ class StreamFormat(DataSource):
         """The sink of a query."""
         return sink(sink_options(self.options, self.default_storage), schema, overwrite)
 
-    def reader(self, schema: StructType) -> NoReturn:
-        """Raise CallError: batch reads are not supported."""
-        raise deltalog.CallError(
-            "format('deltalog') is for streams. Read a batch with spark_ext.read(spark).load(path)."
-        )
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """The rows of a batch."""
+        kind = FilteringReader if self.pushes_filters else BatchReader
+        return kind(self._batch_options(), schema)
 
-    def writer(self, schema: StructType, overwrite: bool) -> NoReturn:
-        """Raise CallError: batch writes are not supported."""
-        raise deltalog.CallError(
-            "format('deltalog') is for streams. Write a batch with spark_ext.write(df).save(path)."
-        )
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """The writer of an append. Raises CallError for other modes."""
+        if overwrite:
+            raise deltalog.CallError(
+                "format('deltalog') only appends. Overwrite with spark_ext.write(df).mode('overwrite').save(path), or "
+                "call spark_ext.install()."
+            )
+        return BatchWriter(sink_options(self.options, self.default_storage), schema)
+
+    def _batch_options(self) -> BatchOptions:
+        return batch_options(self.options, self.default_storage, self.session_time_zone)
 
     def _source_options(self) -> SourceOptions:
         return source_options(self.options, self.default_storage, self.session_time_zone)

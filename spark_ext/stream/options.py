@@ -33,6 +33,7 @@ _WRITING = (
     "checkpointLocation",
     "queryName",
 )
+_BATCH = ("versionAsOf", "timestampAsOf")
 _SHARED = ("path", "storageOptions", "allowedPaths")
 # Options of delta-spark that are not supported, and their alternatives.
 _REFUSED = {
@@ -115,6 +116,34 @@ class SinkOptions:
     properties: Mapping[str, str] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class BatchOptions:
+    """The options of a batch that is read."""
+
+    table: TableOptions
+    version: int | None = None
+    timestamp_ms: int | None = None
+
+    def snapshot(self) -> deltalog.Snapshot:
+        """The version. Raises and costs as ``DeltaTable.open`` and ``DeltaTable.snapshot``."""
+        if self.timestamp_ms is not None:
+            return self.table.open().snapshot(timestamp=self.timestamp_ms)
+        return self.table.open().snapshot(version=self.version)
+
+
+def batch_options(given: Mapping[str, str], default: DefaultStorage, time_zone: str) -> BatchOptions:
+    """The options of ``spark.read``. Raises CallError, InvalidTimestampError."""
+    found = _named(given, (*_SHARED, *_BATCH), "a batch with format('deltalog')")
+    if "versionAsOf" in found and "timestampAsOf" in found:
+        raise deltalog.CallError("versionAsOf and timestampAsOf exclude each other. Set one of them.")
+    version, moment = found.get("versionAsOf"), found.get("timestampAsOf")
+    return BatchOptions(
+        _table(found, default),
+        None if version is None else _whole("versionAsOf", version, 0),
+        None if moment is None else timestamp_ms(moment, time_zone, round_up=False),
+    )
+
+
 def source_options(given: Mapping[str, str], default: DefaultStorage, time_zone: str) -> SourceOptions:
     """The options of ``readStream``. ``default``: the storage options to use if ``given`` contains none. Raises
     CallError, InvalidTimestampError."""
@@ -175,9 +204,9 @@ def recorded_batch(snapshot: deltalog.Snapshot, app_id: str, batch: int, what: s
     return recorded
 
 
-def timestamp_ms(text: str, time_zone: str) -> int:
-    """A date, or a date and a time, in milliseconds since 1970, rounded up. A text without a UTC offset is a time in
-    ``time_zone``. Raises InvalidTimestampError. Pure."""
+def timestamp_ms(text: str, time_zone: str, round_up: bool = True) -> int:
+    """A date, or a date and a time, in milliseconds since 1970, rounded up or truncated. A text without a UTC offset
+    is a time in ``time_zone``. Raises InvalidTimestampError. Pure."""
     try:
         iso = re.sub(r"^(\d{4}-\d{2}-\d{2}) +", r"\1T", text.strip()).replace("Z", "+00:00")
         moment = datetime.datetime.fromisoformat(_six_digits(iso))
@@ -191,7 +220,7 @@ def timestamp_ms(text: str, time_zone: str) -> int:
     micros = (moment - datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)) // datetime.timedelta(
         microseconds=1
     )
-    return -(-micros // 1000)
+    return -(-micros // 1000) if round_up else micros // 1000
 
 
 def _six_digits(iso: str) -> str:
@@ -213,22 +242,22 @@ def _zone(name: str) -> datetime.tzinfo:
         ) from None
 
 
-def _named(given: Mapping[str, str], known: tuple[str, ...]) -> dict[str, str]:
+def _named(given: Mapping[str, str], known: tuple[str, ...], what: str = "a stream") -> dict[str, str]:
     by_name = {name.lower(): name for name in known}
     found: dict[str, str] = {}
     for key, value in given.items():
         name = by_name.get(key.lower())
         if name is None:
-            _refuse(key, known)
+            _refuse(key, known, what)
         found[name] = str(value)
     return found
 
 
-def _refuse(key: str, known: tuple[str, ...]) -> NoReturn:
+def _refuse(key: str, known: tuple[str, ...], what: str) -> NoReturn:
     instead = _REFUSED.get(key.lower())
     if instead is not None:
         raise deltalog.CallError(f"The option {key} of delta-spark is not supported: {instead}.")
-    raise deltalog.CallError(f"Unknown option {key!r} of a stream. Known: {', '.join(sorted(known))}.")
+    raise deltalog.CallError(f"Unknown option {key!r} of {what}. Known: {', '.join(sorted(known))}.")
 
 
 def _table(found: Mapping[str, str], default: DefaultStorage) -> TableOptions:

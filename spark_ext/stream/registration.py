@@ -1,4 +1,4 @@
-"""Registers ``format("deltalog")`` for streams, as a Python data source of Spark 4.0 or newer."""
+"""Registers ``format("deltalog")``, as a Python data source of Spark 4.0 or newer."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from spark_ext.session import stores
 
 
 def register(spark: SparkSession, *, storage_options: Mapping[str, Any] | None = None) -> None:
-    """Register ``spark.readStream.format("deltalog")`` and ``df.writeStream.format("deltalog")`` in a session.
+    """Register ``format("deltalog")`` in a session, for ``spark.readStream`` and ``df.writeStream``; and for batches as
+    a slow path, which reads in one task and only appends (``read`` and ``write`` are the native one).
 
     ``storage_options``: the options of the tables' stores, as for ``DeltaTable.open(url, **options)``. By default
     tables on S3 use the session's S3A settings (``fs.s3a.…``; per-bucket settings take precedence), like ``read`` and
@@ -38,9 +39,12 @@ def register(spark: SparkSession, *, storage_options: Mapping[str, Any] | None =
     given = stores.checked(storage_options or {})
     default = DefaultStorage(given, {} if given else stores.session_settings(spark))
 
+    pushes = str(spark.conf.get("spark.sql.python.filterPushdown.enabled", "false")).lower() == "true"
+
     class Registered(StreamFormat):
         session_time_zone = str(spark.conf.get("spark.sql.session.timeZone"))
         default_storage = default
+        pushes_filters = pushes
 
     spark.dataSource.register(Registered)
     add_calls(spark)

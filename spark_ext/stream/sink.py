@@ -71,9 +71,9 @@ class _Sink(DataSourceStreamWriter):
                     return
         except deltalog.DeltaLogError as error:
             if error.outcome is not deltalog.errors.Outcome.UNKNOWN:  # otherwise the commit may refer to the files
-                _discard(table, staged)
+                discard(table, staged)
             raise
-        _discard(table, staged)
+        discard(table, staged)
 
     def _is_recorded(self, transaction: deltalog.Transaction, app_id: str, batch: int) -> bool:
         """Whether the table has recorded this batch. Raises CallError as ``recorded_batch``."""
@@ -83,15 +83,11 @@ class _Sink(DataSourceStreamWriter):
     def _commit(
         self, transaction: deltalog.Transaction, staged: Sequence[deltalog.StagedFiles], app: str, batch: int
     ) -> None:
-        assert transaction.snapshot is not None
-        if any(each.table != transaction.metadata for each in staged):
-            raise deltalog.errors.MetadataChangedError(
-                f"{transaction.snapshot.url}: columns or properties of the table have changed while batch {batch} was "
-                "written. Nothing was committed; restart the stream, which repeats the batch.",
-                winning_version=transaction.snapshot.version,
-                winning_operation=None,
-                retryable=False,
-            )
+        check_metadata(
+            transaction,
+            staged,
+            f"batch {batch} was written. Nothing was committed; restart the stream, which repeats the batch",
+        )
         if self._overwrite:
             transaction.remove_all_files()
         for each in staged:
@@ -114,10 +110,24 @@ class _Sink(DataSourceStreamWriter):
         if any(message is None for message in messages):
             staged = [message.files for message in messages if message is not None]
             if staged:
-                _discard(self._options.table.open(), staged)
+                discard(self._options.table.open(), staged)
 
 
-def _stage(table: TableOptions, batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Staged:
+def check_metadata(transaction: deltalog.Transaction, staged: Sequence[deltalog.StagedFiles], what: str) -> None:
+    """Raise MetadataChangedError if the table's metadata have changed since the tasks staged their files. ``what``:
+    what happened meanwhile, and what to do."""
+    assert transaction.snapshot is not None
+    if any(each.table != transaction.metadata for each in staged):
+        raise deltalog.errors.MetadataChangedError(
+            f"{transaction.snapshot.url}: columns or properties of the table have changed while {what}.",
+            winning_version=transaction.snapshot.version,
+            winning_operation=None,
+            retryable=False,
+        )
+
+
+def stage(table: TableOptions, batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Staged:
+    """Write the rows of a task as files that no version names yet."""
     reader = pa.RecordBatchReader.from_batches(schema, batches)
     return Staged(table.open().stage(reader).to_json())
 
@@ -128,7 +138,7 @@ class RowSink(_Sink):
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
         """Stage the rows of a task."""
         schema = _arrow_schema(self._schema)
-        return _stage(self._options.table, _batches(iterator, schema), schema)
+        return stage(self._options.table, _batches(iterator, schema), schema)
 
 
 if hasattr(datasource, "DataSourceStreamArrowWriter"):
@@ -140,8 +150,8 @@ if hasattr(datasource, "DataSourceStreamArrowWriter"):
             """Stage the rows of a task."""
             first = next(iterator, None)
             if first is None:
-                return _stage(self._options.table, iter(()), _arrow_schema(self._schema))
-            return _stage(self._options.table, _chained(first, iterator), first.schema)
+                return stage(self._options.table, iter(()), _arrow_schema(self._schema))
+            return stage(self._options.table, chained(first, iterator), first.schema)
 
 
 def sink(options: SinkOptions, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
@@ -222,13 +232,14 @@ def _of_store(root: str, table: TableOptions) -> Mapping[str, Any]:
     return {name: value for name, value in table.storage.items() if name != "commit"}
 
 
-def _discard(table: deltalog.DeltaTable, staged: Sequence[deltalog.StagedFiles]) -> None:
+def discard(table: deltalog.DeltaTable, staged: Sequence[deltalog.StagedFiles]) -> None:
     """Remove staged files, best effort, unless a version of the table contains one of them."""
     with contextlib.suppress(Exception):
         table.discard_staged(staged)
 
 
-def _chained(first: pa.RecordBatch, others: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def chained(first: pa.RecordBatch, others: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """All batches again, after the first was looked at."""
     yield first
     yield from others
 

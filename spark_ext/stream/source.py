@@ -83,9 +83,9 @@ class _Reader(DataSourceStreamReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of a task's files."""
         assert isinstance(partition, FilesOfTask)
-        wanted = _arrow_schema(self._schema)
+        wanted = arrow_schema(self._schema)
         for batch in partition.reader.batches(partition.files):
-            yield batch if batch.schema.equals(wanted) else _as(batch, wanted)
+            yield batch if batch.schema.equals(wanted) else fitted(batch, wanted)
 
 
 class StreamSource(_Reader):
@@ -144,14 +144,14 @@ def source(options: SourceOptions, schema: StructType) -> DataSourceStreamReader
     return StreamSource(options, schema) if limits is None else LimitedStreamSource(options, schema)
 
 
-def columns_of(stream: deltalog.TableStream) -> StructType:
-    """The Spark schema of a stream. Raises UnsupportedFeatureError for variants."""
+def columns_of(stream: deltalog.TableStream | deltalog.Snapshot) -> StructType:
+    """The Spark schema of a stream or a version. Raises UnsupportedFeatureError for variants."""
     schema = to_spark(stream.schema)
     variants = [field.name for field in schema.fields if "variant" in field.dataType.simpleString()]
     if variants:
+        url = stream.url if isinstance(stream, deltalog.Snapshot) else stream.snapshot.url
         raise deltalog.UnsupportedFeatureError(
-            f"{stream.snapshot.url}: streams with format('deltalog') do not read variants ({', '.join(variants)}). "
-            "Read batches with spark_ext.read.",
+            f"{url}: format('deltalog') does not read variants ({', '.join(variants)}). Use spark_ext.read.",
             features=("variantType",),
         )
     return StructType([type(field)(field.name, field.dataType, field.nullable) for field in schema.fields])
@@ -172,7 +172,7 @@ def grouped_into_tasks(files: Sequence[deltalog.engine.StreamFile]) -> list[list
     return tasks
 
 
-def _arrow_schema(schema: StructType) -> pa.Schema:
+def arrow_schema(schema: StructType) -> pa.Schema:
     """The Arrow schema that Spark expects of batches."""
     try:
         return to_arrow_schema(schema, timezone="UTC")
@@ -180,6 +180,7 @@ def _arrow_schema(schema: StructType) -> pa.Schema:
         return to_arrow_schema(schema)
 
 
-def _as(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def fitted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """A batch cast to the types that Spark expects."""
     columns = [column.cast(field.type) for column, field in zip(batch.columns, schema, strict=True)]
     return pa.RecordBatch.from_arrays(columns, schema=schema)

@@ -81,42 +81,45 @@ COLUMNS = [
 ]
 
 
-class TestOneFile:
-    def test_sql_text(self, spark: Any, one_readable: str) -> None:
-        df = spark_ext.read(spark).load(one_readable)
-        assert ids(df.where("id = 75")) == [75]
-        assert ids(df.filter("name = 'n007' and id % 2 = 0")) == [70, 72, 74, 76, 78]
-        assert ids(df.where("id >= 70").where("id < 80")) == list(range(70, 80))
-        assert ids(df.select("id", "name").where("id = 75").where("name = 'n007'")) == [75]
-        assert df.where("id = -1").collect() == []
-        with pytest.raises(Exception, match=r"(?i)parquet"):
-            df.where("id = 85").collect()
+def test_sql_text(spark: Any, one_readable: str) -> None:
+    df = spark_ext.read(spark).load(one_readable)
+    assert ids(df.where("id = 75")) == [75]
+    assert ids(df.filter("name = 'n007' and id % 2 = 0")) == [70, 72, 74, 76, 78]
+    assert ids(df.where("id >= 70").where("id < 80")) == list(range(70, 80))
+    assert ids(df.select("id", "name").where("id = 75").where("name = 'n007'")) == [75]
+    assert df.where("id = -1").collect() == []
+    with pytest.raises(Exception, match=r"(?i)parquet"):
+        df.where("id = 85").collect()
 
-    @pytest.mark.parametrize("make", [each for _, each in COLUMNS], ids=[name for name, _ in COLUMNS])
-    @since("4.0", "Columns whose text is unambiguous")
-    def test_columns(self, spark: Any, one_readable: str, make: Any) -> None:
-        df = spark_ext.read(spark).load(one_readable)
-        assert 75 in ids(df.where(make(df))) and set(ids(df[make(df)])) <= set(range(70, 80))
 
-    def test_columns_of_the_frame_stay_usable(self, spark: Any, one_readable: str) -> None:
-        df = spark_ext.read(spark).load(one_readable)
-        found = df.where("id = 75")
-        assert found.select(df.id, df["name"]).collect() == [(75, "n007")]
-        assert found.where(df.name == "n007").withColumn("more", df.id + 1).collect()[0]["more"] == 76
-        assert found.columns == df.columns and found.schema == df.schema
+@pytest.mark.parametrize("make", [each for _, each in COLUMNS], ids=[name for name, _ in COLUMNS])
+@since("4.0", "Columns whose text is unambiguous")
+def test_columns(spark: Any, one_readable: str, make: Any) -> None:
+    df = spark_ext.read(spark).load(one_readable)
+    assert 75 in ids(df.where(make(df))) and set(ids(df[make(df)])) <= set(range(70, 80))
 
-    def test_the_version_is_kept(self, spark: Any, table: str) -> None:
-        make_files(table, 3)
-        df = spark_ext.read(spark).load(table)
-        spark_ext.write(df.where("id = 75").union(spark.sql("select 5L, date'2026-01-01', 'new'"))).mode("append").save(
-            table
-        )
-        assert df.where("id = 5").count() == 1
-        assert spark_ext.read(spark).load(table).where("id = 5").count() == 2
-        assert spark_ext.read(spark).option("versionAsOf", 1).load(table).where("id = 15").count() == 0
 
-    def test_the_table_of_delta_table(self, spark: Any, one_readable: str) -> None:
-        assert ids(spark_ext.DeltaTable.forPath(spark, one_readable).toDF().where("id = 75")) == [75]
+def test_columns_of_the_frame_stay_usable(spark: Any, one_readable: str) -> None:
+    df = spark_ext.read(spark).load(one_readable)
+    found = df.where("id = 75")
+    assert found.select(df.id, df["name"]).collect() == [(75, "n007")]
+    assert found.where(df.name == "n007").withColumn("more", df.id + 1).collect()[0]["more"] == 76
+    assert found.columns == df.columns and found.schema == df.schema
+
+
+def test_the_version_is_kept(spark: Any, table: str) -> None:
+    make_files(table, 3)
+    df = spark_ext.read(spark).load(table)
+    spark_ext.write(df.where("id = 75").union(spark.sql("select 5L, date'2026-01-01', 'new'"))).mode("append").save(
+        table
+    )
+    assert df.where("id = 5").count() == 1
+    assert spark_ext.read(spark).load(table).where("id = 5").count() == 2
+    assert spark_ext.read(spark).option("versionAsOf", 1).load(table).where("id = 15").count() == 0
+
+
+def test_the_table_of_delta_table(spark: Any, one_readable: str) -> None:
+    assert ids(spark_ext.DeltaTable.forPath(spark, one_readable).toDF().where("id = 75")) == [75]
 
 
 @pytest.mark.parametrize("case", ["vectors", "parts", "odd names"])

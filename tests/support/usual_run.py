@@ -55,6 +55,18 @@ USUAL_RUN: dict[str, Sequence[str]] = {
         f"{INTEROP}/test_interop_merge.py::test_both_engines_refuse_rows_that_several_match",
         f"{_PARITY}[MERGE with all kinds of clauses]",
     ),
+    "filters after load": (
+        f"{SPARK}/test_loaded_filters.py::test_sql_text[deferred]",
+        f"{SPARK}/test_loaded_filters.py::test_columns[planned-of the frame]",
+        f"{SPARK}/test_loaded_filters.py::test_every_layout[planned-vectors]",
+    ),
+    "programs for delta-spark as they are": (
+        f"{SPARK}/test_install.py::test_readers_and_writers",
+        f"{SPARK}/test_install.py::test_a_table_from_its_creation_to_its_end",
+        f"{SPARK}/test_install.py::test_tables_and_exceptions",
+        f"{SPARK}/test_install.py::test_what_there_was_is_back_after_uninstall",
+        f"{CONNECT}/test_install.py",
+    ),
     "SQL: rows": (
         f"{SPARK}/test_sql_rows.py::test_rows_are_deleted",
         f"{SPARK}/test_sql_rows.py::test_rows_are_updated",
