@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from deltalog.errors import CallError
 
-TimeZone: TypeAlias = "str | datetime.tzinfo"
+TimeZone: TypeAlias = str | datetime.tzinfo
 
 
 def zone_of(time_zone: TimeZone | None) -> datetime.tzinfo | None:

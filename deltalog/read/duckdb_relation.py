@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from deltalog.arguments import shown
 from deltalog.arrow_arrays import uint64s
 from deltalog.errors import CallError
 from deltalog.lazy_arrow import pc
@@ -40,6 +41,8 @@ def relation(scan: Scan, connection: duckdb.DuckDBPyConnection | None = None) ->
     except ImportError:
         raise CallError("to_duckdb() needs duckdb, which is not installed: pip install duckdb.") from None
     connection = duckdb.default_connection() if connection is None else connection
+    if not isinstance(connection, duckdb.DuckDBPyConnection):
+        raise CallError(f"to_duckdb: connection must be a connection of duckdb or None; got {shown(connection)}.")
     of_types = connection.from_arrow(scan.arrow_schema.empty_table())
     types = {name: str(kind) for name, kind in zip(of_types.columns, of_types.types, strict=True)}
     groups = _groups(scan)

@@ -296,7 +296,7 @@ def _limited(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.Recor
     """The first ``limit`` rows; nothing is read for none."""
     with contextlib.closing(batches) as reading:  # type: ignore[type-var]  # a generator
         while limit > 0 and (batch := next(reading, None)) is not None:
-            yield batch.slice(0, limit)
+            yield batch.slice(0, min(limit, batch.num_rows))
             limit -= batch.num_rows
 
 

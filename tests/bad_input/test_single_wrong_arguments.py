@@ -155,7 +155,7 @@ CALLS: dict[type, dict[str, Callable[[World], Call]]] = {
         "snapshot": lambda w: (w.table().snapshot, {}),
         "version_at": lambda w: (w.table().version_at, {"timestamp": 0}),
         "explain_timestamp": lambda w: (
-            lambda timestamp: str(w.table().explain_timestamp(timestamp)),
+            lambda **given: str(w.table().explain_timestamp(**given)),
             {"timestamp": 0},
         ),
         "history": lambda w: (w.table().history, {}),
@@ -206,7 +206,7 @@ CALLS: dict[type, dict[str, Callable[[World], Call]]] = {
     },
     Scan: {
         "files": lambda w: (w.table().snapshot().scan().files, {}),
-        "batches": lambda w: (lambda: list(w.table().snapshot().scan().batches()), {}),
+        "batches": lambda w: (lambda **given: list(w.table().snapshot().scan().batches(**given)), {}),
         "to_arrow": lambda w: (w.table().snapshot().scan().to_arrow, {}),
         "to_pandas": lambda w: (w.table().snapshot().scan().to_pandas, {}),
     },
