@@ -37,6 +37,8 @@ class PrimitiveType(msgspec.Struct, frozen=True):
 
 
 class DecimalType(msgspec.Struct, frozen=True):
+    """A decimal with ``precision`` digits, ``scale`` of which are after the decimal point."""
+
     precision: int
     scale: int
 
