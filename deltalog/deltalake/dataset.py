@@ -18,8 +18,9 @@ from deltalog.arrow_arrays import combined
 from deltalog.deltalake.arrow import with_large_types
 from deltalog.deltalake.filters import FilePruningPredicateType, condition
 from deltalog.deltalake.fs.fs_handler import DeltaStorageHandler
-from deltalog.protocol import column_mapping, features
+from deltalog.protocol import column_mapping, features, limits
 from deltalog.protocol import partitions as partition_values
+from deltalog.read.file_bounds import has_exact_bounds
 from deltalog.read.snapshot import Snapshot
 from deltalog.storage.fs import LocalStore
 
@@ -41,8 +42,8 @@ def is_plain(snapshot: Snapshot) -> bool:
 
 
 def guarantees(snapshot: Snapshot, files: pa.Table, schema: pa.Schema) -> list[tuple[str, Any]]:
-    """For each file its path, and what all its rows fulfil: its partition values, and the bounds in its statistics.
-    Bounds of floating-point columns are left out, because NaN is outside of them."""
+    """For each file its path, and what all its rows fulfil: its partition values, and those bounds in its
+    statistics that other readers may rely on (``deltalog.read.file_bounds``)."""
     paths = [urllib.parse.unquote(path) for path in files["path"].to_pylist()]
     parts = list(_partitions(snapshot, files, schema))
     bounds = _bounds(snapshot, files, schema)
@@ -79,7 +80,9 @@ def _bounds(snapshot: Snapshot, files: pa.Table, schema: pa.Schema) -> dict[str,
     names = [
         name
         for name in snapshot.schema.names
-        if name not in snapshot.partition_columns and name in schema.names and _has_bounds(schema.field(name).type)
+        if name not in snapshot.partition_columns
+        and name in schema.names
+        and has_exact_bounds(snapshot.schema.field(name))
     ]
     if not names or files.num_rows * len(names) > _MOST_STATISTICS:
         return {}
@@ -119,14 +122,6 @@ def _of_file(values: dict[str, Any], index: int, rows: int | None, schema: pa.Sc
             yield bound if nulls == 0 else bound | field.is_null()
 
 
-def _has_bounds(kind: pa.DataType) -> bool:
-    types = pa.types
-    return bool(
-        types.is_integer(kind) or types.is_date(kind) or types.is_timestamp(kind) or types.is_string(kind)
-        or types.is_boolean(kind) or types.is_decimal(kind)
-    )  # fmt: skip
-
-
 def _rounded_up(high: Any) -> Any:
     """An upper bound that also holds if its writer cut it: times to the millisecond."""
     if not pa.types.is_timestamp(high.type) or high.value is None:
@@ -162,7 +157,10 @@ def of_table(
     if filesystem is None:
         filesystem = filesystem_of(snapshot, table.get_add_file_sizes())
     format = ds.ParquetFileFormat(
-        read_options=read_options, default_fragment_scan_options=ds.ParquetFragmentScanOptions(pre_buffer=True)
+        read_options=read_options,
+        default_fragment_scan_options=ds.ParquetFragmentScanOptions(
+            pre_buffer=True, thrift_container_size_limit=limits.MAX_FOOTER_ITEMS
+        ),
     )
     fragments = [
         format.make_fragment(path, filesystem=filesystem, partition_expression=known)
