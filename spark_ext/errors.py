@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from pyspark.errors import AnalysisException, ParseException, PySparkException, UnsupportedOperationException
@@ -15,14 +14,12 @@ from pyspark.errors import AnalysisException, ParseException, PySparkException, 
 import deltalog
 
 
-@dataclass(eq=False, repr=False)
 class ArgumentTypeError(deltalog.CallError, TypeError):
     """An argument has the wrong type."""
 
     code = "INVALID_ARGUMENT_TYPE"
 
 
-@dataclass(eq=False, repr=False)
 class _AlsoOfSpark(deltalog.DeltaLogError):
     """Initialises both base classes, since PySpark's errors keep a message of their own."""
 
@@ -34,7 +31,6 @@ class _AlsoOfSpark(deltalog.DeltaLogError):
         return self.message
 
 
-@dataclass(eq=False, repr=False)
 class ExpressionError(_AlsoOfSpark, deltalog.CallError, AnalysisException):
     """Spark cannot resolve an expression or a statement: a column does not exist, or types do not match. The
     ``__cause__`` is Spark's error."""
@@ -42,24 +38,20 @@ class ExpressionError(_AlsoOfSpark, deltalog.CallError, AnalysisException):
     code = "INVALID_EXPRESSION"
 
 
-@dataclass(eq=False, repr=False)
 class SqlSyntaxError(_AlsoOfSpark, deltalog.CallError, ParseException):
     """Text is not a valid expression, type or statement of Spark SQL. The ``__cause__`` is Spark's error."""
 
     code = "INVALID_SYNTAX"
 
 
-@dataclass(eq=False, repr=False)
 class ExistsError(_AlsoOfSpark, deltalog.TableExistsError, AnalysisException):
     """A table already exists at the location of a new one."""
 
 
-@dataclass(eq=False, repr=False)
 class MissingTableError(_AlsoOfSpark, deltalog.TableNotFoundError, AnalysisException):
     """There is no table to replace."""
 
 
-@dataclass(eq=False, repr=False)
 class ColumnKindError(_AlsoOfSpark, deltalog.UnsupportedFeatureError, UnsupportedOperationException):
     """A kind of column that spark_ext cannot create."""
 

@@ -6,7 +6,6 @@ import contextlib
 import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import TypeVar
 
 from pyspark import InheritableThread
@@ -69,7 +68,6 @@ _REASONS: Mapping[str, tuple[re.Pattern[str], str]] = {
 }
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class JobFailedError(deltalog.DeltaLogError):
     """The cluster failed to run the Spark job of a write. Nothing was committed, and the write can be repeated. The
     ``__cause__`` is Spark's error.
@@ -78,7 +76,11 @@ class JobFailedError(deltalog.DeltaLogError):
     """
 
     code = "SPARK_JOB_FAILED"
-    reason: str
+    _facts = ("reason",)
+
+    def __init__(self, message: str, *, reason: str) -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 def cancelled_with_its_caller(spark: SparkSession, run: Callable[[], T]) -> T:

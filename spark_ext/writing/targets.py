@@ -14,7 +14,6 @@ from spark_ext.session.paths import Location
 from spark_ext.types import to_spark
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class NameNotRegisteredError(deltalog.DeltaLogError):
     """The table was created with its rows at ``url``, but its ``name`` could not be registered in the catalog. Do not
     repeat the write, which would write the rows twice; call ``TransactionManager.register_table(name, url)``. The
@@ -22,8 +21,11 @@ class NameNotRegisteredError(deltalog.DeltaLogError):
 
     code = "NAME_NOT_REGISTERED"
     outcome = deltalog.errors.Outcome.PARTLY_COMMITTED
-    name: str
-    url: str
+    _facts = ("name", "url")
+
+    def __init__(self, message: str, *, name: str, url: str) -> None:
+        super().__init__(message)
+        self.name, self.url = name, url
 
 
 @dataclass(frozen=True)

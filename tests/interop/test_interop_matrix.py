@@ -22,12 +22,15 @@ WRITES_PAGE = os.environ.get(WRITE) == "1"
 _NO_ROW = {
     "open", "exists", "create_transaction", "version_at", "explain_timestamp", "history", "changes", "retrying",
     "snapshot", "latest", "snapshots", "open_blob",
-    "advance", "check", "flush", "stream", "to_pyarrow_table", "to_pandas",
+    "advance", "check", "flush", "stream", "to_pyarrow_table", "to_pandas", "to_pyarrow_dataset", "scan_polars",
+    "to_duckdb", "with_options",
 }  # fmt: skip
 # test_interop_contract.py tests these. test_interop_catalog_managed.py tests how other engines handle a catalog-managed
 # table.
 _ELSEWHERE = {"write", "stream_write", "stream_write_records", "stage", "commit_staged", "discard_staged"}
 _ELSEWHERE |= {"convert", "clone", "generate"}  # test_interop_copies.py
+# tests/unit/write/test_transaction_options.py: its commit has remove actions only.
+_ELSEWHERE |= {"remove_missing_files"}
 # Only Spark writes variants: tests/spark/test_variants.py tests them.
 _REFUSED_BY_PEERS = {"catalogManaged", "variantType", "variantShredding"}
 _found: dict[str, Row] = {}

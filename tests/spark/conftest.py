@@ -36,7 +36,6 @@ def versions_in_the_report(record_testsuite_property: Any) -> None:
 _SMALL_QUERIES = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.sql.shuffle.partitions": "1",
 }
 
