@@ -31,9 +31,9 @@ ROOT = Path(__file__).resolve().parent
 VENV = Path(os.environ.get("DELTALOG_VENV", ROOT / ".venv"))
 PYTHON = VENV / ("Scripts" if os.name == "nt" else "bin") / "python"
 
-# One pytest process per entry, the longest first. A JVM supports one kind of Spark session, so suites with a session
-# have their own processes; many of the other tests wait for servers, processes and disks. The run of a folder excludes
-# subfolders that have a separate run.
+# One pytest process per entry; the entries that take longest come first. A JVM supports one kind of Spark session, so
+# suites that use a session run in their own processes. Many of the other tests wait for servers, processes and disks.
+# The test run of a folder excludes subfolders that have their own test run.
 SUITES = [
     ["tests/interop"],
     ["tests/spark"],
@@ -46,11 +46,11 @@ SUITES = [
     ["tests/spark_connect"],
     ["tests/demo"],
 ]
-AT_ONCE = (os.cpu_count() or 2) + 1  # a run with a JVM takes 1.5 GiB
+AT_ONCE = (os.cpu_count() or 2) + 1  # a run with a JVM needs 1.5 GiB of memory
 
 # For each extra, the extras that install all of its packages.
 WIDER = {"test-core": ["test-core", "test"], "demo": ["demo", "test"], "test": ["test"]}
-# Two parallel runs of a few minutes each that need neither a JVM nor servers nor the packages for them.
+# Two parallel runs of a few minutes each, which need no JVM, no servers, and no packages for these.
 QUICK = [
     [
         "tests/house", "tests/simulation/test_checker.py", "tests/simulation/test_schedules.py",
@@ -67,7 +67,8 @@ QUICK = [
 ]  # fmt: skip
 QUICK_SCHEDULES = "300"
 
-# The versions of Spark that spark_ext supports: the newest patch release of each, and constraints on other packages.
+# The versions of Spark that spark_ext supports: for each, the newest patch release, and the constraints on other
+# packages.
 SPARK = {
     # Spark 3.5's pandas API needs numpy 1, which later versions of pyarrow do not support.
     "3.5": ["pyspark==3.5.9", "numpy<2", "pandas<3", "pyarrow<22"],
@@ -77,10 +78,11 @@ SPARK = {
     "4.3": ["pyspark==4.3.0"],
 }
 EXTRAS_SUITE = "tests/extras/test_installed.py"
-# The Spark versions that --long tests, the oldest and the newest, with a suite that covers a little of everything.
+# The Spark versions with which ``--long`` runs tests: the oldest and the newest, each with a suite that covers a little
+# of everything.
 SPARK_SAMPLE = {"3.5": "classic", "4.3": "connect"}
 SPARK_SAMPLE_SUITE = "tests/spark/test_central.py"
-# The S3 tests that --long runs over Spark Connect; in a classic session it runs all S3 tests.
+# The tests that --long runs over Spark Connect and S3; in a classic session, --long runs all S3 tests.
 S3_SAMPLE_SUITE = "tests/spark_s3/test_s3_tables.py"
 # The pyspark package of these Spark versions lacks the Spark Connect server, which is a separate jar.
 SPARK_WITHOUT_SERVER = {"3.5"}
@@ -225,8 +227,8 @@ def bench(arguments: list[str]) -> int:
 
 
 def test(arguments: list[str]) -> int:
-    """The usual run; with ``--long``, all tests, and some of them also with other versions of Spark. Any other
-    arguments are passed to a single pytest run."""
+    """Runs the usual tests; with ``--long``, runs all tests, and repeats some of them with other versions of Spark. Any
+    other arguments are passed to a single pytest run."""
     if arguments not in ([], ["--long"]):
         return run_pytest(arguments)
     option = arguments[0] if arguments else "--usual"
@@ -238,7 +240,7 @@ def test(arguments: list[str]) -> int:
 
 
 def inside(suites: list[str]) -> list[str]:
-    """The suites that have their own run and lie in subfolders of ``suites``."""
+    """The suites that lie in subfolders of ``suites`` and are run separately."""
     return [each for run in SUITES for each in run if any(each.startswith(f"{suite}/") for suite in suites)]
 
 

@@ -111,8 +111,8 @@ __all__ = [
     "storage",
     "transactions",
 ]
-# `import deltalog` loads only this module and ``deltalog.errors``. Other public names are imported on first use, so
-# that `deltalog --version` does not load pyarrow, and a program without a catalog does not load transactions.
+# `import deltalog` loads only this module and ``deltalog.errors``. Other public names are imported at their first use,
+# so `deltalog --version` does not load pyarrow, and a program without a catalog does not load the transactions package.
 _MODULES = {
     "Changes": "deltalog.read.changes",
     "CheckReport": "deltalog.doctor.findings",

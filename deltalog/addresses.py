@@ -34,7 +34,7 @@ def open_handle(url: Location, allowed_paths: Sequence[str], environment: Enviro
 def open_log(
     url: Location, allowed_paths: Sequence[str] = (), environment: Environment | None = None, **options: Any
 ) -> LogReader:
-    """A reader of the log at a location or an address, even if there is no table yet. ``options``: as for
+    """A reader for the log at a location or an address, even if no table exists there yet. ``options``: as for
     ``open_store``. Raises as ``open_store``, for an address as ``open_managed``. Cost: none; for an address 1 call of
     the coordinator."""
     clock_ms = None if environment is None else environment.clock_ms
@@ -45,7 +45,8 @@ def open_log(
 
 
 def handle_on_latest(reader: LogReader, environment: Environment) -> TableHandle:
-    """A handle on the table of a LogReader, at the table's latest version. Raises and costs as ``load_latest``."""
+    """A handle for the table that a LogReader reads, at the table's latest version. Raises and costs as
+    ``load_latest``."""
     return handle_on(reader, environment, Snapshot(load_latest(reader)))
 
 
@@ -55,7 +56,7 @@ def handle_on(reader: LogReader, environment: Environment, latest: Snapshot) -> 
 
 
 def committer_of(reader: LogReader, environment: Environment) -> Committer:
-    """The committer of the table that a reader reads. Cost: none."""
+    """The committer of a table, for an object that reads the table. Cost: none."""
     if reader.authority.catalog is not None:
         from deltalog.catalog.committer import CatalogCommitter
         from deltalog.catalog.store import ManagedStore
@@ -71,7 +72,8 @@ def is_address(url: object) -> TypeGuard[str]:
 
 
 def split_address(address: str) -> tuple[str, str]:
-    """The URL of the catalog and the name of the table in an address. Raises CallError. Cost: none."""
+    """The two components of an address: the URL of the catalog and the name of the table. Raises CallError. Cost:
+    none."""
     check_location(address)
     url, mark, name = address.removeprefix(CATALOG_SCHEME).rpartition("#")
     if not (url and mark):

@@ -73,7 +73,7 @@ def _checked(function: Any) -> Any:
 
 
 def _refusal(function: Any, plan: _Plan, args: Sequence[Any], named: Mapping[str, Any]) -> CallError:
-    """The error for the first argument of the wrong type."""
+    """The error for the first argument that has the wrong type."""
     checks, by_name, hints = plan
     given = [*zip(hints, args, checks, strict=False), *((name, named[name], by_name.get(name)) for name in named)]
     for name, value, check in given:
@@ -297,7 +297,7 @@ def _one_by_one(values: Any, element: _Check, hint: Any) -> Iterator[Any]:
 
 
 def _mapping(hint: Any) -> _Check:
-    # Values are checked where they are used, with errors that name the key.
+    # Values are checked where they are used; the errors name the key.
     key = _check_of(typing.get_args(hint)[0])
 
     def check(value: Any) -> Any:

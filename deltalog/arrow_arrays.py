@@ -1,7 +1,8 @@
-"""Converts Python values to Arrow arrays without ``pyarrow.array``. Pure.
+"""Converts Python values to Arrow arrays without calling ``pyarrow.array``. Pure.
 
-``pyarrow.array`` imports pandas, if it is installed, to detect pandas objects. That import takes a third of a second,
-on the first read of a log in each process. The values here have simple types, so the arrays are built from buffers.
+``pyarrow.array`` imports pandas, if it is installed, to detect pandas objects. That import takes a third of a second
+during the first read of a log in each process. Here all values have simple types, so this module builds the arrays from
+buffers.
 """
 
 from __future__ import annotations
@@ -46,7 +47,8 @@ def _numbers(kind: pa.DataType, code: Literal["q", "d"], zero: float, values: Se
     validity = None
     try:
         data = array(code, values)
-    # Some value is None: an earlier check for None would take longer than the rest of the function, and None is rare.
+    # At least one value is None: an earlier check for None would take longer than the rest of the function, and None is
+    # rare.
     except TypeError:
         validity = _validity(values)
         data = array(code, [zero if value is None else value for value in values])
@@ -98,7 +100,7 @@ def combined(values: Any) -> Any:
 
 def kept(values: Any, mask: pa.BooleanArray) -> Any:
     """Like ``values.filter(mask)``. Arrays of strings and of string maps are not copied if all dropped rows are empty
-    (null rows are). In that case the result has its own offsets into the same memory."""
+    (null rows are). If the arrays are not copied, the result has its own offsets into the same memory."""
     rows = mask.true_count
     if values.null_count == len(values):
         return nulls(rows, values.type)
@@ -151,8 +153,8 @@ def _bitmap(bits: Sequence[bool]) -> pa.Buffer:
 
 
 def if_else(condition: Any, one: Any, other: Any) -> Any:
-    """Like ``pyarrow.compute.if_else``, but correct for a null scalar and a slice of strings or binaries: in these two
-    cases Arrow 20 returns bytes of other rows."""
+    """Like ``pyarrow.compute.if_else``, but correct for a null scalar and for a slice of strings or binaries, where
+    Arrow 20 returns bytes of other rows."""
     return pc.if_else(condition, _typed_null(one, other), _typed_null(other, one))
 
 
@@ -181,7 +183,7 @@ def packed_lists(kind: pa.DataType, lengths: Any, values: Any, is_valid: pa.Bool
 def for_ipc(rows: pa.RecordBatch) -> pa.RecordBatch:
     """The rows, in a form that Arrow's IPC writer writes correctly. In Arrow 20, the writer writes wrong values or
     crashes the process for strings, binaries, lists and maps whose first offset is not 0. ``kept`` and other programs
-    create arrays with another first offset, so arrays are copied if the installed version of Arrow has the bug."""
+    create arrays whose first offset is not 0, so arrays are copied if the installed version of Arrow has this bug."""
     if _ipc_takes_any_offset():
         return rows
     return pa.RecordBatch.from_arrays([pa.concat_arrays([column]) for column in rows.columns], schema=rows.schema)
@@ -196,8 +198,8 @@ def _ipc_takes_any_offset() -> bool:
 
 
 def array_of(values: Sequence[Any], kind: pa.DataType) -> Any:
-    """Values as an array of a type; integers, strings and booleans without ``pyarrow.array``. Raises
-    pyarrow.ArrowInvalid."""
+    """Values as an Arrow array of the given type; arrays of integers, strings and booleans are built without
+    ``pyarrow.array``. Raises pyarrow.ArrowInvalid."""
     if pa.types.is_integer(kind):
         return int64s(values).cast(kind)
     if kind == pa.string():
@@ -206,8 +208,8 @@ def array_of(values: Sequence[Any], kind: pa.DataType) -> Any:
 
 
 def scalar(value: Any, kind: pa.DataType) -> pa.Scalar:
-    """A value, or null, as a scalar of a type; numbers, strings, booleans and dates without ``pyarrow.scalar``, which
-    also imports pandas. Raises pyarrow.ArrowInvalid."""
+    """A value, or null, as a scalar of a type; numbers, strings, booleans and dates are converted without
+    ``pyarrow.scalar``, which also imports pandas. Raises pyarrow.ArrowInvalid."""
     if value is None:
         return pa.nulls(1, kind)[0]
     if type(value) is int and -(2**63) <= value < 2**63 and pa.types.is_integer(kind):

@@ -1,8 +1,8 @@
-"""Runs background work in threads: the work of a key in order, and all work before the process ends.
+"""Runs background work in threads: the work for one key in order, and all work before the process ends.
 
-Each key, such as the URL of a table, has its own queue, and a thread while the queue is not empty. The threads are not
-daemons, and the interpreter waits for them before it exits. Errors are logged. ``os.fork`` waits for running work; work
-that is queued at that moment runs only in the parent process.
+Each key, such as the URL of a table, has its own queue, and its own thread as long as the queue is not empty. The
+threads are not daemons, and the interpreter waits for them before it exits. Errors are logged. ``os.fork`` waits until
+running work has ended; work that is queued when the process forks runs only in the parent process.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
-# A caller that queues more than this waits, so that work does not pile up.
+# A caller that has queued more work than this must wait, so that work does not pile up.
 MAX_WAITING = 8
 
 log = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ _has_ended = False
 
 def in_background(key: str, work: Callable[[], object]) -> None:
     """Queue ``work`` after everything queued for ``key``. Raises nothing. Waits if the queue is full. If no thread can
-    be started because the interpreter is exiting, runs the work immediately."""
+    be started because the interpreter is exiting, the work is run immediately."""
     with _changed:
         queue = None if _has_ended else _queues.get(key) or _started(key)
         if queue is not None:
@@ -54,8 +54,8 @@ def in_background(key: str, work: Callable[[], object]) -> None:
 
 
 def wait_for(key: str) -> None:
-    """Wait for everything queued for ``key`` before this call, unless the caller is itself work of that queue. Cost:
-    none."""
+    """Wait for all work that was queued for ``key`` before this call, unless the caller itself runs in that queue.
+    Cost: none."""
     with _changed:
         queue = _queues.get(key)
         if queue is None or queue.worker == threading.get_ident():
@@ -75,7 +75,7 @@ def _started(key: str) -> _Queue | None:
 
 
 def _work_off(key: str, queue: _Queue) -> None:
-    """Run the work of a queue until it is empty. Runs in its own thread."""
+    """Run the tasks in a queue until the queue is empty. Runs in its own thread."""
     global _under_way
     queue.worker = threading.get_ident()
     while True:
@@ -87,7 +87,7 @@ def _work_off(key: str, queue: _Queue) -> None:
             work = queue.waiting.popleft()
             _under_way += 1
         _do(key, work)
-        del work  # frees objects that the work references, such as a snapshot, before the next work starts
+        del work  # frees objects that the finished work references, such as a snapshot, before the next work starts
         with _changed:
             queue.done += 1
             _under_way -= 1
@@ -97,7 +97,7 @@ def _work_off(key: str, queue: _Queue) -> None:
 def _do(key: str, work: Callable[[], object]) -> None:
     try:
         work()
-    except BaseException as error:  # also catches SystemExit, because no caller could catch it
+    except BaseException as error:  # also catches SystemExit, because it has no caller that could do so
         log.warning("%s: work in the background failed: %s", key, error, exc_info=error)
 
 
@@ -139,7 +139,8 @@ def _after_fork_in_child() -> None:
     _is_forking, _under_way = False, 0
 
 
-if hasattr(threading, "_register_atexit"):  # otherwise threads are joined after concurrent.futures has shut down
+# Without this function, threads are joined only after concurrent.futures has shut down.
+if hasattr(threading, "_register_atexit"):
     threading._register_atexit(_wait_at_exit)
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)

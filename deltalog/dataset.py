@@ -29,22 +29,22 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 _BLOB_TYPES = (bytes, bytearray, memoryview)
-_COMMITS_AT_ONCE = 256  # how many commits to hold as bytes at a time
+_COMMITS_AT_ONCE = 256  # how many commits to keep in memory as bytes at a time
 
 
 @checked
 class Dataset:
-    """The verbs of the write contract (docs/contracts/write.md) on a location, empty or not, or on an open table.
+    """The verbs of the write contract (docs/contracts/write.md), for a location (empty or not) or for an open table.
 
     ``Dataset(url)``: the first write creates the table in the commit that adds its data. The table has in-commit
     timestamps unless ``properties`` disable them. The table has the columns of ``schema`` if set, otherwise those of
     the data, and the partition columns ``partition_by``. If the first write passes bytes, the new table is a table of
-    blobs. An existing table is not changed. ``url`` can also be the address of a table in a catalog, which must exist,
-    or TableNotFoundError is raised. ``storage_options``: as for ``open_store``. Cost: none; with an address, 1 call of
-    the coordinator.
+    blobs. An existing table is not changed. ``url`` can also be the address of a table in a catalog, in this case the
+    table must exist, otherwise TableNotFoundError is raised. ``storage_options``: as for ``open_store``. Cost: none;
+    with an address, 1 call of the coordinator.
 
-    ``Dataset(table)``: a DeltaTable, possibly one of a multi-table transaction, whose commit makes the writes visible.
-    Any argument in addition to the table raises CallError. Cost: none.
+    ``Dataset(table)``: a dataset on a DeltaTable; if the table belongs to a multi-table transaction, that transaction's
+    commit makes the writes visible. Any argument in addition to the table raises CallError. Cost: none.
     """
 
     @checked
@@ -124,14 +124,13 @@ class Dataset:
     def write(
         self, data: Any, metadata: Mapping[str, Any] | None = None, **options: Unpack[staging.WriteOptions]
     ) -> Snapshot:
-        """Add rows (or bytes, to a table of blobs) as the next version after the latest one, with the author's
-        metadata.
+        """Add rows (or, to a table of blobs, bytes) as the version after the latest one, with the author's metadata.
 
-        ``DeltaTable.append`` commits after any concurrent commits. ``write`` instead names its parent version: if
-        another writer commits the next version, ``write`` raises VersionConflictError, unless ``retry_count`` allows
-        repeating the commit on top of that version. ``metadata`` is any JSON object, kept unchanged in the commit; None
-        means ``{}``. Options: ``WriteOptions``. The first write creates the table. Raises CallError before any I/O, and
-        as ``append``. Cost: as ``append``; on a local disk 2 HEADs more.
+        ``DeltaTable.append`` commits after any concurrent commits. In contrast to ``append``, ``write`` names its
+        parent version: if another writer commits the next version, ``write`` raises VersionConflictError, unless
+        ``retry_count`` allows repeating the commit on top of that version. ``metadata`` is any JSON object, kept
+        unchanged in the commit; None means ``{}``. Options: ``WriteOptions``. The first write creates the table. Raises
+        CallError before any I/O, and as ``append``. Cost: as ``append``; on a local disk 2 HEADs more.
         """
         is_blob = isinstance(data, _BLOB_TYPES)
         data = data if is_blob or self._table is not None else as_reader(data)
@@ -141,9 +140,9 @@ class Dataset:
     def stream_write(
         self, metadata: Mapping[str, Any] | None = None, **options: Unpack[staging.WriteOptions]
     ) -> StreamWriter:
-        """A writer of bytes, for a table of blobs. Its ``commit`` commits the bytes as one version with one row; the
-        first commit creates the table. Raises BlobTableRequiredError for a table of rows. Cost: 1 PUT of the bytes, or
-        1 for each part."""
+        """A writer of bytes, for a table of blobs. The stream's ``commit`` method commits the bytes as one row in one
+        version; the first commit creates the table. Raises BlobTableRequiredError for a table of rows. Cost: 1 PUT of
+        the bytes, or 1 for each part."""
         return StreamWriter(self._target(lambda: None), metadata, staging.options_of(options))
 
     def stream_write_records(
@@ -155,11 +154,11 @@ class Dataset:
         """Like ``write``, for records that are pulled one by one: mappings from column names to values, or record
         batches.
 
-        The records are written to files of about 128 MiB of rows, which takes about as much memory. An iterator is read
-        once: passing it again raises CallError. The first write creates the table; the dataset must have a ``schema``
-        for that if the records have none. If the iterator or anything else raises, no version is created and the files
-        are removed. Raises MissingRecordsError for None, UnpartitionedTableRequiredError, RowTableRequiredError for a
-        table of blobs, SchemaMismatchError.
+        The records are written to files of about 128 MiB of rows; writing takes about 128 MiB of memory. An iterator is
+        read once: passing it again raises CallError. The first write creates the table; the dataset must have a
+        ``schema`` for that if the records have none. If the iterator or any other step raises an error, no version is
+        created and the files are removed. Raises MissingRecordsError for None, UnpartitionedTableRequiredError,
+        RowTableRequiredError for a table of blobs, SchemaMismatchError.
         """
         if records is None:
             raise MissingRecordsError("records is None. To write no rows, pass an empty list.")

@@ -1,7 +1,8 @@
 """Deadlines: when the work of a call must end because its caller no longer waits for it.
 
-Work that continued after its deadline would occupy a thread and hold locks needlessly. Work past its deadline ends when
-it next reads a table of a catalog: this read raises the error of a failed store, which every operation handles anyway.
+If work continued after its deadline, it would occupy a thread and hold locks needlessly. Work past its deadline ends
+when it next reads a table of a catalog: this read raises the error of a failed store, which every operation handles
+anyway.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ def until(end_s: float | None) -> Iterator[None]:
 
 
 def check(url: str) -> None:
-    """Raise StoreError if the deadline has passed. ``url``: what would be read next."""
+    """Raise StoreError if the deadline has passed. ``url``: the URL that would be read next."""
     end_s = _END.get()
     if end_s is not None and time.monotonic() > end_s:
         raise StoreError(
@@ -47,7 +48,7 @@ def seconds_left() -> float:
 
 
 def carried(function: Callable[..., R]) -> Callable[..., R]:
-    """Wrap a function for another thread, so that it has the deadline of this thread."""
+    """Wrap a function that another thread will run, so that this thread's deadline applies to it."""
     end_s = _END.get()
     if end_s is None:
         return function

@@ -1,4 +1,4 @@
-"""What a commit needs besides the store: clock, ids, sleep and randomness; and its retry policy."""
+"""What a commit needs besides the store: a clock, ids, a sleep function, randomness, and a retry policy."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How many times a commit is tried, and how long it waits between tries: exponential back-off, in ms.
+    """How many times a commit is tried, and how long the writer waits between tries (exponential back-off, in ms).
 
     ``max_attempts``: how many consecutive versions other writers may win before the commit fails. ``settle_attempts``:
     how many times to query the store about a request that it did not answer. ``retry_jitter``: the random share of a
@@ -38,7 +38,8 @@ class RetryPolicy:
         return limit_ms * (1 - self.retry_jitter * (1 - random))
 
 
-# Named functions, so that an environment can be pickled, without the state of a random number generator.
+# Named functions are used so that an environment can be pickled, and pickled without the state of a random number
+# generator.
 def _share_of_chance() -> float:
     return random.random()
 
@@ -53,7 +54,7 @@ def _random_uuid() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What a commit needs besides the store. Tests pass their own.
+    """What a commit needs in addition to the store. Tests pass their own.
 
     ``background``: whether a commit on a store over a network returns before a background thread has written its
     ``.crc`` and checkpoint.
@@ -68,7 +69,7 @@ class Environment:
     background: bool = True
 
     def back_off(self, number: int, max_delay_ms: float = math.inf) -> None:
-        """Wait before try ``number`` (from 0); the first tries do not wait."""
+        """Wait before the try with this ``number`` (counted from 0); there is no wait before the first tries."""
         delay_ms = self.retry.delay_ms(number, self.random(), max_delay_ms) if number > 0 else 0.0
         if delay_ms:
             self.sleep(delay_ms / 1000)

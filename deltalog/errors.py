@@ -1,4 +1,4 @@
-"""The error tree, grouped by what the caller can do. Pure.
+"""The tree of error classes, grouped by what the caller can do about the error. Pure.
 
     DeltaLogError
     ├── CallError (ValueError)              change the call
@@ -63,7 +63,7 @@
         └── PathExistsError (FileExistsError)
 
 Every class has a stable ``code`` for scripts; codes are added, never renamed. Messages say what happened, where, and
-what to do. Anything else that a program may need is in attributes, passed to ``__init__`` by keyword.
+what to do. Any other information that a program may need is in attributes, which are passed to ``__init__`` by keyword.
 
 Every class has an ``outcome``, as defined by ``Outcome``. It is NOTHING_COMMITTED except for
 
@@ -86,8 +86,9 @@ if TYPE_CHECKING:
 else:
 
     def dataclass(**options):
-        """Define errors as dataclasses with an ``__init__`` and nothing else. ``dataclasses.dataclass`` compiles many
-        functions for each class, which takes longer than everything else in this module."""
+        """Define errors as dataclasses that get an ``__init__`` and no other generated method.
+        ``dataclasses.dataclass`` compiles many functions for each class, which takes longer than everything else in
+        this module."""
 
         def with_init(error):
             own = [name for name, hint in error.__annotations__.items() if not hint.startswith("ClassVar")]
@@ -105,13 +106,13 @@ else:
 
 
 class Outcome(enum.Enum):
-    """What an error says about whether the change that the call was to make is committed.
+    """What an error states about whether the change of the call was committed.
 
     NOTHING_COMMITTED: the commit is not in the log and will not be. The call can be repeated, and files written for it
     can be deleted. UNKNOWN: the commit may be in the log, or a pending request may still put it there. Determine the
     outcome before repeating the call, and delete no file. PARTLY_COMMITTED: only the first of the call's commits is in
-    the log; repeating the call makes the remaining commits. COMMITTED: an earlier call has committed the change; this
-    call changed nothing.
+    the log; repeating the call makes the remaining commits. COMMITTED: an earlier call has committed the change, and
+    this call changed nothing.
     """
 
     NOTHING_COMMITTED = "nothing committed"
@@ -173,7 +174,7 @@ class ConstraintViolationError(CallError):
     overwrite.
 
     ``constraint``: the name of the constraint; ``expression``: its SQL text; ``violations``: the number of rows that
-    violate it (None if it cannot be evaluated for a row).
+    violate it (None if the expression cannot be evaluated for some row).
     """
 
     code = "CONSTRAINT_VIOLATION"
@@ -184,7 +185,7 @@ class ConstraintViolationError(CallError):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class InvalidActionError(CallError):
-    """A staged action would break the table. ``path``: the file concerned, if any."""
+    """A staged action would make the table invalid. ``path``: the file concerned, if any."""
 
     code = "INVALID_ACTION"
     path: str | None = None
@@ -193,7 +194,8 @@ class InvalidActionError(CallError):
 @dataclass(eq=False, repr=False, kw_only=True)
 class FilesCommittedError(InvalidActionError):
     """A version of the table has already added one of the files to be committed or discarded. The error has the
-    ``path`` of the file and the ``version`` that added it (None if a snapshot, not a commit, shows the file)."""
+    ``path`` of the file, and the ``version`` that added the file (None if the file was found in a snapshot, not in a
+    commit)."""
 
     code = "FILES_COMMITTED"
     outcome = Outcome.COMMITTED
@@ -277,7 +279,7 @@ class TimestampOutOfRangeError(NotFoundError):
 
 
 class TableExistsError(DeltaLogError):
-    """A table already exists at the location of a new one."""
+    """A table already exists at the location of the new table."""
 
     code = "TABLE_EXISTS"
 
@@ -294,8 +296,8 @@ class TableReplacedError(DeltaLogError):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class RowCountError(DeltaLogError):
-    """The files do not contain the number of rows that their writer reported. The attributes ``written`` and ``found``
-    are the two numbers."""
+    """The files contain a different number of rows than their writer reported. The attributes ``written`` and ``found``
+    contain the two row counts."""
 
     code = "ROW_COUNT"
     written: int
@@ -353,7 +355,7 @@ class InvalidCheckpointError(CorruptTableError):
 
 
 class InvalidEnablementError(CorruptTableError):
-    """The in-commit timestamp enablement properties contradict each other or the log."""
+    """The enablement properties for in-commit timestamps contradict each other or the log."""
 
     code = "INVALID_ENABLEMENT"
 
@@ -387,9 +389,9 @@ class CommitConflictError(DeltaLogError):
     """Another writer's commit conflicts with this one; nothing was committed.
 
     ``winning_version`` and ``winning_operation``: the version and the operation of the other commit. ``read_version``:
-    the version on which this commit was planned (None if unknown). ``path`` and ``partition_values``: of the file in
-    conflict, if any. ``retryable``: whether the operation can succeed if the table is read and the commit planned
-    again, as ``DeltaTable.retrying`` does.
+    the version on which this commit was planned (None if unknown). ``path`` and ``partition_values``: those of the file
+    that caused the conflict, if any. ``retryable``: whether the operation can succeed if the table is read and the
+    commit planned again, as ``DeltaTable.retrying`` does.
     """
 
     code = "COMMIT_CONFLICT"
@@ -439,7 +441,8 @@ class ConcurrentTransactionError(CommitConflictError):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class VersionConflictError(CommitConflictError):
-    """The version that this commit was to follow, ``expected_parent``, is not the latest: another writer committed.
+    """``expected_parent``, the version that this commit was to follow, is no longer the latest version, because another
+    writer committed.
 
     ``winning_version``: the version that the other writer committed, or the latest one; None if there is no table yet.
     """
@@ -479,14 +482,15 @@ class TransactionCommittedError(TransactionStateError):
 
 
 class ChangeAfterCommitError(TransactionCommittedError):
-    """The transaction was committed before this change, which is not part of it. Start another transaction."""
+    """The transaction was committed before this change was made; the change is not part of it. Start another
+    transaction."""
 
     code = "CHANGE_AFTER_COMMIT"
     outcome = Outcome.NOTHING_COMMITTED
 
 
 class TransactionCommitInProgressError(TransactionStateError):
-    """Another call is committing the transaction."""
+    """Another call is already committing this transaction."""
 
     code = "TRANSACTION_COMMIT_IN_PROGRESS"
 
@@ -507,9 +511,9 @@ class TransactionContentionError(ConcurrentModificationError):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class ObjectBeingDeletedError(ConcurrentModificationError):
-    """The clean-up of an aborted transaction is deleting or has deleted the object. Until it has finished, the object
-    cannot be registered or added, and its table cannot be dropped. Nothing was changed. The error has the attributes
-    ``path`` (relative to the table) and ``transaction_id``."""
+    """The clean-up of an aborted transaction is deleting or has deleted the object. Until the clean-up has finished,
+    the object cannot be registered or added, and its table cannot be dropped. Nothing was changed. The error has the
+    attributes ``path`` (relative to the table) and ``transaction_id``."""
 
     code = "OBJECT_BEING_DELETED"
     path: str
@@ -598,7 +602,7 @@ class StoreError(DeltaLogError, OSError):
 
 
 class UnansweredRequestError(StoreError):
-    """A request to DynamoDB got no response in time: its change may have taken effect, or may do so later."""
+    """A request to DynamoDB got no response in time: its change may have taken effect, or may take effect later."""
 
     code = "UNANSWERED_REQUEST"
     outcome = Outcome.UNKNOWN
@@ -642,12 +646,12 @@ class PathExistsError(StoreError, FileExistsError):
 class ClockDriftWarning(UserWarning):
     """The last commit's in-commit timestamp is far ahead of this machine's clock."""
 
-    # If warnings are turned into errors, this one is raised before the request is sent.
+    # If warnings are turned into errors, this warning is raised before the request is sent.
     outcome: ClassVar[Outcome] = Outcome.NOTHING_COMMITTED
 
 
 class CatalogBehindLogWarning(UserWarning):
-    """The log of a table contains versions that its catalog lacks."""
+    """The log of a table contains versions that the table's catalog does not have."""
 
 
 class UnsafeStoreWarning(UserWarning):

@@ -1,5 +1,5 @@
-"""Imports on first use, so that an import loads only the modules that are used: a package's public names, and modules
-that another module needs only in some of its calls.
+"""Imports modules on first use, so that importing a package loads only what is used: the package's public names, and
+modules that another module needs only in some of its calls.
 """
 
 from __future__ import annotations
@@ -31,10 +31,12 @@ def lazy_names(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str]
 
 
 def lazy_modules(importer: str, *modules: str, **renamed: str) -> None:
-    """Set other modules as globals of the module ``importer``. Each is imported when one of its names is first used.
+    """Set other modules as globals of the module ``importer``. Each module is imported when one of its names is first
+    used.
 
-    ``modules``: full names; the global has the last part as its name. ``renamed``: full names by the name of the
-    global. For type checkers, ``if TYPE_CHECKING`` has the same imports; this call is its ``else``.
+    ``modules``: full names; the last part of each full name becomes the name of the global. ``renamed``: full names of
+    modules, keyed by the name of the global. For type checkers, the block ``if TYPE_CHECKING`` contains the same
+    imports; this call is in its ``else`` branch.
 
         if TYPE_CHECKING:
             from deltalog.rows import delete
@@ -42,7 +44,7 @@ def lazy_modules(importer: str, *modules: str, **renamed: str) -> None:
             lazy_modules(__name__, "deltalog.rows.delete")
 
     At the first use, the module replaces its placeholder, so later uses cost nothing. Threads may use the globals
-    concurrently. An import that fails raises its error at each use.
+    concurrently. If an import fails, every use raises the import's error.
     """
     names = vars(sys.modules[importer])
     for name, full in ({full.rpartition(".")[2]: full for full in modules} | renamed).items():

@@ -65,10 +65,10 @@ def in_order(sources: Iterable[Callable[[], Iterator[T]]], threads: int = THREAD
     """The items of the first source, then the items of the second, and so on.
 
     Up to ``threads`` sources are open at once, and each is read at most ``ahead`` items ahead of the caller, so at most
-    ``threads * ahead`` items are buffered. An error is the error is raised after the items that precede it, and nothing
-    after it is read. Threads never wait for the caller, and no thread runs after the iterator ends, fails or is
+    ``threads * ahead`` items are buffered. An error is raised after the items that precede it, and nothing after it is
+    read. Threads never wait for the caller, and no thread runs after the iterator ends, fails or is
     dropped. A single source needs no thread; with 0 threads, the caller reads everything without reading ahead.
-    ``sources`` are closed at the end if possible.
+    ``sources`` are closed at the end, where that is possible.
     """
     waiting = iter(sources)
     try:
@@ -99,8 +99,9 @@ def opened_ahead(
     """Like ``in_order`` with ``read(item, begin(item))``, where ``begin`` mostly waits for a store and ``read`` is
     CPU-bound.
 
-    Up to ``openers`` separate threads call ``begin`` for the next items; with 0, ``begin`` is called when reading of
-    the item begins. At any time, at most ``openers`` items have been begun but are not yet being read.
+    Up to ``openers`` separate threads call ``begin`` for the next items; if ``openers`` is 0, ``begin`` is called for
+    an item when reading that item begins. At any time, ``begin`` has been called for at most ``openers`` items that are
+    not being read yet.
     """
     if openers:
         return in_order(_Begun(items, begin, read, openers), threads, ahead)
@@ -112,8 +113,8 @@ def _begin_and_read(item: T, begin: Callable[[T], B], read: Callable[[T, B], Ite
 
 
 def mapped(items: Iterable[T], function: Callable[[T], R], threads: int, ahead: int) -> Iterator[R]:
-    """The results of ``function`` for each item, in order. Threads call ``function``; the caller's thread reads the
-    items.
+    """The results of ``function`` for each item, in order. Other threads call ``function``; the caller's thread
+    advances the iterator of the items.
 
     At most ``threads + ahead`` results are being computed or are buffered for the caller. An error is raised after the
     results that precede it. No thread is started for a single item, or if ``threads`` is 0.
@@ -137,8 +138,8 @@ def mapped(items: Iterable[T], function: Callable[[T], R], threads: int, ahead: 
 
 
 def both(first: Callable[[], T], second: Callable[[], R], side_by_side: bool) -> tuple[T, R]:
-    """The results of two calls. With ``side_by_side``, a thread makes the second call concurrently; it has ended when
-    ``both`` returns. If both calls fail, the error of the first is raised."""
+    """The results of two calls. With ``side_by_side``, a thread makes the second call concurrently; this call has ended
+    when ``both`` returns. If both calls fail, the error of the first is raised."""
     if not side_by_side:
         return first(), second()
     with ThreadPoolExecutor(1, thread_name_prefix="deltalog-both") as pool:
@@ -149,7 +150,7 @@ def both(first: Callable[[], T], second: Callable[[], R], side_by_side: bool) ->
 @contextlib.contextmanager
 def meanwhile(function: Callable[[], T], side_by_side: bool) -> Iterator[Callable[[], T]]:
     """The result of a call. With ``side_by_side``, a thread makes the call while the ``with`` block runs; the block
-    waits only when it asks for the result. The thread has ended when the block ends."""
+    waits only when it asks for the result. The ``with`` block does not end before the thread has ended."""
     if not side_by_side:
         result = function()
         yield lambda: result
@@ -162,7 +163,8 @@ def meanwhile(function: Callable[[], T], side_by_side: bool) -> Iterator[Callabl
 
 
 class _Pool:
-    """A thread pool whose threads have ended when ``close`` returns; submitted work that has not begun is dropped."""
+    """A thread pool whose threads have all ended when ``close`` returns; submitted work that has not begun by then is
+    dropped."""
 
     def __init__(self, threads: int, name: str) -> None:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
@@ -176,8 +178,8 @@ class _Pool:
         return function(argument)
 
     def close(self) -> bool:
-        """Close the pool. Returns whether all threads have ended. They may still run if the garbage collector closes a
-        dropped iterator in one of the pool's threads, because a thread cannot wait for itself."""
+        """Close the pool. Returns whether all threads have ended. Threads may still be running if the garbage collector
+        closes a dropped iterator in one of the pool's own threads, because a thread cannot wait for itself."""
         within = threading.get_ident() in self._workers
         self._pool.shutdown(wait=not within, cancel_futures=True)
         return not within
@@ -234,7 +236,7 @@ class _Begun(Generic[T, B, R]):
 
 
 class _Prefetcher(Generic[T]):
-    """Reads sources ahead of the caller; see ``in_order``."""
+    """Reads from sources before the caller needs the items; see ``in_order``."""
 
     def __init__(self, ahead: int) -> None:
         self._ahead = ahead
@@ -305,8 +307,9 @@ class _Prefetcher(Generic[T]):
             self._end(source)
 
     def _end(self, source: _Source[T]) -> None:
-        """Close a source that the caller no longer reads. If an interrupt occurs while a thread is being started, the
-        pool does not know that thread. If the thread is still reading the source, it closes the source itself."""
+        """Close a source, because the caller no longer reads it. If an interrupt occurs while a thread is being
+        started, the pool has no record of that thread. If the thread is still reading the source, the thread closes the
+        source itself."""
         with contextlib.suppress(ValueError):
             _close(source.iterator)
 

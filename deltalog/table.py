@@ -125,8 +125,8 @@ class DeltaTable:
     call works on its own snapshot.
 
     Points in time are aware datetimes, ints (ms since the Unix epoch) or ISO text with an offset or Z. With
-    ``time_zone``, a tzinfo or a name such as ``Europe/Berlin``, they may also be datetimes and text without a zone, and
-    dates, which mean the start of their day. Anything else raises InvalidTimestampError.
+    ``time_zone``, a tzinfo or a name such as ``Europe/Berlin``, points in time may also be datetimes and text without a
+    zone, and dates, which mean the start of their day. Any other value raises InvalidTimestampError.
 
     ``Dataset(table)`` has the verbs of the write contract.
 
@@ -218,10 +218,10 @@ class DeltaTable:
         **storage_options: Any,
     ) -> DeltaTable:
         """Create a table, with the rows of ``data`` if set, in one commit. ``schema``: a StructType, a pyarrow Schema,
-        or rows, such as a data frame, which give the columns and the first rows.
+        or rows (such as a data frame) that determine the columns and become the first rows.
 
         ``cluster_by``: as for ``DeltaTable.cluster_by``. ``properties={"delta.enableInCommitTimestamps": "true"}``
-        gives it in-commit timestamps from version 0. Raises TableExistsError, SchemaMismatchError,
+        gives the table in-commit timestamps from version 0. Raises TableExistsError, SchemaMismatchError,
         InvalidPropertyError. Cost: 1 LIST, 1 PUT for each file, 1 commit.
         """
         columns, data = new_tables.columns_and_rows(schema, data)
@@ -238,7 +238,8 @@ class DeltaTable:
     def create_for_blobs(
         cls, url: Location, *, properties: Mapping[str, str] | None = None, **options: Any
     ) -> DeltaTable:
-        """Create a table of blobs, with a row (path, size, sha256) for each blob, and the bytes below ``_blobs/``.
+        """Create a table of blobs, with one row (path, size, sha256) per blob; the bytes of the blobs are stored below
+        ``_blobs/``.
 
         ``Dataset.stream_write`` adds a blob, ``Dataset.open_blob`` reads one. ``options``, errors and cost are as for
         ``create``.
@@ -285,16 +286,17 @@ class DeltaTable:
         environment: Environment | None = None,
         **storage_options: Any,
     ) -> DeltaTable:
-        """Turn a directory of Parquet files into a table in place: one commit that adds all files, with statistics from
+        """Turn a directory of Parquet files into a table in place: one commit adds all files, with statistics from
         their footers. No file is moved, rewritten or deleted.
 
         The columns are the union of the columns of all files; a column that has different types in different files is
         refused. Directories such as ``day=2026-11-20`` become partition columns, which come last. A partition column
         has the type integer, long or date if all its values can be parsed as that type, else string. ``partition_by``
-        sets other types (timestamps without an offset are UTC), or only names the expected partition columns. Files and
-        directories whose names begin with ``_`` or ``.`` are ignored. Links, mount points and files that are not
-        Parquet are refused, so that the table contains every row that reading the directory would return.
-        ``properties``: the properties of the new table. ``mode="ignore"``: open the table if one already exists.
+        sets other types (timestamps without an offset are taken as UTC), or only names the partition columns that are
+        expected. Files and directories are ignored if their name begins with ``_`` or ``.``. Links, mount points and
+        files that are not Parquet are refused, so that the table contains every row that reading the directory would
+        return. ``properties``: the properties of the new table. ``mode="ignore"``: open the table if one already
+        exists.
 
         No process may write to the directory during the call: the directory is listed twice, and the call fails if the
         listings differ. Raises TableExistsError, CallError if there are no files, InvalidDataFileError,
@@ -330,14 +332,15 @@ class DeltaTable:
         """Clone the latest version, a specific version, or the version that was current at a point in time: one commit
         to a new table at ``target``, which then has its own history.
 
-        By default the clone is deep: the files are copied. A ``shallow`` clone references the files of its source by
-        absolute paths, on the same kind of store. The clone needs these files as long as one of its versions references
-        them, but a vacuum of the source may delete them. To open the clone again, pass the location of these
-        files: ``DeltaTable.open(target, allowed_paths=[source])``.
+        By default the clone is deep: the files are copied. A ``shallow`` clone refers to the files of its source by
+        absolute paths, and must be on the same kind of store. The clone needs the source's files as long as one of the
+        clone's versions references them, but a vacuum of the source may delete such files. To open the clone again,
+        pass the location of these files: ``DeltaTable.open(target, allowed_paths=[source])``.
 
         Columns, properties (changed by ``properties``), table features, metadata domains, deletion vectors and row ids
         are kept; the id, the history and the app transactions (txn) are not. If the source has in-commit timestamps,
-        the clone has them from version 0. ``storage_options``: the options for the target. Returns the clone.
+        they are enabled in the clone from version 0. ``storage_options``: the options for the target. Returns the
+        clone.
 
         Raises TableExistsError, also if the target of a deep clone is not empty; CallError for another kind of store, a
         blob table, or within a transaction; InvalidPropertyError, UnsupportedFeatureError, VersionNotFoundError,
@@ -385,7 +388,7 @@ class DeltaTable:
         return self.snapshot().scan(columns, where).to_arrow()
 
     def to_pandas(self, columns: Sequence[str] | None = None, where: Predicate | str | None = None) -> Any:
-        """The rows of the latest version as a pandas DataFrame. Arguments, errors and cost as of ``to_pyarrow_table``;
+        """The rows of the latest version as a pandas DataFrame. Arguments, errors and cost as for ``to_pyarrow_table``;
         needs pandas."""
         return self.snapshot().scan(columns, where).to_pandas()
 
@@ -424,7 +427,8 @@ class DeltaTable:
         *,
         time_zone: TimeZone | None = None,
     ) -> timestamps.CommitAt:
-        """The version that was current at a point in time, with its timestamp and the clock that it is from.
+        """The version that was current at a point in time, with its timestamp and the kind of clock that the timestamp
+        comes from.
 
         ``before="earliest"`` and ``after="latest"`` clamp times outside the history; otherwise such times raise
         TimestampOutOfRangeError, which contains the bounds. Raises InvalidEnablementError and
@@ -444,7 +448,7 @@ class DeltaTable:
         return self._handle.history().explain(timestamps.to_epoch_ms(timestamp, zone_of(time_zone)))
 
     def history(self, limit: int | None = None) -> list[history_entries.CommitEntry]:
-        """The commits, newest first, with the times that time travel uses.
+        """The commits, newest first, each with the time that time travel uses.
 
         Cost: 2 HEADs, and 1 GET of 4 KiB and 1 HEAD for each commit returned; on an object store 1 LIST instead of many
         HEADs. With ``limit``, if the handle has read the table within the last ten seconds, all requests are sent in
@@ -465,12 +469,12 @@ class DeltaTable:
         """The change data feed of a range of versions, including both ends; by default up to the latest version.
 
         With ``from_timestamp``, the range begins at the first commit at or after that time; with ``to_timestamp``, it
-        ends at the last commit at or before that time; both follow the in-commit timestamp rules. If there is no commit
-        between the two times, there are no changes. An end after the latest version, or after the time of that version,
-        is an error. ``allow_out_of_range``: do not raise an error; return no changes for a range that begins after the
-        latest version, and end a range at the latest version if it ends later. The table property
-        delta.enableChangeDataFeed must have been true throughout the range. Raises VersionNotFoundError,
-        TimestampOutOfRangeError, CallError. Cost: 1 LIST and as two snapshots.
+        ends at the last commit at or before that time; both follow the in-commit timestamp rules. If no commit lies
+        between the two times, the feed contains no changes. If the end of the range is after the latest version, or
+        after the time of that version, an error is raised. ``allow_out_of_range``: a range outside the history raises
+        no error; a range that begins after the latest version yields no changes, and a range that ends after it ends at
+        the latest version. The table property delta.enableChangeDataFeed must have been true throughout the range.
+        Raises VersionNotFoundError, TimestampOutOfRangeError, CallError. Cost: 1 LIST and as two snapshots.
         """
         since, until = _epoch_ms(from_timestamp, time_zone), _epoch_ms(to_timestamp, time_zone)
         return change_feed.changes_between(
@@ -490,14 +494,15 @@ class DeltaTable:
         fail_on_data_loss: bool = True,
     ) -> table_stream.TableStream:
         """The rows of the latest version and then of later commits, in batches between offsets that the caller stores.
-        With ``starting_version`` or ``starting_timestamp``, only the rows of that commit and of later commits.
+        With ``starting_version`` or ``starting_timestamp``, only the rows of the commit at that version or time, and of
+        later commits.
 
         ``starting_version="latest"``: only commits after the latest version. ``starting_timestamp``: begin at the first
-        commit at or after this time, by the in-commit timestamp rules. A commit that deletes or changes rows is an
-        error unless ``ignore_deletes`` (for commits that only remove files), ``skip_change_commits`` or
-        ``ignore_changes`` (rewritten files are read again) is set; ``read_change_feed`` streams the rows of the change
-        data feed. ``fail_on_data_loss=False``: skip commits that log clean-up has deleted. Raises CallError. Cost: as
-        ``snapshot``, and 2 HEADs for "latest".
+        commit whose time, by the in-commit timestamp rules, is not before this time. A commit that deletes or changes
+        rows raises an error unless one of three options is set: ``ignore_deletes`` (for commits that only remove
+        files), ``skip_change_commits``, or ``ignore_changes`` (rewritten files are read again); ``read_change_feed``
+        streams the rows of the change data feed. ``fail_on_data_loss=False``: skip commits that log clean-up has
+        deleted. Raises CallError. Cost: as ``snapshot``, and 2 HEADs for "latest".
         """
         if starting_version is not None and starting_timestamp is not None:
             raise CallError("Pass a starting version or a starting timestamp, not both.")
@@ -515,12 +520,13 @@ class DeltaTable:
         cleanup: bool | None = None,
         max_attempts: int | None = None,
     ) -> DeltaTable:
-        """The same table, whose verbs write and commit in another way: ``table.with_options(…).append(rows)``.
+        """A handle on the same table whose methods write and commit with other options:
+        ``table.with_options(…).append(rows)``.
 
-        ``files``: the codec, sizes and column options of data files. ``commit_info``: further entries of commitInfo,
-        JSON values. ``checkpoint=False``: write no checkpoint after a commit; ``cleanup``: whether expired log files
-        are deleted after one; None: as delta.enableExpiredLogCleanup says. ``max_attempts``: how many versions a commit
-        may try. Raises CallError. Cost: none.
+        ``files``: the codec, sizes and column options of data files. ``commit_info``: further entries of commitInfo, as
+        JSON values. ``checkpoint=False``: write no checkpoint after a commit. ``cleanup``: whether expired log files
+        are deleted after a checkpoint; None: according to delta.enableExpiredLogCleanup. ``max_attempts``: how many
+        versions a commit may try. Raises CallError. Cost: none.
         """
         after = hooks.Hooks(checkpoint, cleanup)
         options = transaction_options.TransactionOptions(commit_info or {}, (), files or file_options.DEFAULT, after)
@@ -535,28 +541,28 @@ class DeltaTable:
         reads: Iterable[origins.Read] = (),
         expected_version: int | None = None,
     ) -> transactions.Transaction:
-        """A transaction on the latest version, or on the earlier version from which the rows that it uses were read.
+        """A transaction on the latest version, or on the earlier version from which the rows to write were read.
 
         ``reads``: the ``Scan.origin`` of the rows from which the changes are computed, or pairs of an origin and a
         condition that is true for the rows used; origins in other tables are ignored. The transaction begins at the
-        earliest of these versions and records the rows as read, so that commits since then are checked for conflicts in
-        the same way as concurrent commits. ``expected_version``: the version that must still be the latest when the
-        transaction commits; ``reads`` are then ignored. Raises CommitConflictError, or VersionConflictError for
-        ``expected_version``; both errors have both versions. Cost: as ``snapshot``, and 1 GET for each version in
-        between.
+        earliest version from which these rows were read, and records the rows as read, so that commits since then are
+        checked for conflicts in the same way as concurrent commits. ``expected_version``: the version that must still
+        be the latest when the transaction commits; if it is given, ``reads`` are ignored. Raises CommitConflictError,
+        or VersionConflictError for ``expected_version``; both errors have both versions. Cost: as ``snapshot``, and 1
+        GET for each version in between.
 
         ``isolation_level``: with ``Serializable``, every row that another writer adds concurrently is checked against
-        what this transaction read; with ``WriteSerializable``, every such row except the rows of blind appends, which
-        can be ordered after this commit. ``SnapshotIsolation`` is for transactions that only move rows to other files,
-        and always applies to such transactions. If None, the level is the value of the table property
-        delta.isolationLevel, by default Serializable.
+        what this transaction read; with ``WriteSerializable``, rows of blind appends are exempt, because such appends
+        can be ordered after this commit. ``SnapshotIsolation`` is intended for transactions that only move rows to
+        other files; it always applies to these transactions, whatever is set. If None, the level is the value of the
+        table property delta.isolationLevel, by default Serializable.
         """
         return self._handle.transaction(isolation_level, reads, expected_version).for_caller()
 
     def retrying(self, work: Callable[[DeltaTable], T], *, retry_count: int = 10) -> T:
         """Call ``work(table)``, and call it again after each conflict with another writer, at most ``retry_count``
-        times. Every call must read the table again. If data can be read only once, create it inside ``work``: passing a
-        reader that has already been read raises a CallError whose cause is the conflict.
+        times. Each call of ``work`` must read the table again. If data can be read only once, create the data inside
+        ``work``: a reader that has already been read raises a CallError whose cause is the conflict.
 
             table.retrying(lambda t: t.delete("day = '2026-11-20'"))
 
@@ -575,13 +581,13 @@ class DeltaTable:
         expected_version: int | None = None,
     ) -> CommitResult:
         """Add rows from any object with ``__arrow_c_stream__`` (pyarrow, polars, pandas, duckdb). A RecordBatchReader
-        can be read only once: passing it again, to any verb, raises CallError.
+        can be read only once: passing it to any method a second time raises CallError.
 
         Columns are matched by name; nullable columns that are absent from the data are null; new columns require
-        ``merge_schema=True``. ``txn``: an application id and a version; if the table has recorded that version or a
-        later one, nothing is written and ``skipped`` is true. If the rows were read by a scan of this table, commits
-        since then are checked for conflicts. ``expected_version``: as for ``overwrite``. Raises SchemaMismatchError and
-        as Transaction.commit.
+        ``merge_schema=True``. ``txn``: an application id and an application version. If the table has recorded this
+        version or a later one for the id, nothing is written and ``skipped`` is true. If the rows were read by a scan
+        of this table, commits since then are checked for conflicts. ``expected_version``: as for ``overwrite``. Raises
+        SchemaMismatchError and as Transaction.commit.
         """
         may_be_blind = not merge_schema and txn is None
         with self._handle.transaction_for(data, expected_version, may_be_blind) as transaction:
@@ -605,17 +611,17 @@ class DeltaTable:
         ``where``: SQL text or a predicate built with ``col``. Rows for which the condition is true are replaced
         (Spark's replaceWhere). The condition must be true for all new rows; otherwise ConstraintViolationError is
         raised. Other rows in the same files are kept, as with ``delete``. ``partitions="dynamic"``: the rows in exactly
-        those partitions that occur in ``data`` are replaced. ``overwrite_schema=True``: all rows and the columns are
-        replaced; with ``partition_by``, also the partition columns. With ``where``, the data must have all columns of
+        those partitions that occur in ``data`` are replaced. ``overwrite_schema=True``: all rows and all columns are
+        replaced and, with ``partition_by``, the partition columns. With ``where``, the data must have all columns of
         the rows that are kept. ``merge_schema=True``: new columns are added.
 
-        The table's properties are kept, and in-commit timestamps remain enabled. With ``where`` or ``partitions``, no
-        commit is made if there are neither new rows nor rows to replace (``skipped``), unless ``txn`` is set. The
-        overwrite conflicts with concurrent changes to the replaced rows. If ``data`` is a Scan of this table, or Arrow
-        data that such a Scan returned, commits since the version that the Scan read are also checked for conflicts,
-        unless the caller explicitly requested that version. For data without the Scan's schema metadata (pandas, polars
-        and duckdb drop it), pass ``expected_version``: any commit after that version then raises VersionConflictError.
-        Cost: 1 PUT for each new file, and the commit; ``where`` as ``delete``.
+        The table's properties are kept, and in-commit timestamps remain enabled. With ``where`` or ``partitions``, if
+        there are neither new rows nor rows to replace, no commit is made and ``skipped`` is true, unless ``txn`` is
+        set. The overwrite conflicts with concurrent changes to the replaced rows. If ``data`` is a Scan of this table,
+        or Arrow data that such a Scan returned, commits since the version that the Scan read are also checked for
+        conflicts, unless the caller explicitly requested that version. For data without the Scan's schema metadata
+        (pandas, polars and duckdb drop it), pass ``expected_version``; if any commit was made after that version,
+        VersionConflictError is raised. Cost: 1 PUT for each new file, and the commit; ``where`` as ``delete``.
         """
         columns = overwriting.Columns(merge_schema, overwrite_schema, partition_by)
         verb = overwriting.replacing(data, where, partitions, columns, user_metadata, txn)
@@ -659,9 +665,9 @@ class DeltaTable:
         ``updates`` maps columns to expressions that are evaluated on the old row, as SQL text or built with ``col``;
         ``a.b`` is a field of a struct. ``new_values`` maps columns to Python values. Values are cast as in Spark's ANSI
         mode. Generated columns that are not in ``updates`` or ``new_values`` are recomputed; rows keep their row ids.
-        Deletion vectors, change files, ``skipped`` and conflicts are as for ``delete``. Raises as ``delete``,
-        ConstraintViolationError, SchemaMismatchError, and CallError for a row for which an expression cannot be
-        computed. Cost: as ``delete``, all columns of the rows, 1 PUT for each new file.
+        Deletion vectors, change data files, ``skipped`` and conflicts are handled as in ``delete``. Raises as
+        ``delete``, ConstraintViolationError, SchemaMismatchError, and CallError for a row for which an expression
+        cannot be computed. Cost: as ``delete``, all columns of the rows, 1 PUT for each new file.
         """
         with self._handle.transaction(expected_version=expected_version) as transaction:
             return updating.update(transaction, updates or {}, new_values or {}, where, user_metadata, txn)
@@ -681,8 +687,8 @@ class DeltaTable:
 
         Add clauses to the returned builder, then call its ``execute``, which commits. ``source``: as for ``append``.
         ``predicate``: the condition for a source row to match a table row, as SQL text or built with ``col``. Refer to
-        columns as ``source.x`` and ``target.x``, or with the aliases; if only one side has a column of the name, the
-        prefix can be omitted. Other arguments: as for ``update``. Cost: none before ``execute``.
+        columns as ``source.x`` and ``target.x``, or with the aliases; if only one side has a column of that name, the
+        prefix can be omitted. The other arguments are those of ``update``. Cost: none before ``execute``.
         """
         names = (source_alias or "source", target_alias or "target")
         return merging.TableMerger(self._handle, source, predicate, names, user_metadata, txn, expected_version)
@@ -691,7 +697,7 @@ class DeltaTable:
 
     def stage(self, data: Any, **options: Unpack[staging.WriteOptions]) -> staging.StagedFiles:
         """Write rows into files that no version names yet, for ``commit_staged``; several threads and processes may
-        stage files concurrently. Of the options, only ``checksum`` and ``timestamp_column`` apply. Raises as
+        stage files concurrently. Only the options ``checksum`` and ``timestamp_column`` apply. Raises as
         ``append``. Cost: 1 PUT for each file."""
         return staging.stage(staging.target_of(self._handle), data, staging.options_of(options))
 
@@ -701,10 +707,10 @@ class DeltaTable:
         metadata: Mapping[str, Any] | None = None,
         **options: Unpack[staging.WriteOptions],
     ) -> snapshots.Snapshot:
-        """Commit staged files as one version; any process may have staged them. The caller owns the files: they are
-        kept if the call fails, or if a transaction over several tables that contains them is cancelled. Files are
-        committed only once: if a version has already added one of them, FilesCommittedError is raised and has that
-        version, so it is safe to repeat the call after a CommitStateUnknownError. Raises VersionConflictError,
+        """Commit staged files as one version; any process may have staged them. The files belong to the caller: they
+        are kept if the call fails, or if a multi-table transaction to which they were added is cancelled. Files are
+        committed only once: if a version has already added one of them, FilesCommittedError is raised and contains that
+        version. It is therefore safe to repeat the call after a CommitStateUnknownError. Raises VersionConflictError,
         MetadataChangedError if the table has other columns now, and as Transaction.commit. Cost: 1 PUT, 1 GET for each
         version since (for more than 100, the live files)."""
         target = staging.target_of(self._handle)
@@ -714,8 +720,8 @@ class DeltaTable:
         """Try to delete staged files that will not be committed. Returns the failures.
 
         Raises FilesCommittedError if a version has named one of them, CommitStateUnknownError if the outcome of a
-        commit with these files is unknown: nothing is deleted then. It is not detected if another process commits these
-        files later. Cost: 2 HEADs, 1 GET for each version since they were staged, 1 DELETE for each file."""
+        commit with these files is unknown: nothing is deleted then. If another process commits these files later, this
+        is not detected. Cost: 2 HEADs, 1 GET for each version since they were staged, 1 DELETE for each file."""
         return staging.discard_staged(staging.target_of(self._handle), staged)
 
     # ------------------------------------------------------------------------ schema, properties, features
@@ -775,10 +781,10 @@ class DeltaTable:
     ) -> CommitResult:
         """Add nullable columns: the fields of a pyarrow schema, a StructType or a list of StructField.
 
-        Names are paths: ``a.b`` adds a field ``b`` at the end of the struct ``a``; ``element``, ``key`` and ``value``
-        stand for the contents of arrays and maps, and names with dots must be in backticks. In existing rows the
-        columns are null. ``after``: a mapping from the name of a new column to the column in the same struct that it
-        follows; None means first. Raises SchemaMismatchError, CallError, MetadataChangedError.
+        Names are paths: ``a.b`` adds a field ``b`` at the end of the struct ``a``. In a path, ``element``, ``key`` and
+        ``value`` stand for the contents of arrays and maps; names with dots must be in backticks. The new columns are
+        null in existing rows. ``after``: a mapping from the name of a new column to the column in the same struct that
+        it follows; None means first. Raises SchemaMismatchError, CallError, MetadataChangedError.
         """
         with self._handle.transaction() as transaction:
             return alterations.add_columns(transaction, columns, user_metadata, after)
@@ -796,7 +802,7 @@ class DeltaTable:
             return alterations.rename_column(transaction, old, new, user_metadata)
 
     def drop_columns(self, columns: alterations.ColumnPaths, *, user_metadata: UserMetadata = None) -> CommitResult:
-        """Drop columns, given as paths; no file is written, and older versions still have them.
+        """Drop columns, given as paths. No file is written; older versions still have the columns.
 
         Needs column mapping. Raises CallError without it, SchemaMismatchError for columns that partition or cluster the
         table or that an expression uses, MetadataChangedError.
@@ -819,11 +825,11 @@ class DeltaTable:
         """Change a column, given as a path: allow nulls, set a comment ("" removes it), widen its type, or move it.
 
         Widening requires the table property delta.enableTypeWidening; PROTOCOL.md#type-widening lists the wider types.
-        An argument that is None changes nothing; no commit is made if nothing changes. ``sync_identity``: read an
-        identity column, and move its high-water mark past values that another writer inserted (Spark's SYNC IDENTITY).
-        ``first``, ``after``: the new position among the columns of the table or the fields of the struct. No file is
-        written. Raises SchemaMismatchError, MetadataChangedError, and ConcurrentAppendError for rows added while the
-        column is read.
+        An argument that is None changes nothing; if nothing changes, no commit is made. ``sync_identity``: read the
+        values of an identity column, and move its high-water mark past values that another writer inserted (Spark's
+        SYNC IDENTITY). ``first``, ``after``: the column's new position in the table, or the field's new position in the
+        struct. No file is written. Raises SchemaMismatchError, MetadataChangedError, and ConcurrentAppendError for rows
+        added while the column is read.
         """
         if first and after is not None:
             raise CallError(f"first and after={after!r} are two positions for one column. Pass one of them.")
@@ -880,9 +886,9 @@ class DeltaTable:
         self, reader_version: int, writer_version: int, *, user_metadata: UserMetadata = None
     ) -> CommitResult:
         """Raise the protocol versions, which imply the features listed in ``PROTOCOL.md#feature-table``. Clients that
-        do not support all of these features can no longer write the table, and with a reader version above 1 can no
-        longer read it. Versions are never lowered, and no commit is made if the table already has all of these
-        features. Use ``add_feature`` to add a single feature.
+        do not support all features that the versions imply can no longer write the table, and with a reader version
+        above 1 can no longer read it. Protocol versions are never lowered, and no commit is made if the table already
+        has all features that the new versions imply. Use ``add_feature`` to add a single feature.
 
         Raises CallError for versions that Delta does not have. Cost: as a commit.
         """
@@ -896,7 +902,7 @@ class DeltaTable:
         deletion vectors are rewritten as by ``optimize.purge``.
 
         A reader feature can be dropped only if no version in the log uses it, and any feature only if nothing in the
-        table uses it; otherwise a CallError is raised that says what uses it and what to do. Raises
+        table uses it; otherwise a CallError is raised, which states what uses the feature and what to do. Raises
         UnsupportedFeatureError, ProtocolChangedError; FeatureDropIncompleteError, with such an error as its cause, if
         one of the earlier commits was made and remains. Cost: 2 commits; for reader features 1 GET for each commit of
         the log; as ``optimize.purge``.
@@ -924,22 +930,23 @@ class DeltaTable:
         num_tasks: int = 64,
         keep_versions: Sequence[int] = (),
     ) -> vacuum_decisions.VacuumReport:
-        """Delete the files below the table root that no version within the retention needs. By default, only report
-        them: pass ``dry_run=False`` to delete.
+        """Delete the files below the table root that no version within the retention needs. By default, the files are
+        only reported: pass ``dry_run=False`` to delete.
 
         ``retention_hours``: default delta.deletedFileRetentionDuration, 7 days. A shorter retention raises CallError
         unless ``enforce_retention_duration=False``; the versions that it no longer protects can then lose files. A file
         that no version names is always kept until it is a day old, because it may not have been committed yet. All
-        files that the version at the cut-off or a later version names are kept, including change data files; hidden
-        files, links and other tables are also kept. Two commits, VACUUM START and VACUUM END, record the deletion; they
-        are not made if there are no files to delete. If the call is interrupted, a second call continues its work.
-        ``full=False`` does not list files and considers only files that commits since the last vacuum removed (Spark's
-        VACUUM LITE); files that no version ever named, and empty directories, are kept. ``keep_versions``: versions
-        whose files are kept, however old they are. ``progress``: called with the number of deleted files and the number
-        of files to delete. ``run_tasks``: runs the tasks that list and delete files elsewhere, for example as Spark
-        tasks; at most ``num_tasks`` tasks list files. ``run_tasks`` receives a function, the bytes for each task, and a
-        description of the work. For each task, ``run_tasks`` calls the function with the task's bytes and a string that
-        is unique to the attempt, and returns the results in task order. The log is read and written in this process.
+        files to which the version at the cut-off or a later version refers are kept, including change data files;
+        hidden files, links and other tables are also kept. Two commits, VACUUM START and VACUUM END, record the
+        deletion; they are not made if there are no files to delete. If the call is interrupted, a second call continues
+        its work. ``full=False`` does not list files and considers only files that commits since the last vacuum removed
+        (Spark's VACUUM LITE); files that no version has ever named and empty directories are kept. ``keep_versions``:
+        versions whose files are kept, however old they are. ``progress``: called with the number of files deleted so
+        far and the total number of files to delete. ``run_tasks``: runs elsewhere, for example as Spark tasks, the
+        tasks that list and delete files; at most ``num_tasks`` tasks list files. ``run_tasks`` receives a function, the
+        bytes for each task, and a description of the work. For each task, ``run_tasks`` calls the function with the
+        task's bytes and a string that is unique to the attempt, and returns the results in task order. The log is read
+        and written in this process.
 
         Raises CallError, ResourceNotReadyError for a table of a catalog, UnsupportedFeatureError, UnsafePathError for a
         path in the log that cannot be resolved, CorruptTableError, StoreError, and with ``full=False``
@@ -973,12 +980,12 @@ class DeltaTable:
     ) -> restoring.RestoreResult:
         """Restore the rows, schema, properties and metadata domains of an earlier version, in a new commit.
 
-        In-commit timestamps, the protocol and application versions (txn) are kept. Files that no longer exist in the
-        store raise InvalidDataFileError before anything is committed, unless ``ignore_missing_files=True`` restores the
-        table without their rows; ``dry_run=True`` only lists them. A restore conflicts with any concurrent change of
-        rows, at every isolation level: either the table becomes exactly the earlier version, or the commit fails.
-        Raises VersionNotFoundError, TimestampOutOfRangeError. Cost: both versions' files, 1 HEAD for each restored
-        file, 1 commit.
+        The setting of in-commit timestamps, the protocol and the application versions (txn) are kept, not restored.
+        Files that no longer exist in the store raise InvalidDataFileError before anything is committed, unless
+        ``ignore_missing_files=True`` restores the table without their rows; ``dry_run=True`` only lists them. A restore
+        conflicts with any concurrent change of rows, at every isolation level: either the table becomes exactly the
+        earlier version, or the commit fails. Raises VersionNotFoundError, TimestampOutOfRangeError. Cost: both
+        versions' files, 1 HEAD for each restored file, 1 commit.
         """
         if (version is None) == (timestamp is None):
             raise CallError("Pass either the version or the timestamp to restore.")
@@ -989,8 +996,9 @@ class DeltaTable:
             )
 
     def remove_missing_files(self, *, dry_run: bool = True) -> tuple[str, ...]:
-        """Remove the files that no longer exist in the store from the table, so that it can be read again without their
-        rows. By default, only list them: pass ``dry_run=False`` to commit. Returns their paths, as in the log.
+        """Remove the files that no longer exist in the store from the table, so that the table can be read again,
+        without the rows of those files. By default, the missing files are only listed: pass ``dry_run=False`` to commit
+        their removal. Returns the paths of the files, as the log contains them.
 
         Earlier versions stay as they are. No commit is made if all files exist. Raises as Transaction.commit. Cost: as
         ``Snapshot.files``, 1 HEAD for each file and each deletion vector file, 1 commit.
@@ -1006,26 +1014,26 @@ class DeltaTable:
         self, where: Predicate | str | None = None, *, user_metadata: UserMetadata = None
     ) -> CommitResult:
         """Compute missing file statistics, like ANALYZE TABLE … COMPUTE DELTA STATISTICS, so that scans can skip files.
-        Returns the last commit; no commit is made if no file lacks statistics that can be computed.
+        Returns the last commit; no commit is made if all statistics that can be computed already exist.
 
         Files that lack statistics, or statistics of a column selected by delta.dataSkippingStatsColumns (else
-        delta.dataSkippingNumIndexedCols) or by clustering, are added again with the statistics and dataChange=false,
-        and keep their deletion vectors, row ids and tags. The statistics are taken from the footers of the files. If a
-        footer is not sufficient for a column, the column is read: floating-point columns, which may contain NaN, and
-        columns without statistics. A column that has no bounds in a file because it contains NaN is read by every call.
-        If the numbers of rows in the log and in the files differ, RowCountError is raised. ``where``: as for
-        ``optimize``, on partition columns.
+        delta.dataSkippingNumIndexedCols) or by clustering, are added again with these statistics and dataChange=false;
+        they keep their deletion vectors, row ids and tags. The statistics are taken from the footers of the files.
+        Columns for which the footer is not sufficient are read: floating-point columns, which may contain NaN, and
+        columns without statistics in the footer. A column that has no bounds in a file because it contains NaN is read
+        again by every call. If the numbers of rows in the log and in the files differ, RowCountError is raised.
+        ``where``: as for ``optimize``, on partition columns.
 
         The call never conflicts with appends; after ten conflicts with other changes to the same files, it raises
         CommitConflictError. Raises CallError, InvalidDataFileError, UnsupportedFeatureError, UnsafePathError,
-        StoreError. If a run is interrupted, its commits remain. Cost: as ``Snapshot.files``, 1 or 2 ranged GETs
-        for each such file, those of the columns that are read, and a commit for every 100,000 files.
+        StoreError. If a run is interrupted, the commits that it has made remain. Cost: as ``Snapshot.files``, 1 or 2
+        ranged GETs for each such file, those of the columns that are read, and a commit for every 100,000 files.
         """
         return statistics.compute_statistics(self._handle, where, user_metadata)
 
     def generate(self, mode: Literal["symlink_format_manifest"] = "symlink_format_manifest") -> tuple[str, ...]:
-        """Write symlink manifests of the latest version, for engines that do not read the log: a text file per
-        partition, below ``_symlink_format_manifest``, with the locations of the partition's files. Manifests of
+        """Write symlink manifests of the latest version, for engines that do not read the log: for each partition, a
+        text file below ``_symlink_format_manifest`` that lists the locations of the partition's files. Manifests of
         partitions without files are deleted. Returns the paths of the manifests.
 
         Later commits by deltalog do not update the manifests. Raises CallError for a table with deletion vectors or
@@ -1046,7 +1054,7 @@ class DeltaTable:
         log_files.checkpoint(self._handle, top_level, sidecar_rows)
 
     def compact_log(self, from_version: int | None = None, to_version: int | None = None) -> tuple[int, int] | None:
-        """Write a log compaction file for a range of commits, which readers can read instead of the commits.
+        """Write a log compaction file for a range of commits; readers can read this file instead of the commits.
 
         By default, the compacted range begins after the last checkpoint. Returns the first and last version; None if
         there are fewer than two commits. Raises CallError, MissingVersionError, UnsupportedFeatureError, StoreError.
@@ -1059,11 +1067,11 @@ class DeltaTable:
     ) -> cleanup.CleanupReport:
         """Delete the log files that no version within the retention needs; with ``dry_run``, only report them.
 
-        ``retention``: default delta.logRetentionDuration, 30 days. Keeps the newest checkpoint at or before the last
-        midnight UTC before the retention period, and all later files. The report says which versions become
-        unreachable, and why each file is kept. Writing a checkpoint also runs the clean-up, unless
-        delta.enableExpiredLogCleanup is false. Cost: docs/log-files.md. Raises CallError, UnsupportedFeatureError,
-        MissingInCommitTimestampError, StoreError.
+        ``retention``: default delta.logRetentionDuration, 30 days. The cut-off is the last midnight UTC before the
+        retention period; the newest checkpoint at or before it and all later files are kept. The report lists the
+        versions that become unreachable, and states why each file is kept. Writing a checkpoint also runs the clean-up,
+        unless delta.enableExpiredLogCleanup is false. Cost: docs/log-files.md. Raises CallError,
+        UnsupportedFeatureError, MissingInCommitTimestampError, StoreError.
         """
         return log_files.delete_expired(self._handle, dry_run, retention)
 

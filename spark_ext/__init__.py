@@ -1,4 +1,4 @@
-"""Delta tables with deltalog from PySpark: classic sessions (Spark 3.5 to 4.3) and Spark Connect, no jar.
+"""Delta tables in PySpark through deltalog, without a jar: classic sessions (Spark 3.5 to 4.3) and Spark Connect.
 
 Spark reads and writes the Parquet files natively. deltalog resolves versions and commits in the calling Python process,
 which must therefore access the table's storage under the same path as Spark.

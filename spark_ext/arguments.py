@@ -26,7 +26,7 @@ def whole(what: str, value: Any, kind: str = "an int") -> int:
 
 
 def expression(what: str, value: Any) -> Any:
-    """The value if it is SQL text or a Spark Column. Raises as ``text``."""
+    """The value, if it is SQL text or a Spark Column. Raises as ``text``."""
     if isinstance(value, str) or is_column(value):
         return value
     raise ArgumentTypeError(f"{what} must be a Spark SQL Column or a string, not {_named(value)}.")

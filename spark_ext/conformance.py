@@ -27,13 +27,13 @@ _SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
 }
-# delta-spark refuses time travel beyond the retention of deleted files. The protocol does not require this refusal, and
-# the conformance cases read versions older than that retention.
+# delta-spark refuses time travel beyond the retention of deleted files. The protocol does not require delta-spark to
+# refuse versions beyond that retention, and the conformance cases read such versions.
 _RETENTION = "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration"
 
 
 class _SparkEngine(Engine):
-    """The base class of both engines: holds the session and creates DataFrames."""
+    """The base class of both engines, which stores the session and creates DataFrames."""
 
     def __init__(self, spark: SparkSession | None = None) -> None:
         self.spark = spark or SparkSession.getActiveSession() or self._started()
@@ -224,7 +224,8 @@ def _alterations(table: str, properties: Mapping[str, str | None]) -> Iterator[s
 
 
 def _text(timestamp_ms: int | None) -> str | None:
-    """A time as text for a session in UTC, without an offset, because some versions of Spark ignore offsets."""
+    """A time as text without an offset, for a session whose time zone is UTC, because some versions of Spark ignore
+    offsets."""
     if timestamp_ms is None:
         return None
     at = pa.scalar(timestamp_ms, pa.timestamp("ms")).as_py()

@@ -45,8 +45,8 @@ class DeltaTable:
     Conditions and values are SQL text or Spark Columns. Every method that changes the table makes one commit on top of
     its latest version, or none. Spark's executors read and write rows.
 
-    The methods have the names and parameters of delta-spark's class ``DeltaTable``, so that programs written for
-    delta-spark run.
+    The methods have the names and parameters of delta-spark's class ``DeltaTable``, so programs written for delta-spark
+    run with this class.
     """
 
     def __init__(self, spark: SparkSession, table: deltalog.DeltaTable, alias: str | None = None) -> None:
@@ -67,9 +67,9 @@ class DeltaTable:
         storage_options: Mapping[str, Any] | None = None,
     ) -> DeltaTable:
         """The table at a path, or at an address in a catalog (``catalog:<catalog>#<name>``). ``storage_options``: as
-        for ``Reader.storage_options``. Use these options instead of ``hadoopConf``, whose settings for the store of
-        this path raise CallError and whose other settings are ignored. Raises TableNotFoundError, CallError. Cost: as
-        ``deltalog.DeltaTable.open``."""
+        for ``Reader.storage_options``. Use these options instead of ``hadoopConf``: in ``hadoopConf``, settings for the
+        store of this path raise CallError, and all other settings are ignored. Raises TableNotFoundError, CallError.
+        Cost: as ``deltalog.DeltaTable.open``."""
         _check_hadoop(path, hadoopConf or {})
         return cls(sparkSession, paths.open_table(sparkSession, path, storage=stores.checked(storage_options or {})))
 
@@ -97,18 +97,19 @@ class DeltaTable:
 
     @classmethod
     def create(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder[DeltaTable]:
-        """A builder that creates a table; TableExistsError if it exists. Cost: none before ``execute``."""
+        """A builder that creates a table; its call raises TableExistsError if the table exists. Cost: none before
+        ``execute``."""
         return cls._builder(sparkSession, "CREATE TABLE")
 
     @classmethod
     def createIfNotExists(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder[DeltaTable]:
-        """A builder that creates a table, and leaves an existing one unchanged. Cost: none before ``execute``."""
+        """A builder that creates a table but leaves an existing table unchanged. Cost: none before ``execute``."""
         return cls._builder(sparkSession, "CREATE TABLE IF NOT EXISTS")
 
     @classmethod
     def replace(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder[DeltaTable]:
-        """A builder that replaces a table including its rows; TableNotFoundError if there is none. Cost: none before
-        ``execute``."""
+        """A builder that replaces a table including its rows; raises TableNotFoundError if no table exists. Cost: none
+        before ``execute``."""
         return cls._builder(sparkSession, "REPLACE TABLE")
 
     @classmethod
@@ -180,12 +181,13 @@ class DeltaTable:
     def delete(self, condition: Expression | None = None) -> WriteResult:
         """Delete the rows for which ``condition`` is true; None: all rows.
 
-        Files in which all rows match are removed. In other files, matching rows are marked in deletion vectors if the
-        table has them enabled (delta.enableDeletionVectors), otherwise the remaining rows are copied to new files. A
-        condition on partition columns only, as SQL text, is evaluated on the log. If no row matches there is no commit,
-        and ``committed`` is false. Raises CallError, InvalidActionError for an append-only table, CommitConflictError,
-        JobFailedError, StoreError, RowCountError, and Spark's errors for the condition. Cost: the log; a Spark job that
-        reads the condition's columns in the files that can have matching rows; without deletion vectors a second job.
+        Files in which all rows match are removed without being rewritten. In other files, matching rows are marked in
+        deletion vectors if delta.enableDeletionVectors is true; otherwise the remaining rows are copied to new files. A
+        condition (SQL text) that uses only partition columns is evaluated on the log. If no row matches there is no
+        commit, and ``committed`` is false. Raises CallError, InvalidActionError for an append-only table,
+        CommitConflictError, JobFailedError, StoreError, RowCountError, and Spark's errors for the condition. Cost: the
+        log; a Spark job that reads the condition's columns in the files that can have matching rows; without deletion
+        vectors a second job.
         """
         _check("delete", condition)
         with explained(f"DELETE from {self._table.url}"):
@@ -199,8 +201,8 @@ class DeltaTable:
         """Update columns in the rows for which ``condition`` is true; None: in all rows.
 
         ``set``: the new values, computed from the old row, keyed by the name of a column or struct field (``a.b``). A
-        value is cast to the type of its column; the job fails if it does not fit. Generated columns that are not set
-        explicitly are recomputed, and rows keep their row ids. Raises as ``delete``, ConstraintViolationError,
+        value is cast to the type of its column; if the value does not fit, the job fails. Generated columns that are
+        not set explicitly are recomputed, and rows keep their row ids. Raises as ``delete``, ConstraintViolationError,
         SchemaMismatchError. Cost: as ``delete``, and a Spark job that writes the new rows; with the change data feed
         another one.
         """
@@ -239,9 +241,10 @@ class DeltaTable:
         delta-spark does.
 
         ``spark.databricks.delta.retentionDurationCheck.enabled`` set to false allows a retention shorter than the
-        table's. ``full=False`` is VACUUM LITE; the default is ``spark.databricks.delta.vacuum.lite.enabled``, which is
-        false if unset. ``onExecutors``: whether tasks of Spark jobs list and delete the files; the default is
-        ``spark.deltalog.vacuum.executors``, and if that is unset, only for tables on S3 with at least 500,000 files.
+        table's. ``full=False`` is VACUUM LITE; the default is the setting
+        ``spark.databricks.delta.vacuum.lite.enabled``; if that is unset, it is a full vacuum. ``onExecutors``: whether
+        tasks of Spark jobs list and delete the files. The default is the setting ``spark.deltalog.vacuum.executors``;
+        if that is unset, tasks are used only for tables on S3 with at least 500,000 files.
 
         Raises and costs as ``deltalog.DeltaTable.vacuum`` with ``dry_run=False``; with tasks also
         UnsupportedFeatureError, StoreError if an executor cannot access the table, and Spark's errors for a job.

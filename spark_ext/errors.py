@@ -1,4 +1,4 @@
-"""Errors that are both deltalog's and PySpark's, so that programs can catch either.
+"""Errors that are subclasses of both deltalog's and PySpark's errors, so that programs can catch either.
 
 The PySpark class of each error is the class that delta-spark raises for the same call.
 """
@@ -21,7 +21,7 @@ class ArgumentTypeError(deltalog.CallError, TypeError):
 
 
 class _AlsoOfSpark(deltalog.DeltaLogError):
-    """Initialises both base classes, since PySpark's errors keep a message of their own."""
+    """Initialises both base classes, because PySpark's errors store a message of their own."""
 
     def __post_init__(self) -> None:
         Exception.__init__(self, self.message)
@@ -45,7 +45,7 @@ class SqlSyntaxError(_AlsoOfSpark, deltalog.CallError, ParseException):
 
 
 class ExistsError(_AlsoOfSpark, deltalog.TableExistsError, AnalysisException):
-    """A table already exists at the location of a new one."""
+    """A table already exists at the location of the new table."""
 
 
 class MissingTableError(_AlsoOfSpark, deltalog.TableNotFoundError, AnalysisException):
@@ -75,7 +75,7 @@ def explained(what: str) -> Iterator[None]:
 
 
 def _is_about_the_call(error: PySparkException) -> bool:
-    """Whether PySpark refused the arguments before it started a job. In that case the error is one of PySpark's key,
+    """Whether PySpark refused the arguments before it started a job. An error about arguments is one of PySpark's key,
     type, value or attribute errors."""
     return isinstance(error, (KeyError, TypeError, ValueError, AttributeError))
 

@@ -24,12 +24,12 @@ class WriteResult:
     num_files: int = 0
     #: New rows.
     num_rows: int = 0
-    #: The size of the new data files.
+    #: The total size of the new data files, in bytes.
     num_bytes: int = 0
     num_removed_files: int = 0
     #: Replaced or deleted rows; None if a removed file has no statistics.
     num_removed_rows: int | None = 0
-    #: Rows copied to new files, since other rows of their file were replaced or changed.
+    #: Rows that were copied to new files because other rows of the same file were replaced or changed.
     num_copied_rows: int = 0
     #: The time of the commit.
     timestamp_ms: int | None = None
@@ -41,7 +41,7 @@ class WriteResult:
 
 
 class MergeResult(WriteResult):
-    """The result of a merge. It also behaves like the DataFrame that delta-spark returns: one row with
+    """The result of a merge. The result also behaves like the DataFrame that delta-spark returns: one row with
     ``num_affected_rows``, ``num_updated_rows``, ``num_deleted_rows`` and ``num_inserted_rows``, created at its first
     use."""
 

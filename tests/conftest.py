@@ -17,8 +17,8 @@ from hypothesis import settings  # noqa: E402
 from tests.support import usual_run  # noqa: E402
 from tests.support.s3 import ministack, moto, one_at_a_time  # noqa: E402, F401 (fixtures of servers)
 
-# Hypothesis has no deadline, so that an example does not fail on a busy machine. Only --long tries new examples; other
-# runs of the same source tree use the same examples.
+# Hypothesis has no deadline, so that an example does not fail on a busy machine. Only runs with --long try new
+# examples; all other runs of the same source tree use the same examples.
 settings.register_profile("deltalog", max_examples=30, deadline=None, derandomize=True)
 settings.register_profile("deltalog --long", max_examples=100, deadline=None)
 
@@ -75,7 +75,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Func
 
 
 def pytest_report_collectionfinish(config: pytest.Config, items: list[pytest.Item]) -> str:
-    """Print a line that dev.py reads; its hash shows whether two runs selected the same tests."""
+    """Print a line for dev.py; a hash in this line shows whether two runs selected the same tests."""
     which = hashlib.sha256("\n".join(sorted(item.nodeid for item in items)).encode()).hexdigest()[:8]
     return f"selected {len(items)} of {config.stash[_COLLECTED]} tests, {which}"
 

@@ -49,8 +49,8 @@ def add_columns(
     user_metadata: UserMetadata,
     after: Mapping[str, str | None] | None = None,
 ) -> CommitResult:
-    """Commit new columns. Each new column is added at the end of the table or of its parent struct, or ``after``
-    another column there."""
+    """Commit new columns. Each new column is added at the end of the table or of its parent struct, or directly behind
+    the sibling column that ``after`` names."""
     wanted = list(StructType.from_arrow(columns) if isinstance(columns, pa.Schema) else columns)
     if not wanted:
         raise CallError("add_columns needs at least one column.")
@@ -109,7 +109,7 @@ def rename_column(
 
 
 def drop_columns(transaction: Transaction, paths: Sequence[ColumnPath], user_metadata: UserMetadata) -> CommitResult:
-    """Commit the removal of columns. The values remain in the data files, but readers no longer return them."""
+    """Commit the removal of columns. The values remain in the data files, but readers no longer return these values."""
     if isinstance(paths, str):
         raise CallError(f"Pass the columns as a list: drop_columns([{paths!r}]).")
     dropped = [parse_path(path) for path in paths]
@@ -172,7 +172,7 @@ def set_column(
 
 
 def _position(place: Place | None) -> dict[str, str]:
-    """The operation parameter for the position, in the form that delta-spark writes."""
+    """The operation parameter for a column's position, in the form that delta-spark writes."""
     return {} if place is None else {"position": str(place)}
 
 
@@ -220,7 +220,7 @@ def _delta_type(data_type: DataType | pa.DataType) -> DataType:
 
 
 def _described(path: Sequence[str], column: StructField) -> dict[str, Any]:
-    # Nested types are written as their kind only, as in delta-spark; the schema contains the details.
+    # Of nested types only the kind is written, as in delta-spark; the schema contains the details.
     kind = json.loads(StructType((column,)).to_json())["fields"][0]["type"]
     name = kind["type"] if isinstance(kind, dict) else kind
     return {"name": path_text(path), "type": name, "nullable": column.nullable, "metadata": dict(column.metadata)}
@@ -330,8 +330,8 @@ def remove_domain_metadata(transaction: Transaction, domain: str, user_metadata:
 def set_column_metadata(
     transaction: Transaction, path: ColumnPath, metadata: Mapping[str, Any], user_metadata: UserMetadata = None
 ) -> CommitResult:
-    """Commit entries of a column's metadata; other entries stay. Raises CallError for entries that the protocol
-    defines, which other verbs set."""
+    """Commit changes to some entries of a column's metadata; the other entries are kept. Raises CallError for entries
+    that the protocol defines, which other verbs set."""
     where = parse_path(path)
     owned = sorted(key for key in metadata if key.startswith("delta."))
     if owned:

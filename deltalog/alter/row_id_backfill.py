@@ -1,7 +1,8 @@
 """Backfills row ids in files written without them, so that row tracking can be turned on.
 
 The table feature is added first, so that all writers assign row ids from then on. After the feature is added, the files
-without row ids are added again, unchanged, in batches, with one commit per batch. Readers see the same rows throughout.
+without row ids are added again, unchanged, in batches, with one commit per batch. While the files are added again,
+readers always see the same rows.
 
 Spec: PROTOCOL.md#writer-requirements-for-row-tracking.
 """
@@ -48,7 +49,8 @@ def prepare(handle: TableHandle, properties: Mapping[str, str], user_metadata: U
 
 
 def _lacks_row_ids(snapshot: Snapshot, properties: Mapping[str, str]) -> bool:
-    """Whether files need row ids before these properties can be set. False if the properties will be refused anyway."""
+    """Whether files need row ids before these properties can be set. False if the properties will be refused in any
+    case."""
     configuration = snapshot.metadata.configuration
     if ENABLE_ROW_TRACKING.read(configuration) or ROW_TRACKING_SUSPENDED.read({**configuration, **properties}):
         return False
@@ -56,7 +58,7 @@ def _lacks_row_ids(snapshot: Snapshot, properties: Mapping[str, str]) -> bool:
 
 
 def _backfill(handle: TableHandle, batch: int, user_metadata: UserMetadata) -> bool:
-    """Commit one batch. Returns whether files without row ids are left."""
+    """Commit one batch. Returns whether there are still files without row ids."""
     with handle.transaction() as transaction:
         assert transaction.snapshot is not None
         files = transaction.snapshot.files()
@@ -71,7 +73,8 @@ def _backfill(handle: TableHandle, batch: int, user_metadata: UserMetadata) -> b
 
 
 def _counted(files: TableFiles, adds: Sequence[AddFile]) -> list[AddFile]:
-    """The files, with numRecords in their statistics; it is read from the Parquet footer if the log lacks it."""
+    """The files with numRecords in their statistics; where the log lacks numRecords, it is read from the Parquet
+    footer."""
 
     def counted(add: AddFile) -> AddFile:
         if row_tracking.num_records(add) is not None:

@@ -1,9 +1,9 @@
 """Adds and drops table features.
 
-A writer-only feature can be dropped once the table has no trace of it. For a reader feature, earlier versions in the
-log also contain traces of the feature. Once the protocol no longer lists the feature, clients that do not support it
-would misread these traces. So a reader feature can be dropped only after log clean-up has deleted the versions that use
-the feature.
+A writer-only feature can be dropped once the table contains no trace of the feature. For a reader feature, earlier
+versions in the log also contain traces of the feature. If the protocol no longer listed the feature, clients that do
+not support it would misread the traces of the feature in earlier versions. So a reader feature can be dropped only
+after log clean-up has deleted the versions that use the feature.
 
 Spec: PROTOCOL.md#table-features, #protocol-evolution, #table-features-for-new-and-existing-tables, #clustered-table.
 """
@@ -71,8 +71,8 @@ def add_feature(transaction: Transaction, name: str, user_metadata: UserMetadata
 
 
 def with_features(protocol: Protocol, names: Sequence[str]) -> Protocol:
-    """A protocol with features and the features that they require. Raises InvalidPropertyError for names that Delta
-    does not have, UnsupportedFeatureError for features with which tables cannot be written."""
+    """A protocol with the given features and the features that these require. Raises InvalidPropertyError for names
+    that Delta does not have, UnsupportedFeatureError for features with which tables cannot be written."""
     for name in names:
         if features.feature(name).writes is features.Writes.NO:
             raise UnsupportedFeatureError(
@@ -101,7 +101,7 @@ def drop_feature(
 ) -> CommitResult:
     """Drop a table feature in two commits at most: the first unsets the properties that use it, the second removes it
     from the protocol. Between these commits, if the feature is deletionVectors, ``purge`` rewrites the files that have
-    deletion vectors, and returns its commits.
+    deletion vectors, and returns the commits that it made.
 
     As long as the table (or, for a reader feature, the log) contains traces of the feature, the last commit is refused
     with a CallError that says what to do. If the last commit fails after an earlier one has succeeded,
@@ -170,7 +170,7 @@ def _check_not_required(transaction: Transaction, name: str) -> None:
 
 
 def _forget_row_ids(transaction: Transaction, snapshot: Snapshot) -> None:
-    """Remove the row ids of all files: if row tracking is turned on again later, ids could otherwise be assigned
+    """Remove the row ids of all files: otherwise, if row tracking is turned on again later, ids could be assigned
     twice."""
     files = snapshot.files()
     tracked = files.filter(pc.or_(files["base_row_id"].is_valid(), files["default_row_commit_version"].is_valid()))
@@ -225,7 +225,8 @@ def _traces(snapshot: Snapshot, removal: Removal) -> str | None:
 
 
 def _last_trace(snapshot: Snapshot, removal: Removal) -> int | None:
-    """The last version in the log that uses a feature. Cost: 1 LIST, 1 GET for each commit, the oldest checkpoint."""
+    """The last version in the log in which a feature is used. Cost: 1 LIST, 1 GET for each commit, the oldest
+    checkpoint."""
     reader = snapshot.reader
     listing = reader.list_from()
     versions = [version for version in listing.commits if version <= snapshot.version]

@@ -1,5 +1,5 @@
-"""Catalogs: databases that decide which commits of a table take effect. ``Coordinator`` defines what every catalog
-guarantees."""
+"""Catalogs: databases that decide which commits of a table take effect. ``Coordinator`` defines the guarantees that
+every catalog must keep."""
 
 import typing
 

@@ -1,6 +1,6 @@
 """The committer of a catalog-managed table: commits are staged, ratified by the coordinator, and published.
 
-A commit takes effect when it is ratified. Publication copies ratified commits to ``_delta_log``; any process may do it
+A commit takes effect when it is ratified. Publication copies ratified commits to ``_delta_log``; any process may do so
 later.
 
 Spec: PROTOCOL.md#catalog-managed-tables, #commit-protocol, #publishing-commits,
@@ -37,8 +37,8 @@ from deltalog.storage.table_files import TableFiles
 
 log = logging.getLogger(__name__)
 
-# After this many published commits, the catalog records that they are published, so that few are published again after
-# a crash.
+# After this many published commits, the catalog records their publication, so that only few commits are published again
+# after a crash.
 _PUBLISHED_AT_ONCE = 100
 _NOTHING: Mapping[str, bytes] = {}
 
@@ -91,7 +91,8 @@ class CatalogCommitter(Committer):
 
 def check_next(store: LogStore, coordinator: Coordinator, table_id: str, version: int) -> None:
     """Before a version is proposed, check that the log does not already contain a commit of this version. Without this
-    check, a catalog restored from a backup would ratify a second commit for a version that was already acknowledged.
+    check, a catalog restored from a backup would ratify a second commit for a version whose first commit was already
+    acknowledged.
 
     Raises CatalogBehindLogError if the log has the version but the catalog does not; StoreError, CoordinatorError.
     Cost: 1 HEAD; 1 coordinator call if the version exists, for example because another writer won.
@@ -107,14 +108,15 @@ def check_next(store: LogStore, coordinator: Coordinator, table_id: str, version
 
 
 def check_managed(protocol: Protocol, table: str, catalog: str) -> None:
-    """Check that a catalog manages a table: it must not commit to a released table or delete its files. Raises
-    ResourceNotReadyError. Cost: none."""
+    """Check that a catalog manages a table, because the catalog must not commit to a released table or delete the files
+    of one. Raises ResourceNotReadyError. Cost: none."""
     if not features.is_catalog_managed(protocol):
         raise released(table, catalog)
 
 
 def released(table: str, catalog: str) -> ResourceNotReadyError:
-    """The error for a call through a catalog that has released the table. ``table``: its path."""
+    """The error for a call through a catalog that no longer manages the table because it has released the table.
+    ``table``: its path."""
     return ResourceNotReadyError(
         f"{table} was released from the catalog {catalog} and is now accessed by its path. Nothing was changed: "
         f"open {table}. If that is refused, the release was interrupted: call TransactionManager.release_table or "

@@ -11,8 +11,8 @@ The guarantees of a coordinator:
   still the last one. So a clean-up detects every use before its marking, and later uses detect the marking.
 - **Fresh.** The changes of a call are visible to all calls, in any process, that begin after it has returned.
 - **Durable.** Completed changes survive a crash of the machine (or are as durable as the service promises), except
-  changes whose loss only causes work to be repeated: ``published``, ``delete_parts``, and ``replace`` with an undecided
-  record. The surviving changes are always a prefix of all changes.
+  changes whose loss only causes work to be repeated: ``published``, ``delete_parts``, and ``replace`` if the record is
+  undecided. The surviving changes are always a prefix of all changes.
 - **Honest.** An exception other than OperationTimeoutError means that nothing changed. After an OperationTimeoutError,
   the change may have taken effect, or may do so later.
 
@@ -49,12 +49,12 @@ class Coordinator(ABC):
     """The interface of coordinators; the module docstring lists the guarantees. All methods raise CoordinatorError if
     the database fails, and OperationTimeoutError if it does not respond.
 
-    Members: each method is one atomic transaction of the database.
+    Methods: each one runs as one atomic transaction of the database.
     """
 
     url: str
     most_ahead_ms: int = MOST_AHEAD_MS
-    #: Opens the same coordinator in another process, with the caller's options; None if that is not possible.
+    #: Opens the same coordinator in another process, with the caller's options; None if another process cannot open it.
     reopen: Callable[[], Coordinator] | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -63,7 +63,7 @@ class Coordinator(ABC):
         return self.reopen, ()
 
     def clock_ms(self) -> int:
-        """The clock with which in-commit timestamps are compared, by default this machine's clock."""
+        """The clock against which in-commit timestamps are checked; by default, this machine's clock."""
         return time.time_ns() // 1_000_000
 
     def check_time(self, table: str, in_commit_timestamp_ms: int) -> None:
@@ -104,23 +104,23 @@ class Coordinator(ABC):
     @abstractmethod
     def register(self, table: TableRecord, version: int) -> bool:
         """Add a table whose latest version is ``version``, which is published. Returns False and changes nothing if
-        another table has the name or id, or a URL that equals, contains or lies below this one."""
+        another table has the same name or id, or a URL that equals, contains or lies below the URL of ``table``."""
 
     @abstractmethod
     def drop(self, table_id: str, version: int, marks: int | None = None) -> bool:
         """Delete a table and its head. Returns False and changes nothing if the head is not at ``version``, if the
-        table has unpublished commits, which would be lost, or if ``marks`` is set and differs from the number of the
+        table has unpublished commits (these would be lost), or if ``marks`` is set and differs from the number of the
         table's last marking."""
 
     @abstractmethod
     def table(self, name: str) -> TableRecord | None:
-        """The table with a full name; None if there is none."""
+        """The table with a given full name; None if the catalog contains no such table."""
 
     @abstractmethod
     def tables(self, after: str = "", limit: int = 1000) -> list[TableRecord]:
         """At most ``limit`` tables after the name ``after``, ordered by name."""
 
-    # ---------------------------------------------------------------------------------------------- heads
+    # ------------------------------------------------------------------------------------ heads of tables
 
     @abstractmethod
     def head(self, table_id: str) -> Head | None:
@@ -128,7 +128,7 @@ class Coordinator(ABC):
 
     @abstractmethod
     def cut(self) -> dict[str, int]:
-        """The latest versions of all tables as of one instant, by table id."""
+        """The latest versions of all tables at one instant, keyed by table id."""
 
     @abstractmethod
     def ratify(self, proposal: Proposal) -> Ratification:
@@ -143,7 +143,7 @@ class Coordinator(ABC):
 
     @abstractmethod
     def marks(self, table_id: str) -> Marks:
-        """The markings of a table; empty if it is not registered."""
+        """The markings of a table; empty if the table is not registered."""
 
     @abstractmethod
     def mark(self, table_id: str, number: int, marking: Marking) -> bool:
@@ -173,12 +173,13 @@ class Coordinator(ABC):
     def transactions(
         self, statuses: frozenset[TransactionStatus], after: tuple[int, str] | None = None, limit: int = 1000
     ) -> list[TransactionRecord]:
-        """At most ``limit`` transactions with the given states after ``after``, ordered by (start, id)."""
+        """At most ``limit`` transactions that have one of the given states and follow ``after`` in the order of (start,
+        id)."""
 
     def uncleaned(self, after: tuple[int, str] | None = None, limit: int = 1000) -> list[TransactionRecord]:
-        """At most ``limit`` decided transactions after ``after`` whose parts were not all deleted by a ``delete_parts``
-        without keys, ordered by (start, id). The result may include other transactions: the default returns all decided
-        transactions; coordinators that track parts override it."""
+        """At most ``limit`` decided transactions after ``after``, ordered by (start, id), without those whose parts
+        were all deleted by a ``delete_parts`` without keys. The result may include other transactions: the default
+        returns all decided transactions; coordinators that track parts override it."""
         return self.transactions(StatusFilter.COMPLETED.statuses, after, limit)
 
     @abstractmethod
@@ -192,8 +193,8 @@ class Coordinator(ABC):
         self, record: TransactionRecord, parts: Mapping[str, bytes], marks: Mapping[str, int] | None = None
     ) -> bool:
         """Atomically store parts of a transaction by key, replacing existing ones, and store the transaction's record
-        as in ``replace``. Returns False if ``replace`` would, or if any of ``marks`` (keyed by table id) is not that
-        table's last marking. Parts can have any size."""
+        as in ``replace``. Returns False in the cases in which ``replace`` does, or if any of ``marks`` (keyed by table
+        id) is not the last marking of its table. Parts can have any size."""
 
     @abstractmethod
     def parts(self, transaction_id: str, prefix: str = "") -> dict[str, bytes]:
@@ -201,4 +202,4 @@ class Coordinator(ABC):
 
     @abstractmethod
     def delete_parts(self, transaction_id: str, keys: Sequence[str] | None = None) -> None:
-        """Delete the parts ``keys``, by default all. Missing parts are ignored."""
+        """Delete the parts whose keys are in ``keys``; by default, delete all parts. Missing parts are ignored."""

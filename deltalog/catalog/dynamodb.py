@@ -1,8 +1,8 @@
 """DynamoDBCoordinator: a catalog in one DynamoDB table, for any number of machines.
 
 ``dynamodb_layout`` defines the items of this table. A proposal is one TransactWriteItems request on the record of the
-transaction and the heads of the tables. If the response is lost, the items show whether it took effect. Leftovers of a
-killed process, such as pieces of parts and commits of dropped tables, are ignored.
+transaction and the heads of the tables. If the response to a proposal is lost, the items of the table show whether the
+proposal took effect. Leftovers of a killed process, such as pieces of parts and commits of dropped tables, are ignored.
 """
 
 from __future__ import annotations
@@ -56,9 +56,9 @@ class DynamoDBCoordinator(Coordinator):
     """A catalog in the DynamoDB table ``name``, which ``create_commit_table(name, "catalog")`` creates.
 
     ``options`` and ``endpoint_url``: as for ``DynamoTable``. Any number of threads and processes may use the catalog. A
-    transaction changes at most 48 tables: it has 100 items, 4 for its record, 1 per table and 1 per commit. A
-    transaction's record contains the versions of the tables that it may read, and an id per change; it has room for
-    about 8,000 tables and 9,000 changes.
+    transaction changes at most 48 tables: it consists of at most 100 items: 4 for its record, 1 per table and 1 per
+    commit. A transaction's record contains the versions of the tables that it may read, and an id per change; it has
+    room for about 8,000 tables and 9,000 changes.
 
     Raises CoordinatorError if there is no such table, or it has other contents or was created by a newer deltalog;
     EntityNotFoundError if it contains no catalog yet and ``create`` is false; CallError. Cost: 2 requests, or 5 to
@@ -223,8 +223,8 @@ class DynamoDBCoordinator(Coordinator):
         return done
 
     def _tables_change(self, token: str, changes: int | None = None) -> Action:
-        """The action that counts a change to the set of tables. ``cut`` uses the count to verify that its list of
-        tables is consistent. ``changes``: the number of changes that must already be counted; None: any number."""
+        """The action that counts a change to the set of tables. ``cut`` uses this count to verify that its list of
+        tables is consistent. ``changes``: the number of changes that the counter must show; None: any number."""
         where: Item = {"catalog_id": self._catalog_id, **({} if changes is None else {"changes": changes})}
         return update(layout.CATALOG, {"token": token}, where, add={"changes": 1})
 
@@ -259,8 +259,8 @@ class DynamoDBCoordinator(Coordinator):
             if versions is None:
                 self._table_ids = self._listed_table_ids()
             elif len(table_ids) < MOST_ACTIONS or versions == before:
-                # If two passes return the same versions, all of them were current in between, because versions only
-                # increase and no request reads a part of a transaction.
+                # If two passes return the same versions, all of these were current between the passes, because versions
+                # only increase and no request reads a part of a transaction.
                 return versions
             else:
                 self._items.table.timing.back_off(min(number, 3), 1.0)
@@ -333,7 +333,7 @@ class DynamoDBCoordinator(Coordinator):
         return actions
 
     def _outcome(self, proposal: Proposal, token: str) -> Ratification | None:
-        """The outcome of a proposal according to its items; None if the items do not show the outcome or cannot be
+        """The outcome of a proposal as shown by its items; None if the items do not show the outcome or cannot be
         read."""
         with contextlib.suppress(CoordinatorError):
             return self._read_outcome(proposal, token)
@@ -379,7 +379,7 @@ class DynamoDBCoordinator(Coordinator):
         return self._items.query(layout.commit_key(table_id, 0)[0], "sk BETWEEN :first AND :last", values)
 
     def _remove(self, commits: Sequence[Item]) -> None:
-        """On a best-effort basis, delete items that are no longer read. Items that were rewritten are kept, because the
+        """Delete, best effort, items that are no longer read. Items that were rewritten are kept, because the
         table may have been registered again."""
         try:
             for start in range(0, len(commits), MOST_ACTIONS):
@@ -479,8 +479,8 @@ class DynamoDBCoordinator(Coordinator):
         return found[:limit]
 
     def _list_uncleaned(self) -> None:
-        """Migrate a catalog of an earlier version of deltalog, where any decided transaction may have parts. Runs once.
-        Cost: 1 request per 16 transactions."""
+        """Migrate a catalog of an earlier version of deltalog, in which any decided transaction may have parts left to
+        clean up. Runs once. Cost: 1 request per 16 transactions."""
         self._items.put_each([{"pk": layout.UNCLEANED, "sk": item["sk"]} for item in self._items.query("done")])
         self._items.transact([update(layout.CATALOG, {"left": 1}, {"catalog_id": self._catalog_id})], _new_token())
 
@@ -512,7 +512,8 @@ class DynamoDBCoordinator(Coordinator):
     def put_parts(
         self, record: TransactionRecord, parts: Mapping[str, bytes], marks: Mapping[str, int] | None = None
     ) -> bool:
-        """The pieces are written first, as a batch that is not read until the record references it."""
+        """The pieces of the parts are written first, as a batch that no one reads until the transaction's record
+        references it."""
         free_bytes = _MOST_RECORD_BYTES - len(layout.as_json(record).encode())
         if free_bytes < 0:
             raise CallError(
@@ -537,7 +538,7 @@ class DynamoDBCoordinator(Coordinator):
         refusal = self._refused(actions, batch, layout.record_key(record.id))
         if refusal is None:
             return True
-        # Whether or not the deletion succeeds, no record references these items.
+        # Whether or not the deletion succeeds, no record references the items to be deleted.
         with contextlib.suppress(CoordinatorError):
             self._items.delete_each((piece["pk"], piece["sk"]) for piece in pieces)
         found = refusal.found.get(0)
@@ -563,7 +564,7 @@ class DynamoDBCoordinator(Coordinator):
         return whole
 
     def delete_parts(self, transaction_id: str, keys: Sequence[str] | None = None) -> None:
-        """Deletes the oldest batch first, so that no older part becomes visible in between."""
+        """Deletes the oldest batch first; otherwise an older batch could become visible between two deletions."""
         kept = self._items.get(layout.record_key(transaction_id))
         batches = layout.batches_of(kept)
         found: dict[int, list[Key]] = {}

@@ -71,8 +71,8 @@ def key_attributes(key: Key) -> dict[str, dict[str, str]]:
 
 
 def _condition(where: Item, expression: str = "") -> dict[str, Any]:
-    """Build a condition. ``where``: the values that an item must have, by attribute; None means that the item must
-    exist without this attribute."""
+    """Build a condition. ``where``: the values that an item must have, keyed by attribute; None means that the item
+    must exist without this attribute."""
     equal = " AND ".join(
         f"attribute_exists(pk) AND attribute_not_exists(#{name})" if value is None else f"#{name} = :old_{name}"
         for name, value in where.items()

@@ -1,4 +1,4 @@
-"""Requests for the items of a catalog's DynamoDB table, and the interpretation of responses.
+"""Sends requests for the items of a catalog's DynamoDB table and interprets the responses.
 
 Every write uses TransactWriteItems with its own token, which DynamoDB keeps for ten minutes, so that a resent request
 takes effect only once. The token is also written into the item, so that a call whose response was lost can read from
@@ -24,7 +24,8 @@ from deltalog.storage.dynamodb.client import ConditionsFailed, DynamoTable
 from deltalog.storage.progress import Pages
 
 MOST_ACTIONS = 100  # of one transaction
-# Items per request. DynamoDB allows 25 writes with a total of 16 MB, but such a request would exceed its time limit.
+# Items per request. DynamoDB allows 25 writes with a total of 16 MB, but a request of that size would exceed its time
+# limit.
 _MOST_WRITES, _MOST_READS = 16, 100
 _RETRIES = 12
 
@@ -32,7 +33,8 @@ _RETRIES = 12
 @dataclass(frozen=True, slots=True)
 class Refusal:
     """The response to a TransactWriteItems request whose conditions failed. ``found``: the existing items by action
-    number, None if missing. ``unsettled``: an earlier request got no response."""
+    number, None if missing. ``unsettled``: whether an earlier request got no response, so that its outcome is
+    unknown."""
 
     found: Mapping[int, Item | None]
     unsettled: bool
@@ -43,8 +45,8 @@ class Refusal:
 
 
 class ItemTable:
-    """Requests for the items of a table. Methods raise CoordinatorError, or OperationTimeoutError if there is no
-    response. All reads are consistent."""
+    """DynamoDB requests for the items of a table. Methods raise CoordinatorError, or OperationTimeoutError if there is
+    no response. All reads are consistent."""
 
     def __init__(self, table: DynamoTable, url: str) -> None:
         self.table = table
@@ -74,7 +76,7 @@ class ItemTable:
         return [decoded(each["Item"]) if each.get("Item") else None for each in responses]
 
     def get_many(self, keys: Sequence[Key]) -> Iterator[Item]:
-        """The existing items, in the order of the keys. Cost: 1 request per 100."""
+        """The items that exist, in the order of the keys. Cost: 1 request per 100."""
         for start in range(0, len(keys), _MOST_READS):
             wanted = keys[start : start + _MOST_READS]
             found = {(item["pk"], item["sk"]): item for item in self._get_batch(wanted)}
@@ -110,7 +112,7 @@ class ItemTable:
             return not self.table.ask("scan", Limit=1, ConsistentRead=True)["Items"]
 
     def put_each(self, items: Iterable[Item]) -> None:
-        """Put items that include their keys, not atomically. Cost: 1 request per 16."""
+        """Put items that include their keys; the puts are not atomic. Cost: 1 request per 16."""
         self._write_each([{"PutRequest": {"Item": encoded(item)}} for item in items])
 
     def delete_each(self, keys: Iterable[Key]) -> None:

@@ -69,8 +69,8 @@ def mark_key(table_id: str, number: int) -> Key:
 
 
 def last_mark(marks: Mapping[str, int], table_id: str) -> Item:
-    """The condition that the last marking in the head item of a table is the expected one. Before the first marking,
-    the attribute is absent."""
+    """The condition that the head item of a table contains the expected number of its last marking. Before the first
+    marking, the attribute is absent."""
     return {"marks": marks[table_id] or None} if table_id in marks else {}
 
 
@@ -94,7 +94,7 @@ def part_prefix(key: str) -> str:
 
 
 def listing(record: TransactionRecord) -> Action:
-    """The put of the item that lists a transaction as open or as decided."""
+    """The put of the item by which a transaction is listed as open or as decided."""
     return put(
         ("done" if record.status.is_final else "open", sort_order(*record.key)), {"decided": record.status.value}
     )

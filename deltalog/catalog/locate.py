@@ -37,7 +37,7 @@ def open_coordinator(url: str, *, create: bool = True, **options: Any) -> Coordi
 
 
 def _sqlite_path(url: str) -> str:
-    """The path in the URL of a SQLite catalog."""
+    """The file path in the URL of a SQLite catalog."""
     if url.startswith(CATALOG_SCHEME):
         raise CallError(f"{url} is the address of a table, not a catalog. Use the part between 'catalog:' and '#'.")
     if found := _SQLITE.match(url):

@@ -1,10 +1,10 @@
-"""Markings: an object left by an aborted transaction is either deleted by its clean-up or reused by a later
-transaction, never both.
+"""Markings ensure that an object left by an aborted transaction is either deleted by the clean-up of this transaction
+or reused by a later transaction, never both.
 
 A clean-up *marks* objects in the catalog, then checks which of them are in use, and deletes the others. A transaction
 that names or adds objects checks them against the markings, and the catalog accepts its change only if no marking was
-added since. So either the clean-up sees the use, or the transaction sees the marking. A deleted object may be added
-again once it has been rewritten.
+added after that check. So either the clean-up sees that the file is in use, or the transaction sees the marking. A
+deleted object may be added again once it has been rewritten.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from deltalog.protocol.deletion_vectors import file_of
 from deltalog.storage.base import LogStore
 from deltalog.storage.table_files import TableFiles
 
-# A marking without an end was made by a process that died, or by one that is suspended and may still delete files
-# later.
+# A marking without an end was made by a process that has died, or by a process that is suspended and may still delete
+# files later.
 MARKING_AGE_MS = 24 * 60 * 60 * 1000
 _TRIES = 20
 
 
 class KnownMarks:
-    """The markings of one table, as last read by this process. Thread-safe."""
+    """The markings of one table, as this process last read them. Thread-safe."""
 
     def __init__(self, coordinator: Coordinator, table_id: str) -> None:
         self._coordinator = coordinator
@@ -47,8 +47,9 @@ class KnownMarks:
         return self._compared(table, frozenset(paths)).last
 
     def check_added(self, store: LogStore, files: Callable[[], Mapping[str, int | None]]) -> int:
-        """Like ``check_named``, for files that a commit adds, with their sizes in bytes: files that a clean-up has
-        deleted must exist again. Cost: that of ``check_named``, and 1 HEAD per file that was deleted within a day."""
+        """Like ``check_named``, for files that a commit adds, given with their sizes in bytes: files that a clean-up
+        has deleted must have been written again. Cost: that of ``check_named``, and 1 HEAD per file that was deleted
+        within a day."""
         known = self._known
         if not known.markings:
             return known.last
@@ -62,8 +63,8 @@ class KnownMarks:
         return known.last
 
     def _compared(self, table: str, paths: frozenset[str]) -> Marks:
-        """The markings that the paths were checked against: one consistent state, because another thread may refresh
-        them at any time. Raises ObjectBeingDeletedError."""
+        """The markings that the paths were checked against. They are a copy of one consistent state, because another
+        thread may refresh the current markings at any time. Raises ObjectBeingDeletedError."""
         known = self._known
         if _deleting(known, paths) is not None:
             self.refresh()  # the clean-up may have ended by now
@@ -91,7 +92,7 @@ def live_marks(coordinator: Coordinator, table_id: str, now_ms: int) -> Marks:
 
 
 def check_none_deletes(coordinator: Coordinator, table: TableRecord, now_ms: int) -> int:
-    """Check that a table can be dropped or released, and return the number of its last marking. Raises
+    """Check that a table can be dropped or released, and return the number of the table's last marking. Raises
     ObjectBeingDeletedError if a clean-up may be deleting its objects: if registered again, the table gets a new id, for
     which these markings are not checked. Cost: that of ``live_marks``."""
     live = live_marks(coordinator, table.table_id, now_ms)
@@ -139,8 +140,8 @@ def ratify_added(
 
 
 def added_paths(files: TableFiles, adds: Iterable[AddFile]) -> dict[str, int | None]:
-    """The paths of added files below a table with their sizes in bytes. The size is None for deletion vector files,
-    which contain several vectors."""
+    """The paths of the added files that are below a table, with their sizes in bytes. The size is None for deletion
+    vector files, because one such file contains several vectors."""
     found: dict[str, int | None] = {}
     for add in adds:
         for name, size in ((add.path, add.size), *((each, None) for each in vector_files(add.deletion_vector))):

@@ -33,7 +33,8 @@ VACUUM_ID = "vacuum-"
 # Databases cannot store lone surrogates.
 _ID = re.compile(r"[^\s\x00-\x1f\x7f\ud800-\udfff]+")
 _NAME = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]+")
-# The limit of an id, and of both parts of a name: a sort key of DynamoDB has at most 1,024 bytes and contains both.
+# The limit for the length of an id, and of each of the two parts of a name: a sort key of DynamoDB has at most 1,024
+# bytes and contains both.
 _MOST_BYTES = 255
 
 
@@ -59,7 +60,8 @@ class TransactionStatus(str, enum.Enum):
 
 
 class StatusFilter(str, enum.Enum):
-    """The filters of ``list_transactions``. COMPLETED: committed or aborted. ACTIVE: not yet decided."""
+    """The filters of ``list_transactions``. COMPLETED: the transaction was committed or aborted. ACTIVE: not yet
+    decided."""
 
     ALL = "ALL"
     COMPLETED = "COMPLETED"
@@ -83,8 +85,8 @@ _FILTERS: Mapping[StatusFilter, frozenset[TransactionStatus]] = {
 
 
 class Isolation(str, enum.Enum):
-    """SNAPSHOT: all reads see one instant, and no concurrent commit may conflict with the writes. SERIALIZABLE: no
-    concurrent commit may conflict with the reads either, in any table."""
+    """SNAPSHOT: all reads see one instant, and no concurrent commit may conflict with the writes. SERIALIZABLE: in
+    addition, no concurrent commit to any table may conflict with the transaction's reads."""
 
     SNAPSHOT = "SNAPSHOT"
     SERIALIZABLE = "SERIALIZABLE"
@@ -95,10 +97,10 @@ class TransactionRecord:
     """A transaction as stored by the coordinator.
 
     ``pins``: the versions of the tables at the transaction's instant, keyed by table id; None before the transaction's
-    first read. ``versions``: the last version that the transaction committed to each table, by table id. ``reason``:
-    why the transaction was aborted. ``revision`` counts the changes to this record, which is replaced only if the
-    revision is unchanged. ``idle_timeout_ms``: how long the transaction may be idle; None in records of earlier
-    versions of deltalog. ``looks``: for an aborted transaction, the number of clean-up passes so far.
+    first read. ``versions``: by table id, the last version that the transaction committed to the table. ``reason``: why
+    the transaction was aborted. ``revision`` counts the changes to this catalog record; a write replaces the record
+    only if the revision is unchanged. ``idle_timeout_ms``: how long the transaction may be idle; None in records of
+    earlier versions of deltalog. ``looks``: for an aborted transaction, the number of clean-up passes so far.
     """
 
     id: str
@@ -166,9 +168,9 @@ class TableRecord:
 
 @dataclass(frozen=True, slots=True)
 class Marking:
-    """The objects of a table that a clean-up deletes, by path below the root: objects that it may be deleting now, and
-    objects that it has deleted. ``transaction_id``: the aborted transaction that left the objects, or the id of a
-    vacuum."""
+    """The objects of a table that a clean-up deletes, keyed by path below the root: objects that the clean-up may be
+    deleting now, and objects that it has already deleted. ``transaction_id``: the id of the aborted transaction that
+    left the objects behind, or the id of a vacuum."""
 
     transaction_id: str
     made_ms: int
@@ -182,8 +184,8 @@ class Marking:
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """The stored markings of a table by number. ``last``: the highest number ever used, 0 before the first; numbers are
-    not reused."""
+    """The stored markings of a table, keyed by number. ``last``: the highest number ever used, 0 before the first;
+    numbers are not reused."""
 
     last: int = 0
     markings: Mapping[int, Marking] = field(default_factory=dict)
@@ -193,10 +195,11 @@ class Marks:
 class Proposal:
     """Commits to ratify together or not at all.
 
-    ``commits``: the commits of each table, keyed by table id, with consecutive versions from the one after the head on
-    which they are based. ``unmoved``: heads that must be unchanged, by table id. ``before``, ``after``: the current
-    record of the transaction, compared by revision, and its replacement; both None for a single commit outside a
-    transaction. ``marks``: the last marking that the added files were checked against, keyed by table id.
+    ``commits``: the commits of each table, keyed by table id, with consecutive versions that begin directly after the
+    head on which the commits are based. ``unmoved``: the heads that must be unchanged, by table id. ``before``,
+    ``after``: the current record of the transaction, compared by revision, and its replacement; both None for a single
+    commit outside a transaction. ``marks``: the last marking that the added files were checked against, keyed by table
+    id.
     """
 
     commits: Mapping[str, tuple[RatifiedCommit, ...]]
@@ -222,7 +225,7 @@ class Ratification(enum.Enum):
 
     RATIFIED = "ratified"
     MOVED = "moved"  # the latest version (head) of a table is not the expected one
-    MARKED = "marked"  # the heads are as expected, but a clean-up has marked objects of a table
+    MARKED = "marked"  # the heads are as expected, but a clean-up has marked objects of one of the tables
     DECIDED = "decided"  # the transaction's record was changed by another process
 
 
@@ -327,7 +330,7 @@ def committing(record: TransactionRecord, now_ms: int) -> TransactionRecord:
 
 
 def active_again(record: TransactionRecord, now_ms: int) -> TransactionRecord:
-    """Make a transaction active again after every attempt to commit it has lost to other writers."""
+    """Make a transaction active again after it has lost every attempt to commit to other writers."""
     return replace(touched(record, now_ms), status=TransactionStatus.ACTIVE)
 
 
@@ -345,8 +348,8 @@ def cleaned(record: TransactionRecord, passes: int) -> TransactionRecord:
 
 
 def overdue(record: TransactionRecord, now_ms: int, idle_timeout_ms: int) -> str | None:
-    """The reason why a transaction must be aborted now, or None: it was idle for too long, or its commit takes too
-    long. ``idle_timeout_ms``: the idle timeout that applies if the record contains none."""
+    """The reason why a transaction must be aborted now: it was idle for too long, or its commit takes too long. None if
+    it need not be aborted. ``idle_timeout_ms``: the idle timeout that applies if the record contains none."""
     idle_ms = now_ms - record.last_activity_ms
     timeout_ms = idle_timeout_ms if record.idle_timeout_ms is None else record.idle_timeout_ms
     if record.status is TransactionStatus.ACTIVE and idle_ms > timeout_ms:
@@ -395,7 +398,7 @@ def are_nested(url: str, other: str) -> bool:
 
 
 def nested_with(url: str, tables: Iterable[TableRecord]) -> TableRecord | None:
-    """The first table whose root equals, contains or lies below ``url``, or None."""
+    """The first table whose root equals or contains ``url``, or lies below it; None if there is none."""
     return next((table for table in tables if are_nested(url, table.url)), None)
 
 
@@ -404,7 +407,7 @@ def _fits(pattern: re.Pattern[str], text: object) -> bool:
 
 
 def check_table_name(name: object) -> str:
-    """The full name of a table; the database is ``default`` if missing. Raises CallError."""
+    """The full name of a table; if the database is missing, it is ``default``. Raises CallError."""
     if not isinstance(name, str):
         raise CallError(f"The name of a table must be text, such as 'sales.orders'; got {name!r}.")
     database, dot, table = name.partition(".")

@@ -1,11 +1,12 @@
 """SQLiteCoordinator: a catalog in one SQLite file, for all processes of one machine.
 
 Every change is one ``BEGIN IMMEDIATE`` transaction in WAL mode with ``synchronous=FULL``: it is on disk when the call
-returns, and a killed process leaves no part of it. Changes that the guarantees of a coordinator allow it to lose are
-not synced to disk: a crash of the machine, but not of a process, can undo them. Readers never wait for writers.
+returns, and a killed process leaves no part of it. Changes that a coordinator is allowed to lose are not synced to
+disk: a crash of the machine can undo them, but a crash of a process cannot. Readers never wait for writers.
 
-The file must be on a local disk. Network file systems are refused, because locks and the shared memory of WAL do not
-work on them. Network file systems are detected only on Linux; on other systems, the caller must avoid them.
+The file must be on a local disk. Network file systems are refused, because neither locks nor the shared memory of
+SQLite's WAL work on them. Network file systems are detected only on Linux; on other systems, the caller must avoid
+them.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ _REPLACE = "UPDATE transactions SET status = ?, start_ms = ?, revision = ?, reco
 _PAGE = """
 SELECT start_ms, id, record FROM transactions WHERE status = ? AND (start_ms, id) > (?, ?) ORDER BY start_ms, id LIMIT ?
 """
-# The query starts from the parts: few transactions have parts, but many are decided.
+# The query starts from the parts, because many transactions are decided but few of them have parts.
 _UNCLEANED = """
 SELECT record FROM (SELECT DISTINCT transaction_id FROM parts) CROSS JOIN transactions ON id = transaction_id
 WHERE status IN ('COMMITTED', 'ABORTED') AND (start_ms, id) > (?, ?) ORDER BY start_ms, id LIMIT ?
@@ -266,7 +267,7 @@ def _are_last(execute: _Execute, marks: Mapping[str, int]) -> bool:
 
 
 def _replace(execute: _Execute, record: TransactionRecord, revision: int) -> bool:
-    """Replace the record if it has this ``revision``; returns whether it had."""
+    """Replace the record if its revision is ``revision``; returns whether it was replaced."""
     row = (record.status.value, record.start_ms, record.revision, msgspec.json.encode(record))
     return execute(_REPLACE, (*row, record.id, revision)).rowcount == 1
 

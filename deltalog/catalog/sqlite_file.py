@@ -61,7 +61,7 @@ _SCHEMA = (
         PRIMARY KEY (transaction_id, key)
     ) {_STRICT}""",
 )
-# Added in version 2 of the schema. ``last`` is the last number used, even if its marking was deleted.
+# Added in version 2 of the schema. ``last`` is the last number used, even if the marking with this number was deleted.
 _MARKS = (
     f"CREATE TABLE marks (table_id TEXT NOT NULL PRIMARY KEY, last INTEGER NOT NULL) {_STRICT}",
     f"""CREATE TABLE markings (
@@ -72,7 +72,7 @@ _MARKS = (
     ) {_STRICT}""",
 )
 
-# Recognized by SQLite's messages, because Python 3.10 does not expose error codes.
+# The errors are recognized by SQLite's messages, because Python 3.10 does not expose error codes.
 _ADVICE = {
     "locked": "Another process held its lock for too long. Try again, and check for hanging processes.",
     "is full": "Free space on its disk and try again.",
@@ -90,7 +90,8 @@ _Identity = tuple[int, int]
 
 
 class SQLiteFile:
-    """Connections to the catalog in one file. A connection is used by one thread at a time and never by a forked child.
+    """Connections to a catalog that is stored in one file. A connection is used by one thread at a time and never by a
+    forked child.
 
     ``create``: whether a missing file is created. Raises as SQLiteCoordinator.
     """
@@ -113,8 +114,8 @@ class SQLiteFile:
             self._make(create)
 
     def forget(self) -> None:
-        """Discard the parent's connections after a fork. Closing such a connection here would interfere with the
-        parent's locks and files."""
+        """Discard the parent's connections after a fork. Closing a connection of the parent here would interfere with
+        the parent's locks and files."""
         _INHERITED.append(self._all)
         self._reset()
 
@@ -155,7 +156,7 @@ class SQLiteFile:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Callable[..., sqlite3.Cursor]]:
-        """A consistent view of the file, regardless of concurrent writes."""
+        """A consistent view of the file, whatever is written concurrently."""
         with self.connection() as connection:
             connection.execute("BEGIN")
             yield connection.execute
@@ -188,7 +189,7 @@ class SQLiteFile:
                 identity, connection = self._idle.pop()
             if identity == now:
                 return identity, connection
-            self._close(connection)  # connected to a file that was moved or deleted
+            self._close(connection)  # the connection refers to a file that was moved or deleted
         connection = self._connect("rw")
         try:
             found = connection.execute("SELECT catalog_id FROM catalog").fetchone()
@@ -297,7 +298,8 @@ class SQLiteFile:
         connection.execute("INSERT INTO catalog VALUES (?)", (str(uuid.uuid4()),))
 
     def _upgrade(self, connection: sqlite3.Connection) -> None:
-        """Upgrade the catalog of an older version of deltalog to this schema; older versions then refuse it."""
+        """Upgrade the catalog of an older version of deltalog to this schema; older versions of deltalog then refuse
+        the catalog."""
         if _pragma(connection, "user_version") == SCHEMA_VERSION:
             return
         connection.execute("BEGIN IMMEDIATE")

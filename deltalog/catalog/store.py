@@ -1,5 +1,5 @@
-"""The store of a catalog-managed table. The log in this store consists of exactly the ratified commits, whether they
-are published or not.
+"""The store of a catalog-managed table. The log in this store consists of exactly the ratified commits, both the
+published and the unpublished ones.
 
 Code that reads logs works with this store unchanged. ``deltalog.catalog.committer`` writes commits.
 
@@ -164,7 +164,7 @@ class ManagedStore(WrappedStore[LogStore]):
 
     def _check_has_latest(self, names: Collection[str], head: Head, start: str, limit: int | None) -> None:
         """Raise CorruptTableError if a listing lacks the latest version although the catalog has recorded it as
-        published. Without this check, an older version could be read as the latest. Cost: none, or 1 coordinator
+        published. Without this check, a reader could take an older version for the latest. Cost: none, or 1 coordinator
         call."""
         latest = commit_name(head.version)
         if latest in names or not names or start > latest or limit is not None or self._pin is not None:

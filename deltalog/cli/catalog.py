@@ -92,7 +92,8 @@ def start(
 @txn.command(epilog=examples("deltalog txn commit bank.db 8b5beda6-c230-49bb-8d34-4b0aca1c4482"))
 @taking_options
 def commit(catalog: _Catalog, transaction_id: _Id, as_json: _Json = False) -> None:
-    """Commit a transaction: its changes become the next versions of its tables, all or none. Idempotent."""
+    """Commit a transaction: either all of its changes become the next versions of their tables, or none does.
+    Idempotent."""
     manager, out = _manager(catalog), Output(as_json)
     with out.working("Committing"):
         manager.commit_transaction(transaction_id)
@@ -212,7 +213,7 @@ def register(
     location: Annotated[str, typer.Argument(metavar="TABLE", help="The table's location: a path, or s3://….")],
     as_json: _Json = False,
 ) -> None:
-    """Add an existing table to a catalog, with a commit that adds the table feature.
+    """Add an existing table to a catalog, by a commit that adds the required table feature.
 
     From then on, the table is read and written only through the catalog. Creates the catalog if it does not exist.
     """
@@ -315,8 +316,8 @@ def recover(
     ] = 30,
     as_json: _Json = False,
 ) -> None:
-    """Clean up after processes that died: publish ratified commits, abort timed-out transactions, delete their
-    files."""
+    """Clean up after processes that died: publish ratified commits, abort timed-out transactions, and delete the files
+    of these transactions."""
     manager, out = _manager(catalog), Output(as_json)
     with out.working("Recovering"):
         done = manager.recover(datetime.timedelta(days=retention))
@@ -465,7 +466,7 @@ def serve(
     """Serve a catalog: the transaction calls of AWS Lake Formation, and commits of other Delta clients.
 
     Creates the catalog if there is none. Needs pip install 'deltalog\\[server]'. Listens on 127.0.0.1 unless --host is
-    given, and then only with a token or TLS. On SIGTERM or Ctrl-C, the server answers the running calls and exits.
+    given, and then only with a token or TLS. On SIGTERM or Ctrl-C, the server answers the running calls and then exits.
     """
     server = _server_module()
     limits = server.Limits(

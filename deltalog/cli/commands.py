@@ -422,7 +422,7 @@ def restore(
 ) -> None:
     """Restore the rows, columns and properties of an earlier version in a new commit.
 
-    The versions in between are kept and can also be restored.
+    The versions between the restored version and the new commit are kept and can also be restored.
     """
     from deltalog.cli import views
 
@@ -504,7 +504,8 @@ def cleanup(
 ) -> None:
     """Delete log files that no version within delta.logRetentionDuration needs.
 
-    Ages are determined by in-commit timestamps if they are on. Older versions can no longer be read afterwards.
+    The age of a commit is determined by its in-commit timestamp if in-commit timestamps are on. Older versions can no
+    longer be read afterwards.
     """
     out = Output(as_json)
     only_shown = dry_run or (retention is not None and not yes)

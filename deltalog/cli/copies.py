@@ -80,8 +80,8 @@ def clone(
 ) -> None:
     """Clone a version of a table, with copies of its files.
 
-    A shallow clone refers to the files of its source instead. A vacuum of the source may delete files that the clone
-    needs.
+    A shallow clone copies no files: it refers to the files of its source. A vacuum of the source may delete files that
+    the clone needs.
     """
     at = version_or_time(version, timestamp, timestamp_ms)
     out = Output(as_json)

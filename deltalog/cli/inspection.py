@@ -46,7 +46,7 @@ def register(app: Commands) -> None:
     app.command(epilog=examples("deltalog explain events", "deltalog explain events --version 3 --json"))(explain)
 
 
-# ---------------------------------------------------------------------------------------------------- schema
+# ---------------------------------------------------------------------------------------- the schema command
 
 
 def schema(
@@ -152,7 +152,8 @@ def diff(table: Table, start: _From, end: _To = None, limit: Limit = None, as_js
 
 
 def _files(files: Any) -> list[dict[str, Any]]:
-    """The files as FILES rows. A file with a deletion vector differs from the same file without it."""
+    """The files as FILES rows. ``has_deletion_vector`` distinguishes a file from the same file without its deletion
+    vector."""
     return [
         {"path": row["path"], "size_bytes": row["size"], "has_deletion_vector": row["deletion_vector"] is not None}
         for row in files.to_pylist()

@@ -103,7 +103,8 @@ def optimize(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done without committing.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Combine small files into larger ones without changing rows. For a clustered table, the rows are clustered.
+    """Combine small files into larger ones without changing rows. The rows of a clustered table are ordered by its
+    clustering columns.
 
     The old files are kept until a vacuum; earlier versions can be read until then.
     """

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _TEXT = re.compile(r"key|secret|token|pass|user|url|profile|commit|_id")
 _JSON = re.compile(r"true|false|null|-?[0-9]+(\.[0-9]+)?|[\[{\"].*", re.S)
 _NAME, _FILE = "storage_options", "storage_options_file"
-# Parameters of the calls that open tables which are not storage options.
+# Parameters, other than storage options, of the calls that open tables.
 _RESERVED = frozenset(["self", "url", "create", "environment", "allowed_paths", "idle_timeout", "filesystem"])
 
 Table = Annotated[
@@ -141,15 +141,15 @@ def vacuum_of(table: str) -> Callable[..., VacuumReport]:
 
 
 def at_most_one(**options: Any) -> None:
-    """Raise BadParameter if more than one of these options is set."""
+    """Raise BadParameter if more than one of the given options is set."""
     given = [f"--{name.replace('_', '-')}" for name, value in options.items() if value is not None]
     if len(given) > 1:
         raise typer.BadParameter(f"{' and '.join(given)} are mutually exclusive.")
 
 
 def version_or_time(version: int | None, timestamp: str | None, timestamp_ms: int | None) -> dict[str, Any]:
-    """Convert the options to the arguments ``version`` and ``timestamp``. Raises BadParameter if more than one is
-    set."""
+    """Convert the command-line options to the arguments ``version`` and ``timestamp``. Raises BadParameter if more than
+    one is set."""
     at_most_one(version=version, timestamp=timestamp, timestamp_ms=timestamp_ms)
     return {"version": version, "timestamp": timestamp if timestamp_ms is None else timestamp_ms}
 
@@ -168,8 +168,9 @@ def examples(*lines: str) -> str:
 
 
 def parse_options(texts: Iterable[str]) -> dict[str, Any]:
-    """Parse strings of the form ``NAME=VALUE``. A dotted name is a key of a dictionary option. A value that looks like
-    JSON is parsed as JSON. Raises BadParameter, whose message contains no values because they may be secrets."""
+    """Parse strings of the form ``NAME=VALUE``. A dotted name refers to a key of a dictionary option. A value that
+    looks like JSON is parsed as JSON. Raises BadParameter, whose message contains no values because they may be
+    secrets."""
     found: dict[str, Any] = {}
     for text in texts:
         name, equals, value = text.partition("=")

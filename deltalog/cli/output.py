@@ -36,7 +36,7 @@ def _harmless(char: str) -> bool:
 
 
 def plain(text: str, style: str = "") -> Text:
-    """Text for a table cell, escaped and without interpretation as markup."""
+    """Text for a table cell, escaped so that no part of it is interpreted as markup."""
     from rich.text import Text
 
     return Text(visible(text), style=style)
@@ -68,8 +68,8 @@ class Output:
             show(console_of(sys.stdout), each)
 
     def shown(self, limit: int | None, people: int = 20) -> int | None:
-        """The number of items to show: ``limit`` if it is set (0 means all). If it is not set: all for JSON output,
-        ``people`` for text output."""
+        """The number of items to show: ``limit`` if it is set (0 means all). If ``limit`` is not set: all items for
+        JSON output, ``people`` items for text output."""
         if limit is None:
             return None if self.as_json else people
         return min(limit, sys.maxsize) or None
@@ -85,8 +85,8 @@ class Output:
 
     @contextlib.contextmanager
     def progress(self, first: str, verb: str) -> Iterator[Callable[[str, int, int], None]]:
-        """Like ``working``, with a text that the yielded function updates; its arguments are the step, the number done
-        and the total."""
+        """Like ``working``, but with a text that the yielded function updates; the arguments of this function are the
+        step, the number done and the total."""
         if self.as_json or not (console := console_of(sys.stderr)).is_terminal:
             yield lambda what, done, of: None
             return
@@ -109,7 +109,7 @@ def show(console: Console, renderable: Any) -> None:
 
 
 def console_of(stream: Any) -> Console:
-    """A console for a stream. Colours and wrapping are used only on a terminal."""
+    """A console for a stream. Colours and line wrapping are used only on a terminal."""
     from rich.console import Console
 
     is_terminal = bool(getattr(stream, "isatty", lambda: False)())
@@ -130,7 +130,7 @@ def fits(table: Table) -> bool:
 
 
 def table_of(title: str | None = None) -> Table:
-    """An empty table in the style of all commands."""
+    """An empty output table, in the style that all commands use."""
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
@@ -178,7 +178,7 @@ def report_error(name: str, code: str, message: str, as_json: bool, hint: str | 
 
 
 def report_warning(name: str, message: str, as_json: bool) -> None:
-    """Like ``report_error``, for a warning."""
+    """Like ``report_error``, but for a warning."""
     if as_json:
         print(to_json({"warning": name, "message": message}), file=sys.stderr, flush=True)
         return
@@ -272,7 +272,8 @@ def _integer(value: Any) -> int | None:
     return None
 
 
-# Operations that delete the rows of removed files. Other operations rewrite files or record row counts.
+# Operations that delete the rows of the files that they remove. All other operations only rewrite files, or record the
+# number of deleted rows.
 _REMOVES_ROWS = re.compile(r"WRITE|DELETE|TRUNCATE|RESTORE|(CREATE OR )?REPLACE TABLE", re.A)
 
 

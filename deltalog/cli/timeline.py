@@ -60,8 +60,8 @@ def page_data(table: DeltaTable, limit: int | None = None, report: CheckReport |
     ``activity_fields`` names; ``effects``: the effect of each commit on rows, one of EFFECTS;
     ``unknown_rows_removed``: versions that removed an unknown number of rows. ``check``: the counts and findings of
     ``report``, or None. ``resolution``: the data with which the page resolves TIMESTAMP AS OF like deltalog: versions
-    with adjusted file times, versions with in-commit timestamps, and the instant from which only the latter are
-    candidates. ``left_off``: the number of older commits that are not on the page.
+    with adjusted file times, versions with in-commit timestamps, and the instant from which on only versions with
+    in-commit timestamps are candidates. ``left_off``: the number of older commits that the page omits.
     """
     history = LogHistory(table.snapshot().reader)
     entries = history.entries(limit)
@@ -151,7 +151,7 @@ def render(data: dict[str, Any]) -> str:
         "data": embedded(data),
     }
     template = source.joinpath("timeline.html").read_text(encoding="utf-8")
-    # A single pass, so that inserted text is never searched for placeholders.
+    # All placeholders are replaced in a single pass, so inserted text is never searched for placeholders.
     return _PLACEHOLDER.sub(lambda found: parts[found[1]], template)
 
 

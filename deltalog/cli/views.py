@@ -209,7 +209,7 @@ def _rest(remaining: int) -> str:
 
 
 def rows(scan: Scan | Changes, limit: int | None) -> Iterator[dict[str, Any]]:
-    """One document per row, reading one file at a time."""
+    """Returns one document per row, reading one file at a time."""
     each = (row for batch in scan.batches() for row in batch.to_pylist(maps_as_pydicts="lossy"))
     for row in itertools.islice(each, limit):
         yield plain_json(row)
@@ -253,8 +253,8 @@ def _cell(value: Any) -> str:
 
 
 def plain_json(value: Any) -> Any:
-    """Convert types that JSON lacks to strings: ISO times, exact decimals, base64 for binary, "NaN"; and maps with
-    non-string keys to lists of pairs."""
+    """Convert types that JSON lacks to strings: ISO text for times, exact decimals, base64 for binary values, "NaN",
+    and lists of pairs for maps whose keys are not strings."""
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, float):
@@ -280,7 +280,7 @@ def plain_json(value: Any) -> Any:
 
 
 def commits_of(snapshot: Snapshot) -> range:
-    """The versions whose commit files exist. Cost: 1 LIST."""
+    """The versions whose commit files still exist. Cost: 1 LIST."""
     listed = snapshot.reader.list_from().commits
     return range(listed[0], listed[-1] + 1) if listed else range(0)
 
@@ -316,7 +316,7 @@ def print_history(out: Output, entries: list[CommitEntry], commits: range) -> No
 
 
 def explanation(explained: TimestampExplanation, clamped: CommitAt | None) -> dict[str, Any]:
-    """The explanation as a document. ``clamped``: the answer allowed by --before and --after, or None."""
+    """The explanation as a JSON document. ``clamped``: the answer allowed by --before and --after, or None."""
     return {
         **explained.to_json(),
         "clamped": None

@@ -22,9 +22,9 @@ from deltalog.protocol.codec import AnyAction, CommitActions, canonical_json, de
 from deltalog.protocol.identity_columns import only_marks_differ
 from deltalog.version import ENGINE_INFO
 
-# With this tag, delta-spark recognises a metadata change that does not conflict with row changes.
+# By this tag, delta-spark recognises a metadata change that does not conflict with row changes.
 _MARKS_ONLY = {"delta.identity.schemaUpdate": "true"}
-# If a commit has more file actions than this, they are not decoded again.
+# If a commit has more file actions than this, the actions are not decoded again.
 _MANY = 1000
 
 
@@ -62,8 +62,8 @@ class Attempt(msgspec.Struct, frozen=True):
         return Landed(self.actions, self.in_commit_timestamp_ms, frozenset(self.prepared.written))
 
     def as_base(self, followed: Base) -> Base:
-        """The version that this attempt commits, as the base of the next attempt. ``followed``: the base on which this
-        attempt was built."""
+        """The version that this attempt commits, used as the base of the next attempt. ``followed``: the base version
+        on which this attempt was built."""
         actions = self.actions
         return Base(
             self.version,
@@ -138,8 +138,8 @@ def build_attempt(prepared: Prepared, base: Base, clock_ms: int) -> Attempt:
 
 
 def _encoded(info: dict[str, Any], actions: Sequence[AnyAction | bytes], checked: Any, version: int) -> bytes:
-    """The bytes of the commit file. ``checked``: the actions to decode again before the commit, which are some or all
-    of ``actions``. Large numbers of adds and removes are left out: the adds were decoded when they were staged, and the
+    """The bytes of the commit file. ``checked``: the actions to decode again before the commit: some or all of
+    ``actions``. Large numbers of adds and removes are left out: the adds were decoded when they were staged, and the
     removes were built from actions read from the log. Raises InvalidActionError."""
     try:
         data = encode_commit(info, actions)
@@ -152,7 +152,8 @@ def _encoded(info: dict[str, Any], actions: Sequence[AnyAction | bytes], checked
 
 
 def _with_row_ids(prepared: Prepared, base: Base, assigns: bool) -> tuple[Sequence[AddFile], list[DomainMetadata]]:
-    """The adds and the metadata domains, with row ids added if this version ``assigns`` row ids."""
+    """The add actions and the metadata domains, with row ids added to the add actions if this version ``assigns`` row
+    ids."""
     domains = list(prepared.domains)
     if not assigns:
         return prepared.adds, domains

@@ -15,11 +15,11 @@ from deltalog.protocol.actions import Metadata, Protocol
 class Base:
     """The version on which an attempt builds.
 
-    ``version``: -1 if the table does not exist yet; ``protocol`` and ``metadata`` are then None. ``previous_ms``: the
-    time that the next in-commit timestamp must exceed, in milliseconds since 1970: the in-commit timestamp of
-    ``version``, or its monotonised file time if the attempt enables in-commit timestamps; None if the attempt writes no
-    in-commit timestamp. ``row_id_high_water_mark``: the highest row id assigned so far, or -1 if none has been
-    assigned.
+    ``version``: the version, or -1 if the table does not exist yet; in that case ``protocol`` and ``metadata`` are
+    None. ``previous_ms``: the time that the next in-commit timestamp must exceed, in milliseconds since 1970: the
+    in-commit timestamp of ``version``, or the monotonised file time of ``version`` if the attempt enables in-commit
+    timestamps; None if the attempt writes no in-commit timestamp. ``row_id_high_water_mark``: the highest row id
+    assigned so far, or -1 if none has been assigned.
     """
 
     version: int

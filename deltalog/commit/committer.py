@@ -1,6 +1,6 @@
 """The committer of a table: commits one version, and returns the outcome instead of raising it.
 
-The commit loop decides the content and the number of the version. If an acknowledgement is lost, the loop finds out
+The commit loop decides the content and the number of the version. If an acknowledgement is lost, the loop determines
 whether the commit succeeded. The committer decides where the commit is recorded: as a file in the log, in the catalog
 that ratifies the table's commits, or on the branch of a multi-table transaction.
 Spec: PROTOCOL.md#delta-log-entries, #creation-of-new-log-entries.
@@ -31,8 +31,8 @@ class Committed(msgspec.Struct, frozen=True):
 
 
 class Exists(msgspec.Struct, frozen=True):
-    """The version already exists. If an earlier acknowledgement was lost, the existing version may be this very
-    attempt."""
+    """The version already exists. If the acknowledgement of an earlier try was lost, the existing version may be this
+    attempt itself."""
 
 
 class Unknown(msgspec.Struct, frozen=True):

@@ -2,8 +2,8 @@
 not. Pure.
 
 The rules and their order are those of delta-spark's conflict checker, which compares reads only by partition values.
-This module also uses the statistics of the files that the winner added: a file that cannot contain a row matching the
-read predicate counts as not read.
+This module also uses the statistics of the files that the winner added: a file whose statistics exclude every row that
+matches the read predicate counts as not read.
 
 Spec: PROTOCOL.md leaves conflict detection to writers, except for the in-commit timestamp and the row ids of a rebased
 commit (#row-tracking), and for statistics on clustering columns (#writer-requirements-for-clustered-table).
@@ -66,15 +66,15 @@ _HARMLESS_FEATURES = frozenset(
         "vacuumProtocolCheck",
     }
 )
-# Table properties that the winner may set without causing a conflict if they were absent or false.
+# Table properties that the winning commit may set without a conflict if they were absent or false before.
 _HARMLESS_PROPERTIES: Mapping[str, str | None] = {
     ENABLE_IN_COMMIT_TIMESTAMPS.key: "true",
     ENABLEMENT_VERSION_KEY: None,
     ENABLEMENT_TIMESTAMP_KEY: None,
     "delta.enableDeletionVectors": "true",
     "delta.checkpointPolicy": "v2",
-    # Enabling column mapping or row tracking concurrently is no conflict: neither renames existing columns in data
-    # files, and every attempt assigns row ids afresh.
+    # Enabling column mapping or row tracking concurrently is not a conflict: column mapping does not rename existing
+    # columns in data files, and every attempt to commit assigns row ids anew.
     column_mapping.MODE_KEY: "name",
     column_mapping.MAX_ID_KEY: None,
     ENABLE_ROW_TRACKING.key: "true",
@@ -83,7 +83,7 @@ _HARMLESS_PROPERTIES: Mapping[str, str | None] = {
 
 
 def rebase(prepared: Prepared, base: Base, winner: CommitActions, winner_file_time_ms: int | None, table: str) -> Base:
-    """The new base, after ``winner`` committed version ``base.version + 1``, if there is no conflict.
+    """The new base after ``winner`` committed version ``base.version + 1``, provided that no conflict exists.
 
     ``winner_file_time_ms``: the modification time of the winner's commit file, in milliseconds since 1970; used only if
     the transaction enables in-commit timestamps. ``table``: the URL of the table root, for messages. Raises
@@ -149,8 +149,8 @@ def _metadata_after(prepared: Prepared, base: Metadata, winner: CommitActions, t
 
 def _without_properties(metadata: Metadata) -> tuple[Metadata, StructType]:
     """The part of the metadata that the winning commit must not have changed. The winner may have assigned column ids
-    and physical names to existing columns, and may have advanced the high water marks of identity columns: a
-    transaction that generates identity values changes the metadata itself."""
+    and physical names to existing columns, and may have advanced the high-water marks of identity columns; these marks
+    concern only transactions that generate identity values, which change the metadata themselves."""
     bare = msgspec.structs.replace(metadata, configuration={}, schema_string="")
     return bare, identity_columns.without_marks(column_mapping.unmapped(metadata.schema))
 
@@ -267,7 +267,7 @@ def _check_removed(prepared: Prepared, winner: CommitActions, table: str) -> Non
         if removed.path in again:
             what = f"removed {removed.path}, which this one adds again"
             raise _conflict(ConcurrentDeleteReadError, prepared, winner, table, what, removed)
-        # Rows that were only copied still have the values that this transaction read.
+        # Rows that were only copied still contain the values that this transaction read.
         if removed.data_change and (reads.whole_table or removed.path in reads.files):
             what = f"removed {removed.path}, which this transaction read"
             raise _conflict(ConcurrentDeleteReadError, prepared, winner, table, what, removed)
@@ -324,7 +324,7 @@ def parent_taken(parent: int, winner: CommitActions, table: str) -> VersionConfl
 
 
 def commits_missing_since(read: int, latest: int, table: str) -> CommitConflictError:
-    """The error for a write based on such an old version that commits after it are no longer in the log."""
+    """The error for a write based on a version so old that commits after it are no longer in the log."""
     return CommitConflictError(
         f"{table}: the rows were read from version {read}, the latest version is {latest}, and the log no longer has "
         "the commits between them. Nothing was committed; read the table again and repeat the operation.",

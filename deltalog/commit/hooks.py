@@ -1,11 +1,11 @@
 """Hooks after a commit: its ``.crc``, a checkpoint when one is due, and log clean-up after a checkpoint.
 
 The hooks write files derived from the snapshot of the version, so they first check that the log still has the version
-before it. If the log lacks that version, the table was replaced during the commit, and readers of the new table would
-use these files as if they belonged to it. Readers do not depend on the hooks, so if a hook fails, the error is logged
-and the commit remains valid. An interrupt (Ctrl-C) is raised; from Python 3.11 on, a note in it states that the commit
-is in the log. For a table on a remote store the hooks run in the background, so that the commit does not wait for their
-requests.
+before it. If the log lacks that version, the table was replaced during the commit. Readers of the new table would then
+use these files as if they were its own. Readers do not depend on the hooks, so if a hook fails, the error is logged and
+the commit remains valid. An interrupt (Ctrl-C) is raised again; from Python 3.11 on, a note on the exception states
+that the commit is in the log. For a table on a remote store the hooks run in the background, so that the commit does
+not wait for their requests.
 
 Spec: PROTOCOL.md#version-checksum-file, #checkpoints, #metadata-cleanup, #writer-requirements.
 """
@@ -50,11 +50,11 @@ log = logging.getLogger(__name__)
 
 @contextlib.contextmanager
 def errors_logged(fact: str, what: str) -> Iterator[None]:
-    """Log an error raised in the ``with`` block instead of raising it, because the operation before it has already
+    """Log an error raised in the ``with`` block instead of raising it, because the preceding operation has already
     succeeded.
 
     ``fact``: the success to report, such as "version 7 is committed"; ``what``: the step that the block performs. The
-    log record contains both. An interrupt is raised again, with both texts in a note.
+    log record contains both. An interrupt is raised again, with both messages in a note.
     """
     try:
         yield
@@ -80,9 +80,9 @@ ALL_HOOKS = Hooks()
 
 class NewVersion(msgspec.Struct, frozen=True):
     """A version that was just committed, as the hooks receive it. ``base``: the version on which the transaction of the
-    commit began; None for version 0. ``commits``: the commits after ``base``, ascending, including this version's.
-    ``is_followed``: whether this version is known to follow ``base`` in the log; see ``TipProof.is_followed``.
-    ``hooks``: which steps follow."""
+    commit began; None for version 0. ``commits``: the commits after ``base``, in ascending order, including the commit
+    of this version. ``is_followed``: whether this version is known to follow ``base`` in the log; see
+    ``TipProof.is_followed``. ``hooks``: which steps follow the commit."""
 
     snapshot: LogSnapshot
     result: CommitResult
@@ -98,7 +98,8 @@ OnCheckpoint = Callable[[LogSnapshot], object]
 
 def after_commit(version: NewVersion, environment: Environment, on_checkpoint: OnCheckpoint) -> None:
     """Run the hooks of a version. If the store is remote and the environment allows it, the hooks run in the
-    background, after the hooks of earlier versions and before the process ends. Raises nothing but interrupts.
+    background; they start after the hooks of earlier versions, and run before the process ends. Raises nothing but
+    interrupts.
 
     Cost: that of ``is_followed``; 1 PUT of the ``.crc`` if the totals are known; every delta.checkpointInterval
     versions that of ``write_checkpoint`` and 1 HEAD; after a checkpoint, once a day for a table older than
@@ -123,8 +124,8 @@ def wait_for_hooks(store: LogStore) -> None:
 
 def _is_in_place(version: NewVersion) -> bool:
     """Whether the log is known to contain both this version and the base version on which it was committed. If the
-    version was committed to another table's log instead, its tip records that, and the next call on the table handle
-    reads that log."""
+    version was committed to the log of another table, the snapshot's ``tip`` shows this, and the next call on the table
+    handle reads that log."""
     snapshot = version.snapshot
     with errors_logged(f"{snapshot.url}: version {snapshot.version} is committed", "a check of the version before it"):
         try:
@@ -144,7 +145,8 @@ def _is_in_place(version: NewVersion) -> bool:
 
 
 def _run(snapshot: LogSnapshot, version: NewVersion, environment: Environment) -> LogSnapshot:
-    """Run the hooks of a version and return the snapshot from which to continue. ``snapshot``: of the same version."""
+    """Run the hooks of a version and return the snapshot with which the caller continues. ``snapshot``: the snapshot of
+    the same version."""
     fact = f"{snapshot.url}: version {snapshot.version} is committed"
     with errors_logged(fact, "its .crc"):
         _write_checksum(snapshot, version.result)
@@ -162,7 +164,7 @@ def _run(snapshot: LogSnapshot, version: NewVersion, environment: Environment) -
 def _run_behind(version: NewVersion, environment: Environment, on_checkpoint: OnCheckpoint) -> None:
     """Run the hooks in the background. The handle may already be at later versions, whose snapshots are not based on
     the new checkpoint. The hooks of those versions use snapshots that are based on the new checkpoint, until the
-    handle's snapshots are too."""
+    handle's own snapshots are also based on it."""
     if not _is_in_place(version):
         return
     snapshot = version.snapshot
@@ -182,7 +184,7 @@ def _clean_up(snapshot: LogSnapshot, clock_ms: int, wanted: bool | None) -> None
     configuration, created_ms = snapshot.metadata.configuration, snapshot.metadata.created_time
     today_ms = midnight_ms(clock_ms)
     enabled = ENABLE_EXPIRED_LOG_CLEANUP.read(configuration) if wanted is None else wanted
-    # In a table created after the cut-off, no version can have expired, so its log is not listed.
+    # In a table that was created after the cut-off, no version can have expired, so the log is not listed.
     is_younger = created_ms is not None and created_ms > log_cutoff_ms(configuration, clock_ms)
     if enabled and not is_younger and snapshot.reader.last_cleanup_ms != today_ms:
         cleanup.clean_up(snapshot.reader, clock_ms)
@@ -200,8 +202,8 @@ def _write_checksum(snapshot: LogSnapshot, result: CommitResult) -> None:
 
 
 def _is_there(snapshot: LogSnapshot) -> bool:
-    """Whether the log still has this commit under its version number: a checkpoint of a deleted table would corrupt the
-    table that replaced it. Cost: 1 HEAD."""
+    """Whether the log still contains this commit under its version number. Otherwise the table was deleted, and a
+    checkpoint of it would corrupt the table that replaced it. Cost: 1 HEAD."""
     if snapshot.is_in_log():
         return True
     log.warning(

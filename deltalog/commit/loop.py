@@ -11,8 +11,8 @@ request had arrived and only the acknowledgement was lost: the transaction is co
 commit, the conflict rules are checked, and if
   there is no conflict, the loop attempts the next version with a new in-commit timestamp.
 - *Unknown*: the loop reads the version back. If the commit found there is this transaction's, the transaction is
-committed. If that version is another writer's, the loop proceeds as for *Exists*. If the version is absent, the loop
-commits the same attempt again, so that
+committed. If that version was committed by another writer, the loop proceeds as for *Exists*. If the version is absent,
+the loop commits the same attempt again, so that
   the first request has no effect if it arrives late. If the outcome cannot be determined, the loop raises
   CommitStateUnknownError with version and txnId, never an error that means that nothing was committed.
 
@@ -70,7 +70,7 @@ log = logging.getLogger(__name__)
 @dataclass(frozen=True, slots=True)
 class CommittedAttempt:
     """A commit in the log: its result, the winners on which it was rebased (ascending), and the committed attempt.
-    ``meta``: the metadata of the commit file, if the store has returned it since the commit."""
+    ``meta``: the metadata of the commit file, if the store has returned this metadata since the commit."""
 
     result: CommitResult
     winners: list[CommitActions]
@@ -79,7 +79,7 @@ class CommittedAttempt:
 
     @property
     def commits(self) -> list[Landed]:
-        """The commits that won the earlier attempts, followed by this commit."""
+        """The commits to which the earlier attempts lost the race, followed by this commit."""
         return [
             *(Landed(winner, winner.in_commit_timestamp_ms) for winner in self.winners),
             self.attempt.landed,
@@ -199,7 +199,7 @@ class CommitLoop:
                 return None if self._is_ours(occupant) else occupant
             except ObjectNotFoundError as error:
                 # The commit file is absent. After Exists, this means that the store returned a stale read; after
-                # Unknown, that the request has not arrived (yet).
+                # Unknown, it means that the request has not arrived (yet).
                 cause = error
             except InvalidCommitError:
                 raise  # this is another writer's commit, because our own can be decoded
@@ -214,15 +214,15 @@ class CommitLoop:
             except (TableNotFoundError, TableReplacedError, CommitConflictError) as error:
                 raise self._unknown(attempt, error) from error  # an earlier request may still arrive
             except DeltaLogError as error:
-                cause = error  # this request committed nothing, but an earlier one may still arrive
+                cause = error  # this request committed nothing, but an earlier request may still take effect
                 continue
             if isinstance(outcome, Committed):
                 return None
         raise self._unknown(attempt, cause)
 
     def _confirmed(self, attempt: Attempt) -> FileMeta | None:
-        """After a commit, check that the log still has the version before it, if that costs no network request, and
-        return the metadata of the commit file. If the table was deleted or replaced at the same moment, withdraw the
+        """After a commit, check that the log still contains the previous version, if this needs no network request.
+        Return the metadata of the commit file. If the table was deleted or replaced at the same moment, withdraw the
         commit."""
         if not self._proof.is_checked_after:
             return None
@@ -238,7 +238,8 @@ class CommitLoop:
             return None
         except (TableNotFoundError, TableReplacedError) as error:
             self._withdraw(attempt, error)
-            self._proof.check(attempt.version)  # raises a more specific error, which describes the log that exists now
+            # Raises a more specific error, one that describes the log that exists now.
+            self._proof.check(attempt.version)
             raise
         except DeltaLogError as error:  # this error is no evidence against the commit
             log.debug("%s: cannot check the log after the commit: %s", self._store.url, error)
@@ -253,7 +254,7 @@ class CommitLoop:
         return own.is_file(self._reader, found)
 
     def _withdraw(self, attempt: Attempt, reason: DeltaLogError) -> None:
-        """Delete a commit file from a location at which the commit's table no longer exists. Raises
+        """Delete a commit file from a location where the commit's table no longer exists. Raises
         CommitStateUnknownError if the store fails, or if the commit cannot be deleted because readers can see it and
         another writer may build on it at any moment."""
         path = commit_path(attempt.version)
@@ -320,8 +321,8 @@ class CommitLoop:
         return error
 
     def _rebase_on(self, winner: CommitActions, data: bytes) -> None:
-        """Rebase on the winner's version. ``data``: the bytes of the winner's commit file. Raises CommitConflictError
-        if the winner conflicts."""
+        """Rebase on the winner's version. ``data``: the bytes of the commit file that the winning writer created.
+        Raises CommitConflictError if the winner conflicts."""
         self._base = rebased_on(self._prepared, self._base, winner, self._store)
         self._winners.append(winner)
         self._proof.follow(winner, data)

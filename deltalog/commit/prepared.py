@@ -28,11 +28,12 @@ IsolationLevel = Literal["Serializable", "WriteSerializable", "SnapshotIsolation
 
 @dataclass(frozen=True, slots=True)
 class Reads:
-    """The parts of its base version that a transaction has read.
+    """The parts of the base version that a transaction has read.
 
-    ``predicates``: predicates bound to the table's schema; all rows that match one of them were read. ``files``: the
-    paths of the files that were read, as in the log. ``app_ids``: application ids whose recorded versions were read.
-    ``metadata``: whether the schema and properties were read. ``domains``: whether all metadata domains were read.
+    ``predicates``: predicates bound to the table's schema; all rows that match at least one of them count as read.
+    ``files``: the paths of the files that were read, in the log's form. ``app_ids``: application ids whose recorded
+    versions were read. ``metadata``: whether the schema and properties were read. ``domains``: whether all metadata
+    domains were read.
     """
 
     whole_table: bool = False
@@ -56,17 +57,18 @@ class Prepared:
     protocol: Protocol | None = None
     metadata: Metadata | None = None
     adds: tuple[AddFile, ...] = ()
-    add_lines: bytes | None = None  # ``adds`` as lines of a commit file, if already encoded
+    add_lines: bytes | None = None  # ``adds`` as lines of a commit file, if they are already encoded
     removes: tuple[RemoveFile, ...] = ()
     transactions: tuple[SetTransaction, ...] = ()
     domains: tuple[DomainMetadata, ...] = ()
     cdc: tuple[AddCDCFile, ...] = ()
     written: tuple[str, ...] = ()  # paths of the files written for this transaction, which are deleted if it fails
     annotations: Mapping[str, Any] | None = None  # metadata from the author, for the key ``deltalog`` in commitInfo
-    commit_info: Mapping[str, Any] = field(default_factory=dict)  # further entries of commitInfo from the author
+    # Additional entries of commitInfo that the author of the commit passes.
+    commit_info: Mapping[str, Any] = field(default_factory=dict)
     is_strict: bool = False  # after the last attempt, a version that another writer committed counts as a conflict
     reads: Reads = Reads()
-    read_version: int | None = None  # the version on which the transaction was planned, for messages
+    read_version: int | None = None  # the version on which the transaction was planned, for use in messages
     isolation_level: IsolationLevel = "Serializable"
 
     @property
@@ -88,7 +90,7 @@ class Prepared:
 
     @property
     def changes_data(self) -> bool:
-        """Whether the transaction adds or removes rows (dataChange) rather than only moving them between files."""
+        """Whether the transaction adds or removes rows (dataChange), or only moves rows between files."""
         return any(add.data_change for add in self.adds) or any(remove.data_change for remove in self.removes)
 
 

@@ -1,13 +1,14 @@
 """Proves that a commit follows the version on which it was planned, that is, that the log still has the same commit
 under that version number.
 
-Exclusive creation of the commit file alone does not prove that. If the table has since been deleted, the next version's
-file name is free, and the commit would become the first file of a broken log. If another table with the same number of
-versions has replaced the table that was read, the commit would add files of the old table to the new one. Therefore the
-commit file of the known version is checked before each attempt to commit, and on a local store also after the attempt.
-Later versions need no separate check: versions are contiguous, and no Delta client removes the latest ones.
+Exclusive creation of the commit file alone does not prove that the commit follows the right version. If the table has
+since been deleted, the next version's file name is free, and the commit would become the first file of a broken log. If
+another table with the same number of versions has replaced the table that was read, the commit would add files of the
+old table to the new one. Therefore the commit file of the known version is checked before each attempt to commit, and
+on a local store also after the attempt. Later versions need no separate check: versions are contiguous, and no Delta
+client removes the latest ones.
 
-On a remote store, the check is a request sent concurrently with the upload of the data, so that nothing waits for it.
+On a remote store, the check is a request that runs concurrently with the upload of the data, so nothing waits for it.
 The check begins only when the caller's rows are exhausted, because the caller's code may run until then. On a remote
 store, the check after the commit runs in the background, before checksums or checkpoints are derived from the new
 version.
@@ -69,12 +70,12 @@ class TipProof:
 
     @property
     def is_checked_after(self) -> bool:
-        """Whether ``confirm`` needs no network request, so that it is called before a commit is acknowledged."""
+        """Whether ``confirm`` needs no network request; if so, it is called before a commit is acknowledged."""
         return self._known is not None and not self._reader.store.is_remote
 
     @property
     def is_valid(self) -> bool:
-        """Whether the current call checked the log within VALID_MS. Cost: none."""
+        """Whether the current call checked the log less than VALID_MS ago. Cost: none."""
         if self._proven_ms is None or not self._reader.store.is_remote:
             return False
         if self._known is not None and self._known.tip.is_misplaced:
@@ -82,7 +83,7 @@ class TipProof:
         return 0 <= self._environment.clock_ms() - self._proven_ms < VALID_MS
 
     def begin(self) -> None:
-        """Start a new check, which runs concurrently with the caller's work and replaces earlier checks. Raises
+        """Start a new check that runs concurrently with the caller's work and replaces earlier checks. Raises
         nothing. Cost: 1 HEAD on a store over a network."""
         self.forget()
         if self._known is None or not (self._reader.store.is_remote and self._environment.background):
@@ -104,14 +105,14 @@ class TipProof:
         info = winner.commit_info
         tip = Tip(winner.version, None if info is None else info.txn_id)
         tip.note_written(data, None)
-        self._winner = tip if tip.is_identified else None  # without a txnId, a large commit cannot be identified
+        self._winner = tip if tip.is_identified else None  # a large commit without a txnId cannot be identified
 
     def forget(self) -> None:
-        """Make ``check`` send a new request, because the caller's code has run since the last one."""
+        """Make ``check`` send a new request, because the caller's code has run since the last request."""
         self._proven_ms = self._looked = None
 
     def take_over(self, other: TipProof) -> None:
-        """Reuse the check of another transaction in the same call, if that checked the same version."""
+        """Reuse the check of another transaction in the same call, if that transaction checked the same version."""
         if self._known is not None and other._known is not None and self._known.tip is other._known.tip:
             self._proven_ms, self._looked = other._proven_ms, other._looked
 
@@ -140,9 +141,9 @@ class TipProof:
 
     def confirm(self, version: int) -> tuple[bool, FileMeta | None]:
         """After ``version`` was committed on top of the known version, check again that the log still contains the
-        known version. Raises as ``check``. Returns whether the log certainly has the known version, and if so the file
-        metadata of the new version. If that is not certain, log clean-up may have deleted the known version, and the
-        new version must be read. Cost: 2 HEADs; the one of the known version comes last."""
+        known version. Raises as ``check``. Returns whether the log certainly contains the known version; if it does,
+        also returns the file metadata of the new version. If that is not certain, log clean-up may have deleted the
+        known version, and the new version must be read. Cost: 2 HEADs; the one of the known version comes last."""
         assert self._known is not None
         tips = self._tips()
         own, *found = self._reader.heads([commit_path(version), *(commit_path(tip.version) for tip in tips)])
@@ -161,15 +162,15 @@ class TipProof:
 
     def _tips(self, after: bool = False) -> list[Tip]:
         """The commits that must be in the log. A winner that was just read from a remote store is not checked again.
-        On other stores, and ``after`` the commit, the winner is checked, because a rollback may have kept the known
-        version but not the winner."""
+        On other stores, and ``after`` the commit, the winner's commit is checked, because a rollback of the store may
+        have kept the known version but not the winner's."""
         assert self._known is not None
         winner = None if self._reader.store.is_remote and not after else self._winner
         return [self._known.tip] if winner is None else [winner, self._known.tip]
 
     def _judge(self, tip: Tip, found: FileMeta | None, version: int, is_committed: bool = False) -> bool:
-        """Whether the log certainly has this commit. ``found``: the metadata of the commit file that the log now has
-        for that version. ``version``: the version being committed, or just committed."""
+        """Whether the log is certain to contain this commit. ``found``: the metadata of the commit file that the log
+        now contains for that version. ``version``: the version being committed, or just committed."""
         known, url = self._known, self._reader.store.url
         assert known is not None
         if found is not None and tip.is_file(self._reader, found):
@@ -205,7 +206,7 @@ def replaced_by(known: Snapshot, fresh: LogSnapshot) -> TableReplacedError:
 
 
 def replaced(url: str, version: int, what: str) -> TableReplacedError:
-    """The error if the table is no longer the one whose ``version`` was read."""
+    """The error if the table is no longer the table whose ``version`` was read."""
     return TableReplacedError(
         f"{url}: the table was replaced after version {version} was read: {what}. Nothing was committed. Read "
         "the table again; repeat the call if it is meant for the new table.",

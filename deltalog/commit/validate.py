@@ -28,8 +28,8 @@ _PARTITION_VALUES = operator.attrgetter("partition_values")
 
 
 def as_read_back(action: A, kind: type[A]) -> A:
-    """An action as readers of the log will decode it. The constructors of actions do not check types, and a commit that
-    cannot be decoded would make the table unreadable. Raises InvalidActionError."""
+    """An action, in the form in which readers of the log will decode it. The constructors of actions do not check
+    types, and a commit that cannot be decoded would make the table unreadable. Raises InvalidActionError."""
     if not isinstance(action, kind):
         raise InvalidActionError(f"A {kind.KEY} action must have the type {kind.__name__}; got {shown(action)}.")
     try:
@@ -65,7 +65,7 @@ def check_prepared(
 
 
 def adds_as_read_back(adds: Sequence[AddFile]) -> tuple[bytes | None, Sequence[AddFile]]:
-    """Like ``as_read_back``, for many adds. Returns the adds' lines for the commit file (None if an add had to be
+    """Like ``as_read_back``, for many adds. Returns the lines of the adds for the commit file (None if an add had to be
     changed), and the adds."""
     lines = sound_lines(adds)
     return lines, adds if lines is not None else [as_read_back(add, AddFile) for add in adds]

@@ -1,8 +1,8 @@
 """TableBuilder writes tables action by action, with the times, names and damage that a case needs.
 
 Tables consist of plain JSON and Parquet with fixed names and times, so they are the same in every run and independent
-of the engine under test. Of the files in a table, deltalog writes only checkpoints and log compaction files, with a
-fixed clock.
+of the engine under test. deltalog itself writes only the checkpoints and log compaction files of a table, with a fixed
+clock.
 """
 
 from __future__ import annotations
@@ -197,9 +197,10 @@ class TableBuilder:
         text: str | None = None,
         later: str | None = None,
     ) -> int:
-        """Write the next version. ``ict``: the in-commit timestamp; True for ``at_ms``, False for none, or any value.
-        ``file_ms``: the file time, by default ``at_ms``. ``info``: the position of commitInfo ("first", "last" or
-        "absent"), or additional fields. ``text``: the whole commit instead of actions."""
+        """Write the next version. ``ict``: the in-commit timestamp: True means ``at_ms``, False means none, and any
+        other value is used as given. ``file_ms``: the file time, by default ``at_ms``. ``info``: the position of
+        commitInfo ("first", "last" or "absent"), or additional fields. ``text``: the text of the whole commit, given
+        instead of actions."""
         version = self.next_version
         at_ms = T0 + version * MINUTE if at_ms is None else at_ms
         fields: Action = {"timestamp": at_ms, "operation": "WRITE", "operationParameters": {"mode": "Append"}}
@@ -254,7 +255,7 @@ class TableBuilder:
         self.opened().checkpoint(**options)
 
     def split_checkpoint(self, version: int, parts: int, without: Collection[int] = ()) -> None:
-        """Replace a classic checkpoint with a multi-part one that lacks the parts ``without``, and delete
+        """Replace a classic checkpoint with a multi-part checkpoint that lacks the parts ``without``, and delete
         _last_checkpoint."""
         whole = self.log / f"{version:020d}.checkpoint.parquet"
         rows = pq.read_table(whole)

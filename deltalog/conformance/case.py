@@ -18,7 +18,7 @@ FEATURES = "features"
 ICT = "in-commit-timestamps"
 AREAS = (READING, TIME_TRAVEL, CHANGE_FEEDS, WRITING, CONFLICTS, CHECKPOINTS, FEATURES, ICT)
 
-# The basis of an expected outcome.
+# What an expected outcome is based on.
 PROTOCOL = "protocol"
 REFERENCE = "reference"
 
@@ -46,7 +46,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Rows(Step):
-    """Read the rows of the latest version, of a version number, or of the version at a timestamp."""
+    """Read the rows of the latest version, of the version with a given number, or of the version at a timestamp."""
 
     expect: Sequence[Row]
     version: int | None = None
@@ -68,15 +68,15 @@ class LatestVersion(Step):
 
 @dataclass(frozen=True)
 class History(Step):
-    """Read the timestamps of commits by version. Versions not listed are not compared."""
+    """Read the timestamps of commits, keyed by version. Versions not listed are not compared."""
 
     expect: Mapping[int, int | None]
 
 
 @dataclass(frozen=True)
 class Changes(Step):
-    """Read the change data feed of an inclusive range, with the column ``_commit_timestamp`` only if ``timestamps`` is
-    true."""
+    """Read the change data feed of an inclusive range; the rows include the column ``_commit_timestamp`` only if
+    ``timestamps`` is true."""
 
     expect: Sequence[Row]
     from_version: int | None = None
@@ -145,8 +145,8 @@ class Log(Step):
 
 @dataclass(frozen=True)
 class Case:
-    """A conformance case. ``section``: an anchor of PROTOCOL.md. ``rule``: the id of the doctor's rule about the same
-    requirement.
+    """A conformance case. ``section``: an anchor of PROTOCOL.md. ``rule``: the id of the rule with which ``doctor``
+    checks the same requirement.
 
     ``basis``: "protocol" if PROTOCOL.md defines the outcome; "reference" if it does not, so that the outcome follows
     Delta's reference implementation. ``build`` writes the table with a TableBuilder; None if the case creates the

@@ -78,7 +78,8 @@ def _rows(place: Path, name: str, rows: Iterable[Any], schema: pa.Schema) -> str
 
 
 def _column(found: list[Any], name: str, schema: pa.Schema) -> pa.Array:
-    """The values in the column's type in the table, or in an inferred type if the table lacks the column."""
+    """The values, in the type that the column has in the table, or in an inferred type if the table lacks the
+    column."""
     kinds = [schema.field(name).type] if name in schema.names else []
     for kind in kinds:
         with contextlib.suppress(pa.ArrowInvalid, pa.ArrowTypeError):

@@ -130,7 +130,7 @@ def _actions(view: LogView, version: int, value: Any) -> str | None:
 
 @_check("statistics-count-rows")
 def _statistics(view: LogView, version: int, value: Any) -> str | None:
-    """The numRecords of the files added by the commit sum to ``value``."""
+    """The numRecords values of the files that the commit adds sum to ``value``."""
     counts = [json.loads(add.get("stats") or "{}").get("numRecords") for add in view.of_kind(version, "add")]
     total = sum(count or 0 for count in counts)
     return (
@@ -150,7 +150,7 @@ def _partition_values(view: LogView, version: int, value: Any) -> str | None:
 
 @_check("paths-are-relative-and-there")
 def _paths(view: LogView, version: int, value: Any) -> str | None:
-    """The files added by the commit have relative paths and exist with the size in the log."""
+    """The files that the commit added have relative paths, exist, and have the size that the log records."""
     import urllib.parse
 
     for add in view.of_kind(version, "add"):
@@ -188,7 +188,7 @@ def _rows_one_of(view: LogView, version: int, value: Any) -> str | None:
 
 @_check("no-column-lost")
 def _no_column_lost(view: LogView, version: int, value: Any) -> str | None:
-    """Version 3 has the column ``value`` or does not exist."""
+    """Version 3 contains the column ``value`` or does not exist."""
     fields = json.loads(view.latest_of("metaData")["schemaString"])["fields"]
     names = [field["name"] for field in fields]
     return None if value in names or view.latest() < 3 else f"rows were written without the column {value}"
@@ -199,7 +199,7 @@ def _no_column_lost(view: LogView, version: int, value: Any) -> str | None:
 
 @_check("property")
 def _property(view: LogView, version: int, value: Any) -> str | None:
-    """The latest metaData has these properties; null means that a property is absent."""
+    """The latest metaData has these properties; null means that the property must be absent."""
     configuration = view.configuration()
     found = {key: configuration.get(key) for key in value}
     return None if found == value else f"the properties are {found}, not {value}"
@@ -262,7 +262,7 @@ def _ict_increases(view: LogView, version: int, value: Any) -> str | None:
 
 @_check("ict-increases-where-present")
 def _ict_increases_where_present(view: LogView, version: int, value: Any) -> str | None:
-    """The in-commit timestamps increase; commits without one are skipped."""
+    """The in-commit timestamps increase from commit to commit; commits without one are skipped."""
     found = [stamp for each in view.versions() if isinstance(stamp := view.ict(each), int)]
     return None if found == sorted(set(found)) else f"the in-commit timestamps are {found}"
 
@@ -294,7 +294,7 @@ def _ict_is(view: LogView, version: int, value: Any) -> str | None:
 
 @_check("ict-is-the-clock")
 def _ict_is_the_clock(view: LogView, version: int, value: Any) -> str | None:
-    """The in-commit timestamp of the commit lies between the start and the end of the case."""
+    """The in-commit timestamp of the commit lies between the start time and the end time of the case."""
     found = view.ict(version)
     if isinstance(found, int) and view.began_ms - _SLACK_MS <= found <= view.ended_ms + _SLACK_MS:
         return None
@@ -315,7 +315,8 @@ def _ict_after_file_time(view: LogView, version: int, value: Any) -> str | None:
 
 @_check("ict-active")
 def _ict_active(view: LogView, version: int, value: Any) -> str | None:
-    """In-commit timestamps are on (``value`` true) or off (false) according to protocol and properties."""
+    """According to protocol and properties, in-commit timestamps are on if ``value`` is true, and off if it is
+    false."""
     protocol, listed = view.latest_of("protocol"), False
     listed = protocol.get("minWriterVersion") == 7 and ICT_FEATURE in (protocol.get("writerFeatures") or ())
     active = listed and view.configuration().get(ICT_PROPERTY) == "true"
@@ -324,7 +325,8 @@ def _ict_active(view: LogView, version: int, value: Any) -> str | None:
 
 @_check("pair")
 def _pair(view: LogView, version: int, value: Any) -> str | None:
-    """The enablement pair is version ``value`` and the in-commit timestamp of that commit, both as strings."""
+    """The enablement properties contain the version ``value`` and the in-commit timestamp of that commit, both as
+    strings."""
     configuration = view.configuration()
     found = (configuration.get(PAIR_VERSION), configuration.get(PAIR_TIMESTAMP))
     wanted = (str(value), str(view.ict(value)))
@@ -333,7 +335,7 @@ def _pair(view: LogView, version: int, value: Any) -> str | None:
 
 @_check("pair-is")
 def _pair_is(view: LogView, version: int, value: Any) -> str | None:
-    """The enablement version and timestamp are ``value``, a pair of strings."""
+    """The enablement version and the enablement timestamp are those in ``value``, a pair of strings."""
     configuration = view.configuration()
     found = [configuration.get(PAIR_VERSION), configuration.get(PAIR_TIMESTAMP)]
     return None if found == list(value) else f"the enablement pair is {found}, not {value}"
@@ -348,7 +350,8 @@ def _no_pair(view: LogView, version: int, value: Any) -> str | None:
 
 @_check("checksum-has-ict")
 def _checksum(view: LogView, version: int, value: Any) -> str | None:
-    """The ``.crc`` of the commit, if there is one, has the same in-commit timestamp as the commit, or none."""
+    """The ``.crc`` of the commit, if there is one, has the same in-commit timestamp as the commit; if the commit has
+    none, neither does the ``.crc``."""
     file = view.root / "_delta_log" / f"{version:020d}.crc"
     if not file.exists():
         return None
@@ -382,7 +385,7 @@ def _checkpoint_actions(view: LogView, version: int, value: Any) -> str | None:
 
 @_check("checkpoint-has-txn")
 def _checkpoint_txn(view: LogView, version: int, value: Any) -> str | None:
-    """A reader of the checkpoint alone finds the transaction identifier ``value``: an application id and its
+    """A reader that reads only the checkpoint finds the transaction identifier ``value``: an application id and its
     version."""
     with _by_checkpoint(view) as snapshot:
         found = snapshot.transaction_version(value[0])
@@ -391,7 +394,7 @@ def _checkpoint_txn(view: LogView, version: int, value: Any) -> str | None:
 
 @_check("checkpoint-has-domain")
 def _checkpoint_domain(view: LogView, version: int, value: Any) -> str | None:
-    """The checkpoint alone yields the metadata domain ``value``."""
+    """The checkpoint alone is enough to read the metadata domain ``value``."""
     with _by_checkpoint(view) as snapshot:
         found = [domain.domain for domain in snapshot.domain_metadata]
     return None if value in found else f"the metadata domains are {found}"
@@ -415,7 +418,8 @@ def _rows_by_checkpoint(view: LogView, version: int, value: Any) -> str | None:
 
 @contextlib.contextmanager
 def _by_checkpoint(view: LogView) -> Iterator[Snapshot]:
-    """Open the latest version of a copy that lacks the commits up to the newest checkpoint and all ``.crc`` files."""
+    """Open the latest version of a copy of the log that lacks all ``.crc`` files and the commits up to the newest
+    checkpoint."""
     newest = view.checkpoints()[-1]
     with tempfile.TemporaryDirectory(prefix="deltalog-conformance-") as scratch:
         copy = Path(shutil.copytree(view.root, Path(scratch) / "table"))

@@ -10,7 +10,7 @@ from deltalog.conformance.case import AREAS, FAILED, PASSED, SKIPPED, Outcome
 
 
 def document(engine: str, version: str, suite: str, outcomes: Iterable[Outcome]) -> dict[str, Any]:
-    """The JSON document of a run. ``cases`` lists id, area, outcome and reason."""
+    """The JSON document of a run. ``cases`` lists the id, area, outcome and reason of each case."""
     found = [outcome.to_json() for outcome in outcomes]
     counts = Counter(case["outcome"] for case in found)
     return {
@@ -31,7 +31,8 @@ def by_area(found: Mapping[str, Any]) -> dict[str, Counter[str]]:
 
 
 def cell(count: Mapping[str, int]) -> str:
-    """The text of a cell: ``12 of 14`` means that 12 of 14 cases passed; skipped cases follow."""
+    """The text of a cell: In the report, ``12 of 14`` means that 12 of 14 cases passed; the number of skipped cases
+    follows."""
     ran = count.get(PASSED, 0) + count.get(FAILED, 0)
     if not ran:
         return f"– ({count[SKIPPED]} skipped)" if count.get(SKIPPED) else "–"

@@ -3,7 +3,7 @@
 A row is a JSON object. null, booleans, integers, strings, structs (objects) and arrays are represented as in JSON; all
 other values are strings: floats in the form of Python's ``repr``, decimals with their scale, binary in hexadecimal,
 dates as ``2025-01-15``, timestamps in UTC as ``2025-01-15T12:00:00.000000Z``, timestamps without time zone without the
-``Z``. A map is an array of pairs, sorted by the JSON of the keys.
+``Z``. A map is represented as an array of pairs that is sorted by the JSON text of the keys.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""The subprocess that runs cases. This process reads one case id per line from standard input and writes one JSON
-outcome per line to standard output. Started as ``python -m deltalog.conformance.worker ENGINE``."""
+"""The subprocess in which conformance cases run. This process reads one case id per line from standard input and writes
+one JSON outcome per line to standard output. Started as ``python -m deltalog.conformance.worker ENGINE``."""
 
 from __future__ import annotations
 

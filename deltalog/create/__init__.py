@@ -1,1 +1,1 @@
-"""Creates tables: from a schema, as a clone of a version, from a directory of Parquet files."""
+"""Creates tables from a schema, from a version of another table (clone), and from a directory of Parquet files."""

@@ -39,7 +39,7 @@ from deltalog.write.transaction import Transaction
 from deltalog.write_contract.staging import BLOBS_PROPERTY
 
 _PIECE_BYTES = 8 << 20
-# Properties that apply only to one table and its history.
+# Properties that belong to one table and its history, so a clone does not get them.
 _NOT_CLONED = (CATALOG_ID_KEY, CHECKPOINT_PROTECTION_BEFORE.key, "io.unitycatalog.tableId", "ucTableId")
 
 
@@ -111,8 +111,8 @@ def _named(url: str) -> str:
 
 
 def _check_no_files(store: LogStore) -> None:
-    """Raise TableExistsError if the target has files, which copies could overwrite. Cost: as ``LogStore.walk``, up to
-    the first file."""
+    """Raise TableExistsError if the target contains files, because copies could overwrite them. Cost: as
+    ``LogStore.walk``, up to the first file."""
     with contextlib.suppress(ObjectNotFoundError):  # a local directory that does not exist yet
         for entry in store.walk(lambda directory: True):
             if entry.kind is not EntryKind.DIRECTORY:
@@ -205,8 +205,8 @@ class _Copies:
         return msgspec.structs.replace(add, path=encode_path(path), deletion_vector=vector, data_change=True)
 
     def _placed_vector(self, vector: DeletionVector) -> DeletionVector:
-        """A deletion vector file with a relative path keeps its name; one with an absolute path gets a new name that a
-        relative descriptor can express."""
+        """A deletion vector file that has a relative path keeps its name; one that has an absolute path gets a new
+        name, which a relative descriptor can express."""
         needed = deletion_vectors.needed_bytes(vector)
         if vector.storage_type == "u":
             self._target(deletion_vectors.relative_path(vector), lambda path: path, needed, False)
@@ -224,15 +224,15 @@ class _Copies:
             size_bytes, target = max(size_bytes, known.size_bytes), known.target
         else:
             target = place(path)
-            while target in self._taken:  # the same name in two locations
+            while target in self._taken:  # the same name at two locations
                 target = f"{self.new_uuid()}/{path}"
             self._taken.add(target)
         self._copies[store.url, path] = _Copy(store, path, target, size_bytes, is_exact)
         return target
 
     def make(self, own: Callable[[Iterable[str]], None]) -> None:
-        """Copy the planned files, in parallel on remote stores. ``own`` is called with the path of each copy, as
-        spelled in the log. Raises InvalidDataFileError if a file's size differs from the log, StoreError."""
+        """Copy the planned files, in parallel on remote stores. ``own`` is called with the path of each copy, in the
+        form that the log uses. Raises InvalidDataFileError if a file's size differs from the log, StoreError."""
 
         def one(copy: _Copy) -> None:
             _copy(copy, self.target)

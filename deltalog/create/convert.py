@@ -141,7 +141,7 @@ def _holds_only(chunks: list[Any], column: StructField, text: str | None, rows: 
 
 
 def _check_same(store: LogStore, adds: Sequence[AddFile]) -> None:
-    """List the directory again: it must contain exactly the added files, with the same sizes."""
+    """List the directory again: it must contain exactly the files that were added, with unchanged sizes."""
     added = {urllib.parse.unquote(add.path): add.size for add in adds}
     now = {file.path: file.size_bytes for file in _listed(store)}
     for path in sorted(added.keys() | now.keys()):

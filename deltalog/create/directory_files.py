@@ -1,4 +1,4 @@
-"""Finds the data files of a directory without a log, and their columns from paths and footers. Pure.
+"""Finds the data files of a directory without a log, and determines their columns from the paths and footers. Pure.
 
 Names that begin with ``_`` or ``.`` are ignored, as in Spark. Links, mount points and other tables are refused: the
 table must not lack rows that other readers of the directory return.
@@ -53,7 +53,7 @@ def _is_ignored(directory_name: str) -> bool:
 
 
 def data_files(root: str, entries: Iterable[Entry]) -> list[DirectoryFile]:
-    """The data files among the entries of ``LogStore.walk``, by path. ``root``: the directory, for messages.
+    """The data files among the entries of ``LogStore.walk``, by path. ``root``: the directory, used in messages.
 
     Raises InvalidDataFileError for a link, a mount point, a name that a log cannot represent, a nested table, and for
     files whose directories have different partition columns.
@@ -104,8 +104,8 @@ def _refused(root: str, path: str, why: str) -> InvalidDataFileError:
 
 
 def partition_columns(files: Sequence[DirectoryFile], wanted: StructType | Sequence[str] | None) -> StructType:
-    """The partition columns of files, with the types of ``wanted`` if it has types, else inferred from all values of
-    each column. Raises SchemaMismatchError if ``wanted`` has other names."""
+    """The partition columns of files. Their types come from ``wanted`` if it lists types; otherwise the type of each
+    column is inferred from all of its values. Raises SchemaMismatchError if ``wanted`` has other names."""
     names = [*files[0].partition_texts] if files else []
     if wanted is not None:
         given = wanted.names if isinstance(wanted, StructType) else [*wanted]
@@ -143,7 +143,7 @@ def partition_values(file: DirectoryFile, columns: StructType) -> dict[str, str 
 
 
 def file_schema(footer: Any, path: str) -> StructType:
-    """The columns of a Parquet file from its footer (pyarrow.parquet.FileMetaData), all nullable.
+    """The columns of a Parquet file, all nullable, as its footer (pyarrow.parquet.FileMetaData) declares them.
 
     ``path``: the path of the file, for messages. Raises SchemaMismatchError for a type that Delta lacks, and for a
     column without a type.
@@ -165,7 +165,7 @@ def file_schema(footer: Any, path: str) -> StructType:
 
 def _with_instants(field: pa.Field, physical: Iterator[str]) -> pa.Field:
     """A field with INT96 timestamps as UTC timestamps, as Spark reads them. ``physical``: the physical types of the
-    leaves, in order; the function takes as many items as the field has leaves."""
+    leaves, in order; the function consumes one item for each leaf of the field."""
     kind = field.type
     if pt.is_struct(kind):
         return field.with_type(pa.struct([_with_instants(kind.field(i), physical) for i in range(kind.num_fields)]))
@@ -189,7 +189,7 @@ def _nullable(data_type: Any) -> Any:
 
 
 def merged(known: StructType, found: StructType, file: str) -> StructType:
-    """The columns of ``known``, followed by the columns that only ``found`` (the columns of a file) has.
+    """The columns of ``known``, followed by the columns that occur only in ``found`` (the columns of a file).
 
     Raises SchemaMismatchError for a column with a different type: not all Parquet readers can read a narrower type as a
     wider one.

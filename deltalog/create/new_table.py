@@ -100,7 +100,7 @@ def creation(
     name: str | None = None,
     description: str | None = None,
 ) -> Transaction:
-    """Like ``DeltaTable.create_transaction``, for a reader's location."""
+    """Like ``DeltaTable.create_transaction``, but for the location of a reader."""
     check_is_empty(reader)
     state = initial_state(table_schema(schema), partition_by, properties or {}, name, description, environment)
     transaction = first_transaction(reader, committer, environment, state)
@@ -110,7 +110,7 @@ def creation(
 
 
 def columns_and_rows(schema: Any, data: Any) -> tuple[StructType | pa.Schema, Any]:
-    """The columns of a new table and its first rows, where ``schema`` may be the rows. Raises CallError."""
+    """The columns and the first rows of a new table; ``schema`` may itself contain the rows. Raises CallError."""
     if isinstance(schema, (StructType, pa.Schema)) or not hasattr(schema, "__arrow_c_stream__"):
         return table_schema(schema), data
     if data is not None:

@@ -29,7 +29,7 @@ from deltalog.deltalake.writer import (
     write_deltalake,
 )
 
-#: The version of deltalake whose API this is; libraries compare it with what they need.
+#: The version of deltalake whose API this package provides; libraries compare it with the version that they require.
 __version__ = "1.6.6"
 
 __all__ = [
@@ -62,13 +62,13 @@ _MODULES = (
     "_internal", "_util", "exceptions", "fs", "fs.fs_handler", "query", "schema", "table", "transaction", "warnings",
     "writer", "writer._conversion", "writer._utils", "writer.convert_to", "writer.properties", "writer.writer",
 )  # fmt: skip
-# What sys.modules had under these names before install(); None while nothing is installed.
+# The modules that sys.modules contained under these names before install(); None while nothing is installed.
 _before: dict[str, ModuleType] | None = None
 
 
 def install() -> None:
-    """Make ``import deltalake`` import this package, in this process, until ``uninstall``. Call it before libraries
-    import deltalake. A second call changes nothing."""
+    """Make ``import deltalake`` import this package, in this process, until ``uninstall``. Call ``install`` before
+    libraries import deltalake. A second call changes nothing."""
     global _before
     if _before is not None:
         return
@@ -81,8 +81,8 @@ def install() -> None:
 
 
 def uninstall() -> None:
-    """Undo ``install``: ``import deltalake`` imports what it did before. Objects that libraries hold stay as they
-    are."""
+    """Undo ``install``: ``import deltalake`` imports the same package as before ``install``. Libraries keep the objects
+    that they have already imported."""
     global _before
     if _before is None:
         return
@@ -102,13 +102,13 @@ def rust_core_version() -> str:
 
 
 def init_tracing(endpoint: str | None = None) -> None:
-    """Raises DeltaError: this package has no traces of Rust. Python's logging has deltalog's messages, under the name
-    ``deltalog``."""
+    """Raises DeltaError: this package has no traces of Rust. deltalog sends its log messages to Python's logging, to
+    the logger ``deltalog``."""
     raise DeltaError("init_tracing exports traces of delta-rs. deltalog logs through Python's logging: 'deltalog'.")
 
 
 def _disable_nanosecond_timestamps() -> None:
-    """Nothing: timestamps never have nanoseconds here."""
+    """Has no effect: in deltalog, timestamps never have nanoseconds."""
 
 
 def _nanosecond_timestamps_enabled() -> bool:

@@ -17,7 +17,7 @@ def deprecate_positional_commit_args(
     post_commithook_properties: Any = None,
     legacy_order: tuple[str, ...] = ("commit_properties", "post_commithook_properties"),
 ) -> tuple[Any, Any]:
-    """The commit and hook properties, of which old programs pass some by position in ``legacy_order``."""
+    """The commit and hook properties; old programs pass some of them by position, as listed in ``legacy_order``."""
     given = {"commit_properties": commit_properties, "post_commithook_properties": post_commithook_properties}
     if args:
         if len(args) > len(legacy_order):

@@ -1,4 +1,5 @@
-"""Arrow objects in and out: arro3's where arro3 is installed, as deltalake gives them, else pyarrow's."""
+"""Converts Arrow arguments and results. Results are objects of arro3 if arro3 is installed, as in deltalake; otherwise
+they are objects of pyarrow."""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ def given_table(table: pa.Table) -> Any:
 
 
 def given_reader(reader: pa.RecordBatchReader) -> Any:
-    """A stream of batches for the caller."""
+    """The caller's data as a stream of batches."""
     core = _arro3()
     return reader if core is None else core.RecordBatchReader.from_arrow(reader)
 
@@ -107,7 +108,7 @@ def _batch(data: Any) -> pa.RecordBatch:
 
 
 def nested_as(given: pa.DataType, wanted: pa.DataType) -> pa.DataType:
-    """A nested type with the types of the fields that ``wanted`` has under the same names."""
+    """A nested type in which each field has the type of the field with the same name in ``wanted``."""
     types = pa.types
     if types.is_struct(given) and types.is_struct(wanted):
         known = {field.name: field.type for field in wanted.fields}
@@ -123,8 +124,9 @@ _SIGNED = {"uint8": pa.int8(), "uint16": pa.int16(), "uint32": pa.int32(), "uint
 
 
 def delta_schema(schema: pa.Schema, existing: pa.Schema | None = None, nanoseconds: bool = False) -> pa.Schema:
-    """An Arrow schema with the types that a table gets: signed integers, microseconds, UTC, binary of any length.
-    A column of type null gets the type of the ``existing`` column. ``nanoseconds``: keep timestamps of nanoseconds."""
+    """An Arrow schema with the types that a table gets: signed integers, timestamps in microseconds and UTC, and binary
+    of variable length. A column of type null gets the type of the ``existing`` column. ``nanoseconds``: whether to keep
+    the nanosecond precision of timestamps."""
     fields = []
     for field in schema:
         kind = field.type
@@ -156,7 +158,7 @@ def _delta_type(kind: pa.DataType, nanoseconds: bool) -> pa.DataType:
 
 
 def converted(reader: pa.RecordBatchReader, schema: pa.Schema) -> pa.RecordBatchReader:
-    """The rows with the types of ``schema``, as ``delta_schema`` returns it. Rows whose values do not fit are a
+    """The rows, with the types of ``schema``, which is a result of ``delta_schema``. Rows whose values do not fit raise
     SchemaMismatchError when they are read."""
     if reader.schema.equals(schema):
         return reader
@@ -171,7 +173,8 @@ def converted(reader: pa.RecordBatchReader, schema: pa.Schema) -> pa.RecordBatch
 
 
 def cast(values: Any, field: pa.Field) -> Any:
-    """The values of a column in another type; digits beyond microseconds are cut off. Raises SchemaMismatchError."""
+    """The values of a column, converted to another type; digits beyond microseconds are cut off. Raises
+    SchemaMismatchError."""
     if values.type.equals(field.type):
         return values
     try:
@@ -202,7 +205,7 @@ def _viewed(kind: pa.DataType) -> pa.DataType:
 
 
 def with_large_types(schema: pa.Schema) -> pa.Schema:
-    """A schema in which text, bytes and lists have offsets of 64 bits."""
+    """A schema in which text, binary and list columns use 64-bit offsets."""
     return pa.schema([field.with_type(_large(field.type)) for field in schema], schema.metadata)
 
 

@@ -28,8 +28,8 @@ def feed(
     until: tuple[int | None, str | None],
     allow_out_of_range: bool,
 ) -> pa.RecordBatchReader:
-    """The changes of a range. ``since``, ``until``: a version and a time, of which the time decides if it is set.
-    Columns come last if they are partition columns, as in deltalake, then those of the feed."""
+    """The changes of a range. ``since``, ``until``: a version and a time; if the time is set, it takes precedence.
+    The partition columns come after the other table columns, as in deltalake; the columns of the feed come last."""
     from_ms = None if since[1] is None else epoch_ms(since[1])
     to_ms = None if until[1] is None else epoch_ms(until[1])
     history = handle.history()

@@ -46,7 +46,7 @@ class Transaction:
 @dataclass
 class PostCommitHookProperties:
     """The steps after a commit. ``create_checkpoint``: write a checkpoint when one is due. ``cleanup_expired_logs``:
-    delete expired log files; None: as delta.enableExpiredLogCleanup says."""
+    whether to delete expired log files; if None, delta.enableExpiredLogCleanup decides."""
 
     create_checkpoint: bool = True
     cleanup_expired_logs: bool | None = None

@@ -1,4 +1,4 @@
-"""New tables, and writes into tables, from deltalake's arguments."""
+"""Creates tables, and writes to tables, from deltalake's arguments."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ _MODES = {"error": "ErrorIfExists", "append": "Append", "overwrite": "Overwrite"
 
 
 def properties_of(configuration: Mapping[str, str | None] | None, is_checked: bool = True) -> dict[str, str]:
-    """The table properties in a configuration: those that are None are left out. ``is_checked``: leave unknown
-    properties to deltalog, which refuses them; else drop the check by leaving them out of it."""
+    """The table properties in a configuration, without those that are None. ``is_checked`` has no effect here: unknown
+    properties are passed on to deltalog, which refuses them."""
     return {name: str(value) for name, value in (configuration or {}).items() if value is not None}
 
 
@@ -77,7 +77,7 @@ def new_transaction(
 
 
 def set_versions(transaction: Transaction, properties: Mapping[str, str]) -> None:
-    """Stage the versions that properties name, and these properties."""
+    """Stage the protocol versions that the properties specify, and the properties."""
     versions = {key: value for key, value in properties.items() if key in VERSION_KEYS}
     if versions:
         changes = transaction.metadata_changes
@@ -103,7 +103,7 @@ def create(
     commit: Commit,
     hook: Hook,
 ) -> None:
-    """Create a table without rows, or with ``mode="overwrite"`` replace one."""
+    """Create a table without rows; ``mode="overwrite"`` replaces an existing table."""
     columns, reader = schema._delta(), log_at(table_uri, storage_options)
     assert isinstance(columns, StructType)
     try:
@@ -148,7 +148,7 @@ def _replace(
 
 
 def _is_replaced(key: str) -> bool:
-    """Whether a property goes when its table is replaced: not those that the writer maintains."""
+    """Whether a property is removed when its table is replaced; properties that the writer maintains are kept."""
     kept = ("delta.inCommitTimestamp", "delta.enableInCommitTimestamps", "delta.columnMapping", "delta.rowTracking",
             "delta.enableRowTracking", "delta.constraints.")  # fmt: skip
     return not key.startswith(kept)
@@ -262,7 +262,7 @@ def write_into(
     handle: TableHandle, rows: pa.RecordBatchReader, mode: str, schema_mode: str | None, predicate: str | None,
     partition_by: Sequence[str] | None,
 ) -> None:  # fmt: skip
-    """Append or overwrite rows of a table. ``handle``: with the options of the call."""
+    """Append rows to a table, or overwrite its rows. ``handle`` was opened with the options of the call."""
     if mode == "error":
         raise TableExistsError(handle.url)
     if schema_mode == "overwrite" and mode != "overwrite":
@@ -302,8 +302,8 @@ def _check_removes(transaction: Transaction) -> None:
 def _fitted(
     rows: pa.RecordBatchReader, schema: StructType, schema_mode: str | None, replaces: bool
 ) -> pa.RecordBatchReader:
-    """The rows in the types of the table. Raises SchemaMismatchError for rows that lack columns, or have others, unless
-    the call changes the schema; for generated columns, defaults and identities that may be absent."""
+    """The rows, cast to the column types of the table. Raises SchemaMismatchError for rows that lack columns, or have
+    others, unless the call changes the schema; for generated columns, defaults and identities that may be absent."""
     existing = schema.to_arrow()
     wanted = delta_schema(rows.schema, existing, nanoseconds.enabled())
     if replaces:
@@ -324,7 +324,7 @@ def _fitted(
 
 
 def check_generated(given: pa.Schema, own: StructType, schema_mode: str | None, replaces: bool) -> None:
-    """Raise SchemaMismatchError for a new column with a generation expression, which existing rows would violate."""
+    """Raise SchemaMismatchError if a new column has a generation expression, because existing rows would violate it."""
     for field in given if schema_mode is not None else ():
         is_generated = GENERATION_KEY.encode() in (field.metadata or {})
         if is_generated and (replaces or own.find(field.name) is None):
@@ -335,7 +335,7 @@ def check_generated(given: pa.Schema, own: StructType, schema_mode: str | None, 
 
 
 def _kept(given: pa.Field, existing: pa.Field) -> pa.Field:
-    """A column of the data in the type of the table's column; fields of structs are matched by name."""
+    """A field of the data with the type of the table's column; fields of structs are matched by name."""
     return given.with_type(nested_as(given.type, existing.type))
 
 

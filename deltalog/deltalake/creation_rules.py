@@ -1,4 +1,4 @@
-"""The protocol of tables that deltalake's arguments describe. Pure."""
+"""The protocol of a new table that deltalake's arguments describe. Pure."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from deltalog.protocol.actions import Metadata, Protocol
 from deltalog.protocol.column_metadata import INVARIANT_KEY
 from deltalog.protocol.schema import all_columns
 
-#: Properties that name the versions of the protocol. deltalake also keeps them as properties.
+#: Properties that set the protocol versions. deltalake also stores them as table properties.
 VERSION_KEYS = ("delta.minReaderVersion", "delta.minWriterVersion")
 _LEGACY = {each.name: each.legacy_writer for each in features.FEATURES if each.legacy_writer is not None}
 
 
 def without_lists(protocol: Protocol, metadata: Metadata) -> Protocol:
-    """The protocol of a new table, as deltalake gives it. If legacy versions imply its features without a reader
-    version above 1, it has these versions, so that older clients can use the table; else it lists only the features
-    that the table uses."""
+    """The protocol of a new table, as deltalake would set it. If legacy versions imply the features without a reader
+    version above 1, the protocol has these versions, so that older clients can use the table; otherwise it lists only
+    the features that the table uses."""
     names = protocol.writer_features or ()
     if protocol.min_reader_version > 1 or any(name not in _LEGACY for name in names):
         unused = _unused(metadata)
@@ -30,8 +30,7 @@ def without_lists(protocol: Protocol, metadata: Metadata) -> Protocol:
 
 
 def _unused(metadata: Metadata) -> set[str]:
-    """The features that a new table needs only once it uses them: those of append-only tables and of rules for
-    columns."""
+    """The features that a new table needs only when it uses them: append-only tables and rules for columns."""
     unused = set()
     if metadata.configuration.get("delta.appendOnly", "").lower() != "true":
         unused.add("appendOnly")
@@ -42,7 +41,8 @@ def _unused(metadata: Metadata) -> set[str]:
 
 
 def with_versions(protocol: Protocol, versions: Mapping[str, str]) -> Protocol:
-    """A protocol of at least the versions that properties name. Raises CallError for versions that Delta lacks."""
+    """A protocol with at least the versions that the properties specify. Raises CallError for versions that Delta
+    lacks."""
     if not versions:
         return protocol
     try:

@@ -1,7 +1,7 @@
-"""A version as a pyarrow dataset: its files with what the log says of their rows.
+"""A version as a pyarrow dataset: its files, with what the log records about their rows.
 
-A dataset reads the files itself, so it can only be given tables whose files need nothing else: no deletion vectors, no
-column mapping, no widened types. Other tables are read by deltalog's scan.
+A dataset reads the files itself; therefore it only supports tables whose files need no further processing: no deletion
+vectors, no column mapping, no widened types. Tables whose files need more are read by deltalog's scan.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from deltalog.read.file_bounds import has_exact_bounds
 from deltalog.read.snapshot import Snapshot
 from deltalog.storage.fs import LocalStore
 
-# Reader features under which the files have the table's columns and only its rows.
+# Reader features that still allow files to be read directly: the files have the table's columns and only its rows.
 PLAIN_FEATURES = frozenset({"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"})
-_MOST_STATISTICS = 100_000  # bounds of more columns of files would take seconds to attach
+_MOST_STATISTICS = 100_000  # attaching the bounds of more columns would take seconds
 
 
 def _dataset() -> Any:
@@ -37,13 +37,13 @@ def _dataset() -> Any:
 
 
 def is_plain(snapshot: Snapshot) -> bool:
-    """Whether the files of a version have exactly its rows and columns."""
+    """Whether the files of a version contain exactly the rows and columns of that version."""
     return set(features.reader_features(snapshot.protocol)) <= PLAIN_FEATURES
 
 
 def guarantees(snapshot: Snapshot, files: pa.Table, schema: pa.Schema) -> list[tuple[str, Any]]:
-    """For each file its path, and what all its rows fulfil: its partition values, and those bounds in its
-    statistics that other readers may rely on (``deltalog.read.file_bounds``)."""
+    """For each file, its path and the conditions that all its rows satisfy: its partition values, and those bounds in
+    its statistics that other readers may rely on (``deltalog.read.file_bounds``)."""
     paths = [urllib.parse.unquote(path) for path in files["path"].to_pylist()]
     parts = list(_partitions(snapshot, files, schema))
     bounds = _bounds(snapshot, files, schema)
@@ -123,14 +123,14 @@ def _of_file(values: dict[str, Any], index: int, rows: int | None, schema: pa.Sc
 
 
 def _rounded_up(high: Any) -> Any:
-    """An upper bound that also holds if its writer cut it: times to the millisecond."""
+    """An upper bound that also holds if the writer truncated it, as writers truncate times to milliseconds."""
     if not pa.types.is_timestamp(high.type) or high.value is None:
         return high
     return pa.scalar(high.value + 1_000, pa.int64()).cast(high.type)
 
 
 def filesystem_of(snapshot: Snapshot, sizes: dict[str, int]) -> Any:
-    """The file system in which the paths of ``guarantees`` are paths."""
+    """The file system to which the paths in ``guarantees`` refer."""
     store = snapshot.reader.store
     if isinstance(store, LocalStore) and all(size >= 0 for size in sizes.values()):
         return pa_fs.SubTreeFileSystem(store.url, pa_fs.LocalFileSystem())
@@ -145,8 +145,8 @@ def of_table(
     schema: pa.Schema | None,
     as_large_types: bool,
 ) -> Any:
-    """The dataset of ``DeltaTable._table``. ``where``: the files to include; ``read_options``: for Parquet files;
-    ``schema``: the schema of the dataset, if not the table's."""
+    """The dataset of ``DeltaTable._table``. ``where``: a condition that selects the files to include; ``read_options``:
+    options for reading Parquet files; ``schema``: the schema of the dataset, by default that of the table."""
     ds, snapshot = _dataset(), table.snapshot
     if schema is None:
         schema = snapshot.schema.to_arrow()

@@ -73,7 +73,7 @@ def _partition_columns(snapshot: Snapshot) -> list[tuple[str, str, Any]]:
 
 
 def partitions(files: pa.Table, snapshot: Snapshot) -> set[frozenset[tuple[str, str | None]]]:
-    """The partitions of files, as text by column name."""
+    """The partition values of files, as text, keyed by column name."""
     columns = _partition_columns(snapshot)
     found = set()
     for each in files["partition_values"].to_pylist():
@@ -87,7 +87,8 @@ SELECTION = pa.schema([pa.field("filepath", pa.large_string()), pa.field("select
 
 
 def deletion_vectors(snapshot: Snapshot) -> pa.RecordBatchReader:
-    """A row for each file with a deletion vector: its location, and for each of its rows whether it is live."""
+    """A row for each file with a deletion vector: the location of the file, and for each row of the file whether that
+    row is live."""
     files = snapshot.files()
     files = files.filter(pc.is_valid(combined(files["deletion_vector"])))
     scan = snapshot.scan()
@@ -112,15 +113,15 @@ def deletion_vectors(snapshot: Snapshot) -> pa.RecordBatchReader:
 
 
 def snapshot_rows(snapshot: Snapshot, files: pa.Table) -> list[int | None]:
-    """The number of rows in each file, deleted ones included; None if its statistics lack it."""
+    """The number of rows in each file, including deleted rows; None if the statistics of the file lack it."""
     every = snapshot.files(["path"])["path"].to_pylist()
     numbers = dict(zip(every, snapshot.statistics([])["num_records"].to_pylist(), strict=True))
     return [numbers.get(path) for path in files["path"].to_pylist()]
 
 
 def commit_info(entry: CommitEntry) -> dict[str, Any]:
-    """The commitInfo of a commit. Numbers in its metrics that were written as text are numbers again. A commit without
-    commitInfo has its time."""
+    """The commitInfo of a commit. Metrics that the commit stores as text are converted back to numbers. For a commit
+    without commitInfo, the result contains the commit's time."""
     found = dict(entry.commit_info)
     metrics = found.get("operationMetrics")
     if isinstance(metrics, dict) and str(found.get("engineInfo", "")).startswith("deltalog/"):

@@ -1,6 +1,7 @@
-"""The errors of ``deltalake.exceptions``, and deltalog's errors as these.
+"""The exception classes of ``deltalake.exceptions``, and the conversion of deltalog's errors to them.
 
-Every error is a DeltaError and so a DeltaLogError; its cause is deltalog's own error, with all attributes.
+Every error is a DeltaError and therefore a DeltaLogError. Its ``__cause__`` is deltalog's own error, with all
+attributes.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class DeltaProtocolError(DeltaError):
 
 
 class CommitFailedError(DeltaError):
-    """The commit was refused, lost against another writer, or its outcome is unknown (``outcome``)."""
+    """The commit was refused, lost the race against another writer, or has an unknown outcome (``outcome``)."""
 
     code = "DELTALAKE_COMMIT_FAILED"
 
@@ -72,7 +73,7 @@ class FileMissingError(StoreFailedError, FileNotFoundError):
     code = "DELTALAKE_FILE_MISSING"
 
 
-# The first class that an error is an instance of decides.
+# For an error, the first of these classes of which the error is an instance determines the result.
 _CLASSES: tuple[tuple[type[errors.DeltaLogError], type[DeltaError]], ...] = (
     (DeltaError, DeltaError),
     (errors.TableNotFoundError, TableNotFoundError),
@@ -100,7 +101,7 @@ _PHRASES = (
 
 
 def as_deltalake(error: errors.DeltaLogError) -> DeltaError:
-    """A deltalog error as one of these. Its ``outcome`` is kept."""
+    """A deltalog error, converted to one of these exceptions. Its ``outcome`` is kept."""
     if isinstance(error, DeltaError):
         return error
     kind = next(kind for known, kind in _CLASSES if isinstance(error, known))
@@ -110,7 +111,7 @@ def as_deltalake(error: errors.DeltaLogError) -> DeltaError:
 
 
 def _in_words_of_deltalake(error: errors.DeltaLogError) -> str:
-    """The message, after the words by which programs recognise deltalake's."""
+    """The error message, preceded by the words by which programs recognise deltalake's errors."""
     if isinstance(error, errors.TableExistsError):
         return f"Generic error: A table already exists at: {error.message}"
     if isinstance(error, errors.ConstraintViolationError):
@@ -141,7 +142,7 @@ def translated() -> Iterator[None]:
 
 
 def translating(function: F) -> F:
-    """A function whose deltalog errors are DeltaErrors."""
+    """A wrapper of a function that raises deltalog's errors as DeltaErrors."""
 
     @functools.wraps(function)
     def call(*args: Any, **named: Any) -> Any:

@@ -1,4 +1,4 @@
-"""TableFeatures: the table features that ``alter.add_feature`` takes."""
+"""TableFeatures: the table features that ``alter.add_feature`` accepts."""
 
 from __future__ import annotations
 

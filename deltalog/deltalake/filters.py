@@ -1,4 +1,5 @@
-"""Filters of deltalake's programs as conditions: tuples in disjunctive normal form, or SQL. Pure."""
+"""Filters as programs pass them to deltalake (tuples in disjunctive normal form, or SQL), converted to conditions.
+Pure."""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ _OPERATORS = ("=", "==", "!=", "<", "<=", ">", ">=")
 
 
 def encode_partition_value(val: Any) -> str:
-    """A partition value as text, as the log has it. Raises ValueError for other types."""
+    """A partition value as text, in the form that the log uses. Raises ValueError for other types."""
     if isinstance(val, bool):
         return "true" if val else "false"
     if isinstance(val, str):
@@ -42,7 +43,8 @@ def encode_partition_value(val: Any) -> str:
 
 
 def condition(filters: FilePruningPredicateType | None, schema: StructType) -> str | None:
-    """The filters as SQL text; None for none. Raises CallError, SchemaMismatchError for an unknown column."""
+    """The filters as SQL text; None if there are no filters. Raises CallError, SchemaMismatchError for an unknown
+    column."""
     if filters is None or (not isinstance(filters, str) and not filters):
         return None
     if isinstance(filters, str):
@@ -53,8 +55,8 @@ def condition(filters: FilePruningPredicateType | None, schema: StructType) -> s
 
 
 def coerced(text: str | None, schema: StructType) -> Predicate | None:
-    """SQL text as a condition on a table's columns. A number that a string column is compared with is text, as in
-    DataFusion. Raises CallError."""
+    """SQL text as a condition on a table's columns. A number that is compared with a string column is treated as text,
+    as in DataFusion. Raises CallError."""
     if text is None:
         return None
     found = as_predicate(spark_sql(text))

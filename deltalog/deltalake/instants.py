@@ -1,4 +1,4 @@
-"""Points in time as deltalake's programs write them. Pure."""
+"""Points in time, in the forms in which deltalake's programs write them. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from deltalog.protocol.timestamps import to_epoch_ms
 
 
 def epoch_ms(given: str | datetime.datetime) -> int:
-    """Milliseconds since 1970. A datetime without a time zone is UTC; text needs an offset. Raises CallError."""
+    """Milliseconds since 1970. A datetime without a time zone is interpreted as UTC; text must contain an offset.
+    Raises CallError."""
     if isinstance(given, datetime.datetime):
         return to_epoch_ms(given if given.tzinfo is not None else given.replace(tzinfo=datetime.timezone.utc))
     try:
@@ -19,5 +20,5 @@ def epoch_ms(given: str | datetime.datetime) -> int:
 
 
 def text_of(given: datetime.datetime) -> str:
-    """A datetime as text with an offset; without a time zone, it is UTC."""
+    """A datetime as text with a UTC offset; a datetime without a time zone is taken to be in UTC."""
     return (given if given.tzinfo is not None else given.replace(tzinfo=datetime.timezone.utc)).isoformat()

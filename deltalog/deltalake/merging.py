@@ -1,4 +1,4 @@
-"""TableMerger: a merge, clause by clause, in deltalake's spelling."""
+"""TableMerger: a merge that is built clause by clause with deltalake's API."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from deltalog.rows.merge.merge import Merge, merge
 
 @dataclass
 class MergeBuilder:
-    """The arguments of ``DeltaTable.merge``, and the clauses so far. An alias is None if the program gave none."""
+    """The arguments of ``DeltaTable.merge``, and the clauses added so far. An alias is None if the program gave
+    none."""
 
     source: pa.RecordBatchReader
     predicate: str
@@ -43,7 +44,8 @@ class MergeBuilder:
 
 
 class TableMerger:
-    """A merge: add clauses, then call ``execute``. Within a kind, the first clause whose predicate is true applies.
+    """A merge: add clauses, then call ``execute``. Among the clauses of one kind, the first one whose predicate is true
+    applies.
 
     Names with spaces or leading digits are in backticks: ``"target.`my column`"``."""
 
@@ -58,7 +60,7 @@ class TableMerger:
     def when_matched_update_all(
         self, predicate: str | None = None, except_cols: list[str] | None = None
     ) -> TableMerger:
-        """Update matched rows with all columns of the source, except some."""
+        """Update matched rows with all columns of the source, except the given ones."""
         return self._with("matched", "update", predicate, self._all(except_cols))
 
     def when_matched_delete(self, predicate: str | None = None) -> TableMerger:
@@ -66,13 +68,14 @@ class TableMerger:
         return self._with("matched", "delete", predicate)
 
     def when_not_matched_insert(self, updates: dict[str, str], predicate: str | None = None) -> TableMerger:
-        """Insert rows of the source that match no row, with SQL expressions; other columns are null."""
+        """Insert the source rows that match no row of the table. SQL expressions compute the columns; all other columns
+        are null."""
         return self._with("not matched", "insert", predicate, updates)
 
     def when_not_matched_insert_all(
         self, predicate: str | None = None, except_cols: list[str] | None = None
     ) -> TableMerger:
-        """Insert rows of the source that match no row, with all columns except some."""
+        """Insert the source rows that match no row, with all columns except some."""
         return self._with("not matched", "insert", predicate, self._all(except_cols))
 
     def when_not_matched_by_source_update(self, updates: dict[str, str], predicate: str | None = None) -> TableMerger:
@@ -136,13 +139,13 @@ class TableMerger:
         where = None if predicate is None else spark_sql(predicate)
         with translated():
             done = [each for each in self._builder.clauses if each.group == group and each.condition is None]
-            if not done:  # else an earlier clause applies to every row, and this one to none
+            if not done:  # otherwise an earlier clause applies to every row, and this clause to none
                 self._builder.clauses.append(Clause(group, action, where, updates, ()))
         return self
 
 
 def _nested_as(given: pa.Schema, own: pa.Schema) -> pa.Schema:
-    """The source's schema with the types of the table in its structs; other columns are cast by their clauses."""
+    """The source's schema, in which structs have the table's types; the clauses cast all other columns."""
     fields = [
         f.with_type(nested_as(f.type, own.field(f.name).type)) if f.name in own.names and _is_nested(f.type) else f
         for f in given

@@ -12,7 +12,7 @@ from deltalog.maintenance.optimize.plan import OptimizeReport
 
 
 class Timer:
-    """Milliseconds since it was made."""
+    """Milliseconds since this object was created."""
 
     def __init__(self) -> None:
         self._began = time.monotonic()
@@ -24,7 +24,7 @@ class Timer:
 
 
 def of_delete(result: CommitResult, timer: Timer) -> dict[str, Any]:
-    """Of a delete. The number of rows is left out if files without statistics were removed whole."""
+    """Of a delete. The number of rows is left out if whole files without statistics were removed."""
     found = {
         "num_added_files": result.num_added_files,
         "num_removed_files": result.num_removed_files,

@@ -6,7 +6,7 @@ _NANOSECOND_TIMESTAMPS = False
 
 
 def enabled() -> bool:
-    """Whether timestamps of nanoseconds are kept."""
+    """Whether timestamps keep their nanosecond precision."""
     return False
 
 

@@ -1,4 +1,4 @@
-"""CommitProperties and PostCommitHookProperties as deltalog's TransactionOptions."""
+"""Converts CommitProperties and PostCommitHookProperties to deltalog's TransactionOptions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def transaction_options(
 
 
 def max_attempts(commit: CommitProperties | None) -> int | None:
-    """How many versions a commit may try; None: as usual. Raises CallError."""
+    """How many versions a commit may try; None: the default number. Raises CallError."""
     retries = None if commit is None else commit.max_commit_retries
     if retries is None:
         return None

@@ -1,4 +1,4 @@
-"""QueryBuilder: SQL over tables. deltalake runs it on DataFusion, this package on DuckDB if that is installed."""
+"""QueryBuilder: SQL on tables. deltalake runs the SQL on DataFusion, this package on DuckDB if that is installed."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ __all__ = ["QueryBuilder"]
 
 
 class QueryBuilder:
-    """SQL queries over registered tables, in DuckDB's dialect. ``session_config`` is DataFusion's and has no effect.
-    Raises DeltaError if duckdb is not installed."""
+    """SQL queries on registered tables, in DuckDB's dialect. ``session_config`` is an option of DataFusion, and has no
+    effect here. Raises DeltaError if duckdb is not installed."""
 
     def __init__(self, session_config: dict[str, str] | None = None) -> None:
         if importlib.util.find_spec("duckdb") is None:
@@ -38,7 +38,7 @@ class QueryBuilder:
                 connection.register(name, pa.table(table.scan()))
         try:
             found = connection.sql(sql)
-            # None: a statement that returns no rows, such as CREATE TABLE.
+            # None for a statement that returns no rows, such as CREATE TABLE.
             rows = pa.table({}) if found is None else found.to_arrow_table()
         except duckdb.Error as error:
             raise DeltaError(f"The query failed: {error}") from error
@@ -46,7 +46,7 @@ class QueryBuilder:
 
 
 def _typed(rows: pa.Table, tables: dict[str, DeltaTable]) -> pa.Table:
-    """The result with the types and nullability of the tables' columns, where columns have their names."""
+    """The result with the types and nullability of those table columns that have the same names as its columns."""
     known: dict[str, pa.Field] = {}
     for table in tables.values():
         known.update({field.name: field for field in table.schema()._arrow_schema()})

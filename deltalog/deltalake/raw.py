@@ -1,7 +1,7 @@
 """RawDeltaTable: the operations of a table, at the version that its caller has loaded.
 
-``DeltaTable._table`` is one, as in deltalake: some libraries call its methods. It delegates to deltalog's verbs, and
-returns what deltalake's returns: metrics as JSON text, Arrow objects, paths.
+``DeltaTable._table`` is an object of this class, as in deltalake, because some libraries call its methods. It delegates
+to deltalog's verbs, and returns the same types as in deltalake: metrics as JSON text, Arrow objects, paths.
 """
 
 from __future__ import annotations
@@ -138,8 +138,8 @@ class RawDeltaTable:
 
     @translating
     def load_with_datetime(self, ds: str) -> None:
-        """Load the version that was current at a point in time, the first one before the first, the latest one after
-        the latest."""
+        """Load the version that was current at a point in time: the first version for earlier times, and the latest
+        version for later times."""
         found = self.handle.history().version_at(epoch_ms(ds), "earliest", "latest")
         self.snapshot = self.handle.at(found.version, None)
 
@@ -167,7 +167,7 @@ class RawDeltaTable:
 
     @translating
     def files(self, file_pruning_predicate: FilePruningPredicateType | None = None) -> list[str]:
-        """The paths of the files that may have rows for which a condition is true, relative to the table."""
+        """The paths, relative to the table, of the files that may contain rows for which a condition is true."""
         return [urllib.parse.unquote(path) for path in self._files(file_pruning_predicate)["path"].to_pylist()]
 
     @translating
@@ -196,7 +196,8 @@ class RawDeltaTable:
 
     @translating
     def deletion_vectors(self) -> Any:
-        """A row for each file with a deletion vector: its location, and for each row whether it is live."""
+        """A row for each file with a deletion vector: the location of the file, and for each row of the file whether
+        that row is live."""
         return given_reader(descriptions.deletion_vectors(self.snapshot))
 
     # -------------------------------------------------------------------------------------------------- rows
@@ -228,7 +229,7 @@ class RawDeltaTable:
     def dataset_partitions(
         self, schema: pa.Schema, file_pruning_predicate: FilePruningPredicateType | None = None
     ) -> list[tuple[str, Any]]:
-        """The path of each file, and what is known of all its rows, as an expression of pyarrow."""
+        """The path of each file, and a pyarrow expression that is known to be true for all its rows."""
         with translated():
             return dataset.guarantees(self.snapshot, self._files(file_pruning_predicate), schema)
 
@@ -236,8 +237,8 @@ class RawDeltaTable:
 
     @contextlib.contextmanager
     def changing(self, commit: Commit, hook: Hook, files: FileOptions = DEFAULT) -> Iterator[TableHandle]:
-        """A handle whose transactions have the properties. At the end of the block, loads the version that the block
-        committed."""
+        """A handle whose transactions use the commit properties that were passed. At the end of the block, loads the
+        version that the block committed."""
         with translated():
             options = transaction_options(commit, hook, files)
             handle = self.handle.configured(options, max_attempts(commit), self.snapshot)
@@ -333,7 +334,7 @@ class RawDeltaTable:
         commit_properties: Commit = None,
         post_commithook_properties: Hook = None,
     ) -> str:
-        """Restore a version, or that of a point in time. Returns the metrics."""
+        """Restore the table to a version or to a point in time. Returns the metrics."""
         with self.changing(commit_properties, post_commithook_properties) as handle:
             timestamp_ms = epoch_ms(target) if isinstance(target, str) else None
             version = target if isinstance(target, int) else None
@@ -345,7 +346,7 @@ class RawDeltaTable:
         return json.dumps({"numRemovedFile": done.removed_files, "numRestoredFile": done.added_files})
 
     def repair(self, dry_run: bool, commit: Commit = None, hook: Hook = None) -> str:
-        """Remove files that no longer exist from the table. Returns the metrics."""
+        """Remove from the table the files that no longer exist in the store. Returns the metrics."""
         with self.changing(commit, hook) as handle:
             removed = rewrites.repair(handle, dry_run)
         return json.dumps({"dry_run": dry_run, "files_removed": json.dumps(removed)})
@@ -370,7 +371,7 @@ class RawDeltaTable:
         """Write symlink manifests."""
         write_manifests(self.handle)
 
-    # ---------------------------------------------------------------------------- columns and properties
+    # ----------------------------------------------------------------- changes to columns and properties
 
     def add_columns(self, fields: Sequence[Field], commit: Commit = None, hook: Hook = None) -> None:
         """Add columns, or fields of struct columns."""

@@ -42,7 +42,8 @@ def column_of(key: str, alias: str | None, schema: StructType) -> str:
 def assignments(
     updates: Mapping[str, str], schema: StructType, safe_cast: bool, alias: str | None = None
 ) -> dict[str, Any]:
-    """The assignments of an update, as deltalog takes them. ``safe_cast``: values that do not fit become null."""
+    """The assignments of an update, in the form that deltalog accepts. ``safe_cast``: values that do not fit become
+    null."""
     found: dict[str, Any] = {}
     for key, value in updates.items():
         column = column_of(key, alias, schema)
@@ -54,8 +55,8 @@ def assignments(
 
 
 def python_values(values: Mapping[str, Any], schema: StructType) -> dict[str, Any]:
-    """The new values of an update, as deltalog takes them: a datetime without a time zone is in UTC where its column
-    has one."""
+    """The new values of an update, in the form that deltalog accepts: a datetime without a time zone is taken as UTC if
+    its column has a time zone."""
     found = {}
     for key, value in values.items():
         name = column_of(key, None, schema)
@@ -148,7 +149,7 @@ def feature_name(feature: Any) -> str:
 
 
 def check_lists_features(handle: TableHandle, names: Sequence[str]) -> None:
-    """Raise DeltaError if adding a feature would raise the versions of the protocol."""
+    """Raise DeltaError if adding a feature would require higher protocol versions."""
     protocol = handle.latest.protocol
     for name in names:
         is_reader = any(each.name == name and each.reader for each in features.FEATURES)
@@ -164,7 +165,7 @@ def check_lists_features(handle: TableHandle, names: Sequence[str]) -> None:
 
 
 def check_addable(columns: StructType) -> None:
-    """Raise DeltaError for a new column that is NOT NULL or generated: existing rows would violate it."""
+    """Raise DeltaError for a new column that is NOT NULL or generated, because existing rows would violate its rule."""
     for column in columns:
         if GENERATION_KEY in column.metadata:
             raise DeltaError(f"New columns cannot be a generated column: {column.name}. Existing rows have no values.")

@@ -1,4 +1,4 @@
-"""The types of ``deltalake.schema``: a table's columns as deltalake gives and takes them."""
+"""The types of ``deltalake.schema``: the classes with which deltalake returns and accepts a table's columns."""
 
 from __future__ import annotations
 
@@ -227,7 +227,8 @@ class MapType(_Type):
 
 
 class Field:
-    """A column, or a field of a struct. ``metadata``: JSON values by name; objects in it are read as JSON text."""
+    """A column, or a field of a struct. ``metadata``: JSON values keyed by name; a value that is an object is read as
+    JSON text."""
 
     def __init__(
         self, name: str, type: DataType | str, nullable: bool = True, metadata: Mapping[str, Any] | None = None
@@ -266,7 +267,7 @@ class Field:
         return delta.StructField(self._name, self._type._delta(), self._nullable, dict(self._metadata))
 
     def to_json(self) -> str:
-        """The field in the JSON of a schema."""
+        """The field, in the form that it has in the JSON of a schema."""
         fields = json.loads(delta.StructType((self.to_delta(),)).to_json())["fields"]
         return canonical_json(fields[0])
 
@@ -372,7 +373,7 @@ class Schema(StructType):
 
     @translating
     def to_arrow(self, as_large_types: bool = False) -> Any:
-        """The Arrow schema. ``as_large_types``: text, bytes and lists with offsets of 64 bits."""
+        """The Arrow schema. ``as_large_types``: whether text, bytes and lists have 64-bit offsets."""
         return given_schema(with_large_types(self._arrow_schema()) if as_large_types else self._arrow_schema())
 
     def _arrow_schema(self) -> pa.Schema:
@@ -381,7 +382,7 @@ class Schema(StructType):
     @classmethod
     @translating
     def from_arrow(cls, data_type: Any) -> Schema:
-        """The schema for an Arrow schema."""
+        """The deltalake schema that corresponds to an Arrow schema."""
         return cls(_fields_of_arrow(taken_schema(data_type)))
 
     def __arrow_c_schema__(self) -> object:

@@ -1,7 +1,7 @@
-"""SQL of deltalake's programs, in DataFusion's spelling, as SQL for deltalog, in Spark's. Pure.
+"""Translates the SQL of deltalake's programs from DataFusion's dialect into Spark's, which deltalog uses. Pure.
 
-The two differ in their quotes: in DataFusion double quotes enclose a name, and a backslash in text is a character of
-its own; in Spark double quotes enclose text, and a backslash escapes.
+DataFusion and Spark differ in their quotes: in DataFusion, double quotes enclose a name, and a backslash in text is an
+ordinary character; in Spark, double quotes enclose text, and a backslash escapes the next character.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _TOKEN = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`(?:[^`]|``)*`|--[^\n]*
 
 
 def spark_sql(text: str) -> str:
-    """The same condition or value in Spark's spelling."""
+    """The same condition or value, in Spark's SQL dialect."""
     typed = _TYPED.sub(lambda found: f"CAST({found[2]} AS {found[1]})", text)
     return _TOKEN.sub(lambda found: _respelled(found[0]), typed)
 

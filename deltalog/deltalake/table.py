@@ -94,7 +94,7 @@ class Metadata:
 
     @property
     def name(self) -> str | None:
-        """The name that the table's user gave it."""
+        """The name that a user gave the table."""
         return self._metadata.name
 
     @property
@@ -159,10 +159,10 @@ def _merged_filters(name: str, deprecated: Any, predicate: Any) -> Any:
 
 class DeltaTable:
     """A Delta table at one version: the latest, or ``version``. ``load_as_version`` and ``update_incremental`` load
-    another one; methods that change the table load the version that they commit. Raises DeltaError.
+    another version; methods that change the table load the version that they commit. Raises DeltaError.
 
-    ``storage_options``: under object_store's names, or deltalog's. The other arguments are deprecated and have no
-    effect.
+    ``storage_options``: options under object_store's names or under deltalog's names. The other arguments are
+    deprecated and have no effect.
     """
 
     def __init__(
@@ -195,7 +195,7 @@ class DeltaTable:
     __hash__ = None  # type: ignore[assignment]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle support: unpickling opens the table at the same version. The pickle has the storage options."""
+        """Pickle support: unpickling opens the table at the same version. The pickle contains the storage options."""
         return _opened_again, (self.table_uri, self.version(), self._storage_options)
 
     @property
@@ -281,12 +281,12 @@ class DeltaTable:
         return [{**json.loads(text), "version": latest - index} for index, text in enumerate(commits)]
 
     def transaction_version(self, app_id: str) -> int | None:
-        """The last version that an application recorded, or None."""
+        """The last version that an application recorded; None if it recorded none."""
         return self._table.transaction_version(app_id)
 
     def load_as_version(self, version: int | str | datetime.datetime) -> None:
-        """Load a version, or the one that was current at a point in time: a datetime (UTC without a time zone), or text
-        with an offset."""
+        """Load a version, or the version that was current at a point in time: a datetime (without a time zone it is
+        UTC), or text with an offset."""
         if isinstance(version, int):
             self._table.load_version(version)
         elif isinstance(version, datetime.datetime):
@@ -319,14 +319,14 @@ class DeltaTable:
         *,
         file_pruning_predicate: FilePruningPredicateType | None = None,
     ) -> list[str]:
-        """The locations of the files. ``file_pruning_predicate``: SQL, or tuples in disjunctive normal form, of which
-        files without a matching row are left out by partition values and statistics."""
+        """The locations of the files. ``file_pruning_predicate``: SQL, or tuples in disjunctive normal form. Partition
+        values and statistics are used to leave out files that contain no matching row."""
         where = _merged_filters("partition_filters", partition_filters, file_pruning_predicate)
         return self._table.file_uris(self._checked_filters(where))
 
     def get_add_actions(self, flatten: bool = False) -> Any:
         """A table with a row for each file: path, size in bytes, modification time in ms, row count, null counts,
-        bounds, partition values. ``flatten``: a column for each, instead of structs."""
+        bounds, partition values. ``flatten``: return these values as separate columns instead of structs."""
         return self._table.get_add_actions(flatten)
 
     def deletion_vectors(self) -> Any:
@@ -335,8 +335,8 @@ class DeltaTable:
         return self._table.deletion_vectors()
 
     def count(self) -> int:
-        """The number of rows by the statistics: files without statistics count as empty, and rows that deletion
-        vectors delete count."""
+        """The number of rows according to the statistics: a file without statistics counts as empty, and rows that a
+        deletion vector deletes are included."""
         numbers = self._table.get_add_actions(False)["num_records"].to_pylist()
         return sum(number for number in numbers if number is not None)
 
@@ -347,7 +347,7 @@ class DeltaTable:
         return filters
 
     def _stringify_partition_values(self, partition_filters: FilterType | None) -> list[PartitionFilterType] | None:
-        """Tuple filters with their values as text. Raises ValueError for a mix of tuples and lists."""
+        """Tuple filters, with their values converted to text. Raises ValueError for a mix of tuples and lists."""
         if not partition_filters:
             return None
         if all(isinstance(each, list) for each in partition_filters):
@@ -393,7 +393,8 @@ class DeltaTable:
         file_pruning_predicate: FilePruningPredicateType | None = None,
     ) -> Any:
         """A pyarrow dataset of the files, with partition values and statistics as guarantees. A table with deletion
-        vectors, column mapping or widened columns is read into memory: its files alone do not have its rows."""
+        vectors, column mapping or widened columns is read into memory, because reading its files alone would not return
+        its rows."""
         where = self._checked_filters(_merged_filters("partitions", partitions, file_pruning_predicate))
         return dataset.of_table(self._table, where, filesystem, parquet_read_options, schema, as_large_types)
 
@@ -435,7 +436,7 @@ class DeltaTable:
         commit_properties: Commit = None,
         post_commithook_properties: Hook = None,
     ) -> dict[str, Any]:
-        """Delete the rows for which a condition is true; None: all. Returns the metrics."""
+        """Delete the rows for which a condition is true; without a condition, delete all rows. Returns the metrics."""
         commit, hook = deprecate_positional_commit_args(
             "delete", args, commit_properties, post_commithook_properties, _HOOK_FIRST
         )
@@ -497,8 +498,8 @@ class DeltaTable:
         post_commithook_properties: Hook = None,
     ) -> TableMerger:
         """Merge rows into the table: add clauses to the result, then call its ``execute``. ``error_on_type_mismatch``:
-        whether a value that does not fit its column is an error; else it becomes null. ``streamed_exec`` and the sizes
-        are DataFusion's and have no effect: deltalog bounds the memory of a merge itself."""
+        whether a value that does not fit its column is an error; else it becomes null. ``streamed_exec`` and the size
+        arguments belong to DataFusion and have no effect: deltalog bounds the memory of a merge itself."""
         commit, hook = deprecate_positional_commit_args(
             "merge", args, commit_properties, post_commithook_properties, _HOOK_FIRST
         )
@@ -554,8 +555,9 @@ class DeltaTable:
         full: bool = _FULL,
         keep_versions: list[int] | None = _KEEP,
     ) -> list[str]:
-        """Delete the files that no version within the retention needs; with ``dry_run`` only list them. ``full``: also
-        files that no version names. ``keep_versions``: versions whose files stay. Returns the paths."""
+        """Delete the files that no version within the retention needs; with ``dry_run`` only list them. ``full``:
+        whether to also delete files that no version refers to. ``keep_versions``: the versions whose files are kept.
+        Returns the paths."""
         given: dict[str, Any] = {
             "post_commithook_properties": post_commithook_properties,
             "commit_properties": commit_properties,
@@ -587,8 +589,8 @@ class DeltaTable:
         commit_properties: Commit = None,
         post_commithook_properties: Hook = None,
     ) -> dict[str, Any]:
-        """Restore a version, or that of a point in time, in a new commit. The protocol is never lowered. Returns the
-        metrics."""
+        """Restore a version, given by its number or by a point in time, in a new commit. The protocol's versions are
+        never lowered. Returns the metrics."""
         wanted = text_of(target) if isinstance(target, datetime.datetime) else target
         return _object(
             self._table.restore(
@@ -603,7 +605,7 @@ class DeltaTable:
         commit_properties: Commit = None,
         post_commithook_properties: Hook = None,
     ) -> dict[str, Any]:
-        """Remove files that no longer exist in the store from the table; with ``dry_run`` only list them."""
+        """Remove from the table the files that no longer exist in the store; with ``dry_run`` only list them."""
         commit, hook = deprecate_positional_commit_args(
             "repair", args, commit_properties, post_commithook_properties, _HOOK_FIRST
         )
@@ -628,7 +630,7 @@ class DeltaTable:
         self._table.generate()
 
     def __datafusion_table_provider__(self, session: Any = None) -> Any:
-        """Raises DeltaError: DataFusion's table providers are objects of Rust."""
+        """Raises DeltaError: DataFusion's table providers are Rust objects."""
         raise DeltaError(
             "A table provider for DataFusion is an object of delta-rs. Register the rows instead: "
             "SessionContext.from_arrow(table.scan())."
@@ -649,7 +651,8 @@ class TableAlterer:
         commit_properties: Commit = None,
         post_commithook_properties: Hook = None,
     ) -> None:
-        """Add table features. ``allow_protocol_versions_increase``: to raise the versions of the protocol for them."""
+        """Add table features. ``allow_protocol_versions_increase``: whether the protocol's versions may be raised for
+        these features."""
         commit, hook = deprecate_positional_commit_args(
             "add_feature", args, commit_properties, post_commithook_properties
         )
@@ -676,7 +679,8 @@ class TableAlterer:
         commit_properties: Commit = None,
         post_commithook_properties: Hook = None,
     ) -> None:
-        """Add CHECK constraints, from their names to SQL, after a check of the rows; one commit for each."""
+        """Add CHECK constraints, given as a mapping from names to SQL, after checking the existing rows; makes one
+        commit per constraint."""
         commit, hook = deprecate_positional_commit_args(
             "add_constraint", args, commit_properties, post_commithook_properties, _HOOK_FIRST
         )
@@ -710,7 +714,8 @@ class TableAlterer:
         commit_properties: Commit = None,
         post_commithook_properties: Hook = None,
     ) -> None:
-        """Set table properties. ``delta.enableInCommitTimestamps`` locks out writers without them, deltalake too."""
+        """Set table properties. ``delta.enableInCommitTimestamps`` locks out writers that do not support in-commit
+        timestamps, such as deltalake."""
         commit, hook = deprecate_positional_commit_args(
             "set_table_properties", args, commit_properties, post_commithook_properties
         )
@@ -750,9 +755,10 @@ class TableAlterer:
 
 
 class TableOptimizer:
-    """The methods of ``DeltaTable.optimize``. ``target_size``: of new files, in bytes; default delta.targetFileSize.
-    ``max_spill_size`` and ``max_temp_directory_size`` are DataFusion's and have no effect. ``min_commit_interval``: 0
-    for a commit for each group of files; else commits of up to 16 GiB."""
+    """The methods of ``DeltaTable.optimize``. ``target_size``: the size of new files in bytes; default:
+    delta.targetFileSize. ``max_spill_size`` and ``max_temp_directory_size`` are options of DataFusion, and have no
+    effect. ``min_commit_interval``: 0 makes one commit for each group of files; any other value makes commits of up to
+    16 GiB."""
 
     def __init__(self, table: DeltaTable) -> None:
         self.table = table
@@ -843,7 +849,7 @@ def _encoded(given: FilterLiteralType) -> tuple[str, str, str | list[str]]:
 
 
 def _check_value(value: Any) -> None:
-    """Raise TypeError for a new value of another type."""
+    """Raise TypeError if a new value is of another type."""
     kinds = (bool, int, float, str, datetime.datetime, datetime.date, decimal.Decimal, bytes, list, dict, type(None))
     if not isinstance(value, kinds):
         raise TypeError(

@@ -1,4 +1,4 @@
-"""WriterProperties: how data files are encoded, as deltalake takes it."""
+"""WriterProperties: how data files are encoded, in the form that deltalake accepts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Compression(Enum):
 
     @classmethod
     def from_str(cls, value: str) -> Compression:
-        """The codec with a name, in any case. Raises ValueError."""
+        """The codec with this name, which may be in upper or lower case. Raises ValueError."""
         try:
             return cls(value.upper())
         except ValueError:
@@ -60,7 +60,8 @@ class Compression(Enum):
 
 @dataclass
 class BloomFilterProperties:
-    """Whether a column has a Bloom filter. ``fpp``: the share of false positives. ``ndv``: how many distinct values."""
+    """Whether a column has a Bloom filter. ``fpp``: the share of false positives. ``ndv``: the number of distinct
+    values."""
 
     set_bloom_filter_enabled: bool | None
     fpp: float | None = None
@@ -76,7 +77,7 @@ class BloomFilterProperties:
 
 @dataclass
 class ColumnProperties:
-    """How one column is encoded. ``encoding``: for a column without a dictionary."""
+    """How one column is encoded. ``encoding``: used for a column without a dictionary."""
 
     dictionary_enabled: bool | None = None
     statistics_enabled: Literal["NONE", "CHUNK", "PAGE"] | None = None
@@ -112,8 +113,9 @@ class ColumnProperties:
 
 
 class WriterProperties:
-    """How data files are encoded. Sizes are in bytes; None: as the writer chooses. ``compression_level``: for GZIP,
-    BROTLI and ZSTD. ``statistics_truncate_length`` is accepted: bounds in the log are cut as delta-spark cuts them."""
+    """How data files are encoded. Sizes are in bytes; None: as the writer chooses. ``compression_level``: used by GZIP,
+    BROTLI and ZSTD only. ``statistics_truncate_length`` is accepted but has no effect: bounds in the log are truncated
+    as in delta-spark."""
 
     def __init__(
         self,
@@ -162,7 +164,7 @@ class WriterProperties:
 
 
 def file_options(properties: WriterProperties | None, target_bytes: int | None = None) -> FileOptions:
-    """Properties as deltalog's options. Raises CallError."""
+    """The writer properties, converted to deltalog's options. Raises CallError."""
     if properties is None:
         return DEFAULT if target_bytes is None else FileOptions(target_bytes=target_bytes)
     found = _WRITTEN.fullmatch(properties.compression or "")

@@ -22,12 +22,13 @@ def check(
     environment: Environment | None = None,
     **storage_options: Any,
 ) -> CheckReport:
-    """Check a table, given by its location or its name in a catalog: the log, derived files and data files.
+    """Check the log, the derived files and the data files of a table, which is given by its location or by its name in
+    a catalog.
 
     A defect becomes a finding in the report, never an exception, even if DeltaTable.open refuses the table. Without
     ``deep``, the check covers the existence and size of all live data files and the footers of at most 10,000 of them;
-    on a remote store it covers only those 10,000 files. With ``deep``, the check reads all footers and compares all
-    rows with statistics, constraints and generated columns. ``allowed_paths`` and ``storage_options``: as for
+    on a remote store it covers only those 10,000 files. With ``deep``, the check reads all footers, and compares all
+    rows with the statistics, constraints and generated columns. ``allowed_paths`` and ``storage_options``: as for
     DeltaTable.open. ``progress`` is called with the name of the current step, the number of items done, and their
     total.
 

@@ -45,7 +45,7 @@ _KEY = pa.schema([TOMBSTONES.field("path"), TOMBSTONES.field("deletion_vector")]
 class CheckpointExamination:
     """The check of one checkpoint. ``run`` sets ``is_usable``, ``size``, ``sidecars`` and ``missing`` (the required
     tombstones that the checkpoint lacks). If the state before the checkpoint was unknown, ``run`` also sets ``state``
-    and ``files`` to those of the checkpoint."""
+    and ``files`` to the values from the checkpoint."""
 
     reader: LogReader
     checkpoint: Checkpoint

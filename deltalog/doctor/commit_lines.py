@@ -1,4 +1,4 @@
-"""Decodes a commit line by line: returns the readable actions and findings about everything else. Pure.
+"""Decodes a commit line by line. Returns the readable actions, and findings about everything else. Pure.
 
 Spec: PROTOCOL.md#delta-log-entries, #actions. Unlike the decoder used for reading tables, this one continues after an
 error.
@@ -220,7 +220,7 @@ def _action(
 
 
 def examine_numbers(actions: Actions, version: int, path: str) -> Iterator[Finding]:
-    """Report kinds of actions that may appear at most once in a commit, or not at all.
+    """Report actions that occur more often in a commit than their kind may: more than once, or at all.
 
     Spec: PROTOCOL.md#delta-log-entries-1, #action-reconciliation.
     """

@@ -29,12 +29,13 @@ _NOT_OF_PROPERTIES = (
 class CommitTimes:
     """Checks in-commit timestamps; commits are passed to ``take`` in ascending order.
 
-    ``now_ms``: the current time. ``kept``: findings about single commits that are held back, because their severity is
-    known only after the last commit.
+    ``now_ms``: the current time. ``kept``: findings about single commits; they are held back because their severity is
+    known only after the last commit was read.
     """
 
     now_ms: int
-    # The version that enabled in-commit timestamps; None if they are off or that version is not in the log.
+    # The version that enabled in-commit timestamps; None if they are off, or if the log no longer contains that
+    # version.
     era_start: int | None = None
     era_ms: int | None = None  # its in-commit timestamp
     era_floor_ms: int | None = None  # the file modification time of the commit before that version
@@ -62,7 +63,7 @@ class CommitTimes:
         self._previous_version = version
 
     def skip(self) -> None:
-        """Record that commits are missing before the next one."""
+        """Record that commits are missing before the next commit that was read."""
         self._file_ms = None
 
     def _take_active(self, version: int, actions: Actions, file_ms: int | None, is_read: bool) -> None:
@@ -138,7 +139,8 @@ class CommitTimes:
     # ---------------------------------------------------------------------------------------- final checks
 
     def finish(self, configuration: Mapping[str, str], latest: int) -> Iterator[Finding]:
-        """Yield the findings about commits and about the enablement pair, the two properties of the latest version.
+        """Yield the findings about commits and about the enablement properties, a pair of properties of the latest
+        version.
 
         After in-commit timestamps are turned off, earlier defects no longer affect readers and are at most warnings.
         """

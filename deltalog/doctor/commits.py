@@ -23,8 +23,9 @@ from deltalog.protocol.row_tracking import DOMAIN, high_water_mark
 def examine_commit(
     actions: Actions, version: int, rules: Rules | None, before: PartialState, is_known: bool
 ) -> Iterator[Finding]:
-    """Check one commit. ``rules``: based on protocol and metadata after the commit, None if unknown. ``before``: the
-    state before the commit. ``is_known``: whether the state before the commit is completely known."""
+    """Check one commit. ``rules``: the rules according to protocol and metadata after the commit; None if these are
+    unknown. ``before``: the state before the commit. ``is_known``: whether the state before the commit is completely
+    known."""
     path = commit_path(version)
     yield from _removes(actions, version, rules)
     for file in actions.cdc:

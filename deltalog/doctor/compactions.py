@@ -33,14 +33,15 @@ class Window:
     transactions: dict[str, int] = field(default_factory=dict)
     domains: dict[str, str | None] = field(default_factory=dict)
     adds: dict[_Key, int] = field(default_factory=dict)
-    # The value is true if the file was live before the first commit; only in this case do readers need the remove.
+    # The value is true if the file was live before the first commit; only in this case do readers need the remove
+    # action.
     removes: dict[_Key, bool] = field(default_factory=dict)
     versions: int = 0
     is_known: bool = True
 
     @property
     def is_complete(self) -> bool:
-        """Whether all commits of the range were added and readable."""
+        """Whether all commits of the range were added and could be read."""
         end = self.file.end_version
         return self.is_known and end is not None and self.versions == end - self.file.version + 1
 
@@ -63,7 +64,7 @@ class Window:
 
 
 def examine_compaction(data: bytes, window: Window) -> Iterator[Finding]:
-    """Check a log compaction file against ``window``, its reconciled commits."""
+    """Compare a log compaction file with ``window``, the reconciled actions of the commits that the file covers."""
     version, path = window.file.version, log_path(window.file.name)
     actions = Actions()
     wrong = [each for each in examine_bytes(data, version, path, actions) if each.severity == "error"]

@@ -256,7 +256,7 @@ class DataExamination:
                     yield "stats-rounded" if slight else "stats-contradict-data", text
 
     def _held(self, add: AddFile) -> set[str] | None:
-        """The lower-case names of the columns in a file; None with column mapping by id."""
+        """The names of the columns in a file, in lower case; None with column mapping by id."""
         if mapping_of(self.rules.metadata) == "id":
             return None
         store, path = self.files.find(add.path)

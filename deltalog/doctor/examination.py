@@ -58,8 +58,8 @@ from deltalog.protocol.row_tracking import DOMAIN, high_water_mark
 from deltalog.storage.base import FileMeta
 from deltalog.storage.remote import PARALLEL_GETS
 
-# Unless ``deep`` is set, a check reads this many footers. On a remote store, it also does not check whether the
-# remaining data files exist.
+# Unless ``deep`` is set, a check reads this many footers. On a remote store, a check without ``deep`` also does not
+# verify that the remaining data files exist.
 FOOTERS = 10_000
 _AT_ONCE, _AT_ONCE_BYTES = 64, 64 << 20
 
@@ -259,7 +259,7 @@ class Examination:
             if store.head(path) is None:
                 self.collector.one("cdc-file-missing", "The file does not exist.", version, named)
         except (DeltaLogError, OSError):
-            pass  # outside the table, or the store is unreachable: existence is unknown
+            pass  # the file is outside the table, or the store is unreachable: whether the file exists is unknown
 
     def _has_older_files(self, actions: Actions) -> bool:
         """Whether any file that was live before a commit is still live after it."""
@@ -286,8 +286,8 @@ class Examination:
         self._examine_state(version, path)
 
     def _examine_state(self, version: int, path: str) -> None:
-        """Check the protocol and metadata as of this version. Defects that a later version corrects become
-        warnings."""
+        """Check the protocol and metadata as of this version. A defect that a later version corrects is reported as a
+        warning."""
         now = list(_of_state(self.state.protocol, self.state.metadata, version, path))
         rules = {finding.rule for finding in now}
         for finding in self._current:
@@ -399,7 +399,7 @@ class Examination:
         self._gone(files)
 
     def _gone(self, files: LogFiles) -> None:
-        """Report missing commits that time travel by timestamp needs."""
+        """Report commits that are missing although time travel by timestamp needs them."""
         first = self._times.first_active
         commits = files.listing.commits
         if first is None or not commits:
@@ -447,7 +447,7 @@ class Examination:
             if isinstance(data, bytes):
                 actions = Actions()
                 for _ in examine_bytes(data, version, commit_path(version), actions):
-                    pass  # its findings were reported before
+                    pass  # the findings of this commit were reported before
                 yield from self._still_live(actions.adds)
 
     def _still_live(self, adds: Iterable[AddFile]) -> Iterator[AddFile]:
@@ -486,7 +486,8 @@ class Examination:
             store, path = self.reader.files.find(name)
             return store.head(path) is None
         except (DeltaLogError, OSError):
-            return False  # outside the table, or the store is unreachable: existence is unknown
+            # The file is outside the table, or the store is unreachable: whether the file exists is unknown.
+            return False
 
     def _examine_data(self, files: LogFiles) -> Counts:
         assert self.live is not None and self._rules is not None and self.latest is not None

@@ -36,7 +36,7 @@ def _known(name: str) -> Feature | None:
 
 
 def base(name: str) -> str:
-    """The name of a feature without ``-preview``."""
+    """The name of a feature without the suffix ``-preview``."""
     return name.removesuffix("-preview")
 
 
@@ -104,7 +104,7 @@ def examine_properties(protocol: Protocol, metadata: Metadata, version: int, pat
             try:
                 KNOWN[key].read(configuration)
             except InvalidPropertyError as error:
-                # Other engines support isolation levels that deltalog does not, so these values are valid.
+                # Other engines support isolation levels that deltalog does not support; these values are valid too.
                 if key != "delta.isolationLevel":
                     yield found("property-invalid", str(error), version, path)
         elif key.startswith("delta.") and not key.startswith(("delta.constraints.", "delta.feature.")):

@@ -38,7 +38,7 @@ _UNENCODED = re.compile(r"[\x00-\x20\"<>\\^`{|}\x7f]|%(?![0-9A-Fa-f]{2})")
 _ABSOLUTE = re.compile(r"/|[A-Za-z][A-Za-z0-9+.-]*:/")
 _BITS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 _SPECIAL = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf, "+Infinity": math.inf, "INF": math.inf}
-# Defects of a single add action. These defects affect readers of the latest version only while the file is live.
+# Defects of a single add action. Such a defect affects readers of the latest version only while the file is live.
 ENTRY_RULES = frozenset(
     ["path-invalid", "partition-values-missing", "partition-value-invalid", "partition-value-null", "stats-invalid",
      "stats-value-invalid", "stats-min-above-max", "stats-count-invalid", "stats-null-in-required-column",
@@ -118,7 +118,7 @@ def identity(path: str, place: Place) -> str:
 
 @dataclass(slots=True)
 class Statistics:
-    """The readable statistics of a file. ``num_records`` is None if missing or invalid."""
+    """The readable statistics of a file. ``num_records`` is None if it is missing or invalid."""
 
     num_records: int | None = None
     body: Mapping[str, Any] = field(default_factory=dict)
@@ -217,7 +217,7 @@ def num_records_of(add: AddFile) -> int | None:
 
 
 def statistics(add: AddFile) -> Statistics:
-    """The statistics of an add action; empty if unreadable."""
+    """The statistics of an add action; empty if they cannot be read."""
     if not add.stats:
         return Statistics()
     try:

@@ -73,7 +73,8 @@ def contradictions(
     slack = 1000 if str(kind) in ("timestamp", "timestamp_ntz") else 0
     exact = is_tight and (str(kind) in _EXACT or isinstance(kind, DecimalType))
     if isinstance(kind, DecimalType) or str(kind) in ("float", "double"):
-        # Decimals in statistics are JSON numbers, which writers and readers round; widened columns may hold floats.
+        # Decimals in statistics are JSON numbers, which writers and readers round; the statistics of widened columns
+        # may be floats.
         low, first = _rounded(low, first, kind)
         high, last = _rounded(high, last, kind)
     try:
@@ -93,8 +94,8 @@ def contradictions(
 
 
 def is_same_kind(stored: pa.DataType | None, wanted: DataType) -> bool:
-    """Whether values in a footer can be compared with the column's values: not if type widening changed the kind of
-    type."""
+    """Whether values in a footer can be compared with the column's values; they cannot if type widening changed the
+    kind of type."""
     if stored is None:
         return False
     if str(wanted) in ("timestamp", "timestamp_ntz"):

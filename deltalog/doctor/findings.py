@@ -9,7 +9,7 @@ from typing import Any
 
 from deltalog.doctor.rules import RULES, SEVERITIES, Severity
 
-# The report contains at most this many findings per rule, which limits its memory use.
+# The maximum number of findings per rule in a report; it bounds the memory that the report uses.
 MOST_OF_A_RULE = 100
 
 
@@ -65,8 +65,8 @@ class CheckReport:
     """The result of a check.
 
     ``findings``: sorted by severity, then version; at most MOST_OF_A_RULE per rule. ``of_rules``: the number of
-    findings per rule, including those omitted from ``findings``. ``version``: the latest version of the log, None if
-    there is none. ``deep``: whether the rows of data files were read.
+    findings per rule, including those omitted from ``findings``. ``version``: the latest version in the log; None if
+    the log has no version. ``deep``: whether the rows of data files were read.
     """
 
     url: str
@@ -95,7 +95,7 @@ class CheckReport:
 
     @property
     def rules(self) -> list[str]:
-        """The ids of the violated rules, most severe first."""
+        """The ids of the violated rules, the most severe first."""
         return list(dict.fromkeys(finding.rule for finding in self.findings))
 
     def to_json(self) -> dict[str, Any]:
@@ -148,7 +148,7 @@ class Collector:
         self._kept = {replace(each, severity="warning") if is_gone(each) else each: None for each in self._kept}
 
     def has(self, *rules: str) -> bool:
-        """Whether one of these rules was violated."""
+        """Whether any of the given rules was violated."""
         return any(self.of_rules[rule] for rule in rules)
 
     def sorted(self) -> tuple[Finding, ...]:

@@ -42,7 +42,7 @@ def active(protocol: Protocol, metadata: Metadata) -> list[str]:
 
 
 def rule(number: str) -> str:
-    """The id of the rule about a version of icebergCompat."""
+    """The id of the rule for a version of icebergCompat."""
     return {"1": "iceberg-v1-violated", "2": "iceberg-v2-violated"}[number]
 
 
@@ -130,8 +130,8 @@ def _nested_ids(schema: StructType) -> Iterator[tuple[str, str]]:
 
 
 def _nested(kind: DataType, prefix: str) -> Iterator[str]:
-    """The nested paths in a column that need an id. Types inside structs are not included: they belong to the fields of
-    the struct."""
+    """The nested paths in a column for which an id is required. Types inside structs are not included, because they
+    belong to the fields of the struct."""
     if isinstance(kind, ArrayType):
         yield f"{prefix}.element"
         yield from _nested(kind.element_type, f"{prefix}.element")
@@ -154,7 +154,7 @@ def changed_partitions(protocol: Protocol, before: Metadata, after: Metadata) ->
 def examine_file(
     number: str, partitions: Mapping[str, int | None], names: list[str], ids: list[int], int96: list[str]
 ) -> Iterator[str]:
-    """Check the footer of a data file. ``partitions``: the field ids of the partition columns by physical name.
+    """Check the footer of a data file. ``partitions``: the field ids of the partition columns, by physical name.
     ``names``, ``ids``: the names and the field ids of the columns in the file; an id is -1 if missing. ``int96``: the
     names of the columns whose Parquet type is INT96."""
     for name, field_id in partitions.items():

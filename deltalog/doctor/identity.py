@@ -29,7 +29,7 @@ def examine_identities(schema: StructType) -> Iterator[tuple[str, str]]:
 
 
 def changed_identity(before: StructField, after: StructField, name: str) -> Iterator[tuple[str, str]]:
-    """Compare the properties of a column in two versions, while files of the earlier one are live."""
+    """Compare the properties of a column in two versions, as long as files of the earlier version are live."""
     old, new = identity_of(before), identity_of(after)
     if old is None or new is None:
         return
@@ -41,8 +41,9 @@ def changed_identity(before: StructField, after: StructField, name: str) -> Iter
 
 
 def examine_values(identity: Identity, low: Any, high: Any, where: str) -> Iterator[tuple[str, str]]:
-    """Check ``low`` and ``high``, the smallest and largest value of a file. ``where``: the source of the two values,
-    for messages. If users may insert explicit values, these need not belong to the sequence."""
+    """Check ``low`` and ``high``, the smallest and the largest value of an identity column in a file. ``where``: the
+    source of the two values, for messages. If users may insert explicit values, these need not belong to the
+    sequence."""
     if identity.is_explicit:
         return
     last = high if identity.step > 0 else low

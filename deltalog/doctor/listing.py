@@ -26,8 +26,8 @@ _TEMPORARY = re.compile(r"\..*|_.*|.*(?:tmp|temp|\$folder\$|_started|_committed|
 @dataclass(frozen=True, slots=True)
 class LogFiles:
     """The files of a log. ``listing``: the listing as parsed for reading the log. ``metas``: all files by name.
-    ``incomplete``: multi-part checkpoints that lack parts, as (version, number of parts, names). ``strays``: names that
-    no log file can have."""
+    ``incomplete``: multi-part checkpoints that lack parts, as (version, number of parts, names). ``strays``: file names
+    in the log directory that no log file can have."""
 
     listing: Listing
     metas: Mapping[str, FileMeta]
@@ -60,7 +60,7 @@ def log_files(metas: Iterable[FileMeta]) -> LogFiles:
 
 
 def examine_names(files: LogFiles) -> Iterator[Finding]:
-    """Report file names that the protocol does not define or that contradict other names."""
+    """Report file names that are not defined by the protocol, or that contradict other file names."""
     for name in files.strays:
         path = log_path(name)
         if _COMMIT_LIKE.fullmatch(name):
@@ -136,7 +136,7 @@ def _gaps(commits: Sequence[int], usable: Sequence[Checkpoint], newest: int | No
 
 
 def staged_version(name: str) -> int | None:
-    """The version in the name of a staged commit; None for other names."""
+    """The version number in the name of a staged commit; None if ``name`` is not the name of a staged commit."""
     match = _STAGED.fullmatch(name)
     return None if match is None else int(match[1])
 

@@ -57,7 +57,7 @@ class LiveFiles:
     place: Place
     packed: dict[str, bytes] = field(default_factory=dict)
     vectors: dict[str, str] = field(default_factory=dict)
-    # For each normalized path, its occurrences that differ from it.
+    # For each normalized path, the spellings in the log that differ from it.
     odd: dict[str, set[str]] = field(default_factory=dict)
     size_bytes: int = 0
     deleted: int = 0
@@ -74,7 +74,7 @@ class LiveFiles:
         return None if data is None else Entry(*_PACKED.unpack(data))
 
     def put(self, add: AddFile, version: int) -> None:
-        """Add a file that has been live since ``version``, replacing an entry with the same path."""
+        """Add a file that has been live since ``version``, replacing any entry with the same path."""
         if add.path in self.packed:
             self.drop(add.path)
         vector = add.deletion_vector
@@ -117,7 +117,7 @@ class LiveFiles:
         self.deleted_counts[bisect.bisect_right(DELETED_BINS, deleted) - 1] += sign
 
     def other_spellings(self, path: str) -> list[str]:
-        """Other spellings of this path among the live files."""
+        """The live files whose paths are other spellings of this path."""
         if not self.odd:
             return []
         same = identity(path, self.place)
@@ -149,7 +149,7 @@ def apply(files: LiveFiles, actions: Actions, version: int, rules: Rules | None,
             yield found("file-live-with-two-vectors", text, version, add.path)
         new = new or live is None
         yield from _examine_row_ids(add, live or before.get(add.path), version, rules, operation)
-        # A file that is re-added unchanged was live before.
+        # If a file is re-added unchanged, it has been live since its earlier version.
         same = live is not None and files.vectors.get(add.path) == vector_id(add.deletion_vector)
         files.put(add, live.version if same and live is not None else version)
     for add in actions.adds if files.odd else ():

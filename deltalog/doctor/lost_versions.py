@@ -32,8 +32,8 @@ class Span(NamedTuple):
 
 @dataclass(slots=True)
 class RemovedFiles:
-    """The files that commits removed, with their deletion times in ms. ``is_whole``: False once more than ``MOST``
-    removed files were found."""
+    """The files that commits removed, with their deletion times in ms. ``is_whole``: Whether all removed files were
+    recorded: False once there are more than ``MOST``."""
 
     now_ms: int
     spans: dict[Key, list[tuple[Span, int]]] = field(default_factory=dict)
@@ -62,8 +62,8 @@ class RemovedFiles:
         self.spans, self.count = {}, 0
 
     def needed(self, configuration: Mapping[str, str], live: LiveFiles) -> list[Span]:
-        """The spans of files that versions within the retention period need, excluding live files, which are checked
-        elsewhere."""
+        """The version ranges in which files were live, for files that versions within the retention period need. Live
+        files are excluded: they are checked elsewhere."""
         found = []
         for (path, vector), spans in self.spans.items():
             if path in live.packed and live.vectors.get(path) == vector:
@@ -86,7 +86,7 @@ def _vector_file(vector: DeletionVector | None) -> str | None:
 
 
 def names_of(spans: Iterable[Span]) -> list[str]:
-    """The distinct names of the data files and deletion vector files in ``spans``, as spelled in the log."""
+    """The distinct names of the data files and deletion vector files in ``spans``, exactly as the log contains them."""
     return list(dict.fromkeys(name for span in spans for name in (span.path, span.vector) if name is not None))
 
 
@@ -96,7 +96,7 @@ def lost(spans: Iterable[Span], gone: set[str]) -> Iterator[Span]:
 
 
 def described(spans: Iterable[Span]) -> str:
-    """The versions of spans as text, such as ``3, 5 to 8``."""
+    """The versions in the given spans as text, such as ``3, 5 to 8``."""
     ranges: list[list[int]] = []
     for first, last in sorted((span.first, span.last) for span in spans):
         if ranges and first <= ranges[-1][1] + 1:

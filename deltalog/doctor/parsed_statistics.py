@@ -47,7 +47,8 @@ def examine_parsed(store: LogStore, path: str, rules: Rules, version: int, where
 
 
 def _differences(add: Any, leaves: Sequence[Leaf]) -> Iterator[tuple[str, str]]:
-    """The name of each statistic that differs, with both values in the first such file."""
+    """The name of each statistic that differs between the two forms, with both values in the first file in which they
+    differ."""
     parts = dict(zip((field.name for field in add.type), add.flatten(), strict=True))
     paths, texts, structs = parts["path"], parts["stats"], parts["stats_parsed"]
     both = pc.and_(texts.is_valid(), structs.is_valid())

@@ -1,7 +1,7 @@
 """Repairs defects by writing or deleting derived files and by new commits. Existing commits are never changed.
 
 Damaged derived files are deleted, and a new checkpoint is written. Wrong in-commit timestamps and enablement properties
-are corrected by two commits that turn in-commit timestamps off and on.
+are corrected by two commits: the first turns in-commit timestamps off, the second turns them on again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from deltalog.write.table_handle import TableHandle
 Kind = Literal["delete", "checkpoint", "renew timestamps", "remove pair"]
 
 _KEPT_CRC = ("crc-missing", "crc-without-commit")
-# After these findings, the commits alone may not determine the state, so checkpoints are kept.
+# If there is one of these findings, the commits alone may not determine the state, so checkpoints are kept.
 _INCOMPLETE = (
     "version-gap", "version-gap-below-checkpoint", "log-start-missing", "log-begins-later", "log-missing",
     "cleanup-without-checkpoint", "checkpoint-after-latest", "protocol-missing", "metadata-missing", "log-unreadable",
@@ -52,7 +52,7 @@ class Repair:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The outcome of a step. ``error``: why it failed, None on success."""
+    """The outcome of a step. ``error``: the reason why the step failed; None on success."""
 
     repair: Repair
     error: str | None = None
@@ -91,7 +91,7 @@ def _open(finding: Finding) -> bool:
 
 
 def _is_lost(finding: Finding) -> bool:
-    """Whether actions of a commit could not be read."""
+    """Whether a commit contains actions that could not be read."""
     is_of_commit = finding.rule.startswith(("commit-", "action-")) and not finding.rule.startswith("commit-info-")
     return is_of_commit and finding.severity == "error"
 
@@ -116,7 +116,7 @@ def _deletions(findings: Sequence[Finding]) -> list[Repair]:
 
 
 def carry_out(steps: Sequence[Repair], reader: LogReader, environment: Environment) -> list[Outcome]:
-    """Carry out the steps in order. A failed step does not stop the others; its error is in the outcome.
+    """Carry out the steps in order. A failed step does not stop the others; its outcome contains the error.
 
     Cost: 1 DELETE per file, the cost of ``DeltaTable.checkpoint``, and 2 commits.
     """

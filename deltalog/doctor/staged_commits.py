@@ -29,7 +29,7 @@ class _Managed(Protocol):
         """The head of the table as last read from the catalog."""
 
 
-# Staged commits are read only for the newest versions, at most this many.
+# Staged commits are read only for this many of the newest versions.
 MOST = 100
 
 
@@ -42,7 +42,7 @@ def examine_ratified(store: LogStore) -> Iterator[Finding]:
         try:
             staged, published = get_or_none(store.inner, path), get_or_none(store.inner, commit_path(commit.version))
         except (StoreError, OSError):
-            continue  # the walk over the log reports unreadable commits
+            continue  # the traversal of the log reports unreadable commits
         if staged is None and published is None:
             yield found("staged-commit-missing", f"The catalog ratified {commit.file}.", commit.version, path)
         elif staged is not None and published is not None and not _same(staged, published):
@@ -51,9 +51,9 @@ def examine_ratified(store: LogStore) -> Iterator[Finding]:
 
 
 def examine_published(store: LogStore, names: Iterable[str]) -> Iterator[Finding]:
-    """Check that published commits equal one of the staged commits of their version. ``names``: the names in
-    ``_staged_commits``. If the catalog stored the bytes of a commit itself, no staged commit equals it. Cost: 1 GET per
-    staged and per published commit of the newest 100 versions with staged commits."""
+    """Check that each published commit equals one of the staged commits of its version. ``names``: the names in
+    ``_staged_commits``. If the catalog itself stored the bytes of a commit, no staged commit is equal to this commit.
+    Cost: 1 GET per staged and per published commit of the newest 100 versions with staged commits."""
     inner = store.inner if isinstance(store, _Managed) else store
     staged: dict[int, list[str]] = {}
     for name in names:

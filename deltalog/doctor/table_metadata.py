@@ -1,4 +1,5 @@
-"""Checks metaData actions: format, schema, partition columns, column mapping; and the domains of features. Pure.
+"""Checks metaData actions (format, schema, partition columns, column mapping) and the metadata domains of features.
+Pure.
 
 Spec: PROTOCOL.md#change-metadata, #schema-serialization-format, #writer-requirements-for-column-mapping.
 """
@@ -89,7 +90,7 @@ def examine_metadata(protocol: Protocol | None, metadata: Metadata, version: int
         *iceberg,
     ):
         yield found(rule, text, version, path)
-    # Ids and physical names matter only if readers use them.
+    # Column ids and physical names matter only if readers use them.
     if mode != "none" and protocol is not None and has(protocol, "columnMapping"):
         for rule, text in _mapping(schema, metadata.configuration):
             yield found(rule, text, version, path)
@@ -223,9 +224,9 @@ class EarlierMetadata:
             self._bytes -= len(self._found.popleft()[1].schema_string or "")
 
     def restored_by(self, info: CommitInfo | None) -> list[Metadata] | None:
-        """The actions that a RESTORE commit may have restored: the action from the version that the commit names or, if
-        it names none, every candidate, newest first. Empty if the named version is older than all candidates; None if
-        the commit is not a RESTORE."""
+        """The actions that a RESTORE commit may have restored: if the commit names a version, the action from that
+        version; otherwise every candidate, newest first. Empty if the named version is older than all candidates; None
+        if the commit is not a RESTORE."""
         if info is None or info.operation != "RESTORE":
             return None
         parameters = info.body.get("operationParameters")
@@ -246,9 +247,9 @@ def examine_change(
     restored: Sequence[Metadata] | None = None,
 ) -> Iterator[Finding]:
     """Compare a metaData action with the previous one. ``has_older_files``: whether files written under the previous
-    metaData action are still live. ``restored``: for a restore, the metaData actions that it may have restored. The
-    columns are then compared with those of these actions, because the files that are live after a restore were written
-    with those columns."""
+    metaData action are still live. ``restored``: if the commit is a restore, the metaData actions that the commit may
+    have restored. After a restore, the columns are compared with the columns in these actions, because the files that
+    are live after a restore were written with those columns."""
     if before.id != after.id:
         yield found("metadata-id-changed", f"It was {before.id} and is now {after.id}.", version, path)
     old, new = mapping_of(before), mapping_of(after)
@@ -350,8 +351,8 @@ def _physical_paths(schema: StructType, mode: Mode) -> Iterator[tuple[tuple[str,
 
 
 def _changed_names(old: StructType, new: StructType, before: Mode, after: Mode) -> Iterator[tuple[str, str]]:
-    """Report columns that keep their path and type but change id or physical name. If column mapping is turned on or
-    off, only the physical names are compared; without mapping the physical names are the logical names."""
+    """Report columns that keep their path and type but change their id or their physical name. If column mapping is
+    turned on or off, only the physical names are compared; without mapping the physical names are the logical names."""
     if before == after == "none":
         return
     earlier = {path: (physical, column) for path, physical, column in _physical_paths(old, before)}
@@ -392,7 +393,7 @@ def _changed_type(before: StructField, after: StructField, name: str) -> Iterato
 def examine_domains(
     protocol: Protocol, metadata: Metadata, domains: Mapping[str, DomainMetadata], version: int, path: str
 ) -> Iterator[Finding]:
-    """Check the domains of clustering and row tracking, and the properties of row tracking."""
+    """Check the metadata domains of clustering and row tracking, and the table properties of row tracking."""
     schema = schema_of(metadata)
     if has(protocol, "clustering"):
         if metadata.partition_columns:

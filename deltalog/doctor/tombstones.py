@@ -1,7 +1,7 @@
 """The unexpired tombstones (remove actions) that a checkpoint must contain. Pure.
 
-Spec: PROTOCOL.md#add-file-and-remove-file, #checkpoints-1, #action-reconciliation. VACUUM uses them to keep the files
-that readers of earlier versions need.
+Spec: PROTOCOL.md#add-file-and-remove-file, #checkpoints-1, #action-reconciliation. VACUUM uses the tombstones to keep
+the files that readers of earlier versions need.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MOST = 1_000_000
 
 @dataclass(slots=True)
 class Tombstones:
-    """The remove actions with their deletion times in ms, collected since the last gap in the log."""
+    """The remove actions since the last gap in the log, with their deletion times in ms."""
 
     times: dict[Key, int] = field(default_factory=dict)
     is_known: bool = True
@@ -40,7 +40,7 @@ class Tombstones:
             self.times.clear()
 
     def forget(self) -> None:
-        """Discard all tombstones: because actions are missing, some of the removed files may have been added again."""
+        """Discard all tombstones: some actions are missing, so some of the removed files may have been added again."""
         self.times.clear()
 
     def required(self, configuration: Mapping[str, str], written_ms: int) -> set[Key]:
@@ -56,7 +56,7 @@ class Tombstones:
         return set(self.times)
 
     def drop(self, keys: Iterable[Key]) -> None:
-        """Drop tombstones that a checkpoint lacks. Later checkpoints are built on that checkpoint, so they would repeat
-        the finding."""
+        """Drop tombstones that a checkpoint lacks. Later checkpoints are built on the incomplete checkpoint, so they
+        would repeat the finding."""
         for key in keys:
             self.times.pop(key, None)

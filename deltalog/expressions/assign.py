@@ -30,14 +30,14 @@ from deltalog.protocol.schema import DataType, StructField, StructType
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """The new value of a column (a path of names): an expression, or one value for all rows."""
+    """An assignment to a column (a path of names): the new value is an expression, or a single value for all rows."""
 
     path: tuple[str, ...]
     value: CompiledExpression | pa.Scalar
 
     @property
     def name(self) -> str:
-        """The column, in the form that ``col`` takes."""
+        """The column, in the form that ``col`` accepts."""
         return path_text(self.path)
 
     @classmethod
@@ -50,7 +50,7 @@ class Assignment:
         now: datetime.datetime,
         wanted: DataType | None,
     ) -> Assignment:
-        """An assignment of an expression over ``schema``, cast to ``wanted``. Raises CallError."""
+        """The assignment of an expression over the columns of ``schema``, cast to ``wanted``. Raises CallError."""
         return cls(path, compile_tree(tree, text, Binder(schema, now), wanted))
 
     def evaluate(self, rows: pa.Table) -> Any:
@@ -71,9 +71,9 @@ def assignments(
 ) -> list[Assignment]:
     """The assignments to columns of ``schema``. Names are case-insensitive; ``a.b`` is a field of a struct.
 
-    ``updates``: SQL expressions, as text or built with ``col``. ``new_values``: Python values. ``now``: the value of
-    CURRENT_TIMESTAMP. Raises CallError for a column that does not exist or is assigned twice, for an unsupported
-    expression, and for a value that does not fit its column's type.
+    ``updates``: SQL expressions, as text or built with ``col``. ``new_values``: Python values. ``now``: the value to
+    use for CURRENT_TIMESTAMP. Raises CallError for a column that does not exist or is assigned twice, for an
+    unsupported expression, and for a value that does not fit its column's type.
     """
     found = [_expression_assignment(name, value, schema, now) for name, value in updates.items()]
     found += [_value_assignment(name, value, schema) for name, value in new_values.items()]
@@ -126,7 +126,8 @@ def _expression_assignment(name: str, value: Any, schema: StructType, now: datet
 
 
 def parsed_value(path: Sequence[str], value: Any) -> tuple[Expression, str]:
-    """The new value of a column, given as SQL text or built with ``col``, as a tree and as text. Raises CallError."""
+    """The new value of a column as an expression tree and as text; the caller gives it as SQL text or builds it with
+    ``col``. Raises CallError."""
     if isinstance(value, str):
         return parse(value, f"The new value of {path_text(path)}, {short(value)}"), value
     if isinstance(value, (Column, Expression)):

@@ -153,7 +153,7 @@ def _bound_column(fields: Sequence[StructField]) -> BoundColumn:
 
 
 def find_fields(path: Sequence[str], schema: StructType) -> tuple[StructField, ...]:
-    """The column at a path, ignoring case, preceded by the structs that contain it. Raises CallError."""
+    """The column at a path (ignoring case), preceded by the structs that contain the column. Raises CallError."""
     fields: list[StructField] = []
     level: DataType = schema
     for name in path:
@@ -173,7 +173,8 @@ def _hint(path: Sequence[str], schema: StructType) -> str:
 
 
 def _check_comparable(column: BoundColumn, fields: Sequence[StructField]) -> None:
-    """Raise CallError for a column with a collation, which does not order by bytes, and for char(n) inside a struct."""
+    """Raise CallError for a column with a collation, whose values are not ordered by their bytes, and for char(n)
+    inside a struct."""
     top = fields[0]
     if len(fields) > 1 and has_char_inside(top) and column.data_type == STRING:
         raise CallError(
@@ -273,8 +274,8 @@ class Binder:
         return comparisons.compare(operator, left, right)
 
     def _check_zones(self, what: str, left: Node, right: Node) -> None:
-        """Refuse to compare a literal with a value if only one of the two denotes an instant, unless the other one is
-        in UTC."""
+        """Refuse a comparison of a literal with a value if only one of the two denotes an instant, unless the local
+        time of the other one is defined as UTC."""
         for node, other in ((left, right), (right, left)):
             if self.naive_is_utc or node.data_type != TIMESTAMP or not (node.is_literal or other.is_literal):
                 continue
@@ -308,7 +309,7 @@ class Binder:
         self._check_quoted(tree.doubtful)
         column = self._column(tree.operand)
         if all(value is None for value in tree.values):
-            return BoundConstant(None)  # any type can be compared with null, even one without an order
+            return BoundConstant(None)  # any type, even one without an order, can be compared with null
         if not all(_is_exact_value(value, column.data_type) for value in _floats(tree.values)):
             return self._value(tree, self._membership(self._column_node(column), tree))
         try:
@@ -409,7 +410,7 @@ class Binder:
                 return tree
             value = node.value if node.is_literal else node.run(nodes.Rows({}, 0)).as_py()
         except (CallError, pa.ArrowException, ValueError, OverflowError):
-            return tree  # becomes an error when there are rows to evaluate
+            return tree  # this becomes an error when there are rows to evaluate
         if node.data_type == TIMESTAMP and isinstance(value, datetime.datetime):
             value = value.astimezone(datetime.timezone.utc)
         return tree if value is None else Literal(value, _NEEDED.get(node.data_type))
@@ -456,8 +457,8 @@ class Binder:
         raise refuse(f"The literal {value!r}")
 
     def _in_zone(self, literal: Literal) -> Literal:
-        """Convert a timestamp literal whose text has no zone: to UTC, or to a literal without a zone that can be
-        compared."""
+        """Convert a timestamp literal whose text has no zone: to UTC if ``naive_is_utc``, else to a comparable literal
+        without a zone."""
         value = literal.value
         if literal.data_type != TIMESTAMP or not isinstance(value, datetime.datetime) or value.tzinfo is not None:
             return literal
@@ -466,7 +467,8 @@ class Binder:
         return Literal(value)
 
     def _moment(self, name: Name) -> Node | None:
-        """The node for CURRENT_TIMESTAMP and the like, if ``name`` is one of them and not a column."""
+        """The node for ``name`` if it is CURRENT_TIMESTAMP or a similar function without parentheses and no column has
+        this name."""
         folded = name.path[0].lower()
         if folded not in MOMENTS or len(name.path) > 1 or name.is_quoted or self.schema.find(folded) is not None:
             return None
@@ -495,7 +497,7 @@ _MOST_FOLDED_STEPS = 100  # enough for thresholds
 # The types that a literal keeps after constant folding; a literal of another type takes the type of the column with
 # which it is compared.
 _NEEDED: dict[DataType, DataType] = {kind: kind for kind in (BYTE, SHORT, LONG, FLOAT, DOUBLE, *INTERVALS)}
-# bool comes before int; datetime is handled before date.
+# bool precedes int, its base class; likewise, datetime is handled before date.
 _NATURAL: dict[type, DataType] = {
     bool: BOOLEAN,
     float: DOUBLE,
@@ -516,7 +518,7 @@ def _compared_with(operator: Operator, column: BoundColumn, value: Any) -> Bound
 
 
 def _at_midnight(literal: Literal, data_type: DataType) -> Literal:
-    """A date that is compared with a timestamp column stands for its first instant, in UTC."""
+    """A date that is compared with a timestamp column stands for the first instant of that day, in UTC."""
     value = literal.value
     if type(value) is not datetime.date or data_type not in (TIMESTAMP, TIMESTAMP_NTZ):
         return literal
@@ -525,7 +527,8 @@ def _at_midnight(literal: Literal, data_type: DataType) -> Literal:
 
 
 def _is_exact(literal: Literal, data_type: DataType) -> bool:
-    """Whether reading a literal as a value of the column's type gives the same result as Spark, which widens both."""
+    """Whether reading a literal as a value of the column's type gives the same result as in Spark, which casts literal
+    and column to a common wider type."""
     if literal.data_type == FLOAT:
         return False
     return not isinstance(literal.value, float) or _is_exact_value(literal.value, data_type, literal.data_type)
@@ -534,8 +537,8 @@ def _is_exact(literal: Literal, data_type: DataType) -> bool:
 def _is_exact_value(value: float, data_type: DataType, declared: DataType | None = None) -> bool:
     if data_type in INTEGRAL:
         return abs(value) < _EXACT_IN_DOUBLE
-    # A Python float counts as the decimal that it is written as; a double in SQL causes the column to be cast to
-    # double.
+    # A Python float counts as the decimal number with which Python writes it; a double in SQL causes the column to be
+    # cast to double.
     return not isinstance(data_type, DecimalType) or declared is None or data_type.precision <= _DIGITS_IN_DOUBLE
 
 

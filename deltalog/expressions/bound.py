@@ -1,9 +1,10 @@
-"""Expressions bound to a schema: columns with their types, literals in the columns' types. Pure.
+"""Expressions bound to a schema: columns carry their types, and literals have the types of the columns. Pure.
 
 ``bind`` returns a tree of AND and OR over leaves. Negations are pushed into the leaves, so that data skipping can
 evaluate each leaf separately. A comparison of one column with literals is a ``ColumnCondition``, which data skipping
-understands; any other condition is a ``BoundValue``. Both classes provide a node that evaluates the condition, so all
-conditions are evaluated in the same way. Conditions are equal if they test the same columns in the same way.
+understands; any other condition is a ``BoundValue``. ``ColumnCondition`` and ``BoundValue`` both provide a node that
+evaluates the condition, so all conditions are evaluated in the same way. Conditions are equal if they test the same
+columns in the same way.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ class BoundColumn:
 
 
 class Bound:
-    """A condition on the rows of one schema."""
+    """A condition on rows of one particular schema."""
 
     __slots__ = ()
 
@@ -241,7 +242,7 @@ def _over(column: BoundColumn, width: int | None, kernel: Any) -> Node:
 
 
 def negated(bound: Bound) -> Bound:
-    """NOT of a condition, pushed into its leaves."""
+    """The negation of a condition, with NOT pushed down to the leaves."""
     if isinstance(bound, BoundAnd):
         return BoundOr(negated(bound.left), negated(bound.right))
     if isinstance(bound, BoundOr):
@@ -274,7 +275,7 @@ def complement(bound: Bound) -> Bound:
         return BoundNot(holds)
     if isinstance(inner, BoundIn) and None in inner.values:
         if inner is not bound:
-            return BoundConstant(True)  # NOT IN a list with null is never true
+            return BoundConstant(True)  # NOT IN with a null in the list is never true
         others = tuple(value for value in inner.values if value is not None)
         inner = bound = BoundIn(inner.column, others, inner.value_set.without_null())
     assert isinstance(inner, (BoundComparison, BoundIn, BoundStartsWith))

@@ -4,7 +4,7 @@
     col("day") >= datetime.date(2026, 1, 1)
     (col("carrier") == "AA") & ~col("dep_delay").is_null()
 
-A ``Column`` only builds trees and is never part of one, so that trees can be compared by ``==`` and hashed.
+A ``Column`` only builds trees and is never part of a tree, so trees can be compared by ``==`` and hashed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from deltalog.protocol.column_paths import parse_path, path_text
 
 
 class Column:
-    """A column, by its path of names. Comparing a column with values and other columns builds predicates."""
+    """A column, identified by its path of names. Comparing a column with values and other columns builds predicates."""
 
     __slots__ = ("path",)
 
@@ -58,8 +58,8 @@ class Column:
     def isin(self, values: Iterable[Any]) -> Predicate:
         """True where the value is one of ``values``; if ``values`` contains a null, unknown instead of false.
 
-        ``values``: any number, in a list, an Arrow or NumPy array, or a series; all are looked up in one pass over the
-        rows. Raises CallError for a single string.
+        ``values``: any number of values, in a list, an Arrow or NumPy array, or a series; all are looked up in one pass
+        over the rows. Raises CallError for a single string.
         """
         return In(self._tree, plain_values(values))
 

@@ -1,7 +1,7 @@
-"""Comparison of values over Arrow, as in Spark. Pure.
+"""Comparison of values in Arrow arrays, with Spark's semantics. Pure.
 
 NaN equals itself and is greater than every other number, and -0.0 equals 0.0. Values are compared in the widest type of
-their kind, so that 300 can be compared with a byte.
+their kind, so that, for example, a byte can be compared with 300.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ _FEW_ROWS = 1 << 14
 
 @dataclass(frozen=True)
 class ValueSet:
-    """Values of one type, to be searched for in any number of rows in one pass. ``array``: sorted and unique, no
-    null."""
+    """Values of one type, to be searched for in any number of rows in one pass. ``array``: an array whose values are
+    sorted and unique, without nulls."""
 
     array: Any
     has_null: bool = False
@@ -124,8 +124,8 @@ class ValueSet:
 
     @cached_property
     def _numbers(self) -> list[Any]:
-        """The values as sorted Python values, without NaN; times as integers, because Python supports only the years 1
-        to 9999."""
+        """The values as sorted Python values, without NaN. Dates and timestamps are integers, because Python supports
+        only the years 1 to 9999."""
         values = self.array
         if pa.types.is_floating(values.type):
             values = values.filter(pc.invert(pc.is_nan(values)))

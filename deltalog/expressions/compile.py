@@ -4,8 +4,8 @@ columns. Pure.
     expression = compile_expression("CAST(ts AS DATE)", schema)
     expression.evaluate(table)
 
-The expressions are written in the language of ``where``, which ``bind`` defines. The text of these expressions comes
-from other writers, so its length is limited. Timestamps without a time zone are interpreted as UTC.
+The expressions are written in the language of ``where``, which ``bind`` defines. Other writers provide the text of
+these expressions; therefore the length of the text is limited. Timestamps without a time zone are interpreted as UTC.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class CompiledExpression:
 def compile_expression(
     text: str, schema: StructType, wanted: DataType | None = None, now: datetime.datetime | None = None
 ) -> CompiledExpression:
-    """Compile an expression over the columns of ``schema``; with ``wanted``, cast to that type.
+    """Compile an expression over the columns of ``schema``; if ``wanted`` is given, cast the result to that type.
 
     ``now``: the value of CURRENT_TIMESTAMP and CURRENT_DATE; without it they are refused. Raises CallError for an
     expression that cannot be parsed, names an unknown column, or is not supported.
@@ -96,6 +96,6 @@ def null_if_empty(expression: CompiledExpression) -> CompiledExpression:
 
 
 def without_empty(values: Any) -> Any:
-    """Arrow strings or binaries with empty values replaced by null."""
+    """Arrow string or binary arrays in which empty values are replaced by null."""
     is_empty = pc.equal(pc.binary_length(values), 0)
     return if_else(is_empty, scalar(None, values.type), values) if pc.any(is_empty).as_py() else values

@@ -132,7 +132,7 @@ _MOST_MICROS, _MOST_MONTHS = 2**63 - 1, 2**31 - 1
 
 
 def is_unit(word: str) -> bool:
-    """Whether a word is a unit of intervals, such as DAY or DAYS."""
+    """Whether a word is a unit for intervals, such as DAY or DAYS."""
     return _unit(word) in _MICROS or _unit(word) in _MONTHS
 
 
@@ -141,8 +141,8 @@ def _unit(word: str) -> str:
 
 
 def interval(parts: Sequence[tuple[str, str]]) -> Literal:
-    """The interval that is the sum of numbers with units. Raises CallError for an unknown unit, and for months combined
-    with days."""
+    """The interval that results from adding numbers with units. Raises CallError for an unknown unit, and for months
+    combined with days."""
     micros, months, units = 0, 0, {_unit(unit) for _, unit in parts}
     if not all(map(is_unit, units)):
         raise refuse(f"INTERVAL with {', '.join(sorted(each for each in units if not is_unit(each)))[:100]}")

@@ -53,7 +53,7 @@ def rows_of(paths: Iterable[tuple[str, ...]], table: pa.Table) -> Rows:
 
 
 def values_of(path: tuple[str, ...], table: pa.Table) -> Any:
-    """The column of an Arrow table at a path of names; null where a struct on the way is null."""
+    """The column of an Arrow table at a path of names; null in rows where a struct on the path is null."""
     values = combined(table.column(path[0]))
     for name in path[1:]:
         values = values.flatten()[values.type.get_field_index(name)]

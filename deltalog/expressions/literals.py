@@ -1,5 +1,5 @@
-"""Converts Python values in expressions to plain Python values, and to the type of the column that they are compared
-with. Pure."""
+"""Converts Python values in expressions to built-in Python types, and to the type of the column with which they are
+compared. Pure."""
 
 from __future__ import annotations
 

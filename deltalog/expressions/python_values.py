@@ -31,8 +31,8 @@ def as_scalar(value: Any, data_type: DataType) -> pa.Scalar:
     """Convert a value to an Arrow scalar of a column's type.
 
     At every depth, a number can have any Python or NumPy type if its value can be converted without loss, and dates and
-    times can be ISO 8601 strings. Structs are mappings with exactly the struct's fields. Raises ValueError, TypeError
-    and pyarrow.ArrowInvalid for a value that does not fit.
+    times can be ISO 8601 strings. For a struct, the value is a mapping with exactly the struct's fields. Raises
+    ValueError, TypeError and pyarrow.ArrowInvalid for a value that does not fit.
     """
     kind = type_to_arrow(data_type)
     converted = _converted(plain(value), data_type, "")
@@ -105,7 +105,7 @@ def _check_fields(value: Any, names: Iterable[str], where: str = "") -> None:
 
 
 class Check(NamedTuple):
-    """The check for values of a type before Arrow converts them. ``lossless``: the Python types whose values Arrow
+    """A check of values of a type, made before Arrow converts them. ``lossless``: the Python types whose values Arrow
     either converts without loss or refuses. ``check``: raises ValueError for a value of another type that Arrow would
     truncate."""
 
@@ -125,7 +125,7 @@ def check_values(values: Iterable[Any], check: Check | None) -> None:
 
 
 def check_of(wanted: pa.DataType) -> Check | None:
-    """The check for a type; None if Arrow converts every value without loss or refuses it."""
+    """The check for a type; None if Arrow either converts a value without loss or refuses it."""
     types = pa.types
     if types.is_struct(wanted):
         return _struct({field.name: check_of(field.type) for field in wanted})
@@ -180,7 +180,7 @@ def _list(element: Check | None) -> Check | None:
 
 
 def _check_whole(value: Any) -> None:
-    # Arrow calls __int__ if it exists, which it does on the numbers and zero-dimensional arrays of other libraries.
+    # Arrow calls __int__ if a value has this method, as the numbers and zero-dimensional arrays of other libraries do.
     if isinstance(value, Number) or hasattr(value, "__int__"):
         with contextlib.suppress(TypeError):  # raised if the value is not a number
             if value % 1:

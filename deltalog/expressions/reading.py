@@ -1,4 +1,4 @@
-"""Reads literals, field names and types, which can have several tokens, from a sequence of tokens. Pure."""
+"""Reads literals, field names and types from a sequence of tokens; each of them can consist of several tokens. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from deltalog.protocol.schema import DataType, DecimalType
 _DECIMALS = frozenset({"decimal", "dec", "numeric"})
 _UNKNOWN_OPERATORS = frozenset({"&", "|", "^", "~", "<<", ">>", "->", "=>", ":", "?", "@", "{", "|>"})
 PREDICATES = frozenset({"between", "in", "like", "ilike", "rlike", "regexp"})
-# Words that are not column names unless quoted.
+# Words that are column names only if they are quoted.
 RESERVED = frozenset({"and", "or", "in", "is", "div", "when", "then", "else", "as", *PREDICATES})
 # Words that are not a unit if they follow INTERVAL '90 days' (whose string contains the unit), and not a type name if
 # they precede a string.
@@ -27,14 +27,15 @@ class Unparsable(CallError):
 
 
 class TokenReader:
-    """Reads the tokens of an expression in order. Each method reads the construct that begins with the next token, and
-    raises CallError if that token begins another construct: the subclass Unparsable if there is no next token."""
+    """Reads the tokens of an expression in order. Each method reads the construct that begins with the next token. It
+    raises CallError if that token begins another construct, and CallError's subclass Unparsable if there is no next
+    token."""
 
     def __init__(self, tokens: Sequence[Token]) -> None:
         self._tokens = [*tokens, tokens[-1], tokens[-1]]
         self._at = 0
         self.next = tokens[0]
-        self.before = tokens[-1]  # a placeholder until the first call of take
+        self.before = tokens[-1]  # a placeholder, replaced at the first call of take
 
     @property
     def after(self) -> Token:
@@ -114,7 +115,7 @@ class TokenReader:
         return token.word in ("-", "+") and after.kind == "number"
 
     def literals(self) -> list[Expression]:
-        """Read comma-separated literals; stops before a list element that is not just a literal."""
+        """Read comma-separated literals, and stop before a list element that is not just a literal."""
         found, end = [self.literal()], self._at
         while self.next.word == ",":
             self.take()

@@ -40,10 +40,10 @@ class Relation:
 
 @dataclass(frozen=True)
 class Relations:
-    """The relations that an expression may name. ``hidden``: relations of the merge that the expression may not name;
-    ``why``: the reason, for messages.
+    """The relations that an expression may refer to. ``hidden``: relations of the merge that the expression may not
+    name; ``why``: the reason, for messages.
 
-    A name is ``alias.column``, or just the column if only one relation has it.
+    A name is ``alias.column``, or just the column if only one relation contains it.
     """
 
     shown: Sequence[Relation]
@@ -108,7 +108,7 @@ def _holders(path: Sequence[str], relations: Iterable[Relation]) -> Iterator[tup
 
 
 def flat_columns(tree: Expression) -> set[str]:
-    """The flat names of the columns in a resolved tree."""
+    """The flat names (``alias.column``) of the columns in a resolved tree."""
     return {each.path[0] for each in walked(tree) if isinstance(each, Name)}
 
 

@@ -98,8 +98,8 @@ def at_one_instant(where: Predicate | str | None, now: datetime.datetime) -> Pre
 
 def names_in(text: str) -> frozenset[str] | None:
     """The names of columns, qualifiers and fields in an expression of a table, in lower case. None if the text cannot
-    be parsed and may use any column. If ``parse`` refuses the expression although Spark may accept it, returns all
-    words in it."""
+    be parsed; then it may use any column. If ``parse`` refuses an expression that Spark may accept, the function
+    returns all words of the expression."""
     try:
         tokens = tokens_of(text, limits.MAX_EXPRESSION_CHARS)
     except CallError:
@@ -182,7 +182,7 @@ def _dialect() -> Any:
             return None if operand is None else self._parse_column_ops(operand)
 
         def _parse_assignment(self, *args: Any, **options: Any) -> Any:
-            """Parse the content of brackets, or an element of a comma-separated list."""
+            """Parse the text in brackets, or an element of a comma-separated list."""
             return self._parse_disjunction()
 
         _parse_expression = _parse_lambda = _parse_bracket_key_value = _parse_select_or_expression = _parse_assignment
@@ -210,7 +210,9 @@ class _TreeBuilder:
         self._values: list[Any] = source.values
 
     def expression(self, tree: Any) -> Expression:
-        links = []  # a chain of operators, from the last; iterative because it can have a thousand operators
+        # A chain of operators, from the last to the first; collected in a loop instead of by recursion, because it can
+        # have a thousand operators.
+        links = []
         while type(tree).__name__ in _BINARY:
             links.append(tree)
             tree = tree.this

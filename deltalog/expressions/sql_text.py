@@ -1,7 +1,7 @@
 """Writes trees as SQL text in Spark's dialect, for the log, for messages, and for other processes. Pure.
 
 ``sql.parse`` reads the text. A literal is written even if its text would be parsed as another value. A caller that
-relies on the text must parse and bind it, and compare the result with the original.
+relies on the text must parse and bind the text, and compare the result with the original expression.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ from deltalog.protocol.schema import DataType
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SHOWN_CHARS, _SHOWN_VALUES = 1000, 1000
 _MOST_DIGITS = 76
-# A column with such a name is read back as something else, since only names with other characters are quoted.
+# A column with such a name would be read back as something else, because only names that contain other characters are
+# quoted.
 _OPERATOR_WORDS = {
     *("and", "as", "between", "case", "div", "else", "end", "false", "ilike", "in", "is", "like", "not", "null", "or"),
     *("regexp", "rlike", "then", "true", "when"),
@@ -121,8 +122,9 @@ def to_sql(tree: Expression, most: int | None = None) -> str:
 
 
 def is_plain(tree: Expression, depth: int = _PLAIN_DEPTH) -> bool:
-    """Whether ``sql.parse`` is known to read the text of a condition as an equal condition, so that no caller has to
-    parse it: AND, OR, NOT, IN, IS NULL and comparisons of columns with integers, dates, booleans and plain strings."""
+    """Whether ``sql.parse`` is known to parse the text of a condition into an equal condition, so that no caller has to
+    check this by parsing: AND, OR, NOT, IN, IS NULL and comparisons of columns with integers, dates, booleans and plain
+    strings."""
     if depth == 0:
         return False
     if isinstance(tree, (And, Or)):

@@ -39,7 +39,7 @@ _NOT = frozenset({"not", "!"})
 _BEFORE_NOT = frozenset({"and", "or", *_NOT})
 _PARTING = frozenset({"when", "then", "else", "as"})
 _VALUES: Mapping[str, Literal] = {"null": Literal(None), "true": Literal(True), "false": Literal(False)}
-_UNKNOWN_CALLS = frozenset({"exists", "try_cast"})  # the arguments of these functions are not only expressions
+_UNKNOWN_CALLS = frozenset({"exists", "try_cast"})  # some arguments of these functions are not expressions
 _CLOSED = {")": frozenset({"(", "call", "cast", "in"}), "]": frozenset({"["}), "end": frozenset({"case"})}
 _LEVELS_OF_A_PART = 8
 MAX_HEIGHT = 1200  # the maximum height of a tree; allows a chain of that many ANDs
@@ -54,7 +54,7 @@ class _Level:
     start: int = 0  # the index of the level's first token in the emitted tokens
     compared: str = ""  # the comparison operator since the last AND or OR; there can be only one
     links: int = 0  # number of ANDs and ORs
-    # Number of operators other than AND and OR since the last AND or OR, each of which is an operand of the next.
+    # The number of operators since the last AND or OR; each of these operators is an operand of the next one.
     operators: int = 0
 
 
@@ -114,7 +114,7 @@ class _ParserInputBuilder(TokenReader):
     # --------------------------------------------------------------------------------------------- grammar
 
     def _value(self, token: Token, level: _Level) -> None:
-        """Handle the next token when a value is expected."""
+        """Process the next token at a point where a value is expected."""
         word, is_first = token.word, len(self._emitted) == level.start
         if word in _NOT:
             is_condition = is_first or self.before.word in _BEFORE_NOT
@@ -202,7 +202,7 @@ class _ParserInputBuilder(TokenReader):
             self.unexpected("where an operator is expected")
 
     def _compare(self, level: _Level) -> None:
-        """Handle a comparison operator with all its words, such as IS NOT NULL."""
+        """Process a comparison operator with all its words, such as IS NOT NULL."""
         if level.compared:
             raise refuse(f"{self.next.text.upper()} after a comparison without parentheses")
         if self.next.word in _NOT:
@@ -235,7 +235,7 @@ class _ParserInputBuilder(TokenReader):
     def _close(self, level: _Level) -> None:
         self._parse_alone(level)
         self._levels.pop()
-        # sqlglot is slow on brackets. Most brackets enclose a single value, so these are dropped here.
+        # sqlglot is slow on brackets. Most brackets enclose a single value; such brackets are dropped here.
         emitted, is_one_value = self._emitted, len(self._emitted) == level.start + 1
         if level.opener == "(" and is_one_value:
             del emitted[-2]
@@ -249,7 +249,7 @@ class _ParserInputBuilder(TokenReader):
         self._has_value = True
 
     def _parse_alone(self, level: _Level) -> None:
-        """Handle the end of an expression in brackets or CASE."""
+        """Handle the token that ends a bracketed expression or a CASE."""
         if len(self._levels) % _LEVELS_OF_A_PART == 0 and len(self._emitted) > level.start + 1:
             found = self._parse(ParserInput(self._emitted[level.start :], self._values))
             del self._emitted[level.start :]

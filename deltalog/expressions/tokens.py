@@ -45,8 +45,8 @@ _BEFORE_OPERAND = frozenset({"not", "!", "-", "+", "~", "case", "interval"})
 
 def tokens_of(text: str, most_chars: int | None = None) -> list[Token]:
     """Split text into tokens, without comments and white space; the last token has the kind ``end``. Raises CallError,
-    also for a text that is too long or nested too deeply. ``most_chars``: None: the maximum length of the conditions
-    that callers pass is MAX_CONDITION_CHARS."""
+    also for a text that is too long or nested too deeply. ``most_chars``: None: the maximum length is
+    MAX_CONDITION_CHARS, as for conditions that callers pass."""
     cap = limits.MAX_CONDITION_CHARS if most_chars is None else most_chars
     if len(text) > cap:
         name = "MAX_CONDITION_CHARS" if most_chars is None else "MAX_EXPRESSION_CHARS"
@@ -90,7 +90,8 @@ def _check_comment(comment: str, start: int) -> None:
 
 
 def _check_nesting(tokens: list[Token]) -> None:
-    """Raise CallError if brackets, CASE and unary operators are nested beyond the cap, or if brackets do not match."""
+    """Raise CallError if brackets, CASE and unary operators are nested more deeply than the limit allows, or if
+    brackets do not match."""
     open_: list[str] = []
     signs, deepest, before = 0, 0, ""
     for token in tokens:
@@ -125,7 +126,7 @@ def text_value(token: str) -> str:
     quote = token[0]
     if "\\" not in token:
         return token[1:-1].replace(quote * 2, quote)
-    # A quote after a backslash is not part of a doubled quote.
+    # A quote that follows a backslash is not part of a doubled quote.
     parts = re.findall(rf"\\.|{quote}{quote}|[^\\{quote}]+", token[1:-1], re.DOTALL)
     joined = "".join(quote if part == quote * 2 else part for part in parts)
     try:

@@ -49,7 +49,7 @@ class Predicate(Expression, frozen=True):
 
 class Name(Expression, frozen=True):
     """A reference to a column, given as a path of names, ignoring case. ``is_quoted``: whether the name is in
-    backticks, so that it cannot be a function."""
+    backticks; such a name cannot be a function."""
 
     path: tuple[str, ...]
     is_quoted: bool = False
@@ -103,7 +103,7 @@ class Call(Expression, frozen=True):
 
 
 class Cast(Expression, frozen=True):
-    """CAST; ``is_try``: TRY_CAST, which is null for values that the type cannot hold."""
+    """CAST; ``is_try``: TRY_CAST, which returns null for values that the target type cannot represent."""
 
     operand: Expression
     data_type: DataType
@@ -125,8 +125,8 @@ class Element(Expression, frozen=True):
 
 
 class Moment(Expression, frozen=True):
-    """CURRENT_TIMESTAMP or a similar function. ``written``: the name or call as written, which means a column if the
-    table has a column of that name; otherwise the value is ``literal``, the time of the statement."""
+    """CURRENT_TIMESTAMP or a similar function. ``written``: the name or call as it was written. If the table has a
+    column of that name, it means this column; otherwise the value is ``literal``, the time of the statement."""
 
     written: Name | Call
     literal: Literal
@@ -229,7 +229,9 @@ def renamed(expression: Expression, rename: Callable[[Name], Name]) -> Expressio
 def replaced(expression: Expression, replacement: Callable[[Expression], Expression | None]) -> Expression:
     """A copy of the tree in which some nodes are replaced. ``replacement``: a function that returns the replacement for
     a node of the tree, or None to descend into the node."""
-    links = []  # a chain of ANDs and ORs, outermost first; collected in a loop because it can have a thousand operators
+    # A chain of ANDs and ORs, outermost first; collected in a loop instead of by recursion, because it can have a
+    # thousand operators.
+    links = []
     while isinstance(expression, (And, Or)):
         links.append(expression)
         expression = expression.left

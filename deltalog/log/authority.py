@@ -1,4 +1,4 @@
-"""Authority: what determines the commits of a table: the log or a catalog. Pure.
+"""Authority: the log or the catalog, whichever determines which commits belong to a table. Pure.
 
 Spec: PROTOCOL.md#catalog-managed-tables.
 """

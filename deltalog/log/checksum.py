@@ -135,8 +135,8 @@ def _deletions_in(body: dict[str, Any]) -> Deletions | None:
 def check_against(state: State, commits: Sequence[CommitActions], table: str, version: int) -> None:
     """Compare protocol and metadata of ``state``, which may come from a ``.crc``, with those in ``commits``.
 
-    ``commits``: ascending, up to ``version``. If the commits contain no protocol action, the protocol is not compared;
-    likewise for the metaData action. Raises CorruptTableError.
+    ``commits``: the commits up to ``version``, in ascending order. If the commits contain no protocol action, the
+    protocol is not compared; likewise for the metaData action. Raises CorruptTableError.
     """
     different = differences(state, advance(PartialState(), commits))
     if different:
@@ -147,7 +147,8 @@ def check_against(state: State, commits: Sequence[CommitActions], table: str, ve
 
 
 def differences(one: State | PartialState, other: State | PartialState) -> list[str]:
-    """Which of protocol and metaData differ between two states; an action missing in one of them is ignored.
+    """Which of the actions protocol and metaData differ between two states; an action that is missing in one of the
+    states is ignored.
 
     Compares only the parts that affect how rows are read, and compares schemas by content, because writers differ in
     white space.
@@ -173,8 +174,8 @@ def _same_metadata(one: State | PartialState, other: State | PartialState, name:
 
 
 def _comparable(state: State | PartialState) -> dict[str, object]:
-    """The parts of protocol and metaData that affect how rows are read, by action name, without parts that writers
-    format differently; None for a missing action."""
+    """The fields of the protocol and metaData actions that affect how rows are read, without details that writers
+    format differently, keyed by action name; None for a missing action."""
     protocol, metadata = state.protocol, state.metadata
     return {
         "protocol": None if protocol is None else (
@@ -190,15 +191,15 @@ def _comparable(state: State | PartialState) -> dict[str, object]:
 def encode_checksum(
     state: State, totals: Totals, txn_id: str, in_commit_timestamp_ms: int | None, files: FileList | None = None
 ) -> bytes:
-    """The ``.crc`` of a version, with only the fields that are known and apply to the table.
+    """The ``.crc`` of a version, with only those fields that are known and apply to the table.
 
     Omits transactions if there are more than MAX_TRANSACTIONS or the table sets a retention for them, domains if there
     are more than MAX_DOMAINS, and ``files`` if ``FileList.encoded`` returns None or a table property excludes them.
     Spec: PROTOCOL.md#version-checksum-file-schema.
     """
     configuration = state.metadata.configuration
-    # With a retention, it depends on the time at which the table is read which transaction identifiers have not
-    # expired.
+    # If a retention is set, the set of unexpired transaction identifiers depends on the time at which the table is
+    # read.
     few = len(state.transactions) <= MAX_TRANSACTIONS and SET_TRANSACTION_RETENTION_MS.key not in configuration
     body: dict[str, Any] = {
         "txnId": txn_id,
@@ -233,9 +234,10 @@ def _files_body(files: FileList | None, totals: Totals) -> msgspec.Raw | None:
 
 
 def _lists_files(configuration: Mapping[str, str]) -> bool:
-    """Whether the checksum of a table with these properties lists its files. It does not list them if checkpoints omit
-    the JSON text of statistics, because the list would then differ from a replay. As in delta-spark, the checksum also
-    does not list the files if statistics are collected for more columns than by default."""
+    """Whether the checksum file of a table with these properties contains a list of the table's files. The checksum
+    does not list the files if checkpoints omit the JSON text of statistics, because the list would then differ from a
+    replay of the log. Like delta-spark, deltalog also omits the list of files from the checksum if statistics are
+    collected for more columns than by default."""
     try:
         keeps_text = CHECKPOINT_STATS_AS_JSON.read(configuration)
         columns = DATA_SKIPPING_NUM_INDEXED_COLS.read(configuration)

@@ -1,7 +1,7 @@
 """Log clean-up: finds and deletes the log files that no version within the retention period needs.
 
-Spec: PROTOCOL.md#metadata-cleanup. Commit times are the same as in time travel: the in-commit timestamp, or for commits
-before its enablement, the monotonised file time.
+Spec: PROTOCOL.md#metadata-cleanup. Commit times are the same as in time travel: the in-commit timestamp or, for commits
+before in-commit timestamps were enabled, the monotonised file time.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _DELETED_AT_ONCE = 16
 
 @dataclass(frozen=True, slots=True)
 class CleanupDecision:
-    """Whether a log file is deleted, and why. ``path``: relative to the table root."""
+    """Whether a log file is deleted, and the reason. ``path``: relative to the table root."""
 
     path: str
     deleted: bool
@@ -55,8 +55,8 @@ class CleanupReport:
 
     ``cutoff_ms``: commits before this time have expired. ``first_version``: the first version that is readable after
     the clean-up; None if nothing is deleted. ``reason``: why these files are or are not deleted. ``unreachable``: the
-    first and the last version that become unreadable. ``files``: all files of the log, beginning with the deleted files
-    in order of deletion.
+    first and the last of the versions that become unreadable. ``files``: all files of the log, beginning with the
+    deleted files in order of deletion.
     """
 
     table: str
@@ -130,8 +130,8 @@ def clean_up(
     ``clock_ms - retention_ms`` (default: delta.logRetentionDuration), in milliseconds since 1970. The oldest files are
     deleted first, so that an interruption leaves a readable log. Temporary files of killed writers on local disks are
     deleted after a day. If another clean-up deletes files during the call, this clean-up starts again once. If another
-    table replaces this one, the log of the new table contains files with the same names. Clean-up therefore checks,
-    before each batch of deletions, that the latest version is still in the log.
+    table replaces this table, the new table's log contains files with the same names as the old log. Clean-up therefore
+    checks, before each batch of deletions, that the latest version is still in the log.
 
     Raises MissingInCommitTimestampError, UnsupportedFeatureError, StoreError; TableReplacedError, TableNotFoundError.
     Cost: 3 LISTs, the latest version's ``.crc``, at most ceil(log2 n) + 2 GETs of 4 KiB for n commits (1 LIST more
@@ -178,7 +178,7 @@ def _clean_up(history: LogHistory, clock_ms: int, retention_ms: int | None, dry_
     )
 
 
-# --------------------------------------------------------------------------------------------- decision
+# -------------------------------------------------------------------------------- the clean-up decision
 
 
 def _decide(history: LogHistory, cutoff_ms: int) -> Decision:
@@ -218,9 +218,10 @@ def _decide(history: LogHistory, cutoff_ms: int) -> Decision:
 
 
 def _time_preserving_starts(history: LogHistory, file_versions: Sequence[int]) -> Callable[[int], bool]:
-    """A predicate on versions: whether all commit times stay the same if the log begins at that version.
+    """A predicate on versions: whether the times of all remaining commits stay the same if the log begins at that
+    version.
 
-    File times are monotonised from the first commit on. So a commit whose time was raised above its own file time,
+    File times are monotonised from the first commit on. A commit whose time was raised above its own file time,
     because of earlier commits, cannot become the first commit of the log.
     """
     if not file_versions:
@@ -232,13 +233,13 @@ def _time_preserving_starts(history: LogHistory, file_versions: Sequence[int]) -
 
 
 def _is_followed(listing: Listing, version: int) -> bool:
-    """Whether the log has the commit of a checkpoint's version, which defines its time, and all later commits."""
+    """Whether the log has the commit that defines the time of a checkpoint's version, and all later commits."""
     after = [v for v in listing.commits if v >= version]
     return bool(after) and after == list(range(version, listing.commits[-1] + 1))
 
 
 def _is_readable(reader: LogReader, checkpoint: Checkpoint) -> bool:
-    """Whether a checkpoint's small actions can be read and its sidecars exist. File actions are not read."""
+    """Whether the small actions of a checkpoint can be read and all its sidecars exist. File actions are not read."""
     try:
         reader.checkpoint(checkpoint).state()
         named = {reader.files.find_sidecar(name)[1] for name in reader.checkpoint(checkpoint).sidecars()}
@@ -265,7 +266,7 @@ def decide_files(names: Iterable[str], first_version: int | None) -> list[Cleanu
     deleted: list[tuple[int, int, str, str]] = []
     kept: list[CleanupDecision] = []
     for name in sorted(names):
-        # On a local disk, Hadoop keeps a checksum next to each file.
+        # On a local disk, Hadoop stores a checksum file next to each file.
         side_file = name.startswith(".") and name.endswith(".crc")
         parsed = parse_log_file(name[1:-4] if side_file else name)
         if parsed is None:
@@ -297,8 +298,8 @@ _ORDER = {
 def _decide_sidecars(
     reader: LogReader, deleted: Collection[str], listing: Listing, clock_ms: int
 ) -> list[CleanupDecision]:
-    """The decision on each sidecar. A sidecar is deleted if no kept checkpoint names it and it is older than a day; a
-    younger one may belong to a checkpoint that is being written. ``deleted``: the paths of files to delete."""
+    """The decision on each sidecar. A sidecar is deleted if it is older than a day and no kept checkpoint names it; a
+    younger sidecar may belong to a checkpoint that is being written. ``deleted``: the paths of files to delete."""
     metas = reader.store.list_from(SIDECARS_DIRECTORY)
     if not metas:
         return []

@@ -1,9 +1,11 @@
 """Decodes commits. In long runs of commits, adds and removes are decoded as Arrow columns, and the other actions of
-many commits in one call. Decoding many commits together is several times faster than decoding each one separately.
+many commits are decoded in one call. Decoding many commits together is several times faster than decoding each one
+separately.
 
-Columnar decoding is used only if its result is certain to be the same: every add or remove is on a line of its own and
-has only known fields, no repeated field and all required fields. A run that contains anything else is halved
-repeatedly; the short run that remains is decoded one commit at a time, and an invalid commit is refused there.
+Columnar decoding is used only if its result is certain to be the same: every add and remove action is on a line of its
+own, has only known fields and all required fields, and repeats no field. A run of commits for which columnar decoding
+is not certain is halved repeatedly; the short run that remains is decoded one commit at a time, and an invalid commit
+is refused there.
 
 Spec: PROTOCOL.md#add-file-and-remove-file.
 """
@@ -28,8 +30,8 @@ from deltalog.log.replay import Commits, FileActions
 from deltalog.parallel import in_order
 from deltalog.protocol.codec import decode_commit, decode_small_actions, partition_names
 
-# For commits with fewer bytes than this, columnar decoding saves little. The block size bounds the memory for longer
-# runs.
+# For commits with fewer bytes than this, columnar decoding saves little. The block size bounds the memory that long
+# runs of commits need.
 _MIN_BYTES, _BLOCK_BYTES = 1 << 20, 8 << 20
 _ADD, _REMOVE = b'{"add":{"path":"', b'{"remove":{"path":"'
 _FILES, _NEXT_ADD = (_ADD, _REMOVE), b"\n" + _ADD
@@ -77,7 +79,7 @@ _REQUIRED_OF_REMOVES = ("path", "dataChange")
 def garbage_collection_paused() -> Iterator[None]:
     """Disable the garbage collector while very many objects without reference cycles are created, because it would
     spend more time traversing them than it takes to create them. Nested and concurrent use is safe; if the caller has
-    disabled the collector, it stays disabled."""
+    disabled the garbage collector, it stays disabled."""
     enabled = gc.isenabled()
     gc.disable()
     try:
@@ -143,7 +145,7 @@ def _as_columns(block: Sequence[tuple[int, bytes]]) -> Commits:
             if line[:1] != b"{" or line[-1:] != b"}":
                 raise ValueError("an action that may be on several lines")
         heads.append((version, head))
-        # Removes first: if a commit removes and adds a file, keep the add.
+        # Process removes first, so that if a commit both removes and adds a file, the add is kept.
         texts += removes
         texts += adds
         has_removes |= bool(removes)
@@ -161,8 +163,8 @@ def _as_columns(block: Sequence[tuple[int, bytes]]) -> Commits:
 
 
 def _split(data: bytes) -> tuple[list[bytes], list[bytes], list[bytes]]:
-    """The lines of a commit: small actions, removes, adds. An element of these lists can contain several consecutive
-    lines."""
+    """The lines of a commit: small actions, remove actions and add actions. A single element of these lists can contain
+    several consecutive lines."""
     first, rest = data.find(b"\n"), data[:0]
     if data.startswith(_ADD, first + 1) and not data.startswith(_FILES):
         rest = data[first + 1 : -1] if data.endswith(b"\n") else data[first + 1 :]
@@ -187,7 +189,7 @@ def _file_actions(
     Raises pyarrow.ArrowException or ValueError for lines that must be decoded as actions.
     """
     values = pa.struct([pa.field(name, pa.string()) for name in partition_columns])
-    # Each column costs parsing time on every line.
+    # Parsing each additional column costs time on every line.
     kinds = (("add", _ADDS), ("remove", _REMOVES))[: 2 if has_removes else 1]
     schema = pa.schema({key: pa.struct({**fields, "partitionValues": values}) for key, fields in kinds})
     options = pj.ParseOptions(explicit_schema=schema, unexpected_field_behavior="error")

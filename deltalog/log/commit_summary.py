@@ -40,10 +40,10 @@ class CommitSummary(msgspec.Struct, frozen=True):
 
     ``created_ms``: the in-commit timestamp if the commit has one, else the timestamp from the writer's clock, in
     milliseconds since 1970. ``metadata``: the mapping that the author passed to the write; None if the commit has none,
-    as with commits of other writers. ``row_count``: the number of rows in ``files``; None if the row count of any file
-    is unknown. ``min_timestamp_us`` and ``max_timestamp_us``: the bounds of ``timestamp_column``, in microseconds since
-    1970; None if no column was declared or the column has only nulls. ``blob``: the blob, if the commit was written
-    from a stream of bytes; the row that names the blob is then in ``files``.
+    for example if another writer made it. ``row_count``: the number of rows in ``files``; None if the row count of any
+    file is unknown. ``min_timestamp_us`` and ``max_timestamp_us``: the bounds of ``timestamp_column``, in microseconds
+    since 1970; None if no column was declared or the column has only nulls. ``blob``: the blob, if the commit was
+    written from a stream of bytes; the row that names the blob is then in ``files``.
     """
 
     version: int

@@ -1,4 +1,4 @@
-"""Log compaction files: the reconciled actions of a run of commits in one file.
+"""Log compaction files: each contains the reconciled actions of several consecutive commits.
 
 Spec: PROTOCOL.md#log-compaction-files, #action-reconciliation. Compactions are optional: if one is missing or
 unreadable, readers read the commits.

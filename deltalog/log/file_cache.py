@@ -42,7 +42,8 @@ else:
         file_lists="deltalog.log.file_list",
     )
 
-# The maximum number of file actions that a writing handle keeps in memory, so that its next checkpoint needs no reads.
+# The maximum number of file actions that a handle keeps in memory after writes; from these actions it can write its
+# next checkpoint without reading the log.
 FEW_FILES = 16_384
 _MAX_PENDING = 64
 _SLICE_ROWS = 131_072
@@ -50,9 +51,9 @@ Piece = TypeVar("Piece")
 
 
 class NewCheckpoint(msgspec.Struct, frozen=True):
-    """A checkpoint that was just written. ``totals``: the totals of the live files in the checkpoint; None if they were
-    not counted. ``tombstones``: the tombstones in the checkpoint (schema TOMBSTONES); None if there are more than
-    FEW_FILES."""
+    """The cached contents of a checkpoint that was just written. ``totals``: the totals of the live files in the
+    checkpoint; None if they were not counted. ``tombstones``: the tombstones in the checkpoint (schema TOMBSTONES);
+    None if there are more than FEW_FILES."""
 
     checkpoint: Checkpoint
     totals: table_totals.Totals | None
@@ -71,17 +72,17 @@ class FileCache:
     """Reads the file actions of the version that ``segment`` rebuilds, and caches them.
 
     A table handle keeps the cache of its latest version. ``after``, ``on_checkpoint`` and ``through`` create the cache
-    of the next snapshot with its contents, so that only new log files are read for the next version. Filling a cache
-    does not change the results of any snapshot. Threads may share it.
+    for the next snapshot from the contents of this cache, so that only new log files are read for the next version.
+    Filling a cache does not change the results of any snapshot. Threads may share it.
 
     ``tip``: identifies the commit of the version. ``state``: the version's state, which the commits must not
-    contradict. ``totals``: the totals of the live files, if known. ``commits``: the commits of the segment, if read.
-    ``loaded``: the live files, if in memory. ``tombstones``: the tombstones in the checkpoint, if they are in memory.
-    ``unusable``: unreadable checkpoints. ``checksum``: the version's ``.crc``, if read. ``listed``: the live files to
-    list in the ``.crc`` of a version that was just committed.
+    contradict. ``totals``: the totals of the live files, if known. ``commits``: the commits of the segment, if they
+    were read. ``loaded``: the live files, if they are in memory. ``tombstones``: the tombstones of the checkpoint, if
+    they were loaded into memory. ``unusable``: unreadable checkpoints. ``checksum``: the version's ``.crc``, if read.
+    ``listed``: the live files to list in the ``.crc`` of a version that was just committed.
     """
 
-    # When a cache is read, its attributes may be replaced with equivalent values, at any moment and by any thread.
+    # While a cache is read, its attributes may be replaced with equivalent values, at any moment and by any thread.
     # Therefore each method reads each attribute of the shared state only once.
 
     def __init__(
@@ -116,10 +117,10 @@ class FileCache:
     # ------------------------------------------------------------------------------------------- live files
 
     def files(self, columns: Sequence[str] | None = None) -> pa.Table:
-        """One row per live file, with the columns of deltalog.log.file_tables.FILES, or only ``columns`` of them.
+        """One row per live file, with all columns of deltalog.log.file_tables.FILES, or only with ``columns``.
 
         Raises CallError for an unknown column. Cost: the columns in the checkpoint and 1 GET for each commit after it.
-        The result is cached only without ``columns``.
+        The result is cached only if ``columns`` is not given.
         """
         if columns is None:
             return self._all_files()
@@ -135,7 +136,7 @@ class FileCache:
         if loaded is None:
             files = pa.concat_tables([empty(FILES), *self.file_pieces(lambda piece: piece)])
             if self._listed is not None and not self._listed.names_paths_of(files):
-                self._listed = None  # the list came from a .crc, and the log takes precedence
+                self._listed = None  # the list came from a .crc that differs from the log, and the log takes precedence
         elif loaded.since:
             files = live_files(loaded.files, loaded.since)
         else:
@@ -220,18 +221,18 @@ class FileCache:
 
     @Lazy
     def _counted(self) -> table_totals.Totals:
-        """The totals computed from the files; they take precedence over a ``.crc``."""
+        """The totals computed from the files; they take precedence over the totals in a ``.crc``."""
         return table_totals.totals_of(self.files())
 
     @property
     def known_totals(self) -> table_totals.Totals | None:
-        """The totals of the live files, if known without reading the files. Cost: none."""
+        """The totals of the live files, if they are known without reading the files. Cost: none."""
         loaded = self._loaded
         return self._totals if loaded is None or loaded.since else self._counted
 
     @property
     def listed(self) -> file_lists.FileList | None:
-        """The live files to list in the version's ``.crc``, if known without reading the log. Cost: none."""
+        """The live files to list in the version's ``.crc``, if they are known without reading the log. Cost: none."""
         return self._listed
 
     # ------------------------------------------------------------------------------------------- tombstones
@@ -319,8 +320,8 @@ class FileCache:
         )
 
     def _listed_after(self, commit: CommitActions, totals: table_totals.Totals | None) -> file_lists.FileList | None:
-        """The file list of the next version: from the commit alone if it adds all live files, else from the previous
-        list."""
+        """The file list of the next version: derived from the commit alone if the commit adds all live files, otherwise
+        from the previous list."""
         if totals is None or totals.num_files > file_lists.MAX_FILES:
             return None
         if totals.num_files == len(commit.adds):
@@ -341,7 +342,7 @@ class FileCache:
         return listed
 
     def _known_new(self, commit: CommitActions) -> Collection[str]:
-        """The paths from ``maybe_again`` that are not live according to the files in memory; empty if no files are in
+        """The paths from ``maybe_again`` that, according to the files in memory, are not live; empty if no files are in
         memory."""
         loaded = self._loaded
         wanted = [] if loaded is None else table_totals.maybe_again(commit)
@@ -371,7 +372,7 @@ class FileCache:
         return LoadedFiles(loaded.files, (*loaded.since, commit))
 
     def on_checkpoint(self, written: NewCheckpoint, segment: Segment) -> FileCache:
-        """The cache of the same version, based on a checkpoint of it that was just written. Cost: none."""
+        """The cache of the same version, based on a checkpoint of this version that was just written. Cost: none."""
         return FileCache(
             self._reader,
             segment,
@@ -386,7 +387,7 @@ class FileCache:
         )
 
     def through(self, reader: LogReader) -> FileCache:
-        """The cache of the same version with another reader of the same table. Cost: none."""
+        """The cache of the same version, for another reader of the same table. Cost: none."""
         return FileCache(
             reader,
             self.segment,
@@ -402,8 +403,9 @@ class FileCache:
         )
 
     def without_checkpoint(self, error: InvalidCheckpointError) -> FileCache:
-        """The cache of the same version without the segment's checkpoint, which ``error`` reports as unreadable. The
-        new cache uses an older checkpoint or the commits alone. Raises ``error`` if these are missing. Cost: 1 LIST."""
+        """The cache of the same version, but without the segment's checkpoint, which ``error`` reports as unreadable.
+        The new cache uses an older checkpoint, or only the commits. Raises ``error`` if these are missing. Cost: 1
+        LIST."""
         checkpoint = self.segment.checkpoint
         unusable = self._unusable if checkpoint is None else (*self._unusable, checkpoint)
         segment = self._reader.segment(self._reader.list_from(), self.segment.version, unusable, error)

@@ -1,7 +1,7 @@
 """The list of a small table's live files, written as ``allFiles`` in its ``.crc``. Pure.
 
 Like the totals, the list is derived from that of the previous version at each commit. deltalog writes these lists but
-never reads a table from them, because no writer verifies them against the checkpoint and the commits.
+never uses them to read a table, because no writer verifies the lists against the checkpoint and the commits.
 
 Spec: PROTOCOL.md#version-checksum-file-schema, #action-reconciliation.
 """
@@ -23,8 +23,8 @@ from deltalog.protocol.paths import are_ordinary, base_name, is_plain
 
 # As in delta-spark, a version with more live files than this has no list.
 MAX_FILES = 50
-# Longer lists are neither written nor kept up to date, because every commit writes a list, and every open reads the
-# latest one.
+# Longer lists are neither written nor kept up to date, because every commit would write such a list, and every open
+# would read it.
 MAX_BYTES = 64 << 10
 
 
@@ -44,7 +44,7 @@ class FileList(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_adds(cls, adds: Sequence[AddFile]) -> FileList | None:
-        """The list of the files in ``adds``, which must be all live files; None if there are more than MAX_FILES."""
+        """The file list for ``adds``, which must contain all live files; None if there are more than MAX_FILES."""
         return cls({}).with_adds(adds)
 
     @classmethod
@@ -70,7 +70,7 @@ class FileList(msgspec.Struct, frozen=True):
         return FileList(left).with_adds(commit.adds)
 
     def with_adds(self, adds: Sequence[AddFile]) -> FileList | None:
-        """The list with these files added, replacing files with the same key; None above MAX_FILES."""
+        """The list with these files added, replacing files with the same key; None if there are more than MAX_FILES."""
         if len(adds) > MAX_FILES:
             return None
         files = {**self.files, **{file_key(add.path, add.deletion_vector): _listed(add) for add in adds}}
@@ -95,9 +95,9 @@ class FileList(msgspec.Struct, frozen=True):
 
 
 def _listed(add: AddFile) -> ListedFile:
-    """The list entry for an add action; it equals the entry that a log replay would give. The body of the entry is None
-    if the statistics alone exceed MAX_BYTES, or if the path is absolute or not plain, because delta-spark normalises
-    such paths before it compares them."""
+    """The list entry for an add action; it equals the entry that a replay of the log would give. The body of the entry
+    is None if the statistics alone exceed MAX_BYTES, or if the path is absolute or not plain, because delta-spark
+    normalises such paths before it compares them."""
     is_short = len(add.stats or "") <= MAX_BYTES
     is_simple = are_ordinary([add.path]) or (is_plain(add.path) and base_name(add.path) is None)
     return ListedFile(add.path, add.size, encode_listed(add) if is_short and is_simple else None)

@@ -1,5 +1,5 @@
 """Converts per-file statistics, which are JSON text in actions and JSON text or structs in checkpoints, to Arrow
-columns. Also converts partition values to typed columns. Pure.
+columns. The module also converts partition values to typed columns. Pure.
 
 Spec: PROTOCOL.md#per-file-statistics, #checkpoint-schema (stats_parsed). A statistic that cannot be read becomes null,
 and data skipping ignores it.
@@ -50,7 +50,8 @@ class Leaf(msgspec.Struct, frozen=True):
 
     @classmethod
     def from_fields(cls, fields: Sequence[StructField], mapping: Mode) -> Leaf:
-        """The leaf for the last of ``fields``; the others are the structs that contain it, outermost first."""
+        """The leaf for the last of ``fields``; the other ``fields`` are the structs that contain this leaf, outermost
+        first."""
         physical = tuple(column_mapping.physical_name(f, mapping) for f in fields)
         return cls(tuple(f.name for f in fields), physical, fields[-1].data_type)
 
@@ -68,8 +69,8 @@ class Leaf(msgspec.Struct, frozen=True):
 def leaves_of(schema: StructType, mapping: Mode, above: tuple[StructField, ...] = ()) -> list[Leaf]:
     """The leaves of a schema, depth first.
 
-    ``schema``: a schema without partition columns, which have no statistics. ``above``: the structs that contain
-    ``schema``, outermost first.
+    ``schema``: a schema without partition columns, which have no statistics. ``above``: the structs around ``schema``,
+    outermost first.
     """
     leaves: list[Leaf] = []
     for column in schema.fields:
@@ -106,8 +107,8 @@ def _lower(path: Sequence[str]) -> tuple[str, ...]:
 
 
 def column_name(group: Group, leaf: Leaf) -> str:
-    """The name of the column for a leaf and a statistics group in the tables that ``statistics_of_files`` returns. The
-    names are unique."""
+    """The name of the column that contains the statistics of a leaf in one group (such as minimum values), in the
+    tables that ``statistics_of_files`` returns. The names are unique."""
     return "\0".join((group, *leaf.physical))
 
 
@@ -153,8 +154,8 @@ def bounds_of_files(files: pa.Table, leaves: Sequence[Leaf]) -> pa.Table | None:
 
 @lru_cache(maxsize=64)
 def _bounds_decoder(leaves: tuple[Leaf, ...]) -> tuple[msgspec.json.Decoder[Any], list[str]]:
-    """Returns a decoder that reads only the bounds of ``leaves``, and for each leaf its attribute path within a group.
-    Raises ValueError for names that need escapes."""
+    """Returns a decoder that reads only the bounds of ``leaves`` and, for each leaf, the attribute path of the leaf
+    within a group. Raises ValueError for names that need escapes."""
     tree: dict[str, Any] = {}
     for leaf in leaves:
         kind = _stored_type(leaf.data_type)
@@ -191,8 +192,8 @@ def _attributes(tree: dict[str, Any], path: tuple[str, ...]) -> str:
 
 def live_rows_of_each(files: pa.Table) -> pa.Array:
     """The number of live rows of each file: the rows in its statistics, minus the rows that its deletion vector
-    deletes; null without statistics. ``files``: as for ``statistics_of_files``, with the column ``deletion_vector``
-    too."""
+    deletes; null without statistics. ``files``: as for ``statistics_of_files``, but also with the column
+    ``deletion_vector``."""
     cardinality = pc.struct_field(combined(files["deletion_vector"]), "cardinality")
     return pc.subtract(
         combined(statistics_of_files(files, ())["numRecords"]), pc.fill_null(cardinality.cast(pa.int64()), ZERO)
@@ -206,7 +207,7 @@ def live_rows(files: pa.Table) -> int | None:
 
 
 def partition_values(files: pa.Table, column: StructField, mapping: Mode) -> Any:
-    """The values of a partition column, one per file, in the column's type. Raises CorruptTableError."""
+    """The values of a partition column, one per file, with the column's type. Raises CorruptTableError."""
     key = strings([column_mapping.physical_name(column, mapping)])[0]
     texts = _looked_up(combined(files.column("partition_values")), key).dictionary_encode()
     parsed = [partitions.parse(text, column.data_type, column.name) for text in texts.dictionary.to_pylist()]
@@ -229,8 +230,8 @@ def _looked_up(maps: Any, key: pa.Scalar) -> Any:
 
 
 def nested(flat: pa.Table, leaves: Sequence[Leaf], names: Callable[[Leaf], tuple[str, ...]]) -> dict[str, Any]:
-    """The columns of ``statistics_of_files`` as one struct array per group. For each leaf, ``names`` returns its path
-    within these structs."""
+    """The columns of ``statistics_of_files`` as one struct array per group. For each leaf, ``names`` returns the path
+    of the leaf within these structs."""
     groups: dict[str, Any] = {}
     for group in GROUPS:
         tree: dict[str, Any] = {}
@@ -282,7 +283,7 @@ def _from_structs(values: Any, leaves: Sequence[Leaf]) -> pa.Table:
 
 
 def has_field(kind: pa.DataType, path: Sequence[str]) -> bool:
-    """Whether a struct type has a field with this path of names."""
+    """Whether a struct type has a field at this path of names."""
     for name in path:
         index = kind.get_field_index(name) if pa.types.is_struct(kind) else -1
         if index < 0:
@@ -378,7 +379,7 @@ def _from_json(texts: Any, leaves: Sequence[Leaf]) -> pa.Table:
 
 
 def _one_line_each(texts: Any) -> Any:
-    """The strings that contain a single JSON object on one line. Every other string is replaced by an empty JSON
+    """The strings that contain a single JSON object on one line. All other strings are replaced by an empty JSON
     object, which contains no statistics.
 
     A null among the objects crashes Arrow's reader. Line feeds are searched for only if some string does not begin with
@@ -429,7 +430,7 @@ def _parse_lines(texts: Any, schema: pa.Schema) -> pa.Table:
 
 
 def _as_lines(texts: Any) -> pa.Buffer:
-    """The strings, each followed by a line feed."""
+    """The given strings, each followed by a line feed."""
     # The bytes of the joined strings are contiguous in memory.
     lines = pc.binary_join_element_wise(texts, _EMPTY, _LINE_FEED)
     return lines.buffers()[2].slice(0, pc.sum(pc.binary_length(lines)).as_py() or 0)
@@ -467,7 +468,7 @@ def _from_each(texts: Sequence[str], leaves: Sequence[Leaf]) -> pa.Table:
 
 
 def decoded(text: str) -> dict[str, Any]:
-    """The decoded JSON of statistics, with fractions as decimals; empty if the text is not a JSON object."""
+    """The decoded JSON object of statistics, with fractions as decimals; empty if the text is not a JSON object."""
     try:
         body = json.loads(text, parse_float=decimal.Decimal, parse_constant=lambda _: None)
     except (ValueError, RecursionError, decimal.DecimalException):

@@ -20,8 +20,8 @@ DELETION_VECTOR = pa.struct(
         pa.field("max_row_index", pa.int64()),
     ]
 )
-# The schema of live files, one file per row. The columns are the fields of the add action in snake case. Sizes are in
-# bytes, times in milliseconds since 1970.
+# The schema of live files, one file per row. The columns are named like the fields of the add action, in snake case.
+# Sizes are in bytes, times in milliseconds since 1970.
 FILES = pa.schema(
     [
         pa.field("path", pa.string()),

@@ -73,7 +73,8 @@ class LogHistory:
         self.reader = reader
         self._listed: Listing | None = None
         if latest is None:
-            self._listed = reader.list_from(stat=reader.store.is_remote)  # adds sizes and times at no extra cost
+            # This also lists sizes and times, at no extra cost.
+            self._listed = reader.list_from(stat=reader.store.is_remote)
             latest = load(reader, self._listed, identifies=True)
         self.latest: LogSnapshot = latest
         # Timestamps read while loading the latest version are not read again.
@@ -122,8 +123,8 @@ class LogHistory:
 
     @Lazy
     def enablement(self) -> Enablement | None:
-        """The enablement version and timestamp of in-commit timestamps, from the properties of the latest version.
-        Raises InvalidEnablementError."""
+        """The enablement version and timestamp of in-commit timestamps, as stated by the properties of the latest
+        version. Raises InvalidEnablementError."""
         return self.latest.enablement
 
     @Lazy
@@ -133,8 +134,8 @@ class LogHistory:
 
     @Lazy
     def timeline(self) -> Timeline:
-        """The commits to which a timestamp can resolve, and the clock of each. Raises VersionNotFoundError if there are
-        none."""
+        """The commits to which a timestamp can resolve, and for each commit the clock that applies to it. Raises
+        VersionNotFoundError if there are none."""
         versions = self.candidates
         if not versions:
             raise VersionNotFoundError(
@@ -153,8 +154,8 @@ class LogHistory:
         ("error"), or return that commit ("earliest", "latest"). Raises CallError, TimestampOutOfRangeError,
         MissingInCommitTimestampError, InvalidEnablementError, VersionNotFoundError. Cost: 8 GETs of 4 KiB per round,
         usually 3 to 6 rounds, and 1 LIST if the beginning of the log was cleaned up. If the instant is before the
-        enablement, or the log has gaps: as ``listing``, at most ceil(log2 n) + 2 such GETs for n commits, and if the
-        listing lacks file times, 1 LIST, or 1 HEAD for each of at most 8 commits.
+        enablement, or the log has gaps: the cost of ``listing``, at most ceil(log2 n) + 2 such GETs for n commits and,
+        if the listing lacks file times, 1 LIST, or 1 HEAD for each of at most 8 commits.
         """
         if before not in BEFORE or after not in AFTER:
             raise CallError(f"before must be one of {BEFORE} and after one of {AFTER}; got {before!r} and {after!r}.")
@@ -168,9 +169,9 @@ class LogHistory:
         return found
 
     def _searched(self, timestamp_ms: int) -> CommitAt | None:
-        """The last commit at or before an instant, found without listing the log; None if the result cannot be proved
-        that way. A proof needs three facts: the commit exists, the next commit exists and is later than the instant,
-        and the log is readable from the found version or an earlier one."""
+        """The last commit at or before an instant, found without listing the log; None if it cannot be proved in this
+        way that the commit is the last one. A proof needs three facts: the commit exists, the next commit exists and is
+        later than the instant, and the log is readable from the found version or an earlier one."""
         latest, pair = self.latest, self.enablement
         if not latest.in_commit_timestamps_enabled or (pair is not None and timestamp_ms < pair.timestamp_ms):
             return None
@@ -199,8 +200,8 @@ class LogHistory:
         return self._has_first_commit or self._part(version) is not None
 
     def _part(self, version: int) -> Listing | None:
-        """A part of the log from which a version can be rebuilt; None if none was found. Cost: none if a known part is
-        enough, else as ``LogReader.list_before``."""
+        """A part of the log from which a version can be rebuilt; None if there is no such part. Cost: none if a known
+        part is enough, else as ``LogReader.list_before``."""
         for part in self._parts:
             if part.covers(version):
                 return part
@@ -241,7 +242,7 @@ class LogHistory:
         return versions[position] if position < len(versions) else None
 
     def _check_enablement(self, found: CommitAt) -> None:
-        """Refuse an enablement pair that contradicts the enabling commit, if that commit was read. Cost: none."""
+        """Refuse enablement properties that contradict the enabling commit, if that commit was read. Cost: none."""
         pair = self.enablement
         if pair is None or found.clock != "in-commit" or found.version != pair.version:
             return
@@ -256,10 +257,10 @@ class LogHistory:
     def bounds(self) -> tuple[CommitAt, CommitAt]:
         """The first and the last commit to which a timestamp can resolve.
 
-        In a copied table, all commit files from before the enablement of in-commit timestamps can have modification
-        times after the enablement. No timestamp then resolves to those commits, and the first commit is the enabling
-        one. Cost: as ``listing``, and two calls of ``commit_at``; if in-commit timestamps apply to all commits, 1 HEAD,
-        at most 1 LIST of the first names and 2 GETs of 4 KiB.
+        In a copied table, even commit files from before the enablement of in-commit timestamps can have modification
+        times after the enablement. In this case, no timestamp resolves to those commits, and the first commit to which
+        one resolves is the enabling commit. Cost: as ``listing``, and two calls of ``commit_at``; if in-commit
+        timestamps apply to all commits, 1 HEAD, at most 1 LIST of the first names and 2 GETs of 4 KiB.
         """
         earliest = self._first_in_commit()
         if earliest is not None:
@@ -271,8 +272,8 @@ class LogHistory:
         return first, self.commit_at(log.versions[-1])
 
     def _first_in_commit(self) -> int | None:
-        """The first version to which a timestamp can resolve, if in-commit timestamps apply to all commits and it can
-        be found without listing the whole log; else None."""
+        """The first version to which a timestamp can resolve, if in-commit timestamps apply to all commits and this
+        version can be found without listing the whole log; else None."""
         if self._listed is not None or not self.latest.in_commit_timestamps_enabled or self.enablement is not None:
             return None
         if 0 in self._icts or self._has_first_commit:
@@ -328,7 +329,7 @@ class LogHistory:
         self._metas.update((v, meta) for v, meta in zip(unknown, heads, strict=True) if meta is not None)
 
     def _file_meta(self, version: int) -> tuple[int, int]:
-        """Size in bytes and modification time in milliseconds of a commit file. Raises VersionNotFoundError."""
+        """The size in bytes and the modification time in milliseconds of a commit file. Raises VersionNotFoundError."""
         meta = self._metas.get(version)
         if meta is None or meta.modification_time_ms is None or meta.size_bytes is None:
             meta = self.reader.store.head(commit_path(version))
@@ -344,8 +345,8 @@ class LogHistory:
     def entries(self, limit: int | None = None) -> list[CommitEntry]:
         """The commits that have a commit file, newest first; with ``limit``, at most that many. Raises CallError,
         InvalidEnablementError, VersionNotFoundError. Cost: 1 GET of 4 KiB each, and 1 HEAD each for sizes and times;
-        instead of HEADs, on a remote store with more than 8 commits, 1 LIST per 450. In addition, the cost of
-        ``listing``, unless ``limit`` is set and in-commit timestamps apply to these commits."""
+        instead of HEADs, on a remote store with more than 8 commits, 1 LIST per 450. The cost of ``listing`` is added,
+        unless ``limit`` is set and in-commit timestamps apply to these commits."""
         if limit is not None and limit < 1:
             raise CallError(f"limit must be a positive number or None; got {limit}.")
         entries = None if limit is None else self.recent_entries(limit)
@@ -363,7 +364,7 @@ class LogHistory:
         return self._entries(chosen, self._infos_and_metas(chosen), file_times)
 
     def _infos_and_metas(self, versions: Sequence[int]) -> list[CommitInfo | None]:
-        """The commitInfo of commits; also records the sizes and times of the commit files."""
+        """The commitInfo actions of commits; also records the sizes and times of the commit files."""
         if self.reader.store.is_remote:
             self._stat_all(versions)
             return self.reader.commit_infos(versions)
@@ -372,8 +373,8 @@ class LogHistory:
         return infos
 
     def recent_entries(self, limit: int) -> list[CommitEntry] | None:
-        """The last commits, newest first, without listing the whole log; None if that needs a listing. Raises
-        InvalidEnablementError. Cost: as ``entries``."""
+        """The last commits, newest first, found without listing the whole log; None if they can only be found by a
+        listing. Raises InvalidEnablementError. Cost: as ``entries``."""
         versions = range(max(0, self.latest.version - limit + 1), self.latest.version + 1)
         if self._listed is not None or not self._is_in_ict_era(versions[0]):
             return None

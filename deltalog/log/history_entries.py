@@ -19,10 +19,11 @@ from deltalog.protocol.timestamps import Clock, CommitAt, Enablement, describe, 
 
 class CommitEntry(msgspec.Struct, frozen=True, gc=False):
     """A row of the history. Times are in milliseconds since 1970. ``timestamp_ms``: None if the commit lacks a required
-    in-commit timestamp, because no other time may replace it.
+    in-commit timestamp, because no other time may be used instead.
 
-    An entry is also a mapping with the names and values of ``to_json``. So ``entry["operation"]`` and ``dict(entry)``
-    work, and ``pandas.DataFrame(table.history())`` and ``pyarrow.Table.from_pylist`` create one column per name.
+    An entry can also be used as a mapping, with the names and values that ``to_json`` returns. So
+    ``entry["operation"]`` and ``dict(entry)`` work, and ``pandas.DataFrame(table.history())`` and
+    ``pyarrow.Table.from_pylist`` create one column per name.
     """
 
     version: int
@@ -34,8 +35,8 @@ class CommitEntry(msgspec.Struct, frozen=True, gc=False):
 
     @safe_repr
     def __repr__(self) -> str:
-        """The entry's fields. Of the commitInfo, which is long, they contain only the operation, its metrics and the
-        user metadata."""
+        """The entry's fields. Because commitInfo is long, they contain only its operation, metrics and user
+        metadata."""
         names = ("version", "timestamp_ms", "clock", "operation", "operation_metrics", "user_metadata")
         shown = (f"{name}={getattr(self, name)!r}" for name in (*names, *self.__struct_fields__[3:-1]))
         return f"CommitEntry({', '.join(shown)})"
@@ -49,7 +50,7 @@ class CommitEntry(msgspec.Struct, frozen=True, gc=False):
         return self.to_json().values()
 
     def items(self) -> ItemsView[str, Any]:
-        """The names and values of ``to_json``."""
+        """The names and values that ``to_json`` writes."""
         return self.to_json().items()
 
     def get(self, name: str, default: Any = None) -> Any:
@@ -70,7 +71,7 @@ class CommitEntry(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def in_commit_timestamp_ms(self) -> int | None:
-        """The in-commit timestamp in the commit, even if the table does not use in-commit timestamps."""
+        """The in-commit timestamp that the commit contains, even if the table does not use in-commit timestamps."""
         return CommitInfo(self.commit_info).in_commit_timestamp_ms
 
     @property
@@ -148,8 +149,9 @@ class TimestampExplanation:
 
     Times are in milliseconds since 1970. ``clock``: the kind of commit time with which the instant is compared.
     ``candidates``: the first and the last version whose commit time is of that kind. ``answer``: the version that was
-    current at the requested time; None if ``refusal``, the error message, is set. ``next_commit``: the commit after
-    ``answer``. ``earliest``, ``latest``: the first and the last commit to which a timestamp can resolve.
+    current at the requested time; None if ``refusal``, the error message, is set. ``next_commit``: the commit that
+    follows the commit in ``answer``. ``earliest``, ``latest``: the first and the last commit to which a timestamp can
+    be resolved.
     """
 
     table: str

@@ -32,9 +32,9 @@ def load_latest(reader: LogReader) -> LogSnapshot:
 
     Raises TableNotFoundError, CorruptTableError, UnsupportedFeatureError; TableReplacedError if the table is replaced
     during every attempt. Cost: 1 GET, 1 LIST, then 2 GETs with a usable ``.crc``, else the small columns of the
-    checkpoint and 1 GET for each commit after it. On a local disk, 1 additional HEAD for metadata that a remote listing
-    includes; on a remote store whose ETags do not depend on content alone, 1 additional HEAD after the commits are
-    read.
+    checkpoint and 1 GET for each commit after it. On a local disk, 1 additional HEAD for metadata that a listing of a
+    remote store would include; on a remote store whose ETags do not depend on content alone, 1 additional HEAD after
+    the commits are read.
     """
     for number in range(_READS):
         try:
@@ -46,8 +46,9 @@ def load_latest(reader: LogReader) -> LogSnapshot:
 
 
 def load_after(reader: LogReader, snapshot: LogSnapshot) -> LogSnapshot | None:
-    """Load the latest version from an earlier one and the commits since; file lists in memory are reused. None if this
-    would read more than a load of the latest version (many or large commits since), or if a commit cannot be read.
+    """Load the latest version from an earlier version and the commits since then; file lists that are in memory are
+    reused. None if this would read more than a load of the latest version would (because many or large commits
+    followed), or if a commit cannot be read.
 
     Raises CorruptTableError, UnsupportedFeatureError. Cost: 1 LIST (on a local disk, 1 or 2 HEADs for each commit
     instead), and 1 GET for each commit; 1 HEAD on a remote store whose ETags do not depend on content alone.
@@ -112,11 +113,11 @@ def load(
     identifies: bool = False,
     asks: bool = False,
 ) -> LogSnapshot:
-    """Load a version of a listing (None: the latest). If a checkpoint cannot be read, an older one is used.
+    """Load a version from a listing (None: the latest version). If a checkpoint cannot be read, an older one is used.
 
     ``latest``: the protocol of the latest version, if known; if that version is not catalog-managed, all versions can
-    be read by path. ``identifies``: record the commit file's metadata in ``tip``, so that a handle can recognise its
-    version later. ``asks``: send a HEAD for this metadata even if a listing has the file's metadata, because a HEAD may
+    be read by path. ``identifies``: record the metadata of the commit file in ``tip``, so that a handle can recognise
+    the version later. ``asks``: always send a HEAD, even if a listing contains the file's metadata, because a HEAD may
     return different metadata.
 
     Raises VersionNotFoundError, MissingVersionError, InvalidCheckpointError and as ``load_latest``; with
@@ -181,8 +182,8 @@ def _load_segment(
 
 
 def _check_is_same(reader: LogReader, segment: Segment, before: FileMeta) -> None:
-    """Raise TableReplacedError if the version's commit file changed while the version was read, because the files read
-    may belong to another table that replaced this one. Cost: 1 HEAD; none if only one file was read."""
+    """Raise TableReplacedError if the version's commit file changed while the version was read: the files read may then
+    belong to another table that replaced this one. Cost: 1 HEAD; none if only one file was read."""
     if segment.checkpoint is None and len(segment.commits) == 1:
         return
     found = reader.store.head(commit_path(segment.version))
@@ -201,8 +202,8 @@ def _is_managed(reader: LogReader) -> bool:
 
 
 class UnreadSnapshot:
-    """A version that is known to be in the log but has not been read; ``load`` reads it. ``tip``: identifies the
-    version's commit."""
+    """A version that is known to be in the log but has not been read; ``load`` reads it. ``tip``: identifies the commit
+    of the version."""
 
     def __init__(self, reader: LogReader, version: int, txn_id: str | None = None) -> None:
         self.reader = reader

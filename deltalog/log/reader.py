@@ -1,5 +1,5 @@
-"""Reads log files from a store: lists the log, reads commits (whole or their first bytes) and checksums, and opens
-checkpoints."""
+"""Reads log files from a store: lists the log, reads commits (completely, or only their first bytes) and checksums, and
+opens checkpoints."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ _HEADS_AT_ONCE = 1000
 # The maximum number of commits whose bytes are in memory at the same time.
 _COMMITS_AT_ONCE = 8192
 
-# A callback that receives versions and the bytes of their commit files.
+# A callback that receives versions and the bytes of the commit files of these versions.
 OnCommits = Callable[[Sequence[int], Sequence[bytes]], None]
 
 
@@ -75,9 +75,9 @@ class LogReader:
 
     ``files``: gives access to the files that the log names. ``allowed_paths``: locations outside the table in which the
     log may name files; see TableFiles. ``clock_ms``: the clock for CURRENT_TIMESTAMP in conditions on the table's rows.
-    ``authority``: decides which commits the table has; ``store`` returns exactly these commits. ``last_cleanup_ms``:
-    the midnight before the last log clean-up that a commit through this reader started, in milliseconds since 1970;
-    None before the first clean-up.
+    ``authority``: decides which commits belong to the table; ``store`` returns exactly these commits.
+    ``last_cleanup_ms``: the midnight before the last log clean-up that a commit through this reader started, in
+    milliseconds since 1970; None before the first clean-up.
     """
 
     def __init__(
@@ -107,9 +107,9 @@ class LogReader:
         return parse_listing(self.store.list_from(LOG_DIRECTORY, start))
 
     def list_range(self, first: int, last: int, *, stat: bool = False) -> Listing:
-        """List the log from ``first`` to at least ``last``, a version that exists. ``stat``: as for ``list_from``.
-        Cost: on a store that lists in pages, 1 LIST of the first names, then 1 per 450 versions, in rounds of 32; else
-        1 LIST."""
+        """List the log from ``first`` on, at least up to ``last``, which must be a version that exists. ``stat``: as
+        for ``list_from``. Cost: on a store that lists in pages, 1 LIST of the first names, then 1 per 450 versions, in
+        rounds of 32; else 1 LIST."""
         if self.store.lists_in_pages:
             return _listing(self._list_parts(first, last, stat), stat)
         return self.list_from(first, stat=stat)
@@ -131,8 +131,8 @@ class LogReader:
         return Listing(tuple(metas), tuple(checkpoints), frozenset(), metas=metas)
 
     def list_before(self, version: int, interval: int) -> Listing | None:
-        """The part of the log from the last checkpoint (or version 0) to a version; None if no checkpoint is found
-        nearby. ``interval``: the usual number of versions between checkpoints.
+        """The part of the log from the last checkpoint before a version (or version 0) up to that version; None if no
+        checkpoint is found nearby. ``interval``: the usual number of versions between checkpoints.
 
         Cost: on a store that lists in pages, 1 LIST per 450 versions, in one round, or two if the last checkpoint is
         not where it is expected. On a local disk, no LIST but 1 HEAD for each file, because a directory cannot be
@@ -165,7 +165,7 @@ class LogReader:
         if len(metas) < LIST_PAGE:
             return metas
         start = _listing(metas).last
-        if start is None:  # the page contains only other files
+        if start is None:  # the page of the listing contains only files of other kinds
             return self.store.list_from(LOG_DIRECTORY, version_prefix(first), stat=stat)
         metas = [meta for meta in metas if meta.name < version_prefix(start)]
         done = 1
@@ -179,8 +179,8 @@ class LogReader:
         return metas
 
     def _list_part(self, stat: bool, start: int) -> tuple[list[FileMeta], int | None]:
-        """The log files of _VERSIONS_IN_PAGE versions, and the first later version in the log, even after a gap; None
-        if there is no later version."""
+        """The log files of _VERSIONS_IN_PAGE versions, and the number of the next version in the log, which may follow
+        after a gap; None if there is no later version."""
         end = version_prefix(start + _VERSIONS_IN_PAGE)
         found: list[FileMeta] = []
         name = version_prefix(start)
@@ -279,9 +279,10 @@ class LogReader:
             raise self._missing_commit(error.path.rsplit("/", 1)[-1]) from error
 
     def segment_commits(self, segment: Segment, on_commits: OnCommits | None = None) -> Commits:
-        """The commits of a segment. A compaction is read as one commit of its last version, instead of the commits that
-        it covers; if it cannot be read, those commits are read. ``on_commits``: called with the versions and bytes of
-        commits when they are read. Raises InvalidCommitError, MissingVersionError. Cost: 1 GET for each file."""
+        """The commits of a segment. A compaction file is read as if it were one commit with its last version, in place
+        of the commits that it covers; if it cannot be read, those commits are read. ``on_commits``: called with the
+        versions and bytes of commits when they are read. Raises InvalidCommitError, MissingVersionError. Cost: 1 GET
+        for each file."""
         commits = Commits()
         rest = list(segment.commits)
         for compaction in segment.compactions:
@@ -317,8 +318,8 @@ class LogReader:
         return self._info_of(version, self.commit_files([version], HEAD_BYTES)[0])
 
     def commit_infos(self, versions: Sequence[int]) -> list[CommitInfo | None]:
-        """Like ``commit_info``, for several commits; None also for a damaged commit. Raises MissingVersionError. Cost:
-        1 GET of 4 KiB each, concurrently if the store supports it."""
+        """Like ``commit_info``, for several commits; a damaged commit also yields None. Raises MissingVersionError.
+        Cost: 1 GET of 4 KiB each, concurrently if the store supports it."""
         infos: list[CommitInfo | None] = []
         for some in _in_parts(versions):
             infos += self._infos_of(some, self.commit_files(some, HEAD_BYTES))
@@ -372,7 +373,8 @@ class LogReader:
         return timestamps.monotonised(times)[-1] if times else None
 
     def heads(self, paths: Sequence[str]) -> Iterable[FileMeta | None]:
-        """Sizes and times of files; None for absent files. Cost: 1 HEAD each, in one round on a remote store."""
+        """The sizes and modification times of files; None for files that do not exist. Cost: 1 HEAD each, in one round
+        on a remote store."""
         if not self.store.is_remote:
             return self.store.head_many(paths)
         return mapped(paths, self.store.head, parallel_gets(self.store), 0)
@@ -396,10 +398,10 @@ class LogReader:
         return None if data is None else checksums.decode_checksum(data)
 
     def checksum_state(self, version: int) -> tuple[State, checksums.VersionChecksum, int | None] | None:
-        """The state of a version from its ``.crc``, with the checksum and its commit's in-commit timestamp
-        (milliseconds). None if the checksum cannot be read, lacks part of the state, or belongs to another commit.
-        Raises InvalidCommitError, MissingVersionError. Cost: 2 GETs in one round, of the ``.crc`` and of 4 KiB of the
-        commit."""
+        """The state of a version from its ``.crc``, with the checksum itself and the in-commit timestamp of the
+        version's commit (milliseconds). None if the checksum cannot be read, lacks part of the state, or belongs to
+        another commit. Raises InvalidCommitError, MissingVersionError. Cost: 2 GETs in one round, of the ``.crc`` and
+        of 4 KiB of the commit."""
         commit = partial(get_or_none, self.store, commit_path(version), HEAD_BYTES)
         checksum, head = both(partial(self.checksum, version), commit, self.store.is_remote)
         state = None if checksum is None else checksum.state()

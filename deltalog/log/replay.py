@@ -34,7 +34,7 @@ from deltalog.protocol.actions import (
 from deltalog.protocol.codec import CommitActions
 from deltalog.protocol.retention import unexpired_tombstones
 
-# For each piece of files, pyarrow hashes all keys of a tail. Unless the piece has at least this many rows per key,
+# For each batch of files, pyarrow hashes all keys of a tail again. If the piece has fewer rows per key than this,
 # looking up its rows one by one in a Python set takes less time and much less memory.
 _MORE_KEYS = 4
 
@@ -75,7 +75,8 @@ class PartialState:
 
 
 class StateActions(typing.Protocol):
-    """The actions of a commit, or of another part of a log, that change the state of a version apart from its files."""
+    """The actions of a commit, or of another file of the log, that change the state of a version apart from its list of
+    files."""
 
     @property
     def protocol(self) -> Protocol | None: ...
@@ -146,11 +147,11 @@ class Commits(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True)
 class Tail:
-    """The effect of commits on the files of the version that precedes them.
+    """The effect of commits on the files of the version before them.
 
     ``files``: the files that the commits add and that are still live afterwards (schema FILES). ``keys``: the
-    ``file_key`` of every file that the commits add or remove. ``removed``: the last remove action of each file that the
-    commits remove and do not add again (schema TOMBSTONES).
+    ``file_key`` of every file that the commits add or remove. ``removed``: for each file that the commits remove and do
+    not add again, its last remove action (schema TOMBSTONES).
     """
 
     files: pa.Table
@@ -203,7 +204,8 @@ def tail(commits: Commits) -> Tail:
 
 
 def _tables(adds: Sequence[AddFile], removes: Sequence[RemoveFile]) -> tuple[pa.Table, pa.Table]:
-    """The adds and removes, which are passed newest first, as rows of FILES and TOMBSTONES in the order of the log."""
+    """The adds and removes as rows of FILES and TOMBSTONES, in the order of the log; the caller passes them newest
+    first."""
     return (
         files_table(adds[::-1]) if adds else empty(FILES),
         tombstones_table(removes[::-1]) if removes else empty(TOMBSTONES),

@@ -25,8 +25,8 @@ _CHECKPOINTS = (
 
 
 class Checkpoint(msgspec.Struct, frozen=True):
-    """A complete checkpoint. ``names``: the name of the checkpoint's file in ``_delta_log``, or of all its parts in
-    order."""
+    """A complete checkpoint. ``names``: the name of the checkpoint's file in ``_delta_log``, or the names of all its
+    parts, in order."""
 
     version: int
     kind: LogFileKind
@@ -53,9 +53,9 @@ class Compaction(msgspec.Struct, frozen=True, order=True):
 class Listing:
     """The commits and derived files of ``_delta_log``, either all of them or those from some version on.
 
-    ``commits``: versions, ascending. ``checkpoints``: the complete checkpoints, ascending by version. ``checksums``:
-    the versions that have a ``.crc``. ``compactions``: ascending. ``metas``: sizes and times of commit files, by
-    version; empty if only names were listed.
+    ``commits``: the versions of the commits, in ascending order. ``checkpoints``: the complete checkpoints, ascending
+    by version. ``checksums``: the versions that have a ``.crc``. ``compactions``: ascending. ``metas``: sizes and times
+    of commit files, by version; empty if only names were listed.
     """
 
     commits: tuple[int, ...]
@@ -75,7 +75,7 @@ class Listing:
         return first is not None and last is not None and first <= version <= last
 
     def through(self, version: int) -> Listing:
-        """The listing without the files of versions after ``version``."""
+        """The listing, without the files of versions after ``version``."""
         if self.last is None or self.last <= version:
             return self
         commits = self.commits[: bisect.bisect_right(self.commits, version)]
@@ -158,7 +158,8 @@ def _versions(texts: list[str]) -> list[int]:
 
 
 def _ascending(versions: list[int]) -> tuple[int, ...]:
-    """The versions, sorted. If the versions are consecutive, they are not sorted but counted up."""
+    """The versions, sorted. If the versions are consecutive, they are not sorted; they are enumerated from the lowest
+    to the highest."""
     if versions and max(versions) - min(versions) + 1 == len(versions):
         return tuple(range(min(versions), max(versions) + 1))
     return tuple(sorted(versions))
@@ -202,8 +203,8 @@ def choose_segment(
             "while later versions exist. Restore it from a copy.",
             version=missing,
         )
-    # A checksum is verified against the commit of its version; at a checkpoint's version, that commit is not in
-    # ``commits``.
+    # A checksum is verified against the commit of its version. For a checkpoint's version, ``commits`` does not contain
+    # that commit.
     position = bisect.bisect_left(listing.commits, wanted)
     has_commit = listing.commits[position : position + 1] == (wanted,)
     has_checksum = has_commit and wanted in listing.checksums
@@ -211,8 +212,8 @@ def choose_segment(
 
 
 def _covering(compactions: Sequence[Compaction], start: int, end: int) -> tuple[Compaction, ...]:
-    """Non-overlapping compactions within a range of versions; of several compactions with the same start, the longest
-    is used."""
+    """Compactions that lie within a range of versions and do not overlap; of several compactions with the same start,
+    the longest is used."""
     chosen: list[Compaction] = []
     for each in sorted(compactions, key=lambda c: (c.start, -c.end)):
         if start <= each.start and each.end <= end:
@@ -225,7 +226,7 @@ def versions_by_time(listing: Listing) -> Sequence[int]:
     """The versions to which time travel by timestamp can resolve, ascending: all versions with a commit file, from the
     first readable version on.
 
-    Includes versions after a gap, which were current at their time even if they can no longer be rebuilt.
+    The result includes versions after a gap, which were current at their time even if they can no longer be rebuilt.
     """
     first = first_readable(listing)
     return () if first is None else listing.commits[bisect.bisect_left(listing.commits, first) :]

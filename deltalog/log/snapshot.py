@@ -53,10 +53,10 @@ class LogSnapshot:
         return cls(reader, segment, state, cache, ict_ms)
 
     def is_in_log(self) -> bool:
-        """Whether the log still contains the commit of this version. If it does not, files derived from the commit must
-        be deleted, because readers of another table that replaced this one would use them. Also True if log clean-up
-        may have deleted the commit, which happens only if later commits exist. Cost: 1 HEAD, 2 more if the commit does
-        not exist."""
+        """Whether the log still contains the commit of this version. If the log does not contain the commit, files
+        derived from the commit must be deleted, because readers of a table that replaced this one would use them. Also
+        True if the commit is missing because log clean-up may have deleted it; log clean-up deletes only commits that
+        are followed by later ones. Cost: 1 HEAD, 2 more if the commit does not exist."""
         store, path = self.reader.store, commit_path(self.version)
         found = store.head(path)
         if found is None and self.version not in self.segment.commits:
@@ -74,8 +74,8 @@ class LogSnapshot:
 
     @property
     def tip(self) -> Tip:
-        """Identifies the commit of this version. Snapshots of the same version share this object even if they use
-        different checkpoints or readers."""
+        """Identifies the commit of this version. Snapshots of the same version share this object, even if these
+        snapshots use different checkpoints or readers."""
         return self.cache.tip
 
     @Lazy
@@ -94,7 +94,8 @@ class LogSnapshot:
     def schema(self) -> StructType:
         """The table's columns, including partition columns."""
         text = self.metadata.schema_string
-        return StructType.from_json(text) if text else StructType()  # not the cached instance, which is shared
+        # A new instance, because the cached instance is shared.
+        return StructType.from_json(text) if text else StructType()
 
     @Lazy
     def in_commit_timestamps_enabled(self) -> bool:
@@ -140,8 +141,8 @@ class LogSnapshot:
     # ------------------------------------------------------------------------------------------ succession
 
     def after(self, commit: CommitActions, ict_ms: int | None, new: Collection[str] = ()) -> LogSnapshot:
-        """The snapshot of the next version, from this one and the commit that was just written. ``new``: as for
-        ``FileCache.after``. Raises ValueError for any other version. Cost: none."""
+        """The snapshot of the next version, derived from this snapshot and the commit that was just written. ``new``:
+        as for ``FileCache.after``. Raises ValueError for any other version. Cost: none."""
         if commit.version != self.version + 1:
             raise ValueError(f"version {commit.version} does not follow {self.version}")
         state = advance(self.state, [commit]).complete(self.url, commit.version)
@@ -157,7 +158,7 @@ class LogSnapshot:
         return replace(self, segment=segment, cache=self.cache.on_checkpoint(written, segment))
 
     def note_rebuilt(self, rebuilt: LogSnapshot) -> None:
-        """Keep a snapshot of the same version that is based on a new checkpoint, for the hooks of later commits. Cost:
+        """For the hooks of later commits, keep a snapshot of the same version that is based on a new checkpoint. Cost:
         none."""
         object.__setattr__(self, "rebuilt", rebuilt)  # the only mutable attribute of a snapshot
 
@@ -166,7 +167,7 @@ class LogSnapshot:
         return replace(self, reader=reader, cache=self.cache.through(reader))
 
     def without_checkpoint(self, error: InvalidCheckpointError) -> LogSnapshot:
-        """A snapshot of the same version without its checkpoint, which ``error`` reports as unreadable. Raises
+        """A snapshot of the same version that does not use the checkpoint which ``error`` reports as unreadable. Raises
         ``error`` if neither an older checkpoint nor the commits can rebuild it. Cost: 1 LIST."""
         cache = self.cache.without_checkpoint(error)
         return replace(self, segment=cache.segment, cache=cache)

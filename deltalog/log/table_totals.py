@@ -1,4 +1,5 @@
-"""Totals of a version's live files (number, size in bytes, histograms), and how to compute them after a commit. Pure.
+"""The totals of a version's live files (number, size in bytes, histograms), and the computation of these totals after a
+commit. Pure.
 
 Spec: PROTOCOL.md#version-checksum-file-schema (with the histograms below it), #file-size-histogram-schema,
 #deleted-record-counts-histogram-schema.
@@ -25,15 +26,15 @@ def _steps(first: int, last: int, step: int, unit: int) -> list[int]:
     return [size * unit for size in range(first, last + 1, step)]
 
 
-# Lower bounds, in bytes, of the file size bins. These bounds are the same as in delta-spark and the Delta kernels,
-# which compare histograms bin by bin.
+# The lower bounds of the bins for file sizes, in bytes. These bounds are the same as in delta-spark and the Delta
+# kernels, which compare histograms bin by bin.
 SIZE_BINS: tuple[int, ...] = (
     0, *(8 * _KIB << n for n in range(10)),
     *_steps(8, 40, 4, _MIB), *_steps(48, 120, 8, _MIB), *_steps(124, 144, 4, _MIB), *_steps(160, 576, 16, _MIB),
     *_steps(640, 1408, 64, _MIB), *_steps(1536, 2048, 128, _MIB), *_steps(2304, 4096, 256, _MIB),
     *(8 * _GIB << n for n in range(6)),
 )  # fmt: skip
-# If there are at least this many files, Arrow counts them, one bin at a time.
+# From this number of files on, Arrow counts them, one bin at a time.
 _MANY = 1000
 # Lower bounds of the bins for the number of deleted rows per file.
 DELETED_BINS: tuple[int, ...] = (0, *(10**n for n in range(8)), 2**31 - 1)
@@ -67,7 +68,7 @@ class FileSizes(msgspec.Struct, frozen=True):
 
     @property
     def is_sound(self) -> bool:
-        """Whether no bin is negative; the remove of a file that was not live can make a bin negative."""
+        """Whether no bin of the histogram is negative; removing a file that was not live can make a bin negative."""
         return min(*self.counts, *self.sizes) >= 0
 
 
@@ -125,7 +126,8 @@ NO_FILES = Totals(0, 0, FileSizes(), Deletions())
 
 
 def totals_of(files: pa.Table) -> Totals:
-    """The totals of live files (with the columns ``size`` and ``deletion_vector`` of FILES)."""
+    """The totals of live files, which are given as a table with the columns ``size`` and ``deletion_vector`` of
+    FILES."""
     sizes = pc.fill_null(combined(files["size"]), ZERO)
     vectors = combined(files["deletion_vector"])
     cardinalities = pc.fill_null(pc.if_else(vectors.is_valid(), vectors.field("cardinality"), ZERO), ZERO)
@@ -153,8 +155,9 @@ def _binned(values: Any, begins: Sequence[int]) -> tuple[tuple[int, ...], tuple[
 
 
 def maybe_again(commit: CommitActions) -> list[str]:
-    """The paths that a commit adds without new rows and does not also remove. Such a file may already be live and be
-    added again, for example with new statistics; the file must be counted only once."""
+    """The paths of files that a commit adds without new rows and does not remove in the same commit. A file that is
+    added without new rows may already be live and be added again, for example with new statistics; the file must be
+    counted only once."""
     moved = [add.path for add in commit.adds if not add.data_change]
     removed = {remove.path for remove in commit.removes} if moved else ()
     return [path for path in moved if path not in removed]
@@ -162,7 +165,7 @@ def maybe_again(commit: CommitActions) -> list[str]:
 
 def totals_after(totals: Totals | None, commit: CommitActions, new: Collection[str] = ()) -> Totals | None:
     """The totals after a commit, without reading files; None if they cannot be derived from its actions. ``new``: paths
-    of files known not to have been live before."""
+    of files that were certainly not live before."""
     if totals is None or any(remove.size is None for remove in commit.removes):
         return None
     if any(path not in new for path in maybe_again(commit)):

@@ -1,5 +1,6 @@
 """Tip: identifies the commit of a version. The version number alone does not identify the commit, because a table can
-be deleted and created again, or replaced by an older copy of itself, and other writers then commit the same versions.
+be deleted and created again, or replaced by an older copy of itself, after which other writers commit the same version
+numbers again.
 Spec: PROTOCOL.md#delta-log-entries, #commit-provenance-information.
 """
 
@@ -19,12 +20,13 @@ _LARGE_BYTES = 4 << 20
 
 
 class Tip:
-    """What identifies the commit of one version, as far as it has been read or written. Threads may share it.
+    """The facts that identify the commit of one version, as far as they have been read or written. Threads may share
+    it.
 
-    ``txn_id``: the txnId in its commitInfo; None if the commitInfo was not read or has no txnId. ``meta``: the commit
-    file's metadata from the store; None until the store has returned it. ``is_misplaced``: whether the commit was
-    written to the log of another table, which had replaced the expected table. In that case snapshots of this version
-    are wrong, and no file in the log matches the tip.
+    ``txn_id``: the txnId in the commit's commitInfo; None if the commitInfo was not read or contains no txnId.
+    ``meta``: the metadata that the store returned for the commit file; None until then. ``is_misplaced``: whether the
+    commit was written to the log of another table, which had replaced the expected table. In that case snapshots of
+    this version are wrong, and no commit file in the log matches the tip.
     """
 
     def __init__(self, version: int, txn_id: str | None = None, meta: FileMeta | None = None) -> None:
@@ -45,7 +47,7 @@ class Tip:
 
     @property
     def is_identified(self) -> bool:
-        """Whether anything that identifies the commit is known, apart from the version."""
+        """Whether, apart from the version, anything that identifies the commit is known."""
         return not (self.txn_id is None and self.meta is None and self._written is None)
 
     def note_written(self, data: bytes, meta: FileMeta | None) -> None:
@@ -57,7 +59,7 @@ class Tip:
 
     def check_after_read(self, reader: LogReader, commits: Iterable[CommitActions] = ()) -> None:
         """Raise TableReplacedError if the log files just read may belong to another table that replaced this one. A
-        deleted table is never restored in place, so if this commit still exists, everything that was read before
+        deleted table is never restored in place. So if this commit still exists, everything that was read before
         belongs to the same table. ``commits``: the commits that were read. Cost: 1 HEAD; none on a remote store, where
         only the txnId of this commit is compared, if it was read."""
         infos = (each.commit_info for each in commits if each.version == self.version)
@@ -74,9 +76,9 @@ class Tip:
             )
 
     def is_file(self, reader: LogReader, found: FileMeta) -> bool:
-        """Whether ``found``, the result of a HEAD of the version, is this commit. If sizes, times and ETags do not
-        decide whether it is, the txnId in the file is compared, or if it has none, the whole file. Raises StoreError.
-        Cost: usually none; at most 1 GET (of 4 KiB if there is a txnId) for each new file."""
+        """Whether the commit file that a HEAD of the version found (``found``) is this commit. If sizes, times and
+        ETags do not decide whether it is, the txnId in the file is compared, or if it has none, the whole file. Raises
+        StoreError. Cost: usually none; at most 1 GET (of 4 KiB if there is a txnId) for each new file."""
         if self.is_misplaced:
             return False
         written = self._written

@@ -44,8 +44,8 @@ def checkpoint_of(
 
 
 def compact(handle: TableHandle, from_version: int | None, to_version: int | None) -> tuple[int, int] | None:
-    """Write a log compaction file. Returns the first and last version of the file; None if there are fewer than two
-    commits."""
+    """Write a log compaction file. Returns the first and last version that the file covers; None if there are fewer
+    than two commits."""
     snapshot = handle.writable(for_change=False)
     start = snapshot.log.segment.checkpoint_version + 1 if from_version is None else from_version
     end = snapshot.version if to_version is None else to_version

@@ -1,6 +1,6 @@
 """Symlink manifests for engines that do not read the log, such as Presto, Trino, Athena and Hive
-(SymlinkTextInputFormat): a text file for each partition, below ``_symlink_format_manifest``, with the locations of its
-live files.
+(SymlinkTextInputFormat): below ``_symlink_format_manifest``, a text file for each partition lists the locations of the
+partition's live files.
 
 Each manifest is replaced atomically, but the set of manifests is not: a reader may see manifests of two versions.
 

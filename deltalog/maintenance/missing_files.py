@@ -1,6 +1,6 @@
 """Removes files that no longer exist in the store from a table, as delta-rs's repair (FSCK) does.
 
-Spec: PROTOCOL.md leaves this to writers.
+Spec: PROTOCOL.md leaves the handling of missing files to writers.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ from deltalog.write.table_handle import TableHandle
 
 
 def remove_missing(handle: TableHandle, dry_run: bool) -> tuple[str, ...]:
-    """Commit the removal of the live files that no longer exist; with ``dry_run`` only find them. Returns their paths,
-    as in the log. The rows of these files are lost: the commit makes the table readable again. No commit is made if all
-    files exist. Raises as ``Transaction.commit``. Cost: as ``Snapshot.files``, 1 HEAD for each file, 1 commit.
+    """Commit the removal of the live files that no longer exist; with ``dry_run`` only find them. Returns the paths of
+    these files, as in the log. The rows of these files are lost; the commit only makes the table readable again. No
+    commit is made if all files exist. Raises as ``Transaction.commit``. Cost: as ``Snapshot.files``, 1 HEAD for each
+    file, 1 commit.
     """
     with handle.transaction() as transaction:
         files = transaction.find_files()

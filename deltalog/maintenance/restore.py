@@ -125,7 +125,8 @@ def restore(
 
 
 def _to_add(current: pa.Table, target: pa.Table) -> pa.Table:
-    """The target's files that are no longer live, and those that are live but have lost their row ids since."""
+    """The files of the target version that are no longer live, and those that are still live but have lost their row
+    ids."""
     absent = files_without(target, current)
     had_ids = target.filter(target["base_row_id"].is_valid())
     without_ids = current.filter(current["base_row_id"].is_null())
@@ -174,14 +175,14 @@ def _state_after(transaction: Transaction, current: Snapshot, target: Snapshot) 
     others = {key: value for key, value in then.configuration.items() if key not in _KEPT_PROPERTIES}
     restored = msgspec.structs.replace(then, id=now.id, created_time=now.created_time, configuration={**others, **kept})
     metadata = _with_marks(_mapped_as_now(restored, now, transaction), now)
-    # The setting of in-commit timestamps is not restored, and so neither is the feature.
+    # The setting of in-commit timestamps is not restored, and neither is the table feature.
     returning = [name for name in features.writer_features(target.protocol) if name != timestamps.FEATURE]
     wanted = [*returning, *features.features_for(metadata, metadata.schema)]
     return features.with_features(current.protocol, wanted), metadata
 
 
 def _mapped_as_now(then: Metadata, now: Metadata, transaction: Transaction) -> Metadata:
-    """The metadata with the current maxColumnId, and with column mapping enabled if it is enabled now."""
+    """The metadata with the current maxColumnId; column mapping stays enabled if it is enabled now."""
     before = column_mapping.with_kept_max_column_id(then, now)
     mode = column_mapping.mode_of(now.configuration)
     if mode == "none" or column_mapping.mode_of(then.configuration) != "none":
@@ -193,7 +194,8 @@ def _mapped_as_now(then: Metadata, now: Metadata, transaction: Transaction) -> M
 
 
 def _with_marks(metadata: Metadata, now: Metadata) -> Metadata:
-    """The metadata with the current high-water marks of identity columns, so that values are not generated again."""
+    """The metadata with the current high-water marks of identity columns, so that values that were already generated
+    are not generated again."""
     if IDENTITY_KEY not in metadata.schema_string:
         return metadata
     schema = keeping_marks(metadata.schema, now.schema)
@@ -215,7 +217,7 @@ def _domains_after(current: Snapshot, target: Snapshot) -> list[DomainMetadata]:
     return [*removed, *(each for name, each in then.items() if now.get(name) != each)]
 
 
-# ------------------------------------------------------------------------------------------------ result
+# --------------------------------------------------------------------------------------- restore results
 
 
 def _without(files: pa.Table, paths: Set[str]) -> pa.Table:
@@ -246,8 +248,8 @@ def _bytes(files: pa.Table) -> int:
 
 def _rows_metrics(back: pa.Table, to_remove: pa.Table) -> dict[str, int]:
     """The numbers of added and deleted rows; for a file whose deletion vector changes, only the difference is counted.
-    The metrics are empty if a file has no statistics. The metrics have delta-spark's names for writes, because it does
-    not count rows for RESTORE."""
+    The metrics are empty if a file has no statistics. The metrics have the names that delta-spark uses for writes,
+    because delta-spark does not count rows for RESTORE."""
     rows = [dict(zip(t["path"].to_pylist(), live_rows_of_each(t).to_pylist(), strict=True)) for t in (back, to_remove)]
     changes = []
     for path in rows[0].keys() | rows[1].keys():

@@ -1,5 +1,5 @@
 """Computes missing file statistics from footers, and from rows if a footer is not sufficient. The files are added again
-with the statistics and are otherwise unchanged.
+with the new statistics; nothing else in their add actions changes.
 
 Spec: PROTOCOL.md#per-file-statistics, #add-file-and-remove-file (dataChange), #clustered-table.
 """
@@ -43,12 +43,13 @@ from deltalog.write.transaction import skipped
 #: The number of files that one commit adds again.
 FILES_PER_COMMIT = 100_000
 _RETRIES = 10
-# Before this date, footers of writers that used the Julian calendar differ from the values that readers return.
+# For dates before this one, the footers of writers that used the Julian calendar differ from the values that readers
+# return.
 _GREGORIAN = datetime.date(1900, 1, 1)
 _EPOCH = datetime.date(1970, 1, 1)
 _DAY_US = 86_400_000_000
 
-# The null count, and the minimum and maximum as serialized in the log. None: unknown.
+# The null count, and the minimum and maximum in the form in which the log stores them. None: unknown.
 Found = tuple[int | None, tuple[Any, Any] | None]
 # A cache, keyed by path, of the number of rows and the column statistics of each file; entries stay valid, because
 # files never change.
@@ -63,7 +64,7 @@ def compute_statistics(handle: TableHandle, where: Predicate | str | None, user_
     known: Known = {}
 
     def attempt() -> tuple[CommitResult, bool]:
-        """Make one commit. Returns its result, and whether files may remain for another commit."""
+        """Make one commit. Returns the result of the commit, and whether files may remain for another commit."""
         with handle.transaction() as transaction:
             snapshot = transaction.snapshot
             assert snapshot is not None
@@ -83,8 +84,8 @@ def compute_statistics(handle: TableHandle, where: Predicate | str | None, user_
 
 
 def _completed(snapshot: Snapshot, files: pa.Table, known: Known) -> tuple[list[AddFile], bool]:
-    """At most FILES_PER_COMMIT add actions, with the statistics that they lacked; empty if no missing statistics can be
-    computed. The second item of the result says whether these are all files that lack statistics."""
+    """At most FILES_PER_COMMIT add actions, completed with missing statistics; empty if no missing statistics can be
+    computed. The second item of the result is whether these are all files that lack statistics."""
     computing = _Computing.for_snapshot(snapshot, known)
     lacks = _lacks(files, computing.leaves)
     any_lacks = lacks.column(0)
@@ -105,8 +106,8 @@ def _completed(snapshot: Snapshot, files: pa.Table, known: Known) -> tuple[list[
 
 
 def _lacks(files: pa.Table, leaves: Sequence[Leaf]) -> pa.Table:
-    """A table with a row for each file: whether the file lacks numRecords, then for each leaf whether it lacks the
-    leaf's statistics."""
+    """A table with a row for each file: the first column states whether the file lacks numRecords, and one column per
+    leaf states whether the file lacks the leaf's statistics."""
     flat = statistics_of_files(files, leaves)
     rows = combined(flat["numRecords"])
     columns = [pc.is_null(rows)]
@@ -169,7 +170,7 @@ class _Computing:
         return msgspec.structs.replace(add, stats=stats.as_text(body), data_change=False)
 
     def _found(self, add: AddFile, wanted: Sequence[Leaf]) -> tuple[int, dict[Leaf, Found]]:
-        """The number of rows of a file, and the statistics of columns. Raises InvalidDataFileError, RowCountError."""
+        """The number of rows of a file, and its column statistics. Raises InvalidDataFileError, RowCountError."""
         before = self.known.get(add.path)
         if before is not None and all(leaf in before[1] for leaf in wanted):
             return before
@@ -207,10 +208,11 @@ class _Computing:
 
 
 def from_footer(footer: Any, leaves: Iterable[Leaf], mapping: Mode) -> dict[Leaf, Found]:
-    """The statistics of those leaf columns for which a footer (pyarrow.parquet.FileMetaData) is sufficient.
+    """The statistics of those leaf columns whose statistics can be taken from a footer alone
+    (pyarrow.parquet.FileMetaData).
 
-    A footer is not sufficient if columns are mapped by id, because the columns cannot be found by name in the footer;
-    if its bounds may ignore NaN; or if values are converted when they are read.
+    A footer is not sufficient if columns are mapped by id, because then columns cannot be found by name; if the bounds
+    in the footer may ignore NaN; or if values are converted when they are read.
     """
     found: dict[Leaf, Found] = {}
     chunks = None if mapping == "id" else stats.chunks_by_path(footer)
@@ -240,8 +242,8 @@ def _is_converted(chunks: Sequence[Any], name: str) -> bool:
 
 
 def _is_old(low: Any) -> bool:
-    """Whether a minimum is a date before _GREGORIAN, or an integer that would be before it as a timestamp in
-    microseconds."""
+    """Whether a minimum is a date before _GREGORIAN, or an integer that is before _GREGORIAN if it is read as a
+    timestamp in microseconds."""
     if isinstance(low, datetime.date):
         return low < _GREGORIAN
     return isinstance(low, int) and low < (_GREGORIAN - _EPOCH).days * _DAY_US

@@ -1,7 +1,7 @@
 """Computes the byte ranges of columns in the row groups of a Parquet file.
 
-pyarrow crashes the process if the metadata of a column chunk is damaged. So Arrow's C++ reader locates the chunks
-first, in a read from a source that refuses to return any byte; this module inspects only chunks that Arrow has located.
+pyarrow crashes the process if the metadata of a column chunk is damaged. So Arrow's C++ reader first locates the
+chunks, reading from a source that refuses to return any bytes; this module inspects only chunks that Arrow has located.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from typing import Any
 from deltalog.parquet.footers import open_parquet
 from deltalog.storage.ranges import Range, RangeReader
 
-# If a file is opened ahead, its footer and columns are requested at once if neither exceeds this many bytes.
+# When a file is opened in advance, its footer and its columns are requested immediately if neither exceeds this many
+# bytes.
 FETCHED_AHEAD_BYTES = 2 << 20
 
 
@@ -23,8 +24,8 @@ def column_ranges(footer: Any, size: int, groups: Sequence[int], columns: Sequen
     (pyarrow.parquet.FileMetaData). The result is empty if the footer is damaged; the error is raised later, when the
     file is read.
 
-    ``columns``: names of top-level columns, or dotted paths into structs. If several names cover a column, its ranges
-    are repeated for each of these names. Makes no request.
+    ``columns``: names of top-level columns, or dotted paths into structs. If several of the names cover the same
+    column, the column's ranges are repeated for each of these names. Makes no request.
     """
     paths = [footer.schema.column(leaf).path for leaf in range(footer.num_columns)]
     named = Counter(columns)
@@ -35,9 +36,9 @@ def column_ranges(footer: Any, size: int, groups: Sequence[int], columns: Sequen
 
 
 def expect_columns(source: Any, footer: Any, groups: Sequence[int], columns: Sequence[str], *, ahead: bool) -> None:
-    """If the file is in a remote store, announce to it which columns of which row groups will be read. A column that is
-    named twice is announced twice. With ``ahead``, small columns are requested immediately. Does nothing for other
-    files. Raises StoreError."""
+    """If the file is in a remote store, announce to the open file which columns of which row groups will be read. A
+    column that is passed twice is announced twice. With ``ahead``, small columns are requested immediately. Does
+    nothing for other files. Raises StoreError."""
     if not isinstance(source, RangeReader) or source.is_complete:
         return
     count = source.expect(column_ranges(footer, source.size(), groups, columns))
@@ -87,7 +88,7 @@ def _are_located(footer: Any, size: int, groups: Sequence[int], columns: list[st
 
 
 class _Refusing(io.RawIOBase):
-    """A file whose reads all fail. ``was_read``: whether Arrow has located all chunks and begun to read."""
+    """A file whose reads all fail. ``was_read``: whether Arrow has already located all chunks and started reading."""
 
     def __init__(self, size: int) -> None:
         self._size = size

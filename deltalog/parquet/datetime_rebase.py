@@ -2,9 +2,10 @@
 
 Spark before version 3, and later versions if so configured, use the Julian calendar for days before 15 October 1582,
 and record this in the footer. Delta uses the proleptic Gregorian calendar. Rebasing keeps the year, month and day of a
-date, and also the time of day of a timestamp in UTC, because nearly all writers that record a time zone record UTC.
+date. For a timestamp it also keeps the time of day in UTC, because nearly all writers that record a time zone record
+UTC.
 
-Spec: PROTOCOL.md#primitive-types (dates and timestamps), which does not mention the calendar.
+Spec: PROTOCOL.md#primitive-types (dates and timestamps) does not mention the calendar.
 """
 
 from __future__ import annotations

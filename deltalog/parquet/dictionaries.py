@@ -1,8 +1,8 @@
 """Decides which columns of a data file are dictionary-encoded. Pure.
 
-Dictionary encoding makes a column with few distinct values smaller. A column with mostly distinct values becomes larger
-and takes several times as long to write, because all values are hashed and a dictionary can grow to 131,072 eight-byte
-numbers before the writer falls back to plain encoding.
+Dictionary encoding makes a column with few distinct values smaller. With dictionary encoding, a column with mostly
+distinct values becomes larger and takes several times as long to write, because all values are hashed and a dictionary
+can grow to 131,072 eight-byte numbers before the writer falls back to plain encoding.
 
 Spec: PROTOCOL.md leaves the encodings of data files to writers.
 """
@@ -24,7 +24,8 @@ _MOST_DIFFERENT = 0.95
 
 
 def dictionary_columns(rows: pa.Table) -> list[str] | bool:
-    """The Parquet paths of the columns to dictionary-encode; True for all. ``rows``: the first rows of the file."""
+    """The Parquet paths of the columns to dictionary-encode; True: all columns. ``rows``: the first rows of the
+    file."""
     if rows.num_rows < _FEW_ROWS:
         return True
     sample = rows.slice(0, _SAMPLE_ROWS)

@@ -17,9 +17,10 @@ ENCODINGS = (
 
 @dataclass(frozen=True, slots=True)
 class ColumnOptions:
-    """How one column is encoded; None: as the writer chooses. ``dictionary``: whether it gets a dictionary.
-    ``encoding``: one of ENCODINGS, for a column without one. ``statistics``: whether files and log have its bounds.
-    ``bloom_filter``: whether files have a Bloom filter of it, or its ``fpp`` and ``ndv``."""
+    """How one column is encoded; None: the writer chooses. ``dictionary``: whether the column is dictionary-encoded.
+    ``encoding``: one of ENCODINGS, for columns without an encoding of their own. ``statistics``: whether the files and
+    the log contain bounds of this column. ``bloom_filter``: whether files have a Bloom filter for the column, or the
+    ``fpp`` and ``ndv`` of the filter."""
 
     dictionary: bool | None = None
     encoding: str | None = None
@@ -35,9 +36,9 @@ class FileOptions:
     """How the data files of a transaction are encoded. Sizes are in bytes; None: as the writer chooses.
 
     ``compression``: one of CODECS, with a ``compression_level`` for gzip, brotli and zstd. ``target_bytes``: no row
-    group is added to a file of this size. ``row_group_rows``: the most rows of a row group. ``write_batch_rows``: how
-    many rows are encoded at a time. ``columns``: by the names of top-level columns; ``other_columns``: of all other
-    columns. Raises CallError for values that no file can have.
+    group is added to a file that has reached this size. ``row_group_rows``: the maximum number of rows of a row group.
+    ``write_batch_rows``: how many rows are encoded at a time. ``columns``: the options of top-level columns, keyed by
+    name; ``other_columns``: the options of all other columns. Raises CallError for values that no file can have.
     """
 
     compression: str | None = None
@@ -74,22 +75,23 @@ class FileOptions:
                 )
 
     def with_codec(self, default: str) -> FileOptions:
-        """These options with a codec: ``default``, unless they name one."""
+        """These options with a codec: The given values, or ``default`` if they name none."""
         return self if self.compression is not None else replace(self, compression=default)
 
     def renamed(self, names: Callable[[str], str]) -> FileOptions:
-        """These options for columns under other names."""
+        """A copy of these options for columns that have other names."""
         return (
             replace(self, columns={names(name): each for name, each in self.columns.items()}) if self.columns else self
         )
 
     @property
     def has_columns(self) -> bool:
-        """Whether they have options of columns."""
+        """Whether any column has options of its own."""
         return bool(self.columns) or self.other_columns != NO_COLUMN_OPTIONS
 
     def of_path(self, path: str) -> ColumnOptions:
-        """The options of a leaf column, by its dotted path: those of its top-level column."""
+        """The options of a leaf column, which is given by its dotted path; they are the options of its top-level
+        column."""
         return self.columns.get(path) or self.columns.get(path.partition(".")[0], self.other_columns)
 
     def without_statistics(self, paths: Iterable[str]) -> set[str]:
@@ -97,8 +99,8 @@ class FileOptions:
         return {path for path in paths if self.of_path(path).statistics is False} if self.has_columns else set()
 
     def arguments(self, paths: Collection[str], dictionaries: Collection[str] | bool) -> dict[str, Any]:
-        """The arguments of pyarrow's ParquetWriter, except for the statistics. ``paths``: the dotted paths of the leaf
-        columns; ``dictionaries``: those that get a dictionary by default, True for all."""
+        """The arguments for pyarrow's ParquetWriter, except those for statistics. ``paths``: the dotted paths of the
+        leaf columns; ``dictionaries``: the paths that get a dictionary by default; True: all of them."""
         found: dict[str, Any] = {
             "compression": self.compression,
             "compression_level": self.compression_level,

@@ -140,8 +140,8 @@ def open_file(
     files: TableFiles, file: DataFile, layout: FileLayout, only: pyroaring.BitMap64 | None = None
 ) -> OpenFile:
     """The first half of ``read_file``, which mostly waits for the store: reads the footer and the deletion vector. The
-    method ``batches`` of the returned object is the second half. Threads may open several files ahead. Raises as
-    ``read_file``."""
+    method ``batches`` of the returned object is the second half of ``read_file``. Threads may open several files ahead.
+    Raises as ``read_file``."""
     store, path = files.find(file.path)
     vector = file.deletion_vector
 
@@ -258,7 +258,7 @@ class OpenFile:
 
     def _expect(self, number: int, ahead: bool) -> int:
         """Announce the byte ranges of the columns in the runs from ``number`` on, so that they can be prefetched.
-        Returns the number of the first run that was not announced."""
+        Returns the number of the first run that has not been announced."""
         if not self._store.is_remote:
             return len(self._runs)
         metadata, end, size_bytes = self._parquet.metadata, number, 0
@@ -277,16 +277,16 @@ def read_files(
     read: Callable[[OpenFile], Iterator[T]],
 ) -> Iterator[T]:
     """Run ``read`` on several files in order. ``requests``: the arguments for ``open_file``, one tuple per file.
-    Threads run ``read`` some files ahead of the caller. On a remote store, up to 32 more files are opened meanwhile,
-    with no more in memory than what ``open_file`` reads."""
+    Threads run ``read`` on a few files ahead of the one that the caller consumes. On a remote store, up to 32 more
+    files are opened in the meantime; of these, only what ``open_file`` reads is in memory."""
     return opened_ahead(
         requests, lambda request: open_file(files, *request), lambda _, file: read(file), parallel_gets(files.store)
     )
 
 
 class naming:
-    """Converts errors raised while reading a file to errors that name the file. This context manager is a class because
-    a generator would be slower."""
+    """Converts errors that are raised while a file is read into errors that name the file. This context manager is a
+    class because a generator would be slower."""
 
     __slots__ = ("_path", "_store")
 
@@ -437,7 +437,7 @@ class Assembly:
 
 
 def partition_value(file: DataFile, column: StructField, mode: Mode) -> Any:
-    """The value of a partition column in a file, from the log. Raises CorruptTableError."""
+    """The value that the log records for a partition column of a file. Raises CorruptTableError."""
     name = column_mapping.physical_name(column, mode)
     values = file.partition_values
     folded = {key.lower(): text for key, text in values.items()}
@@ -466,8 +466,8 @@ def read_vector(files: TableFiles, vector: DeletionVector) -> pyroaring.BitMap64
 
 
 def conform(values: Any, data_type: DataType, reading: Reading = PLAIN) -> Any:
-    """Convert stored values to a type of the table: match struct fields by name or id, fill absent ones with null, and
-    widen numbers.
+    """Convert stored values to a type of the table: match struct fields by name or id, fill absent fields with null,
+    and widen numbers.
 
     Raises pyarrow.ArrowInvalid or ArrowNotImplementedError if this is not possible without loss, InvalidDataFileError
     for malformed variants.
@@ -527,7 +527,7 @@ def _conform_struct(values: Any, data_type: StructType, reading: Reading) -> Any
 
 
 def _check_fields(stored: pa.StructType, data_type: StructType) -> None:
-    """Raise pyarrow.ArrowInvalid for fields whose values would be lost."""
+    """Raise pyarrow.ArrowInvalid if the file has fields whose values would be lost."""
     wanted, found = {column.name.lower() for column in data_type.fields}, set[str]()
     for field in stored.fields:
         name = field.name.lower()

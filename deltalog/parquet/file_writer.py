@@ -33,9 +33,9 @@ ROW_GROUP_ROWS = 1 << 20
 
 @dataclass(frozen=True)
 class FileColumns:
-    """The columns of data files: the table's ``columns``, named according to the column ``mapping``, then ``extra``
-    columns that the table does not have. ``indexed``: the leaves with statistics in the log, as paths of physical
-    names."""
+    """The columns of data files: first the table's ``columns``, named according to the column ``mapping``, and then
+    ``extra`` columns, which the table does not have. ``indexed``: the leaves with statistics in the log, as paths of
+    physical names."""
 
     columns: StructType
     indexed: frozenset[tuple[str, ...]]
@@ -101,10 +101,11 @@ def write_file(
 
 
 class GrowingFile:
-    """A data file that is written to ``file`` piece by piece. Rows must come from ``FileColumns.stored_rows``.
+    """A data file that is written to ``file`` piece by piece. The rows must have been converted by
+    ``FileColumns.stored_rows``.
 
-    ``first``: its first rows. ``options``: how it is encoded. ``without_bounds``: the dotted paths of columns that
-    contain NaN in later rows.
+    ``first``: its first rows. ``options``: how the file is encoded. ``without_bounds``: the dotted paths of columns
+    that contain NaN in later rows.
     """
 
     def __init__(
@@ -137,8 +138,8 @@ class GrowingFile:
         return self._sink.tell()
 
     def takes(self, rows: pa.Table) -> bool:
-        """Whether the rows can be appended. They cannot if they contain NaN in a column for which the file records
-        bounds."""
+        """Whether the rows can be appended to this file. The rows cannot be appended if they contain NaN in a column
+        for which the file records bounds."""
         wanted, have = stats.statistics_columns(rows), self._with_statistics
         if isinstance(wanted, bool):
             return True
@@ -219,7 +220,7 @@ def _stored_type(data_type: DataType, held: pa.DataType, mode: Mode) -> pa.DataT
 
 
 def _retyped(values: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
-    """The same values with a type that differs only in the names and nullability of nested fields."""
+    """``values`` with the type ``wanted``, which differs only in the names and nullability of nested fields."""
     if values.type.equals(wanted, check_metadata=True):
         return values
     return pa.chunked_array([_viewed(chunk, wanted) for chunk in values.chunks], wanted)

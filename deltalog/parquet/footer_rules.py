@@ -2,8 +2,8 @@
 chunks. Pure.
 
 On inconsistent footers, pyarrow crashes the process or uses disproportionate memory and time. ``checked`` decodes a
-footer as specified in parquet.thrift, in time and memory proportional to its length, and re-encodes only the fields
-that it checked. Fields that deltalog does not use are left out.
+footer as specified in parquet.thrift, and re-encodes only the fields that it checked; time and memory are proportional
+to the footer's length. Fields that deltalog does not use are left out.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _MOST_STRUCTS = 32  # maximum nesting of Thrift structs
 _MOST_LEVELS = 1_000  # maximum depth of the column tree
 _MOST_PATH_BYTES = 64 << 20  # maximum total length of all column paths
 
-# Physical types, and the lengths of their bounds in bytes.
+# Physical types, and the length in bytes of a bound of each type.
 _FIXED = 7
 _WIDTHS = {0: 1, 1: 4, 2: 8, 3: 12, 4: 4, 5: 8}
 _TYPES = ("BOOLEAN", "INT32", "INT64", "INT96", "FLOAT", "DOUBLE", "BYTE_ARRAY", "FIXED_LEN_BYTE_ARRAY")
 
-# (type, value). The value of a list is (item type, items), and the value of a struct is its fields.
+# (type, value). The value of a list is (item type, items); the value of a struct is a mapping of its fields.
 _Value = tuple[int, Any]
 _Struct = dict[int, _Value]
 
@@ -35,8 +35,8 @@ _SCHEMA_FIELDS = {
     1: _I32, 2: _I32, 3: _I32, 4: _BINARY, 5: _I32, 6: _I32, 7: _I32, 8: _I32, 9: _I32, 10: _STRUCT,
 }  # fmt: skip
 _KEY_VALUE_FIELDS = {1: _BINARY, 2: _BINARY}
-# The fields of ColumnChunk that are read: from its metadata the type, the number of values, the statistics and the
-# histograms of levels, and also whether it is encrypted.
+# The fields of ColumnChunk that are read: whether the column is encrypted and, from the column's metadata, the type,
+# the number of values, the statistics and the level histograms.
 _NOTHING: Mapping[int, Any] = {}
 _CHUNK_FIELDS: Mapping[int, Any] = {3: {1: None, 5: None, 12: None, 16: {2: None, 3: None}}, 8: _NOTHING, 9: None}
 _ABSENT = (0, None)
@@ -57,8 +57,8 @@ def checked(footer: bytes) -> bytes:
     """Check a footer (the Thrift struct FileMetaData) and re-encode it: columns, rows, row groups, key-value metadata,
     and for each column chunk its type, number of values and statistics.
 
-    Bounds that are not valid for their column's type are left out. Raises ValueError with the reason. Time and
-    memory are proportional to the footer; only one column chunk is in memory at a time.
+    Bounds that are not valid for their column's type are left out. Raises ValueError with the reason. Time and memory
+    are proportional to the size of the footer; only one column chunk is in memory at a time.
     """
     if len(footer) > limits.MAX_FOOTER_BYTES:
         raise ValueError(f"the length of its footer, {limits.over('MAX_FOOTER_BYTES', len(footer))}")
@@ -69,9 +69,9 @@ def checked(footer: bytes) -> bytes:
 
 
 def columns_and_rows(footer: bytes, likely: bytes = b"") -> tuple[bytes, int]:
-    """The encoded version and columns of a footer, which are equal for files with equal columns, and the file's number
-    of rows. Nothing after the number of rows is looked at. ``likely``: such columns, which are compared instead of
-    decoded. Raises ValueError."""
+    """The encoded version and columns of a footer, and the file's number of rows. Files with equal columns have the
+    same encoded bytes. Nothing after the number of rows is read. ``likely``: the expected encoded bytes; if the footer
+    begins with them, they are not decoded. Raises ValueError."""
     try:
         at = len(likely) if likely and footer.startswith(likely) else 0
         number = 2 if at else 0
@@ -140,8 +140,8 @@ def _file(data: bytes) -> bytes:
 
 
 def _group(data: bytes, at: int, out: bytearray, leaves: Sequence[Leaf], position: int) -> tuple[int, int]:
-    """Check a row group and write it with its column chunks. Returns the row group's number of rows and its end
-    position."""
+    """Check a row group and write it with its column chunks. Returns the number of rows of the row group, and the
+    position where the row group ends."""
     found: _Struct = {}
     count, number = -1, 0
     out += b"\x19"
@@ -243,7 +243,7 @@ def _put_statistics(out: bytearray, found: _Struct, leaf: Leaf, values: int) -> 
     _put_struct(out, kept)
 
 
-# ------------------------------------------------------------------------------------------------------ the columns
+# -------------------------------------------------------------------------------------------- columns of the footer
 
 
 def _leaves(value: _Value) -> list[Leaf]:
@@ -318,7 +318,7 @@ def _kept(struct: _Struct, fields: dict[int, int]) -> _Struct:
 
 
 def _pairs(value: _Value | None) -> _Value | None:
-    """The entries of the key-value metadata that contain a key."""
+    """The entries of the key-value metadata that have a key."""
     entries = [] if value is None else [_kept(each, _KEY_VALUE_FIELDS) for each in _items_of(value)]
     kept = [each for each in entries if 1 in each]
     return (_LIST, (_STRUCT, kept)) if kept else None
@@ -333,7 +333,7 @@ def _items_of(value: _Value) -> list[_Struct]:
 
 
 def _text(value: _Value | None) -> _Value | None:
-    """The writer's name, if it is valid UTF-8."""
+    """The name of the program that wrote the file, if the name is valid UTF-8."""
     if value is None or value[0] != _BINARY:
         return None
     try:

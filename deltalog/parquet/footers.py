@@ -1,10 +1,10 @@
-"""The only way to open a Parquet file that another program may have written: ``open_parquet`` to read rows, and
-``read_footer`` to read the metadata of columns in the footer.
+"""The only way to open a Parquet file that another program may have written: ``open_parquet`` opens a file to read
+rows; ``read_footer`` reads the column metadata in the footer.
 
 pyarrow crashes the process if the metadata of a column chunk is wrong, and uses disproportionate memory and time for
 lists and column trees with a huge declared size. Rows are read entirely by Arrow's C++ code, which raises an error for
-a wrong chunk. So only the lists in the footer need limits; for a footer of the usual size, it is enough to check the
-length. The metadata of column chunks is taken only from footers that ``footer_rules.checked`` has re-encoded.
+a wrong chunk. Therefore only lists in the footer need limits; for a footer of the usual size, checking its length is
+enough. The metadata of column chunks is taken only from footers that ``footer_rules.checked`` has re-encoded.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ from deltalog.parquet import footer_rules
 from deltalog.protocol import limits
 
 # Up to this length in bytes and this many items per list, pyarrow parses a footer with little memory and time. The
-# product of both is limited too, because each column's path may contain all the names in the footer. Footers beyond
-# these limits are checked before pyarrow reads them.
+# product of both is limited too, because the path of each column may contain all the names in the footer. Footers that
+# exceed these limits are checked before pyarrow reads them.
 _PLAIN_BYTES = 512 << 10
 _PLAIN_ITEMS = 1_000
 _PLAIN_PATH_BYTES = 128 << 20
 _END_BYTES = 8  # the footer's length and the magic bytes
 _TAIL_BYTES = 64 << 10
 _MAGIC = b"PAR1"
-# The usual depth of the column tree, and the maximum total length of the paths of more deeply nested columns, counted
-# once per level.
+# The usual depth of the column tree; for columns that are nested more deeply, the maximum total length of their paths,
+# counted once per level.
 _USUAL_LEVELS = 16
 _MOST_PREFIX_CHARS = 64 << 20
 
@@ -59,12 +59,12 @@ def open_parquet(source: Any, **options: Any) -> pq.ParquetFile:
 
 
 class _File(pq.ParquetFile):  # type: ignore[misc]  # pyarrow has no types
-    """A ParquetFile that does not build the path of every enclosing group for every column, as pyarrow does in time
-    proportional to path length times depth."""
+    """A ParquetFile that does not build the path of every enclosing group for every column. pyarrow builds these paths,
+    which takes time proportional to path length times depth."""
 
     def _build_nested_paths(self) -> dict[str, list[int]]:
-        """The indexes of the columns in each group, keyed by dotted path; each column is also listed under its own
-        path. Raises ValueError."""
+        """For the dotted path of each group and of each column, the indexes of the columns below or at this path.
+        Raises ValueError."""
         found: dict[str, list[int]] = collections.defaultdict(list)
         characters = 0
         for number, (name, *below) in enumerate(self.reader.column_paths):
@@ -92,8 +92,8 @@ def _of_possible_rows(file: pq.ParquetFile) -> pq.ParquetFile:
 
 def read_footer(source: Any) -> pq.FileMetaData:
     """A Parquet file's footer whose content is safe to read: columns, rows, row groups, key-value metadata, and for
-    each column chunk its type, number of values and statistics. The returned footer contains nothing else about column
-    chunks.
+    each column chunk its type, number of values and statistics. The returned footer contains no other metadata of
+    column chunks.
 
     Raises OSError and ValueError with the reason, and whatever ``source`` raises. Cost: 1 GET, 2 for a footer of
     more than 64 KiB. Time: about 20 us per column chunk.
@@ -102,7 +102,8 @@ def read_footer(source: Any) -> pq.FileMetaData:
 
 
 def parse_footer(footer: bytes) -> pq.FileMetaData:
-    """Like ``read_footer``, but parses ``footer``: the bytes of a file between its column data and its last 8 bytes."""
+    """Like ``read_footer``, but parses ``footer``, that is, the bytes between a file's column data and its last 8
+    bytes."""
     made = footer_rules.checked(footer)
     data = b"".join((_MAGIC, made, struct.pack("<I", len(made)), _MAGIC))
     items = limits.MAX_FOOTER_ITEMS

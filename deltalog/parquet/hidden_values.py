@@ -1,8 +1,8 @@
-"""Removes the values of null lists and maps before they are written. Pure.
+"""Removes the values inside null lists and maps before the columns are written. Pure.
 
 In Arrow, a null list may have a nonzero length; its values belong to no row. Callers can pass null lists that contain
-values, and masking a struct or casting fixed-size lists can create them. The Parquet writer of Arrow 20 rejects such
-lists ("Lists with non-zero length null components are not supported").
+values, and such lists can also result from masking a struct or casting fixed-size lists. The Parquet writer of Arrow 20
+rejects such lists ("Lists with non-zero length null components are not supported").
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from deltalog.lazy_arrow import pc
 
 
 def without_hidden(values: pa.ChunkedArray) -> pa.ChunkedArray:
-    """The same values, but lists and maps that are null, or inside a null, are empty. Returns ``values`` itself if
-    nothing changes. For lists without nulls, only the null count is read."""
+    """The same values, with lists and maps emptied where they, or a value that contains them, are null. Returns
+    ``values`` itself if nothing changes. For lists without nulls, only the null count of the array is read."""
     if not _has_lists(values.type):
         return values
     chunks = values.chunks
@@ -84,7 +84,7 @@ def _visible(lists: Any, first: int, last: int) -> Any:
 
 
 def _with_entries(maps: Any) -> Any:
-    """Maps as lists of their entries, without copying."""
+    """Maps as lists of their entries, without copying the data."""
     kind, (validity, offsets) = maps.type, maps.buffers()[:2]
     entries = pa.StructArray.from_arrays([maps.keys, maps.items], fields=[kind.key_field, kind.item_field])
     lists = pa.list_(pa.field("entries", entries.type, False))

@@ -1,8 +1,9 @@
-"""Which Parquet files any Parquet reader reads as deltalog does: their columns have the table's types, so that nothing
-has to be converted.
+"""Decides which Parquet files every Parquet reader reads exactly as deltalog does: those whose columns have the table's
+types, so that nothing has to be converted.
 
-Other readers (polars, DuckDB, Arrow's datasets) are faster than deltalog's, but they know neither the legacy calendars
-of Spark, nor which older types a table converts. They get a file only if its footer rules all of that out.
+Other readers (polars, DuckDB, Arrow's datasets) are faster than deltalog's, but they support neither Spark's legacy
+calendars nor files whose older column types must be converted to the table's types. They get a file only if its footer
+shows that it needs neither.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from deltalog.parquet.footer_rules import columns_and_rows
 from deltalog.parquet.footers import READ_ERRORS, open_parquet
 from deltalog.storage.base import LogStore
 
-# The footers of usual files. A longer one is left to the reader that bounds what it allocates for it.
+# The footers of usual files. A longer footer is left to the reader that limits how much memory it allocates for the
+# footer.
 _MOST_BYTES = 512 << 10
 _TAIL_BYTES = 8 << 10
 _END_BYTES = 8  # the footer's length and the magic bytes
@@ -32,8 +34,8 @@ _SPARK_3 = re.compile(rb"org\.apache\.spark\.version\x18[\x01-\x7f](?:[3-9]|[1-9
 
 @dataclass(frozen=True, slots=True)
 class PlainFile:
-    """A file that any reader may open. ``path``: absolute, on the local disk. ``rows``: by its footer, deleted rows
-    included. ``columns``: the names of its columns, in the order of the file."""
+    """A file that any reader may open. ``path``: absolute, on the local disk. ``rows``: the number of rows according to
+    the footer, including deleted rows. ``columns``: the names of the file's columns, in the order of the file."""
 
     path: str
     rows: int
@@ -43,18 +45,19 @@ class PlainFile:
 class PlainFiles:
     """Judges files by the Arrow types of a table's columns, without its partition columns.
 
-    Most files of a table have the same columns, byte for byte; each kind is decoded once.
+    Most files of a table have the same columns, byte for byte, and each distinct set of columns is decoded only once.
     """
 
     def __init__(self, wanted: pa.Schema) -> None:
         self._wanted = {field.name: field.type for field in wanted}
         self._folded = {name.lower() for name in self._wanted}
         self._kinds: dict[bytes, tuple[str, ...] | None] = {}
-        self._encoded = b""  # the columns of the last file, which the next one is likely to have too
+        self._encoded = b""  # the columns of the previous file; the next file is likely to have the same columns
 
     def find(self, store: LogStore, path: str) -> PlainFile | None:
-        """The file, if it is plain. None if it is not, and for a file that is missing or damaged: reading it as usual
-        reports that. Cost: 1 GET of up to 64 KiB; stores that are no local disk have no plain files."""
+        """The file, if it is plain. None if this is not the case, and for a missing or damaged file: reading that file
+        in the usual way reports the problem. Cost: 1 GET of up to 64 KiB; stores that are no local disk have no plain
+        files."""
         local = store.local_path(path)
         if local is None:
             return None
@@ -83,14 +86,15 @@ class PlainFiles:
             wanted = self._wanted.get(field.name)
             if wanted is None:
                 if field.name.lower() in self._folded:
-                    return None  # the table's column by another case, which readers treat differently
+                    # The name differs from the table's only in case, and readers treat such names differently.
+                    return None
             elif not _alike(field.type, wanted) or any(field.name.split(".")[0] == root for root in int96):
                 return None
         return names
 
 
 def _footer(path: str) -> bytes | None:
-    """The footer of a file of usual length. Raises OSError."""
+    """The footer of a file, if the footer has the usual length. Raises OSError."""
     descriptor = os.open(path, os.O_RDONLY | _NO_WAIT)
     try:
         status = os.fstat(descriptor)
@@ -118,7 +122,7 @@ def _has_this_calendar(footer: bytes) -> bool:
 
 
 def _alike(stored: pa.DataType, wanted: pa.DataType) -> bool:
-    """Whether stored values need no conversion. Names of list items and nullability do not matter."""
+    """Whether stored values need no conversion. The names of list items and the nullability of fields do not matter."""
     types = pa.types
     if types.is_struct(wanted):
         return (

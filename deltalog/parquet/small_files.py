@@ -1,7 +1,7 @@
-"""Reads small data files together: consecutive files with the same columns become one batch.
+"""Reads small data files together: consecutive files with the same columns are returned as one batch.
 
-Opening a file and converting its columns costs far more than decoding a few thousand rows. So each file is read as a
-whole, and the rows of all files with the same columns are converted together.
+Opening a file and converting its columns costs far more than decoding a few thousand rows. Each small file is therefore
+read as a whole, and the rows of all files with the same columns are converted together.
 
 Spec: as file_reader.
 """
@@ -19,7 +19,7 @@ from deltalog.parquet.file_reader import MAX_BATCH_ROWS, Assembly, DataFile, Fil
 from deltalog.parquet.footers import READ_ERRORS, open_parquet
 from deltalog.storage.table_files import TableFiles
 
-#: Files up to this size are read together.
+#: Files up to this size are read together with others.
 SMALL_BYTES = 1 << 20
 # Limits for a group of files that are read together: stored bytes, decompressed bytes, and the number of files.
 _STORED_BYTES = 256 << 10
@@ -114,13 +114,14 @@ def _read_group(
 ) -> list[tuple[list[int], list[pa.RecordBatch]]] | None:
     """For each run of consecutive files with the same columns: the row counts of its files, and the batches that
     contain their rows. None if a file cannot be read, is larger in memory than its size suggests, or is in another
-    store. If None is returned, the caller reads each file separately, so that an error names the file."""
+    store. If None is returned, the caller must read each file separately, so that an error can name the file."""
     found: list[_Alike] = []
     try:
         located = [files.find(file.path) for file in group]
         if any(store is not files.store for store, _ in located):
             return None
-        # A file larger than its size in the log is truncated here, so that reading it fails and it is read separately.
+        # The data of a file that is larger than its size in the log is truncated here; reading it then fails, and the
+        # file is read separately.
         stored = files.store.get_many([path for _, path in located], max(file.size or 0 for file in group) + 1)
         for file, data in zip(group, stored, strict=True):
             parquet = open_parquet(pa.BufferReader(data), coerce_int96_timestamp_unit="us", pre_buffer=False)

@@ -64,7 +64,7 @@ def as_text(body: Mapping[str, Any]) -> str:
 
 
 def put(tree: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
-    """Set the value of a leaf in statistics; anything on its path that is not a struct is replaced."""
+    """Set a leaf's value in the statistics; anything on the leaf's path that is not a struct is replaced."""
     for name in path[:-1]:
         if not isinstance(tree.get(name), dict):
             tree[name] = {}
@@ -73,11 +73,11 @@ def put(tree: dict[str, Any], path: tuple[str, ...], value: Any) -> None:
 
 
 def chunks_by_path(footer: Any) -> dict[tuple[str, ...], list[Any]] | None:
-    """The column chunks of all row groups, keyed by the path of lower-case names; columns below lists and maps are left
-    out.
+    """The column chunks of all row groups, keyed by the column's path in lower-case names; columns inside lists and
+    maps are left out.
 
-    Paths come from the schema tree, because the dotted path in the footer is the same for the field b of a struct a and
-    for a column "a.b".
+    Column paths are taken from the schema tree: the dotted path in the footer would not distinguish the field b of a
+    struct a from a column named "a.b".
     """
     paths = list(_leaf_paths(footer.schema.to_arrow_schema()))
     if len(paths) != footer.num_columns:
@@ -92,7 +92,7 @@ def chunks_by_path(footer: Any) -> dict[tuple[str, ...], list[Any]] | None:
 
 
 def _leaf_paths(fields: Iterable[Any], above: tuple[str, ...] | None = ()) -> Iterator[tuple[str, ...] | None]:
-    """The path of each leaf column, in file order; None for columns below lists and maps."""
+    """The path of each leaf column, in file order; None for columns inside lists and maps."""
     for field in fields:
         path = None if above is None else (*above, field.name.lower())
         kind = field.type
@@ -109,7 +109,7 @@ def _leaf_paths(fields: Iterable[Any], above: tuple[str, ...] | None = ()) -> It
 
 
 def null_count_of(chunks: list[Any]) -> int | None:
-    """The number of NULLs in column chunks; None if one of them does not record it."""
+    """The number of NULLs in column chunks; None if any chunk does not record it."""
     total = 0
     for chunk in chunks:
         statistics = chunk.statistics
@@ -120,8 +120,8 @@ def null_count_of(chunks: list[Any]) -> int | None:
 
 
 def value_bounds(chunks: list[Any], data_type: DataType) -> tuple[Any, Any] | None:
-    """The smallest and the largest value according to the footer, timestamps in microseconds since 1970; None if
-    unknown for some rows."""
+    """The smallest and the largest value according to the footer; timestamps are in microseconds since 1970. None if
+    the footer lacks these values for some rows."""
     name = str(data_type)
     is_timestamp = name in ("timestamp", "timestamp_ntz")
     if not (name in _ORDERED or is_timestamp or isinstance(data_type, DecimalType)):
@@ -160,8 +160,8 @@ def _bounds(chunks: list[Any], data_type: DataType) -> tuple[Any, Any] | None:
 
 
 def rendered(low: Any, high: Any, data_type: DataType) -> tuple[Any, Any] | None:
-    """Bounds (timestamps in microseconds since 1970) as JSON values that every reader may use; None if no such values
-    exist."""
+    """Bounds (timestamps in microseconds since 1970), converted to JSON values that every reader may use; None if no
+    such values exist."""
     try:
         return _render(low, high, str(data_type))
     except (ValueError, OverflowError, TypeError, decimal.InvalidOperation):
@@ -171,7 +171,7 @@ def rendered(low: Any, high: Any, data_type: DataType) -> tuple[Any, Any] | None
 def _micros(statistics: Any, side: str) -> int | None:
     raw = getattr(statistics, side)
     if not isinstance(raw, int):
-        return None  # INT96, for which the sort order of bounds is undefined
+        return None  # INT96, for which the Parquet format does not define how bounds are sorted
     logical = str(statistics.logical_type)
     if "nanoseconds" in logical:
         return raw // 1000 if side == "min_raw" else -(-raw // 1000)
@@ -204,8 +204,9 @@ def _prefix_above(text: str) -> str | None:
     """A string of at most PREFIX_LENGTH + 1 characters that sorts at or after ``text``; None if there is none.
 
     Readers compare UTF-8 bytes or UTF-16 code units. The character appended to the prefix must sort after the character
-    that it replaces in both of these sort orders. U+007F and U+FFFF sort after characters below U+D800 in both orders,
-    so the truncation point moves left past all characters from U+D800 on.
+    that it replaces in the order of UTF-8 bytes and in that of UTF-16 code units. U+007F and U+FFFF sort after
+    characters below U+D800 in both orders, therefore the truncation point moves left past all characters from U+D800
+    on.
     """
     if len(text) <= PREFIX_LENGTH:
         return text
@@ -219,10 +220,10 @@ def _prefix_above(text: str) -> str | None:
 
 
 def statistics_columns(table: Any) -> list[str] | bool:
-    """The columns of an Arrow table for which footer statistics may be written: True for all, or the dotted paths of
-    the columns without NaN. Parquet writers ignore NaN when they compute bounds, so readers would skip rows with NaN.
-    The writer accepts only dotted paths, and a column "a.b" has the same path as the field b of a struct a; if either
-    contains NaN, both get no statistics.
+    """The columns of an Arrow table for which footer statistics may be written: True for all columns, or the dotted
+    paths of the columns without NaN. Parquet writers ignore NaN when they compute bounds, so readers would skip rows
+    with NaN. The writer accepts only dotted paths, and a column "a.b" has the same path as the field b of a struct a;
+    if either contains NaN, neither gets statistics.
     """
     with_nan = nan_columns(table)
     return without(table.schema, with_nan) if with_nan else True
@@ -234,7 +235,7 @@ def without(schema: Any, left_out: Collection[str]) -> list[str]:
 
 
 def nan_columns(table: Any) -> set[str]:
-    """The dotted paths of the columns that contain NaN in an Arrow table, including columns in structs."""
+    """The dotted paths of the columns of an Arrow table that contain NaN, including fields of structs."""
     if not any(pt.is_floating(leaf) for _, leaf in _leaves((), table.schema)):
         return set()
     return {".".join(path) for path, values in _leaf_columns((), table) if _has_nan(values)}

@@ -66,12 +66,12 @@ def variant_to_python(variant: Mapping[str, bytes] | None) -> Any:
 def to_json(metadata: bytes, value: bytes) -> str:
     """A variant as JSON text, in the format of Spark's ``to_json``.
 
-    Dates, times and timestamps (UTC) are ISO text with a space between date and time, binary is base64, and numbers
-    that JSON cannot express are "NaN", "Infinity" or "-Infinity".
+    Dates, times and timestamps (in UTC) become ISO text with a space between date and time, binary values become base64
+    text, and numbers that JSON cannot express become "NaN", "Infinity" or "-Infinity".
     """
     try:
         return _json(_decode(_TextDecoder, metadata, value))
-    except ValueError as error:  # an integer with too many digits for Python to print
+    except ValueError as error:  # an integer with too many digits for Python to print as text
         raise _malformed(error) from None
 
 
@@ -87,7 +87,7 @@ def _malformed(why: object) -> InvalidDataFileError:
 
 
 class _Dictionary:
-    """The field names of a variant's metadata."""
+    """The field names in a variant's metadata."""
 
     def __init__(self, metadata: bytes) -> None:
         header = metadata[0]
@@ -112,8 +112,8 @@ def _dictionary(metadata: bytes) -> _Dictionary:
 
 
 class _Decoder:
-    """Decodes one value. Elements can be stored in any order but must not overlap, so the size of the value bounds
-    their number."""
+    """Decodes one value. Elements can be stored in any order but must not overlap, so the size of the value limits how
+    many there are."""
 
     def __init__(self, dictionary: _Dictionary, data: bytes) -> None:
         self.names = dictionary.names
@@ -180,7 +180,7 @@ class _Decoder:
 
 
 class _TextDecoder(_Decoder):
-    """For JSON, keeps precision that Python's types would lose."""
+    """For JSON, keeps the precision that Python's types would lose."""
 
     def single(self, value: float) -> Any:
         """The shortest decimal number that rounds to this 32-bit float, such as 1.1 instead of 1.100000023841858."""
@@ -220,7 +220,7 @@ def _array_elements(data: bytes, at: int) -> list[int]:
 
 
 def _count(data: bytes, at: int, large: int) -> tuple[int, int]:
-    """The number of elements, and the position that follows it."""
+    """The number of elements, and the position after this number in ``data``."""
     size = 4 if large else 1
     return _uint(data, at + 1, size), at + 1 + size
 

@@ -67,7 +67,8 @@ class Action(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True, kw
         return type(self).from_json({**body, **extra})
 
 
-# Types that msgspec would write as strings, so that a reader could not recognise the original type.
+# Types that must not be written: msgspec would write their values as strings, and a reader could not recognise the
+# original type.
 _NOT_IN_JSON = (
     bytes, bytearray, memoryview, datetime.datetime, datetime.date, datetime.time, datetime.timedelta, decimal.Decimal,
 )  # fmt: skip
@@ -121,7 +122,7 @@ class Metadata(Action, frozen=True, kw_only=True):
     name: str | None = None
     description: str | None = None
     format: Format
-    schema_string: str = ""  # absent in some early tables, which have no columns
+    schema_string: str = ""  # absent in some early tables that have no columns
     partition_columns: tuple[str, ...]
     configuration: dict[str, str]
     created_time: Long | None = None

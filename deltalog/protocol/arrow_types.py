@@ -76,7 +76,7 @@ def plain_layout(values: Any) -> Any:
     and lists with 32-bit offsets. Raises pyarrow.ArrowInvalid if the list is too long for these."""
     kind = values.type
     if pt.is_dictionary(kind):
-        if str(kind.value_type) in _VIEWS:  # Arrow's take does not support these types
+        if str(kind.value_type) in _VIEWS:  # Arrow's take does not support view types
             words = values.dictionary.cast(_VIEWS[str(kind.value_type)])
             values = pa.DictionaryArray.from_arrays(values.indices, words)
         return plain_layout(values.dictionary_decode())

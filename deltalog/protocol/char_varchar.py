@@ -71,7 +71,7 @@ def has_char_inside(column: StructField) -> bool:
 
 
 def has_char(column: StructField) -> bool:
-    """Whether values of the column, or values inside of it, are padded when they are read."""
+    """Whether strings of the column, also strings nested in its values, are padded when they are read."""
     return char_length([column]) is not None or has_char_inside(column)
 
 
@@ -83,7 +83,8 @@ def padded(values: Any, width: int) -> Any:
 def upper_bound(high: Any, width: int) -> Any:
     """The upper bound of padded strings, given the upper bound of the unpadded strings.
 
-    A padded string can sort after a longer string that has a character below the blank in place of the padding.
+    A padded string can sort after a longer string that has, in place of the padding, a character that sorts before the
+    blank.
     """
     cut = padded(pc.replace_substring_regex(high, r"(?s)[\x00-\x1f].*", ""), width)
     return pc.if_else(pc.less(high, cut), cut, high)

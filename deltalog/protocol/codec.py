@@ -392,8 +392,8 @@ _ADD, _EXTRA = operator.attrgetter("add"), operator.attrgetter("extra")
 
 
 def sound_lines(adds: Sequence[AddFile]) -> bytes | None:
-    """Encode add actions as lines of a commit, if decoding the lines returns equal actions. None otherwise, or if an
-    action has ``extra`` fields."""
+    """Encode add actions as lines of a commit, if decoding the lines returns equal actions. Otherwise, or if an action
+    has ``extra`` fields, None."""
     try:
         if any(map(_EXTRA, adds)):
             return None
@@ -426,8 +426,9 @@ def decode_adds(data: bytes) -> list[AddFile]:
 def encode_listed(add: AddFile) -> bytes:
     """The body of an add action as an element of ``allFiles``: dataChange is false, and ``extra`` fields are left out.
 
-    Absent tags are written as null: delta-spark reads missing tags in a ``.crc`` as an empty map, but missing tags in a
-    commit as null, so the file list in the ``.crc`` would differ from its replay. Raises InvalidCommitError.
+    Absent tags are written as null: delta-spark reads missing tags in a ``.crc`` as an empty map, but reads missing
+    tags in a commit as null; with absent tags, the file list in the ``.crc`` would differ from the replay of the
+    commits. Raises InvalidCommitError.
     """
     if add.data_change or add.extra:
         add = msgspec.structs.replace(add, data_change=False, extra={})

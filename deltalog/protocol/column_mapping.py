@@ -25,7 +25,7 @@ _PARQUET_FIELD_ID = b"PARQUET:field_id"
 
 Mode = Literal["none", "name", "id"]
 _MODES: Mapping[str, Mode] = {"none": "none", "name": "name", "id": "id"}
-# A Find maps a table column to the index of its stored field on one struct level; a Lookup builds a Find from the
+# A Find maps a table column to the index of its stored field at one struct level; a Lookup builds a Find from the
 # stored fields.
 Find = Callable[[StructField], "int | None"]
 Lookup = Callable[[Sequence[Any]], Find]
@@ -102,11 +102,11 @@ def check_mode_change(before: Mode, after: Mode, is_new: bool) -> None:
 
 
 def inherited(schema: StructType, before: StructType) -> StructType:
-    """The schema in which columns that ``before`` also has get their ids and physical names from it; other columns have
-    none.
+    """The schema, with the ids and physical names of ``before`` for columns that ``before`` also contains; other
+    columns have no ids or physical names.
 
-    A column is the same if its id and physical name match at the same level (it may have been renamed); otherwise, if
-    the name matches and the types are equal apart from the fields of structs. Columns match one to one.
+    Two columns at the same level are the same if their id and physical name match, even after a rename; otherwise, if
+    their names match and their types are equal apart from struct fields. Columns match one to one.
     """
     origins = _origins(schema, before)
     columns = []
@@ -170,19 +170,19 @@ def max_column_id(configuration: Mapping[str, str]) -> int:
 
 
 def with_kept_max_column_id(earlier: Metadata, now: Metadata) -> Metadata:
-    """The metadata of an earlier version with the current maxColumnId, that of ``now``, because ids of columns that
-    were dropped since then must never be reassigned. The result equals ``earlier`` if neither version uses column ids.
-    Raises CorruptTableError."""
+    """The metadata of an earlier version, but with the maxColumnId of ``now``, because the ids of columns that were
+    dropped since that version must never be reassigned. The result equals ``earlier`` if neither version uses column
+    ids. Raises CorruptTableError."""
     highest = max(max_column_id(each.configuration) for each in (earlier, now))
     return _with_max_column_id(earlier, highest) if highest else earlier
 
 
 def with_column_ids(metadata: Metadata, max_id: int, new_name: Callable[[StructField], str]) -> Metadata:
-    """The metadata with an id and a physical name added to every column that lacks them, and maxColumnId raised
+    """The metadata with an id and a physical name added to every column that does not have them, and maxColumnId raised
     accordingly.
 
-    ``max_id``: the current maxColumnId, or 0; new ids are greater than it and than every id in the schema. ``new_name``
-    returns a new physical name, which must be unique across all versions of the table.
+    ``max_id``: the current maxColumnId, or 0; new ids are greater than ``max_id`` and greater than every id in the
+    schema. ``new_name`` returns a new physical name, which must be unique across all versions of the table.
     """
     used = (column.metadata.get(ID_KEY) for column in all_columns(metadata.schema))
     highest = max([max_id, *(each for each in used if isinstance(each, int))])

@@ -14,7 +14,7 @@ from deltalog.errors import SchemaMismatchError
 INVARIANT_KEY, GENERATION_KEY, DEFAULT_KEY = "delta.invariants", "delta.generationExpression", "CURRENT_DEFAULT"
 IDENTITY_KEY = "delta.identity.start"
 ID_KEY, PHYSICAL_NAME_KEY = "delta.columnMapping.id", "delta.columnMapping.physicalName"
-# Columns with one of these keys can be absent from the data, because the writer computes their values.
+# Columns with one of these keys can be absent from the data, because the writer computes the values of these columns.
 FILLED_BY = (GENERATION_KEY, DEFAULT_KEY, IDENTITY_KEY)
 # The JSON types that readers expect for the values of these metadata keys; readers fail on other types.
 _METADATA_TYPES: Mapping[str, type] = {

@@ -23,7 +23,7 @@ _FILE_VERSION = b"\x01"
 
 
 def relative_path(vector: DeletionVector) -> str:
-    """The path, below the table root, of the file that holds a vector of storage type ``u``. Raises
+    """The path, below the table root, of the file that contains a vector of storage type ``u``. Raises
     InvalidDataFileError."""
     text = vector.path_or_inline_dv
     if len(text) < _UUID_LENGTH:
@@ -34,7 +34,7 @@ def relative_path(vector: DeletionVector) -> str:
 
 
 def file_of(vector: DeletionVector | None) -> str | None:
-    """The path of the file that holds a vector, as paths are written in the log: relative or absolute, and
+    """The path of the file that contains a vector, in the form in which the log has paths: relative or absolute, and
     percent-encoded. None for an inline vector, or if there is no vector. Raises InvalidDataFileError."""
     if vector is None or vector.storage_type == "i":
         return None
@@ -56,7 +56,7 @@ def decode_z85(text: str, vector: DeletionVector) -> bytes:
 
 
 def from_inline(vector: DeletionVector) -> BitMap64:
-    """The positions of a vector of storage type ``i``. Raises InvalidDataFileError."""
+    """The row positions in a deletion vector of storage type ``i`` (inline). Raises InvalidDataFileError."""
     length = len(vector.path_or_inline_dv)
     if length > limits.MAX_INLINE_VECTOR_BYTES:
         raise _invalid(vector, f"its inline size in bytes {limits.over('MAX_INLINE_VECTOR_BYTES', length)}")
@@ -113,7 +113,7 @@ def _positions(data: bytes, vector: DeletionVector) -> BitMap64:
 
 
 def encode(positions: BitMap64) -> bytes:
-    """Encode positions as the magic number and the bitmap in the portable format, with contiguous rows as runs.
+    """Encode positions as the magic number followed by the bitmap in the portable format, with contiguous rows as runs.
 
     Raises InvalidActionError for a vector over the cap.
     """
@@ -155,7 +155,7 @@ def encode_file(vectors: Sequence[bytes]) -> tuple[bytes, list[int]]:
 def in_file(unique: str, prefix: str, offset: int, size_bytes: int, cardinality: int) -> DeletionVector:
     """The descriptor (storage type ``u``) of a vector in the file that ``relative_path`` returns.
 
-    ``unique``: the file's UUID as a string. ``prefix``: the name of the file's directory, or empty.
+    ``unique``: the UUID of the file, as a string. ``prefix``: the name of the file's directory, or empty.
     """
     name = prefix + encode_z85(bytes.fromhex(unique.replace("-", "")))
     return DeletionVector("u", name, size_bytes, cardinality, offset)

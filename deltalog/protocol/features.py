@@ -220,7 +220,7 @@ def with_features(protocol: Protocol, wanted: Iterable[str]) -> Protocol:
     """The protocol, raised to the lowest versions that can list ``wanted``; features that legacy versions implied
     become explicit.
 
-    Returns ``protocol`` itself if it already has all of these features. Protocol versions are never lowered, and
+    Returns ``protocol`` unchanged if it already has all of these features. Protocol versions are never lowered, and
     features are never removed.
     """
     present = {n.removesuffix("-preview") for n in writer_features(protocol)} | set(writer_features(protocol))
@@ -288,7 +288,8 @@ def requiring(protocol: Protocol, name: str) -> list[str]:
 
 
 def without_feature(protocol: Protocol, name: str) -> Protocol:
-    """The protocol without a feature, with the lowest versions that support the remaining features, as in delta-spark.
+    """The protocol without one feature, with the lowest versions that support the remaining features, as in
+    delta-spark.
 
     A legacy version is used only if all features that it implies remain. The caller checks whether the feature can be
     dropped from the table.
@@ -347,8 +348,8 @@ def features_for(metadata: Metadata, schema: StructType) -> list[str]:
 
 
 def split_feature_properties(properties: Mapping[str, str]) -> tuple[list[str], dict[str, str]]:
-    """Separate features given as ``delta.feature.<name>=supported``, which are added to the protocol, from the other
-    properties."""
+    """Separate the features given as ``delta.feature.<name>=supported`` from the other properties. These features are
+    added to the protocol."""
     named = []
     others = {}
     for key, value in properties.items():

@@ -1,4 +1,4 @@
-"""Type checks for JSON values that any writer may have written. Pure.
+"""Type checks for JSON values, which may come from any writer. Pure.
 
 Spec: PROTOCOL.md#commit-provenance-information.
 """

@@ -18,7 +18,7 @@ _JOB = "_delta_index-deltalog-job-"
 
 
 class LeftoverKind(enum.Enum):
-    """The kind of a file below the table root that no version names, judged by its name."""
+    """The kind of an unreferenced file below the table root, determined by the file's name."""
 
     JOB_FILE = "a file in the directory of a Spark job"
     DATA_FILE = "a data file"
@@ -54,13 +54,13 @@ _PARTS = (
 
 
 def job_directory_name(job_id: str) -> str:
-    """The name, below the table root, of the directory that one Spark job writes to. ``job_id``: a UUID."""
+    """The name of the directory below the table root to which one Spark job writes. ``job_id``: a UUID."""
     return _JOB + job_id
 
 
 def leftover_kind(path: str) -> LeftoverKind | None:
-    """Classify a file that no version names by its decoded path below the table root. None: no known Delta writer uses
-    such a name, so a clean-up should keep the file."""
+    """Classify a file that no version names by its decoded path below the table root. None if no known Delta writer
+    uses such a name; a clean-up should keep such a file."""
     for kind, part in _PARTS:  # a substring search takes a tenth of the time of a regular expression match
         if part in path and _KINDS[kind].fullmatch(path):
             return kind

@@ -8,8 +8,8 @@ table::
     limits.MAX_COMMIT_BYTES = 4 << 30
 
 Sizes are in bytes. If a cap is exceeded, an error that names the cap is raised. ``_last_checkpoint`` and ``.crc`` files
-over their caps are ignored, because no read depends on them. Outside the schema, the nesting of JSON is limited by
-Python's recursion limit.
+that exceed their size limits are ignored, because no read depends on them. Outside the schema, the nesting of JSON is
+limited by Python's recursion limit.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ MAX_EXPRESSION_CHARS = 10_000  # a constraint or a generation expression
 MAX_CONDITION_CHARS = 16 << 20  # a caller's condition or new value, including all values in lists
 MAX_EXPRESSION_TOKENS = 20_000  # tokens of an expression, excluding literals in lists
 MAX_EXPRESSION_DEPTH = 100  # nesting of brackets, CASE and unary operators
-MAX_PARSER_STEPS = 40  # steps of the expression parser per token
-MAX_EXPRESSION_STEPS = 10_000  # functions evaluated for one expression; a subexpression used twice counts twice
+MAX_PARSER_STEPS = 40  # maximum number of steps of the expression parser per token
+MAX_EXPRESSION_STEPS = 10_000  # functions evaluated for one expression; a subexpression that occurs twice counts twice
 MAX_TEXT_BYTES = 64 << 20  # strings created from one batch of rows, in addition to 16 times the input size
 MAX_CHECKPOINT_ROWS = 1 << 28  # in one Parquet file of a checkpoint
-MAX_CHECKPOINT_BYTES = 64 << 30  # decompressed size of its columns, according to its footer
+MAX_CHECKPOINT_BYTES = 64 << 30  # decompressed size of a file's columns, according to the file's footer
 MAX_FOOTER_BYTES = 64 << 20  # footer of a Parquet file, unless only its rows are read
 MAX_FOOTER_ITEMS = 100_000  # columns or row groups in a Parquet file
-MAX_FILE_ROWS = 1 << 36  # in one Parquet file; a column missing from it is filled with as many NULLs
+MAX_FILE_ROWS = 1 << 36  # in one Parquet file; a column that the file lacks is filled with this many NULLs
 MAX_VECTOR_BYTES = 1 << 30  # one deletion vector in a file
 MAX_INLINE_VECTOR_BYTES = 1 << 20  # one inline deletion vector
 

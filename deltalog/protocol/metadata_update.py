@@ -22,10 +22,10 @@ _FEED_COLUMNS = frozenset({"_change_type", "_commit_version", "_commit_timestamp
 def complete(
     before: Metadata | None, after: Metadata, protocol: Protocol, new_uuid: Callable[[], str]
 ) -> tuple[Protocol, Metadata]:
-    """The protocol and the metadata to commit when a caller sets the metadata ``after``.
+    """The protocol and the metadata to commit when a caller sets the table's metadata to ``after``.
 
     ``before``: the previous metadata; None for a new table. With column mapping, new columns get ids and physical
-    names; with row tracking, the materialised columns get names; and the protocol lists the features that the metadata
+    names; with row tracking, the materialised columns get names; the protocol gets the features that the metadata
     needs.
 
     Raises InvalidPropertyError, CorruptTableError, and SchemaMismatchError for a column whose name the change data feed
@@ -66,7 +66,8 @@ def _check_indexed(named: str, metadata: Metadata) -> None:
 
 
 def _check_feed_columns(before: Metadata | None, after: Metadata) -> None:
-    """Refuse a new column with the name of a change data feed column. A column that already has such a name is kept."""
+    """Refuse a new column with the name of a change data feed column. A column of the table that already has such a
+    name is kept."""
     taken = _taken_feed_columns(after)
     if before is not None:
         taken -= _taken_feed_columns(before)

@@ -22,7 +22,7 @@ from deltalog.protocol.timestamps import parse_iso
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 _UTC = datetime.timezone.utc
 _BITS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
-# Python parses more than writers produce, such as underscores, non-ASCII digits and week dates.
+# Python's parsers accept text that writers never produce, such as underscores, non-ASCII digits and week dates.
 _WHOLE = re.compile(r"[+-]?[0-9]{1,40}")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _NOT_FINITE = re.compile(r"nan|[+-]?inf(?:inity)?", re.IGNORECASE)
@@ -151,8 +151,8 @@ def check_partition_columns(schema: StructType, partition_by: Sequence[str]) -> 
 
 
 def directory(values: Mapping[str, str | None]) -> str:
-    """The Hive directory ``a=1/b=x`` for partition values; empty if there are no partition values. The directories are
-    only a convention: readers take the values from the log, never from a path."""
+    """The Hive-style directory for partition values, such as ``a=1/b=x``; empty if there are no partition values. The
+    directories are only a convention: readers take the values from the log, never from a path."""
     return "/".join(f"{_escape(name)}={HIVE_NULL if v is None else _escape(v)}" for name, v in values.items())
 
 
@@ -162,7 +162,8 @@ def _escape(text: str) -> str:
 
 def values_in_directories(path: str) -> dict[str, str | None]:
     """The partition values in the Hive directories ``a=1/b=x`` of a file's path, as a map from column names to strings,
-    in order. Empty values and Hive's name for null become null. Returns an empty dict if no directory has this form.
+    in order. Empty values and Hive's name for null become null. Returns an empty dict if no directory name has this
+    form.
 
     Used only for directories without a log. Raises ValueError if only some directories have this form, if a name is
     empty or occurs twice, and if percent-encoded text is not UTF-8.

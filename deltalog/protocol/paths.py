@@ -139,8 +139,8 @@ def new_sidecar_path(unique: str) -> str:
 
 
 def sidecar_path(path: str, table_url: str) -> str:
-    """The path of a sidecar below the table root. The checkpoint (untrusted) names a sidecar either by its file name or
-    by an absolute path into the table's own ``_sidecars``. Raises UnsafePathError."""
+    """The path of a sidecar below the table root. In the checkpoint (untrusted), a sidecar is named either by its file
+    name or by an absolute path into the table's own ``_sidecars``. Raises UnsafePathError."""
     absolute = path.startswith("/") or _SCHEME.match(path)
     relative = locate(path, [place_of(table_url)])[1] if absolute else f"{SIDECARS_DIRECTORY}/{_decoded(path) or ''}"
     directory, _, name = relative.rpartition("/")
@@ -155,8 +155,8 @@ def sidecar_path(path: str, table_url: str) -> str:
 def encode_path(path: str) -> str:
     """A relative path in the form used in ``add.path``: percent-encoded, except ``/`` and ``=``. Colons are encoded,
     because readers would treat the text before a colon as a scheme. Non-ASCII letters are not encoded, as in Java's
-    URI: VACUUM in delta-spark compares paths as strings and would delete a live file if these letters were encoded in
-    its path."""
+    URI: VACUUM in delta-spark compares paths as strings and would delete a live file if non-ASCII letters were encoded
+    in the file's path."""
     if path.isascii():
         return urllib.parse.quote(path, safe=_SAFE)
     return "".join(char if _is_other(char) else urllib.parse.quote(char, safe=_SAFE) for char in path)
@@ -175,8 +175,8 @@ def absolute_path(store_url: str, path: str) -> str:
     """The absolute path, in the form used in ``add.path``, of a file below the root of a store; an empty path means the
     root.
 
-    The path has Hadoop's spelling, such as ``file:/data/a%20b`` or ``s3a://bucket/ä``, because delta-spark compares
-    absolute paths as strings. A store's ``url`` is not percent-encoded.
+    The path is spelled as Hadoop spells it, such as ``file:/data/a%20b`` or ``s3a://bucket/ä``, because delta-spark
+    compares absolute paths as strings. A store's ``url`` is not percent-encoded.
     """
     scheme, authority, root = _split(store_url)
     name = _URI_SPECIAL.sub(_uri_char, root.rstrip("/") + (f"/{path}" if path else ""))
@@ -196,19 +196,20 @@ _URI_SPECIAL = re.compile(r"[^a-zA-Z0-9_\-!.~'()*:@&=+$,;/]")
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):")
 # Schemes that Hadoop and fsspec use for the same store.
 _SAME_SCHEME = {"s3a": "s3", "s3n": "s3", "gcs": "gs", "az": "abfs", "abfss": "abfs"}
-# Matches an empty, "." or ".." segment, a backslash, a control character, or half of a surrogate pair.
+# Matches an empty, "." or ".." segment, a backslash, a control character, or one half of a surrogate pair.
 _NOT_PLAIN = re.compile(r"(?:\A|/)\.{0,2}(?:/|\Z)|[\\\x00-\x1f\x7f\ud800-\udfff]")
 _AFTER_SLASH = chr(ord("/") + 1)
-# Nearly all paths in a log match this pattern: relative, without encoded characters, and no segment begins with a dot.
+# Nearly all paths in a log match this pattern: they are relative, contain no encoded characters, and no segment begins
+# with a dot.
 _ORDINARY = re.compile(r"[\w=,-][\w.=,-]*(?:/[\w=,-][\w.=,-]*)*", re.ASCII)
-# Matches any path that is not ordinary, also if many paths are joined with slashes. RE2 syntax.
+# Matches any path that is not ordinary, even when many paths are joined with slashes. RE2 syntax.
 _NOT_ORDINARY = r"(?:\A|/)(?:[./]|\z)|[^\w=,./-]"
 _FEW_PATHS = 64
 _SHOWN_LENGTH = 200
 
 
 class Place(msgspec.Struct, frozen=True):
-    """A directory of a store that may contain a file to which a path in the log refers."""
+    """A directory of a store in which a path in the log may refer to a file."""
 
     url: str
     scheme: str
@@ -230,7 +231,7 @@ def canonical_url(url: str) -> str:
 
 
 def is_plain(path: str) -> bool:
-    """Whether a relative, decoded path names exactly one file below a root, in every store."""
+    """Whether a relative, decoded path refers to exactly one file below a root, in every store."""
     return not _NOT_PLAIN.search(path)
 
 
@@ -252,12 +253,13 @@ def has_all(directory: str, start: str, end: str | None) -> bool:
 
 
 def locate(path: str, places: Sequence[Place]) -> tuple[int, str]:
-    """Resolve an untrusted path from a log. Returns the index of the location that contains it, and the decoded path
-    below that location.
+    """Find the location that contains an untrusted path from a log. Returns the index of the location that contains the
+    path, and the decoded path below that location.
 
-    A relative path belongs to the first location in the list, which is the table's own. An absolute path belongs to the
-    first location that has the same scheme and authority and whose segments are a prefix of the path's segments. The
-    path is percent-decoded once; ``?`` and ``#`` have no special meaning. Raises UnsafePathError for everything else.
+    A relative path belongs to the first location in the list, which is the table's own location. An absolute path
+    belongs to the first location that has the same scheme and authority and whose segments are a prefix of the path's
+    segments. The path is percent-decoded once; ``?`` and ``#`` have no special meaning. Raises UnsafePathError for
+    everything else.
     """
     if _ORDINARY.fullmatch(path):
         return 0, path
@@ -290,8 +292,8 @@ def base_name(path: str) -> str | None:
 
 
 def are_ordinary(paths: Sequence[str]) -> bool:
-    """Whether all paths are simple relative paths, as nearly all paths are, so that ``locate`` need not check each of
-    them. A long list is checked by one scan of the joined paths."""
+    """Whether all paths are simple relative paths, as is usual; ``locate`` then need not check each of them. A long
+    list is checked by one scan of the joined paths."""
     if len(paths) < _FEW_PATHS:
         return all(map(_ORDINARY.fullmatch, paths))
     try:
@@ -311,7 +313,7 @@ def resolve_path(path: str, table_url: str) -> str:
 
 def _split(path: str) -> tuple[str, str, str]:
     """Split a URL or path into the scheme, the authority and the rest, without decoding. A local absolute path has the
-    scheme ``file``, a relative path no scheme."""
+    scheme ``file``; a relative path has no scheme."""
     match = _SCHEME.match(path)
     if match is None:
         return ("file" if path.startswith("/") else ""), "", path

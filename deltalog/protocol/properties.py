@@ -118,8 +118,8 @@ DELETED_FILE_RETENTION_MS = Property("delta.deletedFileRetentionDuration", _inte
 DATA_SKIPPING_NUM_INDEXED_COLS = Property("delta.dataSkippingNumIndexedCols", int, 32)
 DATA_SKIPPING_STATS_COLUMNS_KEY = "delta.dataSkippingStatsColumns"
 CHECKPOINT_STATS_AS_JSON = Property("delta.checkpoint.writeStatsAsJson", _boolean, True)
-# The default in PROTOCOL.md is false, but delta-spark writes the struct unless the property is false, and so does
-# deltalog.
+# The default in PROTOCOL.md is false, but delta-spark writes the struct unless the property is set to false, and
+# deltalog does the same.
 CHECKPOINT_STATS_AS_STRUCT = Property("delta.checkpoint.writeStatsAsStruct", _boolean, True)
 ENABLE_CHANGE_DATA_FEED = Property("delta.enableChangeDataFeed", _boolean, False)
 ENABLE_ROW_TRACKING = Property("delta.enableRowTracking", _boolean, False)
@@ -206,8 +206,8 @@ _REFUSED = {
 
 
 def check_assignment(changes: Mapping[str, str | None]) -> None:
-    """Refuse changes (None: unset) to properties that callers must not set, unknown ``delta.`` keys, and invalid
-    values.
+    """Refuse changes to properties that callers must not set, unknown ``delta.`` keys, and invalid values; a new value
+    of None unsets a property.
 
     Only the writer sets the enablement properties of in-commit timestamps: if one of the two is missing or wrong, every
     later commit and every time travel query of other engines fails. Likewise, only the writer sets the highest column
@@ -231,7 +231,7 @@ def check_assignment(changes: Mapping[str, str | None]) -> None:
 
 
 def checkpoint_interval(configuration: Mapping[str, str]) -> int:
-    """The number of versions between checkpoints; if the property is invalid, the default."""
+    """The number of versions between checkpoints; the default number if the property is invalid."""
     try:
         return CHECKPOINT_INTERVAL.read(configuration)
     except InvalidPropertyError:

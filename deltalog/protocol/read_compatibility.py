@@ -35,7 +35,8 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _mapped(old: StructType, old_mode: Mode, new: StructType, new_mode: Mode, where: str) -> str | None:
-    """The first column that was dropped or renamed; with column mapping, neither changes the data files.
+    """The first column that was dropped or renamed; with column mapping, neither a drop nor a rename changes the data
+    files.
 
     If column mapping was enabled between the two versions, the old names became the physical names.
     """
@@ -54,7 +55,7 @@ def _mapped(old: StructType, old_mode: Mode, new: StructType, new_mode: Mode, wh
 
 
 def _structs(old: DataType, new: DataType, name: str) -> list[tuple[str, StructType, StructType]]:
-    """The pairs of corresponding outermost structs inside two types, with the path of each pair."""
+    """The pairs of corresponding outermost structs in two types, each with its path."""
     if isinstance(old, StructType) and isinstance(new, StructType):
         return [(f"{name}.", old, new)]
     if isinstance(old, ArrayType) and isinstance(new, ArrayType):

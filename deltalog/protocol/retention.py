@@ -25,12 +25,12 @@ _SMALLEST = -(2**63)
 
 
 def tombstone_cutoff_ms(configuration: Mapping[str, str], now_ms: int) -> int:
-    """The cut-off for tombstones, from delta.deletedFileRetentionDuration."""
+    """The cut-off time for tombstones, from delta.deletedFileRetentionDuration."""
     return now_ms - DELETED_FILE_RETENTION_MS.read(configuration)
 
 
 def unexpired_tombstones(tombstones: pa.Table, cutoff_ms: int) -> pa.Table:
-    """The tombstones whose ``deletion_timestamp`` (int64) is after the cut-off; null is treated as 0."""
+    """The tombstones whose ``deletion_timestamp`` (int64) is after the cut-off; a null timestamp counts as 0."""
     cutoff = int64s([max(cutoff_ms, _SMALLEST)])[0]
     is_unexpired = pc.greater(pc.fill_null(tombstones["deletion_timestamp"], ZERO), cutoff)
     return tombstones.filter(is_unexpired)

@@ -23,19 +23,20 @@ _MATERIALIZED = {
 }
 
 _FRESH_NAME = {ROW_ID: "_row-id-col-", ROW_COMMIT_VERSION: "_row-commit-version-col-"}
-# Only the writer sets these properties: nothing else in the table may ever use these column names.
+# Only the writer sets these properties: no other part of the table may ever use the column names that they contain.
 MATERIALIZED_KEYS = tuple(_MATERIALIZED.values())
 
 
 def assigns_ids(protocol: Protocol, configuration: Mapping[str, str]) -> bool:
     """Whether commits assign row ids to added files: the protocol lists the feature rowTracking, and row tracking is
-    not suspended. Only if row tracking is also enabled are all rows guaranteed to have row ids."""
+    not suspended. All rows are guaranteed to have row ids only if row tracking is not just supported but also
+    enabled."""
     return FEATURE in features.writer_features(protocol) and not ROW_TRACKING_SUSPENDED.read(configuration)
 
 
 def with_materialized_names(configuration: Mapping[str, str], new_uuid: Callable[[], str]) -> dict[str, str]:
-    """The table properties; if row tracking is enabled and the names of the materialised columns are missing, they are
-    added.
+    """The table properties; if row tracking is enabled and they lack the names of the materialised columns, these names
+    are added.
 
     Spec: PROTOCOL.md#writer-requirements-for-row-tracking.
     """
@@ -84,7 +85,7 @@ _counts = msgspec.json.Decoder(_NumRecords)
 
 
 def high_water_mark(domains: Iterable[DomainMetadata], before: int = -1) -> int:
-    """The row id high-water mark after these actions; ``before`` if they do not record one. Raises
+    """The row id high-water mark after ``domains``; ``before`` if no action in ``domains`` records one. Raises
     CorruptTableError."""
     for domain in domains:
         if domain.domain == DOMAIN and not domain.removed:
@@ -117,7 +118,7 @@ def domain_metadata(mark: int) -> DomainMetadata:
 
 
 def check_countable(adds: Iterable[AddFile]) -> None:
-    """Raise InvalidActionError for a file without a base row id whose number of rows is unknown."""
+    """Raise InvalidActionError for a file that has no base row id and whose number of rows is unknown."""
     for add in adds:
         if add.base_row_id is None:
             _countable(add)
@@ -142,8 +143,8 @@ def num_records(add: AddFile) -> int | None:
 
 
 def kept_columns(configuration: Mapping[str, str], table: str) -> tuple[RowTrackingColumn, ...]:
-    """The materialised columns, with their names in files, in which moved rows keep their ids and commit versions.
-    Empty if row tracking is disabled.
+    """The materialised columns in which moved rows keep their ids and commit versions, with the names of these columns
+    in files. Empty if row tracking is disabled.
 
     Spec: PROTOCOL.md#writer-requirements-for-row-tracking. Raises CorruptTableError if the table does not name them.
     """

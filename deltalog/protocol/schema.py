@@ -80,7 +80,7 @@ class StructType:
     """An ordered list of columns; also a table's schema."""
 
     fields: tuple[StructField, ...] = ()
-    # Columns by exact name and by lower-case name, built at the first look-up.
+    # Columns by exact name and by lower-case name; built at the first look-up.
     _index: tuple[Mapping[str, StructField], Mapping[str, StructField]] | None = field(
         default=None, init=False, repr=False, compare=False
     )
@@ -104,7 +104,7 @@ class StructType:
         return [f.name for f in self.fields]
 
     def field(self, name: str) -> StructField:
-        """The column with exactly this name, or else the column whose name differs only in case. Raises
+        """The column with exactly this name, otherwise the column whose name differs only in case. Raises
         SchemaMismatchError."""
         found = self.find(name)
         if found is None:
@@ -153,7 +153,7 @@ VARIANT, VOID = PrimitiveType("variant"), PrimitiveType("void")
 # The type of a variant column in a scan that returns JSON. It does not occur in tables.
 VARIANT_TEXT = PrimitiveType("variant as json")
 
-# ------------------------------------------------------------------------------------------- to JSON
+# ---------------------------------------------------------------------------------- encoding to JSON
 
 
 def _struct_to_json(struct: StructType, where: str, depth: int) -> dict[str, Any]:
@@ -216,7 +216,7 @@ def _checked_flag(value: Any, what: str) -> bool:
     return value
 
 
-# ----------------------------------------------------------------------------------------- from JSON
+# -------------------------------------------------------------------------------- decoding from JSON
 
 _DECIMAL = re.compile(r"decimal\(\s*(\d+)\s*,\s*(\d+)\s*\)")
 
@@ -374,8 +374,8 @@ def all_columns(data_type: DataType) -> Iterator[StructField]:
 
 
 def columns_by_path(data_type: DataType, above: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], StructField]]:
-    """Like ``all_columns``, with paths; in paths, ``element``, ``key`` and ``value`` stand for the contents of arrays
-    and maps."""
+    """Like ``all_columns``, but with paths, in which ``element``, ``key`` and ``value`` stand for the contents of
+    arrays and maps."""
     if isinstance(data_type, StructType):
         for column in data_type.fields:
             path = (*above, column.name)

@@ -37,9 +37,10 @@ def _parts(data_type: DataType) -> Iterable[tuple[str, DataType]]:
 def names_twice(
     data_type: Any, where: str = "", parts: Callable[[Any], Iterable[tuple[str, Any]]] = _parts
 ) -> tuple[str, str, str] | None:
-    """The first two fields of the same struct, at any depth, whose names differ at most in case: the path of the
-    struct, ending in a dot, and both names. None if there are none. ``where``: the path of ``data_type``, ending in a
-    dot. ``parts`` returns the names and types nested in a type; by default, in a DataType. Cost: none."""
+    """The first two fields of the same struct, at any depth, whose names are equal or differ only in case. Returns the
+    path of the struct, ending in a dot, and both names. None if there are none. ``where``: the path of ``data_type``,
+    ending in a dot. ``parts``: a function that returns the names and types nested in a type; the default handles a
+    DataType. Cost: none."""
     seen: dict[str, str] = {}
     for name, kind in parts(data_type):
         if name.lower() in seen:
@@ -52,7 +53,7 @@ def names_twice(
 
 
 def check_unique_names(data_type: DataType, where: str = "") -> None:
-    """Refuse two fields of the same struct, at any depth, whose names differ at most in case.
+    """Refuse two fields of the same struct, at any depth, whose names are equal or differ only in case.
 
     ``where``: the path of the column to check, ending in a dot. Raises SchemaMismatchError.
     """

@@ -1,10 +1,10 @@
 """Finds the last commit at or before a time by in-commit timestamp, reading few commits in few rounds. Pure.
 
 In-commit timestamps increase from version to version, so each commit that is read rules out all commits on one side of
-it. Each round reads several commits concurrently. Half of these commits are near the version that interpolation
-predicts; this finds the commit in three or four rounds if commits are made at regular or random intervals. The other
-half of the commits are equidistant, so that each round narrows the search at least fivefold, whatever the distribution
-of the commits over time.
+it. Each round reads several commits concurrently. Half of these commits are close to the version that interpolation
+predicts. If commits are made at regular or random intervals, the search finds the commit in three or four rounds. The
+versions in the other half are equidistant, so that each round narrows the search at least fivefold, however the commits
+are distributed over time.
 
 Spec: PROTOCOL.md#in-commit-timestamps, #recommendations-for-readers-of-tables-with-in-commit-timestamps.
 """
@@ -15,8 +15,8 @@ import math
 from collections.abc import Mapping
 
 PROBES = 8
-# Offsets from the predicted version, in units of the square root of the number of versions, which is the spread if
-# commits are made at random intervals.
+# Offsets from the predicted version, in units of the square root of the number of versions, which is the spread of the
+# prediction's error if commits are made at random intervals.
 _AROUND = (-1.0, -0.15, 0.15, 1.0)
 
 
@@ -48,7 +48,8 @@ class TimestampSearch:
     @property
     def found(self) -> int | None:
         """The last version at or before the time, as soon as the next version is known to be after that time. None
-        until the search has ended, or if the log begins after the time or has a gap there."""
+        until the search has ended, or if the log begins after the time, or if it has a gap at the version in
+        question."""
         is_narrow = self._above - self._below == 1
         return self._below if is_narrow and self._times.get(self._below) is not None else None
 
@@ -61,7 +62,7 @@ class TimestampSearch:
         chosen = {self._first} if self._below < self._first else set()
         below_ms, above_ms = self._below_ms, self._above_ms
         if below_ms is not None and below_ms <= self._timestamp_ms:
-            # Integer arithmetic: the values come from the log and can be too large for floats.
+            # Uses integer arithmetic, because the values come from the log and can be too large for floats.
             expected = self._below + (self._timestamp_ms - below_ms) * (high + 1 - self._below) // (above_ms - below_ms)
             spread = math.isqrt(high - low + 1)
             chosen |= {min(max(expected + round(part * spread), low), high) for part in _AROUND}

@@ -31,8 +31,8 @@ from deltalog.protocol.properties import (
 )
 
 FEATURE = "inCommitTimestamp"
-# The feature's name in the proposal (a plural), and its preview names. deltalog reads these names but never writes
-# them.
+# The feature's name in the original proposal (a plural form), and the names of its preview versions. deltalog reads
+# these names but never writes them.
 FEATURE_ALIASES = ("inCommitTimestamps", "inCommitTimestamp-preview", "inCommitTimestamps-preview")
 
 LARGEST_MS = 2**63 - 1
@@ -54,7 +54,7 @@ class CommitAt(msgspec.Struct, frozen=True):
     clock: Clock
 
 
-# ------------------------------------------------------------------------------------------------ writing
+# ------------------------------------------------------------------------------------------ writing times
 
 
 def is_listed(writer_features: Sequence[str]) -> bool:
@@ -86,8 +86,8 @@ def previous_timestamp(ict_ms: int | None, file_time_ms: int | None, before_ms: 
 
     ``ict_ms``: the in-commit timestamp of the last commit. If the last commit has no in-commit timestamp and the next
     commit enables in-commit timestamps, the file time of the last commit is used, adjusted in the way in which readers
-    adjust file times so that they increase: ``file_time_ms``, and ``before_ms``, this function's result for the version
-    before. None if the next commit has no in-commit timestamp.
+    adjust file times so that they increase: these are ``file_time_ms`` and ``before_ms``, which is this function's
+    result for the version before. None if the next commit has no in-commit timestamp.
     """
     if ict_ms is not None or file_time_ms is None:
         return ict_ms
@@ -107,8 +107,8 @@ def next_timestamp(clock_ms: int, previous_ms: int | None) -> int:
 
 
 def enabling_configuration(configuration: Mapping[str, str], version: int, ict_ms: int) -> dict[str, str]:
-    """The configuration for the commit that enables in-commit timestamps. It includes the two enablement properties,
-    except at version 0."""
+    """The configuration for the commit that enables in-commit timestamps. The result includes the two enablement
+    properties, except at version 0."""
     kept = without_pair(configuration)
     if version == 0:
         return kept
@@ -126,8 +126,8 @@ def without_pair(configuration: Mapping[str, str]) -> dict[str, str]:
 
 
 def read_enablement(configuration: Mapping[str, str], latest_version: int) -> Enablement | None:
-    """The enablement version and timestamp of a table with active in-commit timestamps; None if they were enabled at
-    version 0.
+    """The version and the timestamp at which in-commit timestamps were enabled, for a table in which they are active;
+    None if they were enabled at version 0.
 
     Raises InvalidEnablementError if only half of the pair is set, if it is not a pair of integers, or if its version
     is after ``latest_version``.
@@ -167,7 +167,8 @@ def _whole(text: str) -> int:
 
 
 def monotonised(times_ms: Sequence[int]) -> list[int]:
-    """File times adjusted to increase strictly: a time not after its predecessor becomes the predecessor plus 1 ms."""
+    """File times adjusted to increase strictly: a time that is not later than its predecessor becomes the predecessor
+    plus 1 ms."""
     adjusted: list[int] = []
     for time_ms in times_ms:
         adjusted.append(time_ms if not adjusted else max(time_ms, adjusted[-1] + 1))
@@ -270,9 +271,9 @@ def _search(timestamp_ms: int, versions: Sequence[int], ict_of: Callable[[int], 
 def to_epoch_ms(value: datetime.date | int | str, zone: datetime.tzinfo | None = None) -> int:
     """Convert an aware datetime, an int (ms), or ISO text with an offset or Z to milliseconds since the epoch.
 
-    Times with a higher precision are floored to milliseconds. ``zone`` is that of values without one; a date is the
-    start of its day there. Raises InvalidTimestampError for such values without ``zone``: their meaning would depend on
-    the machine.
+    Times with a higher precision are floored to milliseconds. ``zone`` applies to values without a time zone; a date
+    means the start of that day in ``zone``. Raises InvalidTimestampError for such values without ``zone``: their
+    meaning would depend on the machine.
     """
     if isinstance(value, bool) or not isinstance(value, (int, str, datetime.date)):
         raise InvalidTimestampError(
@@ -347,10 +348,10 @@ def check_range(
     timestamp_ms: int, found: CommitAt, latest_version: int, bounds: Callable[[], tuple[CommitAt, CommitAt]],
     before: str, after: str, table: str,
 ) -> None:  # fmt: skip
-    """Refuse a result that is after the requested time, and a requested time that is after the last commit, unless the
-    caller allows these.
+    """Refuse a commit that is later than the requested time, and a requested time that is later than the last commit,
+    unless the caller allows this.
 
-    ``bounds`` returns the earliest and the latest commit for the message. Raises TimestampOutOfRangeError.
+    ``bounds`` returns the earliest and the latest commit, for the error message. Raises TimestampOutOfRangeError.
     """
     too_early = found.timestamp_ms > timestamp_ms and before != "earliest"
     too_late = found.version == latest_version and found.timestamp_ms < timestamp_ms and after != "latest"

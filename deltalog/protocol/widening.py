@@ -48,7 +48,7 @@ def is_widening(narrow: DataType, wide: DataType) -> bool:
 
 
 def with_type_changes(column: StructField, before: DataType) -> StructField:
-    """The column with the type changes since ``before`` appended to its history.
+    """A copy of the column; the type changes since ``before`` are appended to its history of type changes.
 
     Type changes of a struct's fields are recorded in the history of these fields.
     """

@@ -1,8 +1,9 @@
 """A scan as a pyarrow Dataset, for everything that takes one: pyarrow, DuckDB, polars, dask, pandas.
 
-If Arrow can read all files itself, the dataset is made of their paths. What the log says of each file, its partition
-values and bounds, is the guarantee of its fragment, by which Arrow skips fragments. Otherwise it is a Dataset whose
-scanner reads the files with deltalog; the guarantees choose the files.
+If Arrow itself can read all the files, the dataset consists of their paths. What the log says of each file, its
+partition values and bounds, becomes the guarantee of the file's fragment; Arrow uses these guarantees to skip
+fragments. Otherwise it is a Dataset whose scanner reads the files with deltalog; the guarantees of the fragments
+determine which files.
 
 Spec: PROTOCOL.md#per-file-statistics.
 """
@@ -48,9 +49,9 @@ def arrow_dataset(scan: Scan) -> ds.Dataset:
 
 
 def _all_plain(scan: Scan, files: Sequence[DataFile]) -> list[PlainFile] | None:
-    """The files, if Arrow reads each of them as deltalog does."""
+    """The files, if Arrow reads each of them as deltalog does; else None."""
     judge, partitioned = scan.plain_files(), {field.name for field in scan.partition_fields()}
-    # A guarantee cannot say that a value is NaN.
+    # An Arrow expression that guarantees the values of a column cannot express that a value is NaN.
     if judge is None or any(str(field.data_type) in ("float", "double") for field in scan.partition_fields()):
         return None
     found = []
@@ -75,7 +76,7 @@ class _Guarantees:
         self._mapping = scan.mapping
 
     def of_file(self, file: DataFile, bounds: Sequence[FileBounds], names: Iterable[str] | None = None) -> Any:
-        """The guarantee of a file about all columns, or only ``names``."""
+        """What is guaranteed about the values in a file, for all columns or only for ``names``."""
         wanted = None if names is None else frozenset(names)
         parts = []
         for column, arrow in self._partitioned:
@@ -104,17 +105,19 @@ class _Guarantees:
 
 @functools.cache
 def _scanning() -> type[ds.Dataset]:
-    """The class of datasets that deltalog reads. Made on demand: importing pyarrow.dataset takes time."""
+    """The class of datasets that deltalog reads. Created on first use, because importing pyarrow.dataset takes time."""
     import pyarrow.dataset as ds
     from pyarrow.fs import FSSpecHandler, LocalFileSystem, PyFileSystem
 
     class TableDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow has no types
-        """The rows of a table at one version. What pyarrow would read without ``scanner`` raises an error."""
+        """The rows of a table at one version. Methods of pyarrow's dataset that would read without calling ``scanner``
+        raise an error."""
 
         def __init__(self, scan: Scan, files: Sequence[tuple[DataFile, Sequence[FileBounds]]]) -> None:
             refusing = PyFileSystem(FSSpecHandler(_Refusing()))
             layout = ds.ParquetFileFormat()
-            # pyarrow's C++ code reads this file where it does not call scanner, so that it never returns wrong rows.
+            # Where pyarrow's C++ code does not call scanner, it reads this file and fails, so it never returns wrong
+            # rows.
             only = [layout.make_fragment(_INSTEAD, refusing)]
             super().__init__(only, scan.arrow_schema, layout, refusing)
             self._scan = scan
@@ -169,7 +172,7 @@ def _scanning() -> type[ds.Dataset]:
             return [self._listed[number][0] for number in sorted(int(fragment.path) for fragment in left)]
 
     class _Filtered(TableDataset):
-        """A dataset with a filter on top."""
+        """A dataset to which a filter is applied."""
 
         def __init__(self, dataset: TableDataset, expression: Any) -> None:
             super().__init__(dataset._scan, dataset._listed)
@@ -186,7 +189,7 @@ def _scanning() -> type[ds.Dataset]:
 
 
 class _Refusing:
-    """A file system, as fsspec has them, all of whose calls raise."""
+    """An fsspec file system, each of whose calls raises an error."""
 
     protocol = "deltalog"
 
@@ -198,6 +201,7 @@ class _Refusing:
 
 
 def _named_in(expressions: Iterable[Any], names: Sequence[str]) -> set[str]:
-    """The columns that expressions may use. An expression does not tell; its text has the names, some escaped."""
+    """The columns that expressions may use. A pyarrow expression does not report its columns; its text contains the
+    names, some of them escaped."""
     texts = [str(each) for each in expressions]
     return {name for name in names if texts and (not name.isidentifier() or any(name in text for text in texts))}

@@ -57,9 +57,9 @@ class ChangeFile:
     """A file from which the changes of a commit are read.
 
     ``kind``: how the rows of the file changed. Either all rows of the file were inserted, or all were deleted, or
-    (``difference``) the changed rows are those that exactly one of the two deletion vectors deletes. None for a change
-    data file, which stores the kind of each row in a column. ``before``, ``after``: the file's deletion vectors before
-    and after the commit.
+    (``difference``) the changed rows are those that are deleted by exactly one of the file's two deletion vectors. None
+    for a change data file, which stores the change type of each row in a column. ``before``, ``after``: the file's
+    deletion vectors before and after the commit.
     """
 
     file: AddFile | RemoveFile | AddCDCFile
@@ -109,7 +109,8 @@ def changes_between(
     to_timestamp_ms: int | None,
     allow_out_of_range: bool = False,
 ) -> Changes:
-    """The changes of a range that includes both ends; each end is a version or a time in milliseconds since 1970.
+    """The changes in a range of versions, both ends included; each end is a version or a time in milliseconds since
+    1970.
 
     ``allow_out_of_range``: a range that begins after the latest version has no changes, and a range that ends after it
     is cut off at the latest version.
@@ -146,8 +147,8 @@ def changes_between(
 
 def _last_version_until(history: LogHistory, timestamp_ms: int, allow_out_of_range: bool) -> int:
     """The last version at or before an instant. Without ``allow_out_of_range``, an instant after the last commit is
-    refused, as is a version after the latest one, because commits that are yet to be made before that instant would be
-    missing."""
+    refused, as is a version after the latest one: further commits may still be made before that instant, and the result
+    would lack them."""
     try:
         return history.version_at(timestamp_ms, after="latest" if allow_out_of_range else "error").version
     except TimestampOutOfRangeError as error:
@@ -199,7 +200,7 @@ class Changes:
 
     @property
     def snapshot(self) -> Snapshot:
-        """The snapshot whose schema the rows have. Cost: none."""
+        """The snapshot whose schema the rows of the change data feed have. Cost: none."""
         return self._read
 
     def files(self) -> Iterator[tuple[CommitAt, ChangeFile]]:
@@ -232,7 +233,7 @@ class Changes:
         return ChangeRows(self._read.reader, self._read.metadata).arrow_schema
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """The changes, batch by batch. As with ``Scan.batches``, memory does not depend on the size of the files.
+        """The changes, batch by batch. As with ``Scan.batches``, memory use does not depend on the size of the files.
 
         Raises CallError if the feed was disabled within the range, SchemaMismatchError if the schema changed so that
         earlier rows do not fit, InvalidCommitError if a commit removes a file without its partition values,
@@ -271,8 +272,8 @@ class Changes:
 
 @dataclass(frozen=True)
 class ChangeRows:
-    """Reads the rows of one ChangeFile at a time, with the columns of ``metadata``. The pickle of this object contains
-    the options with which the store was opened, including secrets.
+    """Reads the rows of one ChangeFile at a time, with the columns of ``metadata``. If this object is pickled, the
+    pickle contains the options with which the store was opened, including secrets.
 
     ``with_commit``: append the three columns of the change data feed.
     """
@@ -292,15 +293,15 @@ class ChangeRows:
         return StructType((*fields, *FEED_FIELDS) if self.with_commit else fields).to_arrow()
 
     def opened(self, planned: ChangeFile) -> list[tuple[str | None, OpenFile]]:
-        """Open a ChangeFile once for each kind of change. The kind of change is None if the file stores it in a
-        column."""
+        """Open a ChangeFile once for each kind of change. The kind of change is None if the file stores the kind of
+        each row in a column."""
         files = self.reader.files
         file = DataFile(planned.file.path, planned.file.partition_values or {}, size=planned.file.size)
         columns = self.metadata.schema
         if planned.kind is None:
             columns = StructType((*columns.fields, CHANGE_TYPE_FIELD))
-        # Take the partition columns from the file, because those of the table may have changed since the file was
-        # written.
+        # Take the partition columns from the file, because the table's partition columns may have changed since the
+        # file was written.
         keys = {key.lower() for key in file.partition_values}
         named = ((column.name, column_mapping.physical_name(column, self._mapping)) for column in columns)
         layout = FileLayout(columns, [name for name, key in named if key.lower() in keys], self._mapping)
@@ -338,8 +339,8 @@ class ChangeRows:
 
 
 def check_partition_values(planned: ChangeFile, version: int, partition_columns: Sequence[str], url: str) -> None:
-    """Refuse a remove action without partition values, because its rows would be reported as deleted from the null
-    partition. Pure. Raises InvalidCommitError."""
+    """Refuse a remove action without partition values, because the file's rows would be reported as deleted from the
+    null partition. Pure. Raises InvalidCommitError."""
     if planned.file.partition_values is None and partition_columns:
         name = commit_name(version)
         raise InvalidCommitError(

@@ -1,4 +1,4 @@
-"""Data skipping: decides from partition values and statistics which files of a snapshot may contain a row that matches
+"""Data skipping: from partition values and statistics, decides which files of a snapshot may contain a row that matches
 a predicate. Pure.
 
 Spec: PROTOCOL.md#per-file-statistics. A file is skipped only if its bounds prove that no row matches; a statistic that
@@ -84,8 +84,8 @@ def prune(
     def verdicts(some: pa.Table, statistics: pa.Table) -> Any:
         return _StatisticsVerdicts(some, schema, partitioned, mapping, leaves, statistics).may_match(predicate)
 
-    # Parsing only the bounds is faster than parsing all statistics. If the bounds exclude few of the first files, they
-    # are not used for the other files.
+    # Parsing only the bounds is faster than parsing all statistics. If the bounds exclude few of the first files, the
+    # bounds are not used for the other files.
     first = files.slice(0, _SAMPLE)
     bounds = file_statistics.bounds_of_files(first, leaves) if files.num_rows >= _MANY else None
     if bounds is not None and _filtered(first, verdicts(first, bounds)).num_rows <= _SAMPLE // 4:
@@ -103,7 +103,8 @@ def _filtered(files: pa.Table, may_match: Any) -> pa.Table:
 def split(
     files: pa.Table, predicate: Bound, schema: StructType, partition_columns: Sequence[str], mapping: Mode
 ) -> tuple[pa.Table, pa.Table]:
-    """Split ``files`` into the files whose rows all match, according to partition values or statistics, and the others.
+    """Split ``files`` into two groups: the files of which all rows match according to partition values or statistics,
+    and all other files.
 
     Deletion vectors need not be considered, because a condition that is true for all rows of a file is also true for
     its live rows.
@@ -138,8 +139,8 @@ def in_partitions(rows: Sequence[tuple[str | None, ...]], columns: Sequence[Stru
 class _PartitionVerdicts:
     """Evaluates a predicate for each file: true or null if a row may match, false if none can.
 
-    Partition values are exact, so a condition on partition columns is evaluated, and NULL means no match. A condition
-    on any other column evaluates to null, so it rules out no file.
+    Partition values are exact, so a condition on partition columns is evaluated on them directly, and the result NULL
+    means that no row matches. A condition on any other column evaluates to null and therefore excludes no file.
     """
 
     def __init__(self, files: pa.Table, schema: StructType, partitioned: set[str], mapping: Mode) -> None:

@@ -1,7 +1,7 @@
 """A scan as a DuckDB relation, into which DuckDB pushes columns and filters.
 
 Plain files on a local disk are read by DuckDB itself, and an anti join leaves out deleted rows. Otherwise DuckDB scans
-the pyarrow dataset of the scan, whose filters skip files by the log.
+the scan's pyarrow dataset, whose filters use the log to skip files.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from deltalog.read.scan import Scan
 if TYPE_CHECKING:
     import duckdb
 
-_MOST_PARTS = 256  # a part of the query for each combination of partition values and columns of files
+_MOST_PARTS = 256  # one part of the query for each combination of partition values and file columns
 _GLOB = frozenset("*?[]{}")
 _VIRTUAL = frozenset({"file_index", "file_row_number", "filename"})
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
@@ -49,7 +49,7 @@ def relation(scan: Scan, connection: duckdb.DuckDBPyConnection | None = None) ->
     if groups is not None:
         try:
             found = _by_duckdb(scan, connection, groups, types)
-        except duckdb.Error:  # a version that reads some of this otherwise
+        except duckdb.Error:  # a version of DuckDB that reads some of these columns in another way
             found = None
         if found is not None and [str(kind) for kind in found.types] == list(types.values()):
             return found
@@ -57,7 +57,8 @@ def relation(scan: Scan, connection: duckdb.DuckDBPyConnection | None = None) ->
 
 
 def _groups(scan: Scan) -> list[_Group] | None:
-    """The files that DuckDB reads as deltalog does, by what a part of the query says of them; None if not all are."""
+    """The files that DuckDB reads in the same way as deltalog, grouped by the part of the query that reads them; None
+    if DuckDB would read some file differently."""
     judge = scan.plain_files() if scan.where is None else None
     floats = ("float", "double")
     nested = [field for field in scan.schema.fields if str(field.data_type) not in floats]
@@ -106,7 +107,7 @@ def _query(scan: Scan, group: _Group, types: Mapping[str, str], others: str = ""
         elif name not in plain.columns:
             value = f"CAST(NULL AS {kind})"
         elif kind in ("FLOAT", "DOUBLE"):
-            # A footer's bounds may leave out NaN. DuckDB would skip it, or keep it where it must not.
+            # The bounds in a footer may ignore NaN values. DuckDB would skip it, or keep it where it must not.
             value = f"CASE WHEN isnan({_quoted(name)}) THEN CAST('nan' AS {kind}) ELSE {_quoted(name)} END"
         else:
             value = _quoted(name)
@@ -117,7 +118,7 @@ def _query(scan: Scan, group: _Group, types: Mapping[str, str], others: str = ""
 
 
 def _deleted(scan: Scan, group: _Group) -> pa.Table:
-    """The deleted rows of files, by number of the file and position."""
+    """The deleted rows of files, by file number and position."""
     parts = []
     for number, (file, plain) in enumerate(group):
         assert file.deletion_vector is not None

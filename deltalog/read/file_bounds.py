@@ -1,7 +1,8 @@
 """What the statistics of a file guarantee for all its rows. Pure.
 
-Spec: PROTOCOL.md#per-file-statistics. Used as guarantees, bounds must not only be sound for skipping but also mean the
-same to other readers: no bounds of floats, which may leave out NaN, and of decimals, which may have been rounded.
+Spec: PROTOCOL.md#per-file-statistics. Bounds that are used as guarantees must be sound for skipping and must also mean
+the same to other readers. Therefore the bounds of floats, which may ignore NaN, and of decimals, which may have been
+rounded, are not used.
 """
 
 from __future__ import annotations
@@ -25,7 +26,8 @@ _LATEST, _MILLISECOND = scalar(2**63 - 2000, pa.int64()), scalar(1000, pa.int64(
 
 @dataclass(frozen=True, slots=True)
 class FileBounds:
-    """The bounds of a column in a file, as Arrow scalars of its type, and its number of nulls; None: not known."""
+    """The bounds of a column in a file, as Arrow scalars of the column's type, and the number of nulls in the column;
+    None: not known."""
 
     name: str
     low: Any
@@ -35,7 +37,7 @@ class FileBounds:
 
 
 def has_exact_bounds(field: StructField) -> bool:
-    """Whether bounds of this column are used as guarantees."""
+    """Whether the bounds of this column are used as guarantees."""
     return str(field.data_type) in _EXACT and not has_char(field)
 
 

@@ -1,9 +1,9 @@
 """The origin of rows: the table and the version from which they were read. Pure.
 
 A write computed from a table's rows is correct only if those rows have not changed since. A scan therefore records the
-origin of its rows as text, in the schema metadata of its Arrow data and in a marker in a Spark DataFrame. The
-transaction of a write to the same table begins at the version from which the rows were read, and other writers' commits
-since then are checked for conflicts.
+origin of its rows as text, in the schema metadata of its Arrow data and in a marker in a Spark DataFrame. A transaction
+that writes these rows to the same table begins at the version from which they were read, and is checked for conflicts
+with the commits that other writers have made since then.
 """
 
 from __future__ import annotations
@@ -36,17 +36,19 @@ Read = str | tuple[str, "Predicate | str | None"]
 
 # The key of the origin in the schema metadata of a scan's batches. deltalog's writers do not store it.
 ORIGIN_KEY = b"deltalog.read"
-# With more values, a condition could become megabytes of text in the metadata of every batch and take seconds to parse.
+# With more values, a condition could become megabytes of text that the metadata of every batch contains and that takes
+# seconds to parse.
 _MAX_VALUES_IN_TEXT = 1000
 
 
 class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
     """The table and the version from which rows were read.
 
-    ``table``: the table id in the metadata. ``url``: see ``storage.base.real_url``. ``where``: the condition of the
-    scan as SQL text; None for all rows. ``branch``: the id of the multi-table transaction to which ``version`` belongs,
-    if any; ``base_version``: the version of the table on which that transaction is based. ``txn_id``: the txnId of the
-    commit of ``version``, if known, because after a rollback to a copy, another commit can have the same version.
+    ``table``: the table id, from the table's metadata. ``url``: see ``storage.base.real_url``. ``where``: the condition
+    of the scan as SQL text; None for all rows. ``branch``: the id of the multi-table transaction to which ``version``
+    belongs, if any; ``base_version``: the version of the table on which that transaction is based. ``txn_id``: the
+    txnId of the commit of ``version``, if known; it is compared because after the table was rolled back to a copy,
+    another commit can have the same version.
     """
 
     table: str
@@ -65,8 +67,9 @@ class Origin(msgspec.Struct, frozen=True, omit_defaults=True):
         return (self.table, self.url) == (table_id, url)
 
     def version_for(self, branch: str | None, base_version: int | None) -> int:
-        """The version that was read, as the version number that the writer uses for it. ``branch`` and
-        ``base_version``: those of the writer's multi-table transaction, None outside such a transaction."""
+        """The version that was read, expressed as a version number of the writer's branch or log. ``branch`` and
+        ``base_version``: the branch of the writer's multi-table transaction and its base version; None outside such a
+        transaction."""
         if self.branch == branch:
             return self.version
         known = (self.version if self.branch is None else self.base_version, base_version if branch else None)

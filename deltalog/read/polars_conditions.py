@@ -1,7 +1,7 @@
 """Conditions of polars as conditions of deltalog, for data skipping. Pure.
 
-The result is true for every row for which the expression is true, and may be true for more: polars filters the rows
-itself. What is not certain to mean the same in both is left out.
+The result is true for every row for which the expression is true, and may be true for further rows: polars filters the
+rows itself. Parts whose meaning may differ between polars and deltalog are left out.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def condition(text: str, columns: Sequence[str]) -> Predicate | None:
         RecursionError,
         pa.ArrowException,
     ):
-        return None  # another form than this version knows
+        return None  # a form that this version does not know
 
 
 def _condition(tree: Any, columns: frozenset[str]) -> Predicate | None:

@@ -1,6 +1,7 @@
-"""A scan as a polars LazyFrame: polars passes columns, a filter and a number of rows to it, and gets frames.
+"""A scan as a polars LazyFrame: polars passes columns, a filter and a number of rows to the scan, and receives
+DataFrames.
 
-Plain files on a local disk are read by polars itself, deleted rows included, which are then left out by position. All
+polars itself reads plain files on a local disk, including the deleted rows, which are then left out by position. All
 other files are read by deltalog.
 """
 
@@ -30,10 +31,11 @@ from deltalog.read.scan import Scan
 if TYPE_CHECKING:
     import polars as pl
 
-# Files are read together up to this size, so that memory is bounded; a larger file is read in batches.
+# Files are read together up to this total size, so that memory use is bounded; a file that is larger is read in
+# batches.
 _GROUP_BYTES = 256 << 20
 _GROUP_FILES = 4096
-_FIRST_FILES = 1  # with a limit of rows, which the first files may have
+_FIRST_FILES = 1  # with a limit on the number of rows, which the first files may already satisfy
 _POSITION = "\0position"
 
 
@@ -63,7 +65,7 @@ def lazy_frame(scan: Scan) -> pl.LazyFrame:
 
 
 class _Reading:
-    """One collection of the frame. The limit of rows comes before the filter, as polars has it."""
+    """One collection of the frame. The limit on the number of rows is applied before the filter, as in polars."""
 
     def __init__(self, scan: Scan, names: Sequence[str], predicate: pl.Expr | None, row_limit: int | None) -> None:
         import polars as pl
@@ -89,7 +91,7 @@ class _Reading:
             if left is not None:
                 frame = frame.head(left)
                 left -= frame.height
-            # The filter comes after the limit; without one, it has been applied while reading.
+            # The filter is applied after the limit; without a limit, the filter was applied while reading.
             yield frame if left is None or self._predicate is None else frame.filter(self._predicate)
             if left == 0:
                 return
@@ -101,10 +103,11 @@ class _Reading:
                 yield from self._read_by_polars(found) if is_plain else self._read_by_us(found)
 
     def _files(self) -> Iterator[DataFile]:
-        """The files to read: without those in which the filter cannot be true, unless a limit comes first."""
+        """The files to read; files in which the filter cannot be true are left out, unless a row limit is applied
+        before the filter."""
         if self._predicate is not None and self._row_limit is None:
             with contextlib.suppress(DeltaLogError):
-                # What deltalog pads, polars compares without blanks.
+                # deltalog pads char(n) values, but polars compares them without padding.
                 schema = self._all.snapshot.schema
                 named = [field.name for field in schema.fields if not has_char(field)]
                 implied = condition(self._predicate.meta.serialize(format="json"), named)
@@ -113,7 +116,7 @@ class _Reading:
         return self._all.data_files()
 
     def _groups(self) -> Iterator[list[_Found]]:
-        """Files to read together, in order."""
+        """Files that are read together, in order."""
         most = _GROUP_FILES if self._row_limit is None else _FIRST_FILES
         group: list[_Found] = []
         size_bytes = 0
@@ -161,7 +164,7 @@ class _Reading:
                     f"that it reads together with it: {error} Restore it, or read a version without it.",
                     path=found[0].file.path,
                 ) from error
-            # deltalog reads more than polars. It also says best which file is missing or damaged.
+            # deltalog reads more than polars. Its error also names the missing or damaged file most reliably.
             yield from self._read_by_us(found)
 
     def _live(self, found: Sequence[_Found]) -> Any:
@@ -171,7 +174,7 @@ class _Reading:
         vectors = [each.file.deletion_vector for each in found if each.file.deletion_vector is not None]
         values = [] if self._is_unfiltered else self._partition_series(found)
         by_position = bool(vectors) or any(len(series) > 1 for series in values)
-        # That many rows have enough live ones.
+        # Even if all deleted rows come first, this many rows include enough live ones.
         most = None if self._row_limit is None else self._row_limit + sum(each.cardinality for each in vectors)
         frame = pl.scan_parquet(
             [file.path for file in plain],
@@ -198,11 +201,12 @@ class _Reading:
 
     @property
     def _is_unfiltered(self) -> bool:
-        """Whether the rows are read without the filter, all of them in order."""
+        """Whether all rows are read in order, without the filter."""
         return self._predicate is None or self._row_limit is not None
 
     def _partitions_of_rows(self, found: Sequence[_Found]) -> dict[str, Any]:
-        """The partition columns of all live rows of some files, if they need not be known while these are read."""
+        """The partition columns of all live rows of some files, if the columns need not be known while the files are
+        read."""
         if not self._is_unfiltered or not self._partitioned:
             return {}
         ends = pa.array(itertools.accumulate(map(self._live_rows, found)), pa.int64())
@@ -232,7 +236,8 @@ class _Reading:
         return mask.scatter(positions.filter(positions < found.plain.rows), False)
 
     def _partition_series(self, found: Sequence[_Found]) -> list[Any]:
-        """For each partition column its values: one for each file, or only one if all files are of one partition."""
+        """For each partition column, its values: one for each file, or only one if all files belong to the same
+        partition."""
         columns = []
         for field, values in self._partition_values(found):
             columns.append(self._pl.from_arrow(values).alias(field.name))
@@ -240,18 +245,19 @@ class _Reading:
         return [series.head(1) for series in columns] if is_one else columns
 
     def _partition_values(self, found: Sequence[_Found]) -> Iterator[tuple[StructField, pa.Array]]:
-        """For each partition column its value in each file."""
+        """For each partition column, its value in each file."""
         for field, arrow in self._partitioned:
             yield field, pa.array([partition_value(each.file, field, "none") for each in found], arrow)
 
 
 def _is_pattern(name: str) -> bool:
-    """Whether polars takes a name for a pattern of names."""
+    """Whether polars interprets a name as a pattern of names."""
     return name == "*" or (name.startswith("^") and name.endswith("$"))
 
 
 def _looked_up(pl: Any, values: Any, starts: Any) -> Any:
-    """The value of each row of a scan: by its position or, with ``starts``, by the file that it is in."""
+    """The value for each row of a scan, looked up by the row's position or, with ``starts``, by the file that contains
+    the row."""
 
     def at(positions: Any) -> Any:
         count = len(positions)

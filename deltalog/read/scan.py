@@ -96,8 +96,8 @@ class Scan:
         self.where = self._bound()
 
     def __getstate__(self) -> dict[str, Any]:
-        """The state without ``where``, which is bound again after unpickling, because the functions that evaluate it
-        cannot be pickled."""
+        """The state for pickling, without ``where``: the functions that evaluate ``where`` cannot be pickled, so it is
+        bound again after unpickling."""
         return {**self.__dict__, "where": None}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -109,9 +109,10 @@ class Scan:
 
     @cached_property
     def origin(self) -> str | None:
-        """The table, version and condition of the rows, as text for ``DeltaTable.transaction(reads=...)``. The text is
-        also in the schema metadata of the Arrow data. None for a version that the caller chose by number or time,
-        because writes computed from its rows are not checked against later commits, as in delta-spark."""
+        """The table, the version and the condition of the rows that were read, as text for
+        ``DeltaTable.transaction(reads=...)``. The text is also in the schema metadata of the Arrow data. None for a
+        version that the caller chose by number or time: as in delta-spark, writes that are computed from its rows are
+        not checked against later commits."""
         snapshot = self._snapshot
         if self._is_time_travel:
             return None
@@ -141,7 +142,7 @@ class Scan:
 
     @property
     def snapshot(self) -> LogSnapshot:
-        """Not for users: the version that is read."""
+        """Not for users: the number of the version that the scan reads."""
         return self._snapshot
 
     @property
@@ -150,7 +151,8 @@ class Scan:
         return self._mapping
 
     def narrowed(self, where: Predicate) -> Scan:
-        """Not for users: this scan of the rows for which ``where`` is true too. Raises as ``Snapshot.scan``."""
+        """Not for users: this scan, restricted to the rows for which ``where`` is also true. Raises as
+        ``Snapshot.scan``."""
         both = where if self._predicate is None else self._predicate & where
         return Scan(self._snapshot, self._names, both, self._variants, is_time_travel=self._is_time_travel)
 
@@ -159,8 +161,9 @@ class Scan:
         return Scan(self._snapshot, columns, self._predicate, self._variants, is_time_travel=self._is_time_travel)
 
     def plain_files(self) -> PlainFiles | None:
-        """Not for users: judges which files another Parquet reader reads as deltalog does. None if the columns need
-        more than a file holds and the log's partition values: mapped names, row tracking, variants, char(n), void."""
+        """Not for users: determines which files another Parquet reader reads with the same result as deltalog. None if
+        the file and the log's partition values are not enough to produce the columns: mapped names, row tracking,
+        variants, char(n), void."""
         partitioned = {name.lower() for name in self._snapshot.metadata.partition_columns}
         stored = StructType(tuple(field for field in self.schema.fields if field.name.lower() not in partitioned))
         special = any(
@@ -172,7 +175,7 @@ class Scan:
         return PlainFiles(stored.to_arrow())
 
     def partition_fields(self) -> list[StructField]:
-        """Not for users: the partition columns among the columns."""
+        """Not part of the public API: the partition columns among the selected columns."""
         partitioned = {name.lower() for name in self._snapshot.metadata.partition_columns}
         return [field for field in self.schema.fields if field.name.lower() in partitioned]
 
@@ -224,12 +227,12 @@ class Scan:
         return batches if limit is None else _limited(batches, limit)
 
     def data_files(self) -> Iterator[DataFile]:
-        """Not for users: what the log says of the files to read. Cost: as ``files``."""
+        """Not for users: what the log records about the files to read. Cost: as ``files``."""
         for row in _rows(self._pruned(_FILE_COLUMNS)):
             yield DataFile(**row)
 
     def files_with_bounds(self) -> Iterator[tuple[DataFile, list[file_bounds.FileBounds]]]:
-        """Not for users: the files to read, each with the bounds of columns by which others may skip it. Cost: as
+        """Not for users: the files to read, each with its column bounds, by which other readers may skip it. Cost: as
         ``files``, with all statistics."""
         snapshot, where = self._snapshot, self.where
         partitioned, by_log = snapshot.metadata.partition_columns, {field.name for field in self.partition_fields()}
@@ -293,7 +296,7 @@ class Scan:
 
 
 def _limited(batches: Iterator[pa.RecordBatch], limit: int) -> Iterator[pa.RecordBatch]:
-    """The first ``limit`` rows; nothing is read for none."""
+    """The first ``limit`` rows; if ``limit`` is 0, nothing is read."""
     with contextlib.closing(batches) as reading:  # type: ignore[type-var]  # a generator
         while limit > 0 and (batch := next(reading, None)) is not None:
             yield batch.slice(0, min(limit, batch.num_rows))

@@ -54,10 +54,11 @@ else:
 class Snapshot:
     """The state of a table at one version. Snapshots are immutable, and threads may share them.
 
-    Protocol, metadata and totals come from the version's ``.crc`` if it is usable, else from the checkpoint and the
-    commits after it; the list of files is read on first use, and cached.
+    Protocol, metadata and totals come from the version's ``.crc`` if it is usable, otherwise from the checkpoint and
+    the commits after it; the list of files is read on first use, and cached.
 
-    A snapshot has one member for each kind of action, and one for each way to read the files and rows of its version.
+    A snapshot has one attribute or method for each kind of action, and one for each way to read the files and rows of
+    its version.
     """
 
     def __init__(self, version: LogSnapshot | UnreadSnapshot, *, is_time_travel: bool = False) -> None:
@@ -76,7 +77,7 @@ class Snapshot:
         return f"Snapshot(table={self.url!r}, version={self.version})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle support: unpickling loads the version again. Cost: as ``DeltaTable.snapshot(version)``."""
+        """Pickle support: unpickling loads the snapshot's version again. Cost: as ``DeltaTable.snapshot(version)``."""
         return _loaded_again, (self.reader, self.version, self.is_time_travel)
 
     @Lazy
@@ -181,11 +182,11 @@ class Snapshot:
 
     @property
     def set_transactions(self) -> list[SetTransaction]:
-        """The last version recorded for each application id."""
+        """The last version that was recorded for each application id."""
         return list(self.log.state.transactions.values())
 
     def transaction_version(self, app_id: str) -> int | None:
-        """The last version recorded for ``app_id``, or None."""
+        """The last version recorded for ``app_id``; None if none was recorded."""
         found = self.log.state.transactions.get(app_id)
         return None if found is None else found.version
 
@@ -227,8 +228,8 @@ class Snapshot:
         the structs ``min_values``, ``max_values`` and ``null_count``, which have one field per column. Bounds have the
         types of the columns.
 
-        ``columns``: names of table columns; None for all except partition columns. Bounds are returned as written, so
-        those of strings and timestamps may be truncated. Statistics that a file lacks are null. Raises
+        ``columns``: names of table columns; None for all except partition columns. Bounds are returned as written in
+        the log, so bounds of strings and timestamps may be truncated. Statistics that a file lacks are null. Raises
         SchemaMismatchError. Cost: the statistics in the checkpoint, and 1 GET for each commit after it.
         """
         names = self.schema.names if columns is None else columns
@@ -264,10 +265,11 @@ class Snapshot:
         return scans.Scan(self.log, columns, where, variants, is_time_travel=self.is_time_travel)
 
     def scan_polars(self, columns: Sequence[str] | None = None, where: Predicate | str | None = None) -> pl.LazyFrame:
-        """The rows as a polars LazyFrame. polars pushes columns, filters and ``head`` into the scan; its filters skip
-        files by partition values and statistics. ``columns``, ``where``: as for ``scan``; filters of polars are faster.
+        """The rows as a polars LazyFrame. polars pushes column selections, filters and ``head`` into the scan; the
+        filters skip files by partition values and statistics. ``columns``, ``where``: as for ``scan``; filters that are
+        passed through polars are faster.
 
-        On a local disk polars reads the data files itself, unless their columns need conversion (docs/lazy-reads.md).
+        On a local disk, polars itself reads the data files, unless their columns need conversion (docs/lazy-reads.md).
         Raises CallError if polars is not installed, and as ``scan``. Cost: none; each collection as ``Scan.batches``.
         """
         return polars_frames.lazy_frame(self.scan(columns, where))
@@ -275,12 +277,13 @@ class Snapshot:
     def to_pyarrow_dataset(
         self, columns: Sequence[str] | None = None, where: Predicate | str | None = None
     ) -> ds.Dataset:
-        """The rows as a pyarrow Dataset, which skips files by the partition values and statistics of the log.
-        ``columns``, ``where``: as for ``scan``; filters of the dataset are faster.
+        """The rows as a pyarrow Dataset, which uses the partition values and statistics in the log to skip files.
+        ``columns``, ``where``: as for ``scan``; filters that are passed to the dataset are faster.
 
         A FileSystemDataset if Arrow reads all files as deltalog does: on a local disk, without deletion vectors and
-        conversions (docs/lazy-reads.md). Otherwise its scanner reads them with deltalog, and it has no fragments.
-        Raises as ``scan``, and CorruptTableError. Cost: as ``files``; on a local disk 1 GET of each file's footer.
+        conversions (docs/lazy-reads.md). Otherwise the dataset has no fragments, and its scanner reads the files with
+        deltalog. Raises as ``scan``, and CorruptTableError. Cost: as ``files``; on a local disk 1 GET of each file's
+        footer.
         """
         return arrow_dataset.arrow_dataset(self.scan(columns, where))
 
@@ -291,7 +294,7 @@ class Snapshot:
         where: Predicate | str | None = None,
     ) -> duckdb.DuckDBPyRelation:
         """The rows as a relation of a DuckDB connection (None: DuckDB's default connection), into which DuckDB pushes
-        columns and filters. ``columns``, ``where``: as for ``scan``; filters of DuckDB are faster.
+        columns and filters. ``columns``, ``where``: as for ``scan``; filters in DuckDB's own queries are faster.
 
         On a local disk DuckDB reads the data files itself, unless their columns need conversion or they have more than
         256 combinations of partition values; otherwise it scans ``to_pyarrow_dataset()``. Raises CallError if duckdb is

@@ -1,7 +1,8 @@
 """Decides which files of a table belong to the next batch of a stream, given an offset and limits. Pure.
 
-A stream first reads the live files of one version, unless it starts at a commit. Then it reads the files that later
-commits add, in log order. An offset is the position of the first unread file, so a batch can end within a version.
+A stream first reads the live files of one version, unless it is configured to start at a later commit. Then it reads
+the files that later commits add, in log order. An offset is the position of the first unread file, so a batch can end
+within a version.
 Spec: PROTOCOL.md#add-file-and-remove-file (dataChange).
 """
 
@@ -63,7 +64,8 @@ class StreamOffset:
         return cls(*values)  # type: ignore[arg-type]
 
     def is_before(self, other: StreamOffset) -> bool:
-        """Whether this offset comes before another one, so that files can be between them. Cost: none."""
+        """Whether this offset comes before another one, so that there can be files between the two offsets. Cost:
+        none."""
         return self._order < other._order
 
     @property
@@ -82,9 +84,9 @@ class StreamOffset:
 class StreamRules:
     """How a stream handles deleted or updated rows. By default, a commit that deletes or updates rows is an error.
 
-    ``ignore_deletes``: skip commits that only remove files. ``ignore_changes``: also ignore remove actions in commits
-    that add files, so that the rows of rewritten files are read again. ``skip_change_commits``: skip every commit that
-    removes files. ``read_change_feed``: read the rows of the change data feed.
+    ``ignore_deletes``: skip commits that only remove files. ``ignore_changes``: also ignore the remove actions in
+    commits that add files; the rows of rewritten files are then read again. ``skip_change_commits``: skip every commit
+    that removes files. ``read_change_feed``: read the rows of the change data feed.
     """
 
     ignore_deletes: bool = False
@@ -120,9 +122,9 @@ def new_files(commit: CommitActions, rules: StreamRules, url: str) -> list[AddFi
 
 @dataclass(frozen=True, slots=True)
 class VersionFiles:
-    """The files of one version, in the order in which a stream reads them. ``sizes``: a function that returns the sizes
-    in bytes of the files from an index on. ``is_whole``: whether all files must be in the same batch, as for the
-    changes of a commit."""
+    """The files of one version, in the order in which a stream reads them. ``sizes``: a function that returns the
+    sizes, in bytes, of all files from a given index on. ``is_whole``: whether all files must be in the same batch, as
+    for the changes of a commit."""
 
     version: int
     is_initial: bool
@@ -135,11 +137,11 @@ def advance(
     start: StreamOffset, versions: Iterable[VersionFiles], max_files: int | None = None, max_bytes: int | None = None
 ) -> StreamOffset:
     """The end of the batch that begins at ``start``. ``versions``: an iterator that begins with the version of
-    ``start``; no more versions are taken from it than needed.
+    ``start``; only as many versions as needed are taken from it.
 
     A batch has at most ``max_files`` files and ends once it reaches ``max_bytes``, so it has at least one file if there
-    are any. A version with ``is_whole`` is added as a whole. Raises CallError for an index that the
-    version does not have.
+    are any. If a version has ``is_whole`` set, either all of its files are added or none. Raises CallError for an index
+    that the version does not have.
     """
     files, size_bytes, at = 0, 0, start
     for version in versions:
@@ -159,9 +161,9 @@ def resumed(start: StreamOffset, end: StreamOffset) -> StreamOffset:
     """The offset at which a batch actually began, for an engine that runs the batch again.
 
     Spark records only the ends of batches. To run the first batch again, Spark asks the stream for its initial offset,
-    but the table may have more versions by then. Therefore the end offset of the batch also records the offset at which
-    the batch originally began. If an engine does not pass the beginning when it plans a batch, the recorded end may
-    contain a later beginning, which is ignored.
+    but by then, the table may have additional versions. Therefore the end offset of the batch also records the offset
+    at which the batch originally began. If an engine does not pass the beginning of a batch when it plans the batch,
+    the recorded end may contain a later beginning, which is ignored.
     """
     begin = end.begin
     is_first_batch = start.begin is not None and start == start.begin
@@ -196,7 +198,8 @@ def selected(start: StreamOffset, end: StreamOffset, version: VersionFiles) -> r
 
 
 def commits_between(start: StreamOffset, end: StreamOffset) -> range:
-    """The versions whose commits may have files between two offsets. Raises CallError if ``end`` comes first."""
+    """The versions whose commits may have added files between two stream offsets. Raises CallError if ``end`` comes
+    first."""
     if end.is_before(start):
         raise CallError(f"The batch ends at {end.to_json()}, before it begins, at {start.to_json()}.")
     first = start.version + start.is_initial

@@ -55,7 +55,8 @@ _KEPT_COMMITS = 256
 
 @dataclass(frozen=True, slots=True)
 class StreamFile:
-    """A file of a batch. ``at``: the commit that changed the file's rows, if the stream reads the change data feed."""
+    """A file of a batch. ``at``: the commit that changed the rows of the file, if the stream reads the change data
+    feed."""
 
     change: ChangeFile
     at: CommitAt | None = None
@@ -119,9 +120,9 @@ class TableStream:
     """The rows of a table, followed by the rows that later commits add. Created by ``DeltaTable.stream``. Not safe for
     concurrent use by several threads.
 
-    Rows have the columns of the version that was the latest when the stream was created; with the change data feed,
-    also its three extra columns. A commit whose columns do not fit the schema of the stream raises an error. Create the
-    stream again to get the new columns.
+    Rows have the columns of the version that was the latest when the stream was created; if the stream reads the change
+    data feed, the rows also have the three additional columns of the feed. A commit whose columns do not fit the schema
+    of the stream raises an error. Create the stream again to get the new columns.
     Spec: PROTOCOL.md#add-file-and-remove-file, #add-cdc-file.
     """
 
@@ -149,7 +150,7 @@ class TableStream:
 
     @property
     def snapshot(self) -> Snapshot:
-        """The snapshot whose columns the rows have. Cost: none."""
+        """The snapshot that determines the columns of the rows. Cost: none."""
         return self._read
 
     @property
@@ -165,7 +166,7 @@ class TableStream:
 
     @cached_property
     def reader(self) -> StreamReader:
-        """Reads the files of a batch, here or in another process. Cost: none."""
+        """Reads the files of a batch, in this process or in another one. Cost: none."""
         return StreamReader(ChangeRows(self._read.reader, self._read.metadata, self._rules.read_change_feed))
 
     # ------------------------------------------------------------------------------------------------ offsets
@@ -183,7 +184,7 @@ class TableStream:
             version = history.first_version_from(self._starting_timestamp_ms)
         if version is None:
             return self._offset(latest, is_initial=True)
-        # latest + 1 is allowed: the stream then begins with the next commit.
+        # latest + 1 is allowed: a stream with this start begins with the next commit.
         earliest = min((each for each in history.listing.commits), default=latest)
         if not earliest <= version <= latest + 1:
             raise VersionNotFoundError(
@@ -204,9 +205,9 @@ class TableStream:
         """The end of the batch that begins at ``start``; without limits, the end of the latest version.
 
         ``max_files``: the maximum number of files. ``max_bytes``: once the batch reaches this size, no further file is
-        added. The changes of a commit are never split between batches. ``until``: an earlier result that the batch must
-        not exceed. With a limit, the same errors can occur as in ``files``. Cost: 2 HEADs; with a limit, 1 GET for each
-        commit.
+        added. The changes of a commit are never split between batches. ``until``: a result of an earlier call, which
+        the batch must not exceed. With a limit, the same errors as in ``files`` can occur. Cost: 2 HEADs; with a limit,
+        1 GET for each commit.
         """
         history = self._refreshed()
         end = self._offset(history.latest.version + 1) if until is None else until
@@ -267,7 +268,7 @@ class TableStream:
     # -------------------------------------------------------------------------------------------------- files
 
     def _versions(self, start: StreamOffset, end: StreamOffset) -> Iterator[VersionFiles]:
-        """The versions that have files between two offsets; they are read lazily."""
+        """The versions with files between two offsets; the versions are read lazily."""
         self._check_start(start)
         if start.is_initial:
             table = self._initial_table(start.version)
@@ -340,18 +341,18 @@ class TableStream:
         at = self._latest.commit_at(version) if self._rules.read_change_feed and table.num_rows else None
         return [StreamFile(ChangeFile(add, "insert", after=add.deletion_vector), at) for add in add_actions(table)]
 
-    # ------------------------------------------------------------------------------------------------- schema
+    # ----------------------------------------------------------------------------------------- schema changes
 
     def _check_start(self, start: StreamOffset) -> None:
-        """Check once whether rows of the version at which a batch begins fit the stream's columns. Later changes of the
-        metadata are in the commits."""
+        """Check once whether the rows of the version at which a batch begins fit the stream's columns. Changes of the
+        metadata after that version are found in the commits."""
         if self._is_start_checked or start.version > self._read.version:
             return
         self._is_start_checked = True
         try:
             metadata = self._latest.snapshot(start.version).metadata
         except (VersionNotFoundError, MissingVersionError):
-            return  # commits that still exist in the log are checked separately
+            return  # commits that are still in the log are checked separately
         self._check_metadata(metadata, start.version)
 
     def _check_metadata(self, metadata: Metadata, version: int) -> None:

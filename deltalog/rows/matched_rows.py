@@ -31,13 +31,13 @@ from deltalog.write.partition_files import num_writers
 
 T = TypeVar("T")
 
-# The least and the most bytes that one thread copies into new files; the number is in proportion to the rows that the
-# thread writes.
+# The minimum and the maximum number of bytes that one thread copies into new files; the number is in proportion to the
+# rows that the thread writes.
 _LEAST_STREAM_BYTES, _MOST_STREAM_BYTES = 8 << 20, 32 << 20
 # The number of rows per batch in joins and copies. A reading thread uses several times the memory of one batch.
 _BATCH_ROWS = 1 << 16
-# The total file size in bytes above which threads read ahead while the caller writes, and the number of batches that
-# they read ahead.
+# Two limits: the total file size in bytes above which threads read ahead while the caller writes, and the number of
+# batches that those threads read ahead.
 _LEAST_BYTES, _AHEAD = 1 << 20, 2
 
 
@@ -168,7 +168,8 @@ class ScannedBatch:
     end: int
 
     def positions_of(self, rows: Any) -> Any:
-        """The positions in the Parquet file of some rows of this batch. ``rows``: indices of rows in this batch."""
+        """The positions that some rows of this batch have in the Parquet file. ``rows``: indices of rows in this
+        batch."""
         if self.positions is None:
             return pc.add(rows, pa.scalar(self.start, pa.int64())).cast(pa.uint64())
         return self.positions.take(rows)
@@ -178,7 +179,7 @@ class ScannedBatch:
 
 
 def scan_files(snapshot: Snapshot, files: pa.Table, columns: Sequence[str]) -> Iterator[ScannedBatch]:
-    """The live rows of files, in order, in batches that may be empty. The ``end`` of a file's last batch is the number
+    """The live rows of files, in order; batches may be empty. The ``end`` of a file's last batch is the number
     of rows in the file. Cost: the GETs of these columns and of the deletion vectors."""
 
     by_threads = files.num_rows < num_writers()
@@ -210,7 +211,7 @@ def partition_of(file: AddFile) -> list[tuple[str, str]]:
 
 
 def matching_rows(snapshot: Snapshot, whole: pa.Table, partly: Sequence[FileMatch]) -> Iterator[pa.RecordBatch]:
-    """All live rows of the files ``whole`` (schema FILES), then the matching rows of the files ``partly``."""
+    """First all live rows of the files ``whole`` (schema FILES), then the matching rows of the files ``partly``."""
     layout = layout_of(snapshot, snapshot.schema)
     requests = itertools.chain(
         ((DataFile.from_add(file), layout, None) for file in add_actions(whole)),
@@ -220,14 +221,14 @@ def matching_rows(snapshot: Snapshot, whole: pa.Table, partly: Sequence[FileMatc
 
 
 def _without_vector(file: AddFile) -> DataFile:
-    """A live file without its deletion vector, for reading positions that are known to be live."""
+    """A live file without its deletion vector, for reads at positions that are known to be live."""
     return replace(DataFile.from_add(file), deletion_vector=None)
 
 
 def layout_of(
     snapshot: Snapshot, schema: StructType, tracking: Sequence[row_tracking.RowTrackingColumn] = ()
 ) -> FileLayout:
-    """The FileLayout for reading these columns from the table's files."""
+    """The FileLayout with which these columns are read from the table's files."""
     mapping = column_mapping.mode_of(snapshot.metadata.configuration)
     return FileLayout(schema, snapshot.partition_columns, mapping, tracking)
 
@@ -237,9 +238,9 @@ def layout_of(
 
 @dataclass(frozen=True, slots=True)
 class FileChange:
-    """The rows of a file that are written into new files. ``kept``: positions of live rows to copy unchanged.
+    """The rows of a file that are to be written into new files. ``kept``: positions of live rows to copy unchanged.
     ``changed``: positions of live rows that get new values; None for all. ``rows``: the number of rows in the Parquet
-    file, 0 if unknown. ``at``: the number of changed rows in all previous files; meaningless after a file whose
+    file, 0 if unknown. ``at``: the number of changed rows in all previous files; undefined after a file whose
     ``changed`` is None."""
 
     file: AddFile
@@ -250,7 +251,7 @@ class FileChange:
 
     @property
     def written_bytes(self) -> int:
-        """The approximate size in bytes of these rows in the file."""
+        """The approximate number of bytes that these rows occupy in the file."""
         if self.changed is None or not self.rows:
             return self.file.size
         return self.file.size * (len(self.kept) + len(self.changed)) // self.rows
@@ -273,10 +274,10 @@ NewRows = Callable[[pa.RecordBatch, int], Iterable[pa.RecordBatch]]
 def moved_rows(
     snapshot: Snapshot, changes: Sequence[FileChange], new_rows: NewRows | None = None, columns: Sequence[str] = ()
 ) -> list[Iterator[pa.RecordBatch]]:
-    """The rows to write, with row ids and commit versions if the table tracks them. Each file is read once, grouped by
-    partition. Each returned stream can be read by its own thread; if there are several, each contains files of one
-    partition. ``columns``: the columns to read if ``changes`` keep no rows; empty: all columns. Cost: the GETs of the
-    files."""
+    """The rows to write; they include row ids and commit versions if the table tracks rows. Each file is read once,
+    grouped by partition. Each returned stream can be read by its own thread; if there are several, each contains files
+    of one partition. ``columns``: the columns to read if ``changes`` keep no rows; empty: all columns. Cost: the GETs
+    of the files."""
     kept = row_tracking.kept_columns(snapshot.metadata.configuration, snapshot.url)
     schema = snapshot.schema
     if columns and not any(each.kept for each in changes):
@@ -332,7 +333,7 @@ def _writes_most(changes: Sequence[FileChange]) -> bool:
 
 
 def _in_streams(changes: Sequence[FileChange]) -> list[list[FileChange]]:
-    """Split files, ordered by partition, into streams for parallel writers. A small rewrite gets one stream."""
+    """Split files, ordered by partition, into streams for parallel writers. A small rewrite uses only one stream."""
     threads = num_writers()
     total = sum(each.written_bytes for each in changes)
     most = max(_LEAST_STREAM_BYTES, min(_MOST_STREAM_BYTES, total // threads))

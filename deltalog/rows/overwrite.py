@@ -1,4 +1,4 @@
-"""The verbs that replace all rows, the rows that match a condition, or whole partitions."""
+"""The verbs that replace all rows, the rows that match a condition, or the rows of whole partitions."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ def replacing(
     user_metadata: UserMetadata,
     txn: tuple[str, int] | None,
 ) -> Callable[[Transaction], CommitResult]:
-    """Select the verb for the arguments of ``DeltaTable.overwrite``; it is returned as a function of a transaction.
-    Raises CallError."""
+    """Select the verb that matches the arguments of ``DeltaTable.overwrite``, and return it as a function of a
+    transaction. Raises CallError."""
     if where is not None and partitions is not None:
         raise CallError("where= and partitions= are mutually exclusive. Pass one of them.")
     if partitions not in (None, "dynamic"):
@@ -79,8 +79,8 @@ class Columns:
         return reader
 
     def reader_keeping_rows(self, transaction: Transaction, data: Any) -> pa.RecordBatchReader:
-        """Like ``reader``, for an overwrite that keeps other rows: no column may be dropped. Raises SchemaMismatchError
-        if ``replaced`` is set and the data lacks a column of the table."""
+        """Like ``reader``, but for an overwrite that keeps other rows, so that no column may be dropped. Raises
+        SchemaMismatchError if ``replaced`` is set and the data lacks a column of the table."""
         if not self.replaced:
             return write_steps.fitting(transaction, data, self.merged)
         reader = as_reader(data)

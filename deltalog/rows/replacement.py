@@ -28,21 +28,21 @@ class Replacement:
     """The rows of a table that match a condition and are to be replaced.
 
     For callers that write the new files themselves: create this object before writing the files, and call ``stage``
-    after staging them. The rows that replace the old ones must satisfy the condition; ``check_new_rows`` verifies that.
-    ``DeltaTable.overwrite`` takes rows instead of files.
+    after staging them. The rows that replace the old rows must satisfy the condition, which ``check_new_rows``
+    verifies. ``DeltaTable.overwrite`` takes rows instead of files.
 
     ``where``: the condition as SQL. ``columns``: the top-level columns that the condition uses. ``is_empty``: whether
     no row matches. ``is_computed``: whether the condition contains computed values, such as function calls, in addition
-    to columns and literals. ``counts_in_utc``: whether the condition may evaluate differently in a session time zone
-    other than UTC. ``change_column``: an extra column that every row of the new files must have, with the value
-    ``insert``, because the files are then also change data files; or None. ``num_deleted_rows``: None if a file has no
-    statistics. ``num_copied_rows``: the number of rows copied into new files because other rows of their files are
+    to columns and literals. ``counts_in_utc``: whether the condition may have another result in a session time zone
+    other than UTC. ``change_column``: an extra column that must contain ``insert`` in every row of the new files,
+    because these files also serve as change data files; None if they do not. ``num_deleted_rows``: None if a file has
+    no statistics. ``num_copied_rows``: the number of rows copied into new files because other rows of their files are
     deleted.
     """
 
     def __init__(self, transaction: Transaction, where: Predicate | str) -> None:
-        """Find the rows, and record what was read for conflict detection. Memory: the compressed positions of matching
-        rows in files in which only some rows match.
+        """Find the rows, and record what was read for conflict detection. Memory: for files in which only some rows
+        match, the compressed positions of these rows.
 
         Raises CallError, InvalidActionError for an append-only table, UnsupportedFeatureError, InvalidDataFileError.
         Cost: as ``Snapshot.files``, and the GETs of the condition's columns in files that may match in part.
@@ -74,7 +74,8 @@ class Replacement:
 
     def stage(self, num_rows: int) -> dict[str, int]:
         """Stage the deletion, and the new files as change files if the commit needs change files. Returns the metrics
-        of the whole commit, with delta-spark's names. ``num_rows``: the number of new rows that the caller has written.
+        of the whole commit, with delta-spark's names. ``num_rows``: the number of new rows, which the caller has
+        already written.
 
         Raises RowCountError if the number of copied rows is not as planned. Cost: as ``DeltaTable.delete``.
         """
@@ -94,7 +95,7 @@ class Replacement:
 
 def _counts_in_utc(leaf: Bound) -> bool:
     if not isinstance(leaf, BoundValue):
-        return False  # such a leaf compares a column with a fixed instant
+        return False  # such a leaf compares a column with a constant instant
     tree, types = leaf.tree, {column.data_type for column in leaf.columns}
     if (
         isinstance(tree, Comparison)

@@ -1,4 +1,4 @@
-"""Plans and stages the deletion of rows in existing files: removes whole files, and deletes single rows by deletion
+"""Plans and stages the deletion of rows in existing files: removes whole files, and deletes single rows with deletion
 vectors or by rewriting files.
 
 Spec: PROTOCOL.md#deletion-vectors, #add-cdc-file, #row-tracking, #writer-requirements-for-addcdcfile,
@@ -58,9 +58,9 @@ class Deletion:
 
     ``whole`` and ``partly``: files (schema FILES) in which all rows, or some rows, match. ``matches``: the matching
     rows of each file in ``partly``. ``rows``: the number of matching rows; None if a file has no statistics.
-    ``by_vectors``: whether rows are deleted by deletion vectors instead of by rewriting files. ``as_changes``: whether
-    the commit must have change files, because change feed readers would otherwise report copied rows as deleted and
-    inserted.
+    ``by_vectors``: whether rows are deleted with deletion vectors instead of by rewriting files. ``as_changes``:
+    whether the commit must have change files, because change feed readers would otherwise report copied rows as deleted
+    and inserted.
     """
 
     whole: pa.Table
@@ -82,10 +82,10 @@ class Deletion:
 
 
 def plan(transaction: Transaction, where: Predicate | str | None) -> Deletion:
-    """Find the rows for which ``where`` is true (None: all rows), and record what was read for conflict detection.
+    """Find the rows for which ``where`` is true (None: all rows), and record for conflict detection what was read.
 
     Partition values and statistics are evaluated first. If partition values and statistics are not sufficient to decide
-    on a file, threads read the columns of the file that ``where`` uses. Memory: compressed bitmaps of the positions of
+    on a file, threads read those of its columns that ``where`` uses. Memory: compressed bitmaps of the positions of
     matching rows. Raises CallError, InvalidActionError for an append-only table, UnsupportedFeatureError,
     InvalidDataFileError. Cost: as ``Snapshot.files``, and the GETs of these columns.
     """
@@ -114,7 +114,7 @@ def stage(transaction: Transaction, deletion: Deletion) -> dict[str, int]:
 
     Copied rows keep their values, and their row ids if the table tracks them. Memory: as Transaction.write. Cost: the
     GETs of the copied rows and 1 PUT for each new file; with deletion vectors at most 1 PUT for each 2 MiB of them.
-    With change files, also the GETs of the deleted rows and 1 PUT for each change file.
+    If change files are written, the cost also includes the GETs of the deleted rows and 1 PUT for each change file.
     """
     snapshot = _existing(transaction)
     metrics = stage_removal(transaction, deletion)
@@ -155,7 +155,7 @@ def stage_new_files(transaction: Transaction, adds: Sequence[AddFile], metrics: 
 def stage_changes(
     transaction: Transaction, changes: Iterable[tuple[str, pa.RecordBatch]], metrics: dict[str, int]
 ) -> None:
-    """Write and stage change files, and add their number to the metrics. ``changes``: as
+    """Write and stage change files, and add their number to the metrics. ``changes``: as for
     ``RowWriter.write_changes``."""
     files = transaction.row_writer.write_changes(changes)
     transaction.staged.add_change_files(files)
@@ -188,7 +188,7 @@ def matching(
     """The rows of a stream, cast to the types of the table, provided that ``where`` is true for all rows.
 
     After the first row that does not satisfy ``where``, no more rows are returned. The rest of the stream is read to
-    count the rows that do not satisfy ``where``, and then ConstraintViolationError is raised.
+    count the rows that do not satisfy ``where``; then ConstraintViolationError is raised.
     """
     schema = transaction.schema
     predicate = as_predicate(where)
@@ -252,7 +252,7 @@ def check_removable(transaction: Transaction) -> None:
 
 
 def _existing(transaction: Transaction) -> Snapshot:
-    """The base snapshot of a transaction that removes rows; raises as ``check_removable``."""
+    """The base snapshot of a transaction that removes rows; raises the errors of ``check_removable``."""
     snapshot = transaction.snapshot
     if snapshot is None:
         raise CallError("There are no rows to change: this transaction creates the table.")

@@ -1,5 +1,5 @@
-"""Removes rows that a caller's own engine has found, either by deletion vectors or by removing files whose other rows
-the caller copies into new files.
+"""Removes rows that the engine of a caller has found: either it writes deletion vectors, or it removes the files, and
+the caller copies their other rows into new files.
 
 Spec: PROTOCOL.md#deletion-vectors, #add-cdc-file, #row-tracking.
 """
@@ -31,18 +31,18 @@ from deltalog.write.transaction import Transaction
 
 @checked
 class RowRemoval:
-    """The removal of rows that the caller has found.
+    """The removal of rows that the caller has already found.
 
     For callers that read and write files with their own engine, such as Spark. ``DeltaTable.delete`` finds the rows
     itself.
 
-    ``by_vectors``: whether the table deletes rows by deletion vectors; if not, the caller writes the other rows of
-    ``partly`` into new files. ``whole`` and ``partly``: the indices in ``files`` of the files from which all live rows,
-    or only some, are removed. ``num_rows``: the number of removed rows; None if a file has no statistics.
+    ``by_vectors``: whether the table marks deleted rows in deletion vectors; if not, the caller writes the other rows
+    of ``partly`` into new files. ``whole`` and ``partly``: the indices in ``files`` of the files from which all live
+    rows, or only some, are removed. ``num_rows``: the number of removed rows; None if a file has no statistics.
     ``num_moved_rows``: the number of rows that the caller must copy. ``has_change_feed``: whether the change data feed
-    is enabled. ``needs_change_files``: whether the removal must be recorded in change files, because otherwise readers
-    of the change feed would report rows that were merely copied as deleted and inserted. ``kept_columns``: the data
-    file columns for the row ids and row commit versions of copied rows; None without row tracking.
+    is enabled. ``needs_change_files``: whether the removal must be recorded in change files; without these, readers of
+    the change feed would report rows that were merely copied as deleted and inserted. ``kept_columns``: the data file
+    columns that store the row ids and row commit versions of copied rows; None if row tracking is off.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ def _match(files: TableFiles, add: AddFile, matched: BitMap64, url: str) -> File
 
 
 def _num_rows(files: TableFiles, add: AddFile) -> int:
-    """The number of rows in the Parquet file, including deleted rows."""
+    """The number of rows in the Parquet file, including rows that a deletion vector deletes."""
     counted: Any = None
     with contextlib.suppress(ValueError, AttributeError):
         counted = json.loads(add.stats or "{}").get("numRecords")

@@ -54,8 +54,8 @@ def update(
 
 
 def _stage(transaction: Transaction, matching: rewrite.Deletion, changed: _RowUpdate) -> dict[str, int]:
-    """Stage the deletion of the old rows, and the new files with the updated and copied rows. Returns the operation
-    metrics, with delta-spark's names."""
+    """Stage the deletion of the old rows, and stage the new files that contain the updated and copied rows. Returns the
+    operation metrics, with delta-spark's names."""
     snapshot = transaction.snapshot
     assert snapshot is not None
     metrics = rewrite.stage_removal(transaction, matching)
@@ -79,8 +79,8 @@ def _stage(transaction: Transaction, matching: rewrite.Deletion, changed: _RowUp
 
 @dataclass(frozen=True, slots=True)
 class _RowUpdate:
-    """Computes updated rows. ``recomputed``: generated columns that are not assigned. ``commit_versions``: the data
-    file column with row commit versions; None without row tracking."""
+    """Computes updated rows. ``recomputed``: the generated columns to which the update does not assign a value.
+    ``commit_versions``: the data file column with row commit versions; None without row tracking."""
 
     schema: StructType
     assigned: Sequence[Assignment]
@@ -114,7 +114,7 @@ class _RowUpdate:
         return batches
 
     def changes(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """Old and new rows, with their change types."""
+        """Old and new rows, each with its change type."""
         for batch in batches:
             yield "update_preimage", batch
             for new in self.updated(batch).to_batches():

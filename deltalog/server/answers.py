@@ -34,9 +34,9 @@ CANCELED, COMMITTED = "TransactionCanceledException", "TransactionCommittedExcep
 IN_PROGRESS, CONCURRENT = "TransactionCommitInProgressException", "ConcurrentModificationException"
 DENIED = "AccessDeniedException"
 
-# The first row of the table that matches the error is used; of the exception names in this row, the first that the
-# operation lists is returned, or, if it lists none, the first. Errors after which a call can be repeated become
-# OperationTimeoutException if the operation lists no more specific exception.
+# The first row of the table that matches the error is used. The result is the first exception name in this row that the
+# operation lists; if it lists none of them, the result is the first name in the row. Errors after which a call can be
+# repeated become OperationTimeoutException if the operation lists no more specific exception.
 _NAMES: tuple[tuple[tuple[type[DeltaLogError], ...], tuple[str, ...]], ...] = (
     ((TransactionCanceledError,), (CANCELED,)),
     ((TransactionCommittedError,), (COMMITTED,)),
@@ -63,7 +63,8 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
-# Matches a file URL, a quoted path, or a path up to a blank, but not a store URL such as s3://bucket/key.
+# Matches a file URL, a quoted path, or an unquoted path up to the next blank, but not a store URL such as
+# s3://bucket/key.
 _PLACE = re.compile(
     r"""(?:sqlite|file|catalog):/+[^\s'",;]*"""
     r"""|(?<=')/[^'\n]+(?=')|(?<=")/[^"\n]+(?=")"""
@@ -73,8 +74,8 @@ _PLACE = re.compile(
 
 def without_places(text: str, request: str, places: Collection[str]) -> str:
     """Remove the names of this machine's directories from a message, keeping only file names. ``places``: known
-    directories, whose names may contain blanks. ``request``: text that the caller sent; directories in it are not
-    removed."""
+    directories; their names may contain blanks. ``request``: text that the caller sent; directory names that occur in
+    it are not removed from the message."""
     for place in sorted(places, key=len, reverse=True):
         if place and place not in request:
             text = text.replace(place, f"…/{_last_name(place)}")

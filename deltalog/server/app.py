@@ -2,7 +2,7 @@
 
 Calls run in threads, because the manager blocks on its coordinator and stores. Calls that need only the catalog run in
 separate threads, and every table has its own lane. If a call times out, the response is an error, and the call stops
-before its next read of a table. The response says that the call may have taken effect.
+before its next read of a table. The response states that the call may have taken effect.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
 MIN_TOKEN_LENGTH = 16
-# If a body is too large, it is read up to this multiple of the limit, so that its sender can receive the error.
+# If a request body is too large, the server reads up to this multiple of the limit, so that the sender of the body can
+# receive the error.
 _DRAINED = 4
 _HEALTH_SECONDS = 5
 _HEALTH_CACHE_SECONDS = 1
@@ -58,7 +59,7 @@ _CATALOG, _SOME_TRANSACTION = "", "transaction"
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits of the server. ``requests``: the maximum number of calls that run in the ``threads`` or wait for them;
+    """The limits of the server. ``requests``: the maximum number of calls that run in the threads or wait for a thread;
     further calls are refused. ``slow_seconds``: the number of calls that take longer than this is limited for each
     table. ``header_seconds``: the maximum time, including the TLS handshake, from the connection (for later requests on
     it, from the first byte) to the end of the headers. ``pending_bytes``: the maximum total size of bodies that are
@@ -99,7 +100,7 @@ class Route:
 
 class App:
     """The ASGI application. ``token``: the bearer token that callers must send, or None. ``hosts``: the accepted host
-    names, or None for any; the check protects against DNS rebinding by web pages."""
+    names, or None for any; checking the host name protects against DNS rebinding by web pages."""
 
     def __init__(
         self,
@@ -238,7 +239,7 @@ class App:
         return route.explain(OperationTimeoutError(reason))
 
     def _lane(self, route: Route, call: Call) -> str:
-        """The name of a call's lane, which depends on what the call may wait for: its table, the tables of its
+        """The name of the lane of a call; it depends on what the call may wait for: its table, the tables of its
         transaction, or the catalog."""
         if route.needs is Needs.CATALOG:
             return _CATALOG
@@ -278,7 +279,7 @@ class App:
     # ----------------------------------------------------------------------------------------- health checks
 
     async def _healthy(self, request_id: str) -> Answer:
-        """Whether the catalog responds. Health checks need no token, so the catalog is queried at most once a
+        """Whether the catalog responds. Health checks need no token, so they query the catalog at most once a
         second."""
         loop = asyncio.get_running_loop()
         if self._health is not None and loop.time() - self._health[0] < _HEALTH_CACHE_SECONDS:
@@ -331,8 +332,8 @@ def _route(method: str, raw_path: str) -> Route | None:
 
 
 def _check_framing(version: str | None, headers: Mapping[str, str]) -> None:
-    """Refuse a request with ambiguous framing: a proxy and this server may disagree on where it ends, which enables
-    request smuggling.
+    """Refuse a request with ambiguous framing. A proxy and this server could disagree on where such a request ends,
+    which enables request smuggling.
 
     Spec: RFC 9112, sections 6.1 and 6.3."""
     if "transfer-encoding" not in headers:

@@ -18,7 +18,7 @@ class Body:
         self._counted = 0
 
     def add(self, piece: bytes) -> bool:
-        """Append bytes; returns False if the limit is reached."""
+        """Append bytes; returns False if this reaches the limit."""
         size = len(self._bytes) + len(piece)
         wanted = size if size > _SMALL_BYTES else 0
         if wanted and not self._bodies.take(wanted - self._counted):
@@ -41,7 +41,7 @@ class Body:
 
 
 class Bodies:
-    """The request bodies of all connections. Usable only on one event loop."""
+    """The request bodies of all connections. Can be used on one event loop only."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most_bytes = most_bytes

@@ -32,7 +32,7 @@ from deltalog.server.fields import Fields
 
 PREFIX = ("delta", "v1", "tables")
 _LONGEST_FILE = 255
-# The first row of the table that matches the error is used.
+# Of the rows of this table, the first whose class matches the error is used.
 _STATUS: tuple[tuple[type[DeltaLogError], int], ...] = (
     (NotFoundError, 404),
     (CommitConflictError, 409),

@@ -16,7 +16,7 @@ from deltalog.errors import CallError
 T = TypeVar("T")
 
 _LONGEST_NUMBER = 40
-# JSON can need six characters for one byte of UTF-8.
+# One byte of UTF-8 can take six characters in JSON.
 _ESCAPED = 6
 
 
@@ -34,7 +34,8 @@ class Fields:
         self, body: bytes | bytearray | msgspec.Raw, what: str = "the request", said: list[str] | None = None
     ) -> None:
         try:
-            whole = msgspec.json.decode(body or b"{}", type=msgspec.Raw)  # checks the syntax before the type
+            # Checks the syntax of the value before its type.
+            whole = msgspec.json.decode(body or b"{}", type=msgspec.Raw)
             self._members = msgspec.json.decode(whole, type=dict[str, msgspec.Raw])
         except msgspec.ValidationError:
             raise CallError(f"{what[0].upper()}{what[1:]} is not a JSON object.") from None
@@ -70,7 +71,8 @@ class Fields:
         return self.number(name) if self.has(name) else default
 
     def optional_time_ms(self, name: str) -> int | str | None:
-        """Convert a time in seconds since 1970-01-01 UTC to milliseconds; ISO text is returned unchanged."""
+        """Convert a time in seconds since 1970-01-01 UTC to milliseconds; a time given as ISO text is returned
+        unchanged."""
         member = self._found(name)
         if member is None:
             return None
@@ -121,7 +123,7 @@ def _begins_with(member: msgspec.Raw, start: bytes) -> bool:
 
 
 def _decoded(member: msgspec.Raw, kind: type[T], most_bytes: int) -> T | None:
-    """Decode a member as ``kind``; returns None if it is too long or has another type."""
+    """Decode a member as ``kind``; returns None if the member is too long or has another type."""
     if len(memoryview(member)) > most_bytes:
         return None
     try:

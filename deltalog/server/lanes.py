@@ -2,7 +2,7 @@
 
 Every call is assigned to a lane, usually the lane of its table. A call that takes longer than ``slow_seconds`` no
 longer counts towards the total of running calls, but only towards its lane. A lane with slow calls is limited to a
-share of the threads and of the requests in progress; calls beyond that share are refused.
+share of the threads and to a share of the requests in progress; calls beyond these shares are refused.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ class Lanes:
                     woken = True
 
     def _shed(self, lane: _Lane) -> None:
-        """Refuse the waiting calls that exceed a lane's share, latest first."""
+        """Refuse the waiting calls that exceed a lane's share, beginning with the latest."""
         surplus = lane.in_progress - self._max_in_progress(lane)
         for _ in range(min(surplus, len(lane.waiting))):
             lane.in_progress -= 1
@@ -160,8 +160,8 @@ class Lanes:
         return self._count("running") < self._threads and lane.running + lane.slow < share
 
     def _max_in_progress(self, lane: _Lane) -> int:
-        """The maximum number of calls that a lane may have in progress. If a lane has slow calls, its limit is half of
-        the capacity that other lanes do not use."""
+        """The maximum number of calls that a lane may have in progress. If a lane has slow calls, it may use at most
+        half of the capacity that other lanes do not use."""
         others = self._count("in_progress") - lane.in_progress
         return max(1, (self._requests - others) // 2) if lane.slow else self._requests
 

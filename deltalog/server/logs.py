@@ -35,8 +35,8 @@ def _on_one_line(text: str) -> str:
 
 
 class Refusals:
-    """Logs requests that were refused before authentication. Any client can send such requests; therefore, if more than
-    ``most`` arrive within ``seconds``, the rest are only counted. Thread-safe."""
+    """Logs requests that were refused before authentication. Any client can send requests that are refused; if more
+    than ``most`` of them arrive within ``seconds``, the rest are only counted. Thread-safe."""
 
     def __init__(
         self, to: logging.Logger, most: int = 100, seconds: float = 10, clock: Callable[[], float] = time.monotonic
@@ -69,7 +69,8 @@ class Refusals:
 
 
 def configure(level: str) -> None:
-    """Log deltalog's events of ``level`` and above to standard error; for other libraries, only errors or warnings."""
+    """Log deltalog's events of ``level`` and above to standard error; of other libraries, log only warnings or
+    errors."""
     handler = logging.StreamHandler()
     handler.setFormatter(LineFormatter())
     root = logging.getLogger()

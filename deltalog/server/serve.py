@@ -1,4 +1,4 @@
-"""The server process: handles the address, access settings, connection time-outs and shutdown.
+"""The server process: its address, access settings, connection time-outs and shutdown.
 
 Without a token or TLS, the server starts only on loopback, where traffic stays on the machine.
 """
@@ -96,8 +96,8 @@ def warnings_of(settings: Settings) -> list[str]:
 
 
 class TimedProtocol(H11Protocol):
-    """Closes connections that take too long: from the first byte to the end of the headers, to the end of a body that
-    no handler reads, or when receiving a response."""
+    """Closes connections on which one of these takes too long: the time from the first byte to the end of the headers,
+    the time to the end of a body that no handler reads, or the client's receipt of a response."""
 
     header_seconds: ClassVar[float]
     response_seconds: ClassVar[float]
@@ -214,8 +214,8 @@ class Server:
             self._socket.close()
 
     def end_process(self) -> None:
-        """Call this after ``run``. Calls that have timed out may run for the same time again to finish, but at most for
-        ten seconds. If a call is still running after this extra time, for example because a store hangs, the process
+        """Call this after ``run``. Calls that have timed out get the same time again to finish, but at most ten
+        seconds. If a call is still running after this extra time, for example because a store hangs, the process
         exits with status 1; Python itself would wait for the thread."""
         timer = threading.Timer(min(_MAX_END_SECONDS, self._settings.limits.request_seconds), _exit_now)
         timer.daemon = True

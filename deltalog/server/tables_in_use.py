@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-# The maximum number of tables listed per transaction.
+# The maximum number of tables to list per transaction.
 _MOST_TABLES = 100
 
 
@@ -29,7 +29,7 @@ class TablesInUse:
             self.size_bytes -= _size_bytes(*self._tables.popitem(last=False))
 
     def of(self, transaction_id: str) -> str | None:
-        """The tables of a transaction as one string; None if they are unknown or too many."""
+        """The tables of a transaction as one string; None if the tables are unknown, or too many to list."""
         tables = self._tables.get(transaction_id, frozenset())
         return ", ".join(sorted(tables)) if 0 < len(tables) < _MOST_TABLES else None
 

@@ -1,6 +1,7 @@
-"""What was meant by an argument that a call does not have. Pure.
+"""Suggestions for an argument that a call does not have: the argument that the caller probably meant. Pure.
 
-Calls that open a table take storage options by their names, so that a wrong name would look like one of these.
+Calls that open a table accept storage options as keyword arguments, so a misspelt argument would look like a storage
+option.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ _OURS = (
 
 
 def hint_for(name: str) -> str | None:
-    """What to write instead of an argument; None if the name says nothing."""
+    """A hint about what to write instead of an unknown argument; None if there is no hint for its name."""
     if name in _OTHERS:
         return f"There is no argument {name}. {_OTHERS[name]}"
     alike = [] if name in _OURS else difflib.get_close_matches(name, _OURS, 1, 0.8)

@@ -40,13 +40,14 @@ class PutOutcome(enum.Enum):
     """How a ``put_if_absent`` ended."""
 
     COMMITTED = "committed"  # this call created the object
-    EXISTS = "exists"  # an object exists; if the request was retried, it may be our own
+    EXISTS = "exists"  # an object exists; after a retry, it may be the object of this call
     UNKNOWN = "unknown"  # the object may exist now, later, or never
 
 
 class FileMeta(msgspec.Struct, frozen=True, gc=False):
-    """A listed object. Size and time are None if the listing left them out (``stat=False``). ``etag``: a value that
-    distinguishes successive objects of the same name (on S3 the ETag); None if the store provides no such value."""
+    """A listed object. The size and the time are None if the listing omits them (``stat=False``). ``etag``: a value
+    that distinguishes successive objects of the same name (on S3 the ETag); None if the store provides no such
+    value."""
 
     name: str
     size_bytes: int | None
@@ -54,9 +55,8 @@ class FileMeta(msgspec.Struct, frozen=True, gc=False):
     etag: str | None = None
 
     def may_be(self, other: FileMeta) -> bool:
-        """Whether this metadata and ``other`` may describe the same object, that is, no property known on both sides
-        differs. Times are compared in whole seconds, because the precision of a listing may differ from that of a
-        HEAD."""
+        """Whether this metadata and ``other`` may describe the same object: no property that both contain differs.
+        Times are compared in whole seconds, because a listing and a HEAD may report times with different precision."""
         if self.size_bytes != other.size_bytes:
             return False
         if self.etag and other.etag:
@@ -75,8 +75,8 @@ class EntryKind(enum.Enum):
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
-    """An entry below a table's root. ``path`` is relative to the root and spelled as in the store. Size and time are
-    None if the store does not report them."""
+    """A file, directory, link or special file below a table's root. ``path`` is relative to the root and spelled as in
+    the store. Size and time are None if the store does not report them."""
 
     path: str
     kind: EntryKind
@@ -127,12 +127,12 @@ class LogStore(ABC):
 
     def prepare_commit(self, version: int) -> None:  # noqa: B027 - most stores check nothing
         """Start the checks that precede the first commit through this store, in the background. The commit of
-        ``version`` or of a later version waits for them and raises their errors. Raises nothing. Cost: none beyond that
-        of the commit."""
+        ``version`` or of a later version waits for these checks and raises their errors. Raises nothing. Cost: none
+        beyond that of the commit."""
 
     def put_stream_if_absent(self, path: str, write: Callable[[BinaryIO], object]) -> PutOutcome:
-        """Like ``put_if_absent`` with the bytes that ``write`` writes to its argument; if ``write`` raises, nothing is
-        created.
+        """Like ``put_if_absent`` with the bytes that ``write`` writes to the file object that it receives; if ``write``
+        raises, nothing is created.
 
         ``write`` may be called more than once. This default implementation buffers the object in memory; a store that
         can write to a hidden file overrides it. Cost: 1 PUT.
@@ -143,8 +143,8 @@ class LogStore(ABC):
 
     def link_if_absent(self, names: Sequence[tuple[str, str]]) -> int:
         """Create durable hard links to objects, in order. ``names``: pairs of an old and a new name. Stops at the first
-        missing object or existing new name. Returns the number of objects linked; 0 for stores without hard links.
-        Cost: none."""
+        object that is missing, or whose new name already exists. Returns the number of objects linked; 0 for stores
+        without hard links. Cost: none."""
         return 0
 
     @abstractmethod
@@ -186,7 +186,7 @@ class LogStore(ABC):
         """
 
     def list_names(self, directory: str, start: str = "", *, limit: int | None = None) -> list[str]:
-        """The names that ``list_from`` returns. The names are unordered unless ``limit`` is given.
+        """The names of the objects that ``list_from`` returns. The names are unordered unless ``limit`` is given.
 
         A store that can return names more cheaply than FileMeta objects overrides this method, because a log of 100,000
         commits has 200,000 names. Cost: as ``list_from``.
@@ -238,10 +238,10 @@ class LogStore(ABC):
         raise CallError(f"{self.url}: this store cannot list files at all depths, so its tables cannot be vacuumed.")
 
     def walk_parts(self, enters: Callable[[str], bool], start: str = "", end: str | None = None) -> Iterator[WalkPart]:
-        """Like ``walk``, in batches, for the paths ``start`` <= path < ``end`` in code point order. Sizes and times
-        that the listing does not contain are not read. Cost: as ``walk``, without the HEADs. With a range, S3 lists
-        only the objects in the range, and a local disk only the directories that overlap it; other stores list
-        everything."""
+        """Like ``walk``, but in batches, and only for the paths with ``start`` <= path < ``end`` in code point order.
+        Sizes and times that the listing does not contain are not read. Cost: as ``walk``, without the HEADs. With a
+        range, S3 lists only the objects in the range, and a local disk lists only the directories that overlap the
+        range; other stores list everything."""
         yield from in_parts(entry for entry in self.walk(enters) if is_within(entry.path, start, end))
 
     def entries(self, paths: Sequence[str]) -> list[Entry]:
@@ -270,8 +270,8 @@ class LogStore(ABC):
 
     @abstractmethod
     def open_output(self, path: str) -> AbstractContextManager[BinaryIO]:
-        """Write a new data file as a stream. When the ``with`` block ends, the file is durable; if the block raises,
-        the file is removed.
+        """Open a new data file that is written as a stream. When the ``with`` block ends, the file is durable; if the
+        block raises, the file is removed.
 
         The name must be unique, for example random. Stores that can detect an existing object (local disk, memory)
         raise PathExistsError. Cost: 1 PUT, or 1 for each part.
@@ -287,11 +287,11 @@ class LogStore(ABC):
 
     def local_path(self, path: str) -> str | None:
         """The absolute path of ``path`` on the local disk, for tools that open files themselves; None on other stores,
-        and for stores that do more than open the file. Cost: none."""
+        and for local stores whose reads do more than open the file. Cost: none."""
         return None
 
     def sibling(self, url: str) -> LogStore:
-        """The store of another table root on the same disk or service, with the same options.
+        """A store for another table root on the same disk or service, with the same options.
 
         Raises CallError if ``url`` is on another kind of store. Cost: none.
         """
@@ -303,7 +303,7 @@ class LogStore(ABC):
 
 
 def in_parts(entries: Iterator[Entry]) -> Iterator[WalkPart]:
-    """The entries of a listing that includes sizes and times, in batches."""
+    """The entries of a listing, with sizes and times, in batches."""
     while some := [*itertools.islice(entries, _PART_ENTRIES)]:
         yield WalkPart("", [], some)
 
@@ -333,13 +333,14 @@ def get_or_none(store: LogStore, path: str, length: int | None = None) -> bytes 
 
 
 def real_url(store: LogStore) -> str:
-    """The location of a table with symbolic links resolved. Cost: as ``link_target``."""
+    """The location of a table, with all symbolic links resolved. Cost: as ``link_target``."""
     return store.link_target("") or store.url
 
 
 def keep_cleanup_errors(error: BaseException, failures: Sequence[Exception]) -> None:
-    """Attach errors of the clean-up to ``error``, so that neither ``error`` nor the clean-up errors are lost. The
-    attached errors are in the attribute ``cleanup_errors`` and, from Python 3.11 on, in its notes."""
+    """Attach errors of the clean-up to ``error``, so that neither ``error`` nor the clean-up errors are lost. The error
+    that was raised carries the attached errors in its attribute ``cleanup_errors`` and, from Python 3.11 on, in its
+    notes."""
     if not failures:
         return
     error.cleanup_errors = (*getattr(error, "cleanup_errors", ()), *failures)  # type: ignore[attr-defined]

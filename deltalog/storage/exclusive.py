@@ -5,7 +5,7 @@ then writes passes that test too. For a store about which nothing else is known,
 create the same object, in several rounds. Two winners prove that the store is unsafe; a single winner is evidence that
 it is safe, but not proof.
 
-A passed test is remembered for the life of the process; a failed test is repeated.
+A passed test is remembered until the process ends; a failed test is repeated.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ def is_verified(place: str) -> bool:
 def check_exclusive(url: str, create: Create, read: Read, delete: Delete, *, race: bool) -> Callable[[], None]:
     """Raises UnsafeStoreError if two creations of one object both succeed or the refused one replaces its bytes, and
     StoreError if the outcome is unknown. Returns a function that deletes the scratch objects; if this call raises an
-    error, they have already been deleted.
+    error, the objects have already been deleted.
 
     Cost: 2 PUTs, 1 GET and 1 DELETE; with ``race`` 64 PUTs, 8 GETs and 8 DELETEs more.
     """

@@ -6,9 +6,9 @@ therefore see either a complete file or none, even if the process is killed. Wit
 name, a killed process could leave a partial file, and with "check, then rename", two writers could both win. So neither
 is used.
 
-NFS: ``link`` is atomic, but on a network file system its reply can be lost, or a retransmission can fail with EEXIST.
-The link count of the temporary file then shows whether the link was created. Attribute caches can hide new commits for
-some seconds: mount with ``actimeo=0`` or ``lookupcache=none`` if several machines write.
+NFS: ``link`` is atomic, but on a network file system the reply can be lost, or a retransmission can fail with EEXIST.
+In this case, the link count of the temporary file shows whether the link was created. Attribute caches can hide new
+commits for some seconds: mount with ``actimeo=0`` or ``lookupcache=none`` if several machines write.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ _O_TMPFILE = getattr(os, "O_TMPFILE", 0)
 _SMALL_BYTES = 16_384
 _LISTED_AT_ONCE = 4_096
 _LEAST_FOR_BATCH = 4
-# Errors of removing an entry that has changed since the listing: a parent is now a link or a file, or the directory is
-# not empty.
+# Errors that are raised if an entry to remove has changed since the listing: a parent is now a link or a file, or the
+# directory is not empty.
 _CHANGED_ERRNOS = {errno.ELOOP, errno.ENOTDIR, errno.ENOTEMPTY, errno.EEXIST, errno.EBUSY}
 # Errors for a path that does not exist or leads through a link or a file.
 _ABSENT_ERRNOS = {errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENAMETOOLONG}
@@ -99,7 +99,7 @@ class LocalStore(LogStore):
             target = self._absolute(new)
             try:
                 os.link(self._absolute(old), target)
-            except OSError:  # file systems without hard links raise this too; the caller then copies the objects
+            except OSError:  # file systems without hard links also raise this error; the caller then copies the objects
                 break
             done += 1
             directories.add(os.path.dirname(target))
@@ -125,7 +125,7 @@ class LocalStore(LogStore):
 
     def get(self, path: str, length: int | None = None) -> bytes:
         target = self._absolute(path)
-        # Does not use open(), because reading 10,000 commits is 10,000 small reads, and file objects double the number
+        # Does not use open(), because 10,000 commits need 10,000 small reads, and file objects would double the number
         # of system calls.
         try:
             descriptor = os.open(target, _READ)
@@ -137,8 +137,8 @@ class LocalStore(LogStore):
             raise _store_error("read", target, error) from error
 
     def get_many(self, paths: Sequence[str], length: int | None = None) -> list[bytes]:
-        """See LogStore. Each directory is opened once, and its files are opened relative to it. For small files this
-        method takes a third of the time of single reads."""
+        """See LogStore. Each directory is opened once, and its files are opened relative to it. For small files, this
+        method takes a third of the time that reading them one by one takes."""
         if len(paths) < _LEAST_FOR_BATCH:
             return [self.get(path, length) for path in paths]
         return self._read_each(paths, lambda descriptor, name: _read(descriptor, length))
@@ -244,8 +244,8 @@ class LocalStore(LogStore):
             parent = os.path.dirname(parent)
 
     def remove_orphans(self, directory: str, before_ms: int) -> list[str]:
-        """See LogStore. A writer leaves hidden files if it is killed during ``put``, or without O_TMPFILE during any
-        write."""
+        """See LogStore. A writer leaves hidden files if it is killed during ``put``, or, on file systems without
+        O_TMPFILE, during any write."""
         target = self._absolute(directory)
         removed = []
         with _store_errors("clean", target), _scanned(target) as entries:
@@ -442,8 +442,8 @@ class LocalStore(LogStore):
 
 
 class _TemporaryFile:
-    """A file that is being written and does not have its final name yet. ``close`` removes the temporary name, if it
-    still exists."""
+    """A file that is being written and does not have its final name yet. ``close`` removes the temporary name of the
+    file, if this name still exists."""
 
     def __init__(self, directory: str, *, unnamed: bool) -> None:
         self._path: str | None = None
@@ -481,8 +481,8 @@ class _TemporaryFile:
             os.link(self._path, target)
 
     def was_linked(self) -> bool:
-        """Whether ``link_to`` created the link although it raised: a network file system may lose the reply, and the
-        retransmission may fail with EEXIST."""
+        """Whether ``link_to`` created the link although it raised an error: a network file system may lose the reply to
+        the request and repeat it, which fails with EEXIST."""
         return os.fstat(self._descriptor).st_nlink == (2 if self._path else 1)
 
     def rename_to(self, target: str) -> None:
@@ -586,7 +586,8 @@ def _read(descriptor: int, length: int | None) -> bytes:
 
 
 def _read_all(descriptor: int) -> bytes:
-    # Most files are small and need two reads, of which the second returns nothing. Only larger ones need fstat.
+    # Most files are small and are read with two system calls, the second of which returns no bytes. Only larger ones
+    # need fstat.
     piece = os.read(descriptor, _SMALL_BYTES)
     # A device may have no end.
     if len(piece) in (0, _SMALL_BYTES) and not _is_file_or_directory(os.fstat(descriptor).st_mode):

@@ -2,11 +2,12 @@
 
 A commit is one ``pipe_file(mode="create")``. Backends implement this mode differently: some send a condition to the
 service, some check first and then write, and some ignore the mode. ``_CONDITIONAL`` lists the backends that are known
-to send a condition. Before the first write through any other backend, its code is inspected and tested with scratch
-objects; the write fails if exclusive creation cannot be verified. See ``_exclusive``. Reading needs no such check.
+to send a condition with a write. Before the first write through any other backend, its code is inspected and tested
+with scratch objects; the write fails if exclusive creation cannot be verified. See ``_exclusive``. Reading needs no
+such check.
 
-Backends retry requests, so EXISTS may refer to our own object; the commit loop reads it back. The listing caches of
-backends are never used.
+Backends retry requests, so EXISTS may mean that our own earlier request created the object; the commit loop reads the
+object back. The listing caches of backends are never used.
 """
 
 from __future__ import annotations
@@ -53,8 +54,8 @@ from deltalog.storage.secrets import Secrets
 
 ONE_REQUEST_BYTES = 16 << 20
 
-# Packages whose pipe_file(mode="create") sends one conditional request, each with the first version that does so.
-# Before you add a package, test it against its service (tests/unit/storage/test_cloud.py).
+# Packages whose pipe_file(mode="create") sends one conditional request, each with the first package version that does
+# so. Before you add a package, test it against the service that it accesses (tests/unit/storage/test_cloud.py).
 _CONDITIONAL = {"gcsfs": (2024, 12), "adlfs": (2024, 12)}
 # Object stores have no directories; makedirs can create a bucket.
 _WITHOUT_DIRECTORIES = frozenset(_CONDITIONAL)
@@ -70,7 +71,7 @@ _warned: set[str] = set()
 
 
 class FsspecStore(LogStore):
-    """The objects below ``path`` of an fsspec file system.
+    """The objects below ``path`` in an fsspec file system.
 
     ``exclusive_create``: the caller asserts that the service creates objects exclusively, and the test is skipped.
     ``unsafe_single_writer``: if exclusive creation cannot be verified, check for the object and then write; the caller
@@ -191,7 +192,7 @@ class FsspecStore(LogStore):
                 log.warning("%s: it is unknown whether %s was created: %s", self.url, full, self._secrets.reason(error))
             if outcome is not None:
                 return outcome
-            # The backend may have retried, and an earlier attempt may have created the object.
+            # The backend may have repeated the request, and an earlier attempt may have created the object.
             if not isinstance(error, FileNotFoundError) and self._is_there(full):
                 return PutOutcome.EXISTS
             raise self._failure("create", full, error, absent_is_error=True) from self._secrets.cause(error)
@@ -380,7 +381,7 @@ class FsspecStore(LogStore):
 
 
 def _lock_of(filesystem: Any) -> threading.Lock:
-    """The lock that is held while the exclusive creation of a file system is tested."""
+    """The lock that is held while a file system is tested for exclusive creation."""
     with _one_at_a_time:
         return _locks.setdefault(filesystem, threading.Lock())
 
@@ -389,8 +390,8 @@ def _lock_of(filesystem: Any) -> threading.Lock:
 
 
 def open_url(url: str, options: Mapping[str, Any]) -> tuple[Any, str]:
-    """The file system and the path of a URL. Raises CallError if fsspec does not know the scheme, or if the backend is
-    not installed or rejects the options."""
+    """The fsspec file system for a URL, and the path within it. Raises CallError if fsspec does not know the scheme, or
+    if the backend is not installed or rejects the options."""
     protocol, rest = url.split("://", 1)
     if "::" in url:
         raise CallError(f"{url} chains file systems, whose cached copies may be stale. Give the innermost location.")
@@ -457,7 +458,7 @@ def s3_location(filesystem: Any, path: str) -> tuple[str, dict[str, Any]] | None
 
 
 def _fault_of(filesystem: Any) -> str | None:
-    """The reason why the code of an unknown backend cannot create exclusively, or None."""
+    """The reason why the code of an unknown backend does not guarantee exclusive creation, or None."""
     kind = type(filesystem)
     is_async = isinstance(filesystem, fsspec.asyn.AsyncFileSystem)
     create = kind._pipe_file if is_async else kind.pipe_file
@@ -472,8 +473,8 @@ def _fault_of(filesystem: Any) -> str | None:
 
 
 def _is_known(filesystem: Any) -> bool:
-    """Whether the backend is known to create exclusively. Such a backend either sends a condition to its service or is
-    fsspec's memory file system, to which FsspecStore writes under a lock."""
+    """Whether the backend is known to create files exclusively. A backend that creates exclusively either sends a
+    condition to its service or is fsspec's memory file system, to which FsspecStore writes under a lock."""
     if _is_memory(filesystem):
         return True
     package = _package(filesystem)
@@ -500,10 +501,11 @@ def _scheme(url: str) -> str:
 
 
 def _outcome_of(error: Exception) -> PutOutcome | None:
-    """The outcome of an exclusive creation that raised this error; None if the attempt had no effect."""
+    """The outcome of an exclusive creation, derived from the error that it raised; None if the attempt had no
+    effect."""
     if isinstance(error, FileExistsError):
         return PutOutcome.EXISTS
-    # In gcsfs, a 403 appears only in the message.
+    # In gcsfs's errors, the status 403 appears only in the message.
     if isinstance(error, _NO_EFFECT) or (isinstance(error, OSError) and str(error).startswith("Forbidden: ")):
         return None
     status = _status_of(error)
@@ -544,7 +546,7 @@ def _differ(name: str, full: str) -> bool:
 def _modified_ms(info: Mapping[str, Any]) -> int | None:
     value = next((info[name] for name in _MODIFIED if info.get(name) is not None), None)
     if isinstance(value, str):
-        # Python 3.10 cannot parse "Z", nor fractions of other than 3 or 6 digits.
+        # Python 3.10 cannot parse "Z", nor fractions of a second that do not have exactly 3 or 6 digits.
         match = re.fullmatch(r"(.{19})(\.\d+)?(Z|[+-]\d\d:\d\d)?", value)
         if match is None:
             return None

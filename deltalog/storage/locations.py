@@ -1,4 +1,4 @@
-"""Selects the storage options for a location if the options depend on the location (``by_location``). Pure."""
+"""Selects the storage options for a location if they differ between locations (``by_location``). Pure."""
 
 from __future__ import annotations
 

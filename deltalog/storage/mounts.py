@@ -40,7 +40,7 @@ _NETWORK = frozenset(
         "wekafs",
     }
 )
-# FUSE file systems that are on a local disk. All others may be remote.
+# FUSE file systems whose files are on a local disk. All others may be remote.
 _LOCAL_FUSE = frozenset(
     {"fuseblk", "fuse.fuse-overlayfs", "fuse.ntfs-3g", "fuse.exfat", "fuse.mergerfs", "fuse.gocryptfs"}
 )
@@ -60,7 +60,7 @@ def network_file_system(path: str) -> str | None:
 
 def mount_points_below(path: str) -> frozenset[str]:
     """The absolute paths of all mount points below a resolved path, including bind mounts of the same disk. Works only
-    on Linux; elsewhere empty. Cost: one small file read."""
+    on Linux; empty on other systems. Cost: one small file read."""
     try:
         with open(_MOUNTS, encoding="utf-8", errors="surrogateescape") as file:
             points = [_unescaped(line.split(" ")[4]) for line in file if line.count(" ") > 4]
@@ -75,8 +75,8 @@ def _unescaped(point: str) -> str:
 
 
 def _kind_of(path: str, mounts: str) -> str:
-    """The type of the mount whose mount point is the longest that contains ``path``; if several are stacked there, the
-    last. Empty if there is none."""
+    """The type of the mount at ``path``: the mount whose mount point is the longest that contains ``path``; if several
+    mounts are stacked there, the last one. Empty if there is none."""
     best, kind = "", ""
     for line in mounts.splitlines():
         left, _, right = line.partition(" - ")

@@ -1,9 +1,9 @@
 """The LogStore for an obstore store: S3, Google Cloud Storage and Azure through Rust's object_store.
 
 Exclusive creation is ``put(mode="create")``, one conditional request. obstore retries the request if there is no
-response, and reports an unresolved conflict (409) as "already exists". So EXISTS may mean that the object is our own or
-that it does not exist; the commit loop reads it back in either case. obstore's fsspec wrapper ignores the mode and is
-not used.
+response, and reports an unresolved conflict (409) as "already exists". So EXISTS may mean that the object is our own,
+or that no object exists; in either case the commit loop reads the object back. obstore's fsspec wrapper ignores the
+mode and is not used.
 """
 
 from __future__ import annotations
@@ -60,8 +60,8 @@ _processes: set[int] = set()
 class ObstoreStore(LogStore):
     """The objects of an obstore store, below its prefix.
 
-    ``url``: the location used in messages and in absolute paths in the log. Modification times are in whole seconds.
-    Raises CallError if ``url`` is omitted and cannot be derived from the store. Cost: no request.
+    ``url``: the location used in messages and in absolute paths in the log. The store reports modification times in
+    whole seconds. Raises CallError if ``url`` is omitted and cannot be derived from the store. Cost: no request.
     """
 
     is_remote = True
@@ -88,7 +88,7 @@ class ObstoreStore(LogStore):
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
         """Cost: 1 PUT. The first call of the process needs 2 more PUTs, 1 GET and 1 DELETE, to verify that the service
-        enforces the condition. Raises UnsafeStoreError if it does not."""
+        enforces the conditions of PUT requests. Raises UnsafeStoreError if it does not."""
         self._check_path(path)
         self._check_exclusive()
         return self._create(path, data)
@@ -173,7 +173,7 @@ class ObstoreStore(LogStore):
     @contextlib.contextmanager
     def _reading(self, path: str, size_bytes: int) -> Iterator[None]:
         """Wait while too many reads are in progress. obstore retries throttled requests itself, so throttling is
-        visible only as an error after its last retry."""
+        visible only as the error after obstore's last retry."""
         with self._errors("read", path), self._limit.request(size_bytes, _is_slow_down):
             yield
 
@@ -403,7 +403,8 @@ def _outcome_of(error: Exception) -> PutOutcome | None:
 
 
 def _is_listed(name: str, start: str) -> bool:
-    """Whether a path (relative to the directory) is directly in the directory and does not sort before ``start``."""
+    """Whether a path (relative to the directory) names an entry directly in the directory and does not sort before
+    ``start``."""
     return bool(name) and name >= start and "/" not in name
 
 
@@ -413,7 +414,7 @@ def _is_slow_down(error: Exception) -> bool:
 
 
 def _meta(meta: Mapping[str, Any], name: str | None = None) -> FileMeta:
-    # HEAD returns whole seconds, and some listings return milliseconds. Truncate both times, so that they are equal for
-    # the same object.
+    # HEAD returns whole seconds, and some listings return milliseconds. Truncate both times, so that two times of the
+    # same object are equal.
     modified_ms = int(meta["last_modified"].timestamp()) * 1000
     return FileMeta(name or meta["path"].rpartition("/")[2], meta["size"], modified_ms, meta.get("e_tag"))

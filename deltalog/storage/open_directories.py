@@ -1,4 +1,5 @@
-"""Keeps directories open, so that many files in a directory are opened without resolving its path each time."""
+"""Keeps directories open, so that many files in a directory can be opened without resolving the directory's path each
+time."""
 
 from __future__ import annotations
 

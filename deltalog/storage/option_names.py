@@ -1,7 +1,7 @@
 """Storage options under the names that object_store, and so deltalake and polars, give them. Pure.
 
-``AWS_ACCESS_KEY_ID``, ``aws_access_key_id`` and ``access_key_id`` are one option. They are translated to the options of
-s3fs, gcsfs and adlfs, which ``open_store`` takes; other names are left as they are.
+``AWS_ACCESS_KEY_ID``, ``aws_access_key_id`` and ``access_key_id`` are names of one option. The names are translated to
+the options of s3fs, gcsfs and adlfs, which ``open_store`` accepts; other names are left unchanged.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from deltalog.errors import CallError
 
 _TRUE = frozenset({"1", "true", "yes", "y", "t", "on"})
 
-# Names without the prefix aws_, with the option of s3fs.
+# Option names without the prefix ``aws_``, each with the corresponding option of s3fs.
 _S3 = {
     "access_key_id": "key",
     "secret_access_key": "secret",
@@ -24,7 +24,7 @@ _S3 = {
     "profile": "profile",
 }
 _S3_SWITCHES = {"skip_signature": "anon"}
-# Names that s3fs has, too, with the same meaning.
+# Names of options that s3fs also has, with the same meaning.
 _S3_OWN = frozenset({"endpoint_url", "token", "profile"})
 _DYNAMO_TABLE = "delta_dynamo_table_name"
 # Known names that have no effect here: conditional writes, connections over HTTP and retries are on by default.
@@ -82,8 +82,9 @@ def is_object_store_name(name: str) -> bool:
 
 
 def translated(url: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options for a location, under the names of fsspec's file systems. A local path and a store in memory need
-    none of them, so they are left out there. Raises CallError for one option under two names with different values."""
+    """The options for a location, under the option names of fsspec's file systems. Local paths and stores in memory
+    need no options, so none are returned for them. Raises CallError for one option under two names with different
+    values."""
     scheme = url.partition("://")[0].lower() if "://" in url else ""
     if "filesystem" in options or options.get("driver") == "obstore":
         return dict(options)
@@ -110,7 +111,8 @@ def _translated(options: Mapping[str, Any], of: Callable[[str, Any, dict[str, An
 
 
 def _put(found: dict[str, Any], option: str, value: Any, name: str) -> None:
-    """Set an option. Mappings, such as client_kwargs, are joined. Raises CallError, which shows no value."""
+    """Set an option. Options that are mappings, such as client_kwargs, are merged. Raises CallError, which shows no
+    value."""
     if isinstance(value, Mapping):
         value = {**value, **found.pop(option, {})}
     if option in found and found[option] != value:
@@ -119,8 +121,8 @@ def _put(found: dict[str, Any], option: str, value: Any, name: str) -> None:
 
 
 def _commits(options: Mapping[str, Any]) -> dict[str, Any]:
-    """How commits are guarded, by delta-rs's names: its locking provider is Spark's S3DynamoDBLogStore, and
-    object_store's conditional writes can have a table of their own."""
+    """How commits are guarded, by delta-rs's names: delta-rs's locking provider corresponds to Spark's
+    S3DynamoDBLogStore, and object_store's conditional writes can use a lock table of their own."""
     given = {_short(name, "aws_"): str(value) for name, value in options.items()}
     if given.get("s3_locking_provider", "").lower() == "dynamodb":
         return {"commit": f"s3-dynamodb:{given.get(_DYNAMO_TABLE, given.get('dynamo_table_name', 'delta_log'))}"}

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 # Consecutive empty pages: S3 may return empty pages while it skips deleted versions.
 MOST_EMPTY_PAGES = 10_000
-# After the first minute, a body that arrives more slowly than this is abandoned.
+# After the first minute, a transfer is abandoned if its body arrives more slowly than this rate.
 SLOWEST_BYTES_PER_SECOND = 16 << 10
 
 
@@ -27,7 +27,8 @@ class Pages:
         self._tokens.clear()
 
     def following(self, token: object, names: Sequence[str]) -> str:
-        """Check and return the token of the next page, from a truncated page that contained ``names``.
+        """Return the token of the next page, after checking it; ``names`` are the names in the current page, which is
+        truncated.
 
         Raises ValueError if the token is missing or repeated, if the page repeats the previous one, or after too many
         consecutive pages without names.
@@ -51,7 +52,7 @@ class Pace:
         self._ends_s = clock_s() + seconds
 
     def arrived(self, size_bytes: int) -> None:
-        """Extend the time limit because ``size_bytes`` of the body arrived."""
+        """Extend the time limit, because ``size_bytes`` bytes of the body have arrived."""
         self._ends_s += size_bytes / SLOWEST_BYTES_PER_SECOND
 
     def left_s(self) -> float:

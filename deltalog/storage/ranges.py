@@ -164,8 +164,8 @@ class RangeReader(io.RawIOBase):
         self._position = 0
 
     def view(self) -> RangeReader:
-        """Another reader of this object with its own position. The view shares the cache and the announced ranges with
-        this reader, and cannot be used once this reader is closed."""
+        """Another reader of the same object, with a position of its own. The view shares the cache and the announced
+        ranges with this reader, and cannot be used once this reader is closed."""
         view = RangeReader.__new__(RangeReader)
         view._object, view._is_view, view._position = self._object, True, 0
         return view

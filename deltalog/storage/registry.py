@@ -33,8 +33,9 @@ _S3_SCHEMES = ("s3://", "s3a://")
 
 @checked
 def open_store(url: Location, **options: Any) -> LogStore:
-    """The store of a table root: a local path, ``file:``, ``memory://name``, ``s3://bucket/prefix`` or ``s3a://``,
-    or any scheme for which fsspec has a file system (``gs://``, ``az://``, ``abfss://``, ``sftp://``, ...).
+    """The store for a table root, which is a local path, ``file:``, ``memory://name``, ``s3://bucket/prefix`` or
+    ``s3a://``, or has any scheme for which fsspec has a file system (``gs://``, ``az://``, ``abfss://``, ``sftp://``,
+    ...).
 
     For S3, ``options`` are as for s3fs.S3FileSystem (key, secret, token, endpoint_url, anon, client_kwargs,
     config_kwargs, ...); for other schemes, as for the fsspec file system. Local paths and ``memory://`` accept no
@@ -45,11 +46,12 @@ def open_store(url: Location, **options: Any) -> LogStore:
     ``"dynamo:<table>"`` or ``"s3-dynamodb:<table>"``. DynamoDB is accessed with the options of S3;
     ``dynamodb_endpoint_url`` overrides the endpoint.
 
-    Options can also have the names of object_store (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, AWS_REGION, …, in any case);
-    at a local path these have no effect. Options can also be passed together, as ``storage_options={…}``, or by
-    location: ``by_location={"s3://lake/sales": {…}}`` replaces the other options for all locations with that prefix. A
-    LogStore is returned unchanged, and an obstore store is wrapped. ``memory://`` stores exist until the process ends.
-    Raises CallError for an unknown scheme or option, and if a package is not installed. Cost: no store call.
+    Options can also have the names of object_store (AWS_ACCESS_KEY_ID, AWS_ENDPOINT_URL, AWS_REGION, …, in upper or
+    lower case); at a local path these have no effect. Options can also be passed together, as ``storage_options={…}``,
+    or by location: ``by_location={"s3://lake/sales": {…}}`` replaces the other options for all locations with that
+    prefix. A LogStore is returned unchanged, and an obstore store is wrapped. ``memory://`` stores exist until the
+    process ends. Raises CallError for an unknown scheme or option, and if a package is not installed. Cost: no store
+    call.
     """
     options = spread(options)
     if BY_LOCATION in options:
@@ -181,7 +183,7 @@ def _open_fsspec(
 def _open_filesystem(
     path: str, *, filesystem: Any, unsafe_single_writer: bool = False, exclusive_create: bool = False, **options: Any
 ) -> LogStore:
-    """The store of a path in the caller's fsspec file system. If that file system is the local disk or S3, deltalog's
+    """The store for a path in the caller's fsspec file system. If that file system is the local disk or S3, deltalog's
     own store for it is returned."""
     _check_word(unsafe_single_writer)
     _need_fsspec(path)

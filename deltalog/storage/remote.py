@@ -18,7 +18,7 @@ EXTRAS = {"gs": "gcs", "gcs": "gcs", "az": "azure", "abfs": "azure", "abfss": "a
 # The number of names in one page of a listing, on S3 and compatible services.
 LIST_PAGE = 1_000
 
-# Client errors after which the object may exist: a time-out, an unresolved conflict, throttling.
+# Client errors after which the object may exist nevertheless: a time-out, an unresolved conflict, throttling.
 _OPEN_STATUSES = {408, 409, 425, 429}
 
 
@@ -52,7 +52,7 @@ def get_together(get: Callable[[str, int | None], bytes], paths: Sequence[str], 
 @contextlib.contextmanager
 def spooled(send: Callable[[str], None], discard: Callable[[], None]) -> Iterator[BinaryIO]:
     """Buffer the output of the ``with`` block in a local file. When the block ends without an error, ``send`` is called
-    with the path of the file; if ``send`` fails, ``discard`` removes what ``send`` may have left behind."""
+    with the path of the file; if it fails, ``discard`` removes what it may have left behind."""
     with tempfile.TemporaryDirectory(prefix="deltalog-") as directory:
         path = os.path.join(directory, "file")
         try:

@@ -25,7 +25,7 @@ class Turn:
         self.burst = burst
 
     def slow_down(self) -> None:
-        """Report that the store throttled the request. The caller keeps its place within the limit, so that it can
+        """Report that the store throttled the request. The caller continues to count towards the limit, so that it can
         retry."""
         self._limit._slow_down(self)
 
@@ -51,9 +51,9 @@ class RequestLimit:
 
     @contextlib.contextmanager
     def request(self, size_bytes: int, is_slow: Callable[[Exception], bool]) -> Iterator[Turn]:
-        """Wait for a turn and hold it during the ``with`` block. ``size_bytes``: the size of the requested range, 0 if
-        unknown. ``is_slow``: returns whether an error raised in the block means that the store throttled the
-        request."""
+        """Wait until the limit admits this request, and count the request towards the limit during the ``with`` block.
+        ``size_bytes``: the size of the requested range, 0 if unknown. ``is_slow``: returns whether an error raised in
+        the block means that the store throttled the request."""
         waiting = self._ask(size_bytes)
         try:
             turn = waiting.result()
@@ -94,7 +94,7 @@ class RequestLimit:
             self._end(turn, was_answered)
 
     def _ask(self, size_bytes: int) -> Future[Turn]:
-        if self._process != os.getpid():  # in a forked child process, which has no requests in progress yet
+        if self._process != os.getpid():  # in a forked child process, in which no requests are in progress yet
             self._begin_process()
         asked: Future[Turn] = Future()
         with self._lock:

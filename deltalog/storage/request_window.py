@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-# With this few requests in progress, throttling is caused by other clients.
+# If so few requests are in progress, throttling is caused by other clients.
 LEAST = 4
 
 
@@ -34,8 +34,9 @@ class RequestWindow:
         return replace(self, size=min(self.size + 1 / self.size, self.most))
 
     def after_slow_down(self, burst: int, under_way: int) -> RequestWindow:
-        """The window after the store throttled a request of ``burst`` (status 503 or 429) while ``under_way`` requests
-        were running. The size of the new window is half of ``size`` or half of ``under_way``, whichever is smaller."""
+        """The window after the store throttled (status 503 or 429) a request sent during ``burst``, while ``under_way``
+        requests were running. The size of the new window is half of ``size`` or half of ``under_way``, whichever is
+        smaller."""
         if burst != self.burst:
             return self
         return replace(self, size=max(min(self.size, under_way) / 2, min(LEAST, self.most)), burst=self.burst + 1)

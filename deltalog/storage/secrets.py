@@ -14,7 +14,7 @@ from deltalog.errors import CallError
 
 _SHORTEST_SECRET = 4
 _PLAIN_OPTIONS = {"region_name", "profile", "signature_version", "addressing_style"}
-# The secret parts of connection strings and signed URLs: AccountKey=…;, ?sig=…&
+# Patterns for the secret parts of connection strings and signed URLs: AccountKey=…;, ?sig=…&
 _SECRET_PART = re.compile(r"[^?&;=]*(?:key|sig|secret|token|pass|credential)[^?&;=]*=([^&;]+)", re.IGNORECASE)
 
 
@@ -33,7 +33,8 @@ class Secrets:
 
     Every string in the options is treated as a secret, except values known to be harmless. In a plain URL, only the
     user and the password are secret; a signed URL or a connection string is secret as a whole, and so is each secret
-    part of it. A secret is recognised verbatim, in the form of Python's ``repr``, and percent-encoded."""
+    part of it. A secret is recognised in three forms: verbatim, as Python's ``repr`` formats it, and
+    percent-encoded."""
 
     def __init__(self, options: Mapping[str, Any]) -> None:
         self._texts = _spellings(_secrets_in(options))
@@ -62,7 +63,7 @@ class Secrets:
 
 
 class Reopen(functools.partial[Any]):
-    """A picklable call that opens a store with options. The repr of the call does not contain the options."""
+    """A picklable call that opens a store with options. The repr of the call does not show the options."""
 
     def __repr__(self) -> str:
         return f"Reopen({getattr(self.func, '__name__', self.func)})"
@@ -76,8 +77,9 @@ def check_endpoint(url: str | None, option: str = "endpoint_url") -> None:
 
 def check_credentials(options: Mapping[str, Any]) -> None:
     """Raises CallError for an AWS credential with a control character, or with white space at its ends, such as the
-    line break of the file that it was read from. No service accepts such a credential, and error messages of client
-    libraries would contain it. The environment is checked if the options contain no credentials."""
+    line break of the file that it was read from. No service accepts a credential with such characters, and error
+    messages of client libraries would contain the credential. The environment is checked if the options contain no
+    credentials."""
     nested = options.get("client_kwargs")
     given = {**(nested if isinstance(nested, Mapping) else {}), **options}
     found = {f"The storage option {name}": given[name] for name in sorted(_CREDENTIALS & given.keys())}
@@ -130,7 +132,7 @@ class _HeaderFilter(logging.Filter):
 
 
 _FILTER = _HeaderFilter()
-# At DEBUG, these loggers write requests and responses with their headers.
+# At level DEBUG, these loggers write requests and responses, including their headers.
 _LOGGERS = ("botocore.auth", "botocore.endpoint", "botocore.parsers", "botocore.httpsession", "botocore.hooks")
 _ASYNC_LOGGERS = tuple(name.replace("botocore", "aiobotocore") for name in _LOGGERS)
 

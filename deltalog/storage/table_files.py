@@ -1,7 +1,7 @@
 """Resolves each file path in a log to a store and a path in that store, and refuses unsafe paths.
 
-The contents of a log are untrusted. A file must be in the table or in a location that the caller allowed. The stores of
-allowed locations are opened with the caller's arguments, never with values from the log.
+The contents of a log are untrusted. A file must be in the table or in a location that the caller allowed. A store for
+an allowed location is opened with the caller's arguments, never with values from the log.
 
 Spec: PROTOCOL.md#add-file-and-remove-file (path), #deletion-vector-descriptor-schema (pathOrInlineDv).
 """
@@ -17,8 +17,8 @@ from deltalog.storage.secrets import check_location
 
 
 class TableFiles:
-    """The files of the table in ``store``. ``allowed_paths`` are further directories, or prefixes on the same kind of
-    store, to which absolute paths in the log may point, such as the source of a shallow clone.
+    """Access to the files of the table in ``store``. ``allowed_paths`` are further directories, or prefixes on the same
+    kind of store, to which absolute paths in the log may point, for example to the source of a shallow clone.
 
     Raises CallError for a place on another kind of store. Cost: none.
     """
@@ -31,7 +31,7 @@ class TableFiles:
 
     @property
     def allowed_paths(self) -> tuple[str, ...]:
-        """The URLs of the allowed locations, without the table itself."""
+        """The URLs of the allowed locations, excluding that of the table itself."""
         return tuple(store.url for store in self._stores[1:])
 
     @property
@@ -61,7 +61,8 @@ class TableFiles:
     def _checked(self, store: LogStore, path: str, named: str) -> tuple[LogStore, str]:
         target = store.link_target(path)
         if target is not None:
-            # The link target is resolved, so it is compared with the resolved paths of the allowed locations.
+            # The link target is a resolved path; therefore the resolved paths of the allowed locations are compared
+            # with it.
             real = [place_of(real_url(each)) for each in self._stores]
             segments = place_of(target).segments
             if not any(segments[: len(place.segments)] == place.segments for place in real):

@@ -38,7 +38,7 @@ def commit(version: int, who: str = "") -> RatifiedCommit:
 
 
 def proposal(versions: dict[str, int], who: str = "", unmoved: dict[str, int] | None = None) -> Proposal:
-    """A proposal with one commit per table."""
+    """A proposal that contains one commit for each table."""
     return Proposal({table_id: (commit(version, who),) for table_id, version in versions.items()}, unmoved or {})
 
 

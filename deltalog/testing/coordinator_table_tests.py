@@ -47,7 +47,7 @@ from deltalog.testing.store_contract import together
 class CoordinatorTableTests(CoordinatorCases):
     """A mixin of ``CoordinatorTests``.
 
-    Members: one test per guarantee.
+    The methods of this class: one test per guarantee.
     """
 
     def test_has_one_id(self, coordinator: Coordinator, another: Coordinator) -> None:

@@ -55,7 +55,7 @@ COORDINATOR_FAULTS: Mapping[str, tuple[Fault, ...]] = {
 
 class WrappedCoordinator(Coordinator):
     """Delegates all calls to ``inner`` through ``_pass``, which receives the method and the table or transaction that
-    the call is about."""
+    the call concerns."""
 
     def __init__(self, inner: Coordinator) -> None:
         self.inner = inner
@@ -151,8 +151,8 @@ class FaultyCoordinator(WrappedCoordinator):
     """Simulates one process's access to ``inner``, with injected faults.
 
     ``decide``, ``before``, ``defer`` and ``injected``: as for FaultyStore. FAIL_BEFORE raises CoordinatorError without
-    effect. UNKNOWN_NOT_WRITTEN, LOST_ACK and LATE raise OperationTimeoutError; the change takes effect never,
-    immediately or later, respectively. Simulated kills are as for FaultyStore.
+    effect. UNKNOWN_NOT_WRITTEN, LOST_ACK and LATE raise OperationTimeoutError; the change never takes effect, takes
+    effect immediately, or takes effect later, respectively. Kills are simulated as in FaultyStore.
     """
 
     def __init__(

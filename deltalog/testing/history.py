@@ -1,7 +1,7 @@
 """The records that clients, watchers and stores write during a run, which are the input of
 ``deltalog.testing.checker``.
 
-The module shares no code with the library.
+This module shares no code with the library.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ Outcome = Literal["ok", "failed", "unknown", "killed", "crashed"]
 class Operation:
     """One operation, as its client observed it.
 
-    ``token`` or ``txn_ids`` identify the operation's commit: its userMetadata is ``token``, or its txnId is in
+    ``token`` or ``txn_ids`` identify the operation's commit: the commit's userMetadata is ``token``, or its txnId is in
     ``txn_ids``. ``invoked`` and ``returned`` are times on a clock shared by all clients (steps, or nanoseconds);
     ``returned`` is None if the client died. ``outcome``: ok; failed (an error that means that nothing was committed);
     unknown; killed; crashed (any other exception). ``adds`` and ``removes``: the paths that the operation intended to
     add and remove; None if unknown. ``removes_all``: whether the operation reads the whole table and replaces it.
     ``properties``: the properties that the operation sets; None removes a property. ``may_change``: what else the
     operation may change: fields of metaData, or ``protocol``. ``repeated``: whether the operation was planned again
-    after conflicts, with a new txnId each time. ``clock_ms``: every time that the operation read from the clock.
+    after conflicts, with a new txnId each time. ``clock_ms``: all the times that the operation read from the clock.
     """
 
     token: str
@@ -77,7 +77,7 @@ class Read:
 
 @dataclass(frozen=True)
 class Sighting:
-    """A commit file that a watcher saw for the first time or saw changed."""
+    """A commit file that a watcher saw for the first time or found changed."""
 
     at: float
     version: int
@@ -98,10 +98,10 @@ class Attempt:
 class History:
     """All records of a run. Only ``log`` is required; the other parts enable further checks.
 
-    ``log``: the commit files at the end of the run. ``initial``: the number of versions before the operations; these
-    versions need not belong to a recorded operation. ``modification_times_ms``: the modification times of the commit
-    files. ``exact``: whether every commit after the ``initial`` ones must belong to one of ``operations``.
-    ``data_files``: all existing data files.
+    ``log``: the commit files at the end of the run. ``initial``: the number of versions that existed before the
+    operations; these versions need not belong to a recorded operation. ``modification_times_ms``: the modification
+    times of the commit files. ``exact``: whether every commit after the first ``initial`` commits must belong to one of
+    ``operations``. ``data_files``: all existing data files.
     """
 
     log: Mapping[int, bytes]

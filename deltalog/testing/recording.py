@@ -32,7 +32,7 @@ DEFINITE = (CommitConflictError, CommitAttemptsExhaustedError, StoreError, Table
 
 
 class WatchedStore(MemoryStore):
-    """A MemoryStore that records every commit file when it is created. Initially the store contains the objects of
+    """A MemoryStore that records every commit file at its creation. Initially the store contains the objects of
     ``before``."""
 
     def __init__(

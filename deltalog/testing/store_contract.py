@@ -8,7 +8,7 @@ Subclass ``LogStoreTests`` in a test module and provide a store; pytest collects
             return MyStore(tmp_path)
 
 ``store`` must return an empty store. If another process could open the same objects, also override ``another`` to
-return a second handle on them.
+return a second handle for them.
 """
 
 from __future__ import annotations
@@ -144,8 +144,8 @@ class LogStoreTests:
         assert not parts
 
     def test_gives_second_names_in_order_or_none(self, store: LogStore, another: LogStore) -> None:
-        """Hard links are created in order until a name already exists, or none is created (by a store without hard
-        links). No link replaces an object."""
+        """Hard links are created in order, up to the first name that already exists; a store without hard links creates
+        none. No link replaces an object."""
         for name in ("one", "two", "three"):
             store.put_if_absent(f"s/{name}", name.encode())
         store.put_if_absent("t/two", b"taken")

@@ -52,8 +52,8 @@ POSSIBLE_FAULTS: Mapping[str, tuple[Fault, ...]] = {
 
 
 class SimulatedKill(BaseException):
-    """Raised by a call of a process that the test has killed. SimulatedKill is not a subclass of Exception, so that no
-    exception handler swallows it."""
+    """Raised by the calls of a process that the test has killed. SimulatedKill is not a subclass of Exception, so that
+    no exception handler swallows it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +106,9 @@ class FaultPlan:
     """A seeded decider: a call fails with probability ``rate``, with a random fault that is possible for its method.
 
     ``rate`` may be a mapping from methods to probabilities, with ``"*"`` for all other methods. ``kinds``: the faults
-    to choose from; ``weights``: their relative probabilities (default 1); ``limit``: the maximum number of faults.
-    ``possible``: the possible faults of each method of a store or a coordinator. The same seed and the same calls
-    result in the same faults.
+    to choose from; ``weights``: the relative probabilities of these faults (default 1); ``limit``: the maximum number
+    of faults. ``possible``: the possible faults of each method of a store or a coordinator. The same seed and the same
+    calls result in the same faults.
     """
 
     def __init__(
@@ -149,7 +149,7 @@ class FaultyStore(LogStore):
     """Simulates one process's access to ``inner``, with injected faults.
 
     ``decide`` is called before every call. ``before`` is called before ``decide``, so that a scheduler can run other
-    clients. ``defer`` receives late requests as (label, action); by default these are kept in ``pending`` until
+    clients. ``defer`` receives late requests as (label, action); by default late requests are kept in ``pending`` until
     ``land()`` is called. After a kill, every call raises SimulatedKill without effect, so every simulated process needs
     its own FaultyStore over the shared inner store.
 
@@ -253,7 +253,7 @@ class FaultyStore(LogStore):
 
     @contextlib.contextmanager
     def open_output(self, path: str) -> Iterator[BinaryIO]:
-        # The file appears when the ``with`` block ends, so the call is recorded then.
+        # The file appears only when the ``with`` block ends, so this is when the call is recorded.
         with self.inner.open_output(path) as file:
             yield file
             call, fault = self._begin("open_output", path)
@@ -425,7 +425,7 @@ class CountingStore(LogStore):
 
 
 class CallCounts(collections.Counter[tuple[str, str]]):
-    """The numbers of calls by (method, path)."""
+    """The numbers of calls, keyed by (method, path)."""
 
     def of(self, method: str = "*", path: str = "*") -> int:
         """The number of calls whose method and path match the given patterns (``*`` and ``?``)."""

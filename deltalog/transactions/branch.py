@@ -31,7 +31,7 @@ from deltalog.protocol.schema import StructType
 from deltalog.read.snapshot import Snapshot
 from deltalog.transactions.branch_store import BranchStore
 
-# The key, in the object ``deltalog`` of commitInfo, for the id of the commit's transaction.
+# The key under which the object ``deltalog`` of commitInfo contains the id of the commit's transaction.
 TRANSACTION = "transaction"
 
 A = TypeVar("A", AddFile, RemoveFile)
@@ -47,7 +47,7 @@ class Branch:
         self.prepared: list[Prepared] = []
         self._must_not_move = must_not_move
         self.pinned = snapshot  # the snapshot of the catalog-managed table that this transaction reads
-        self._snapshot = snapshot  # the snapshot that the branch was last rebased on
+        self._snapshot = snapshot  # the snapshot on which the branch was last rebased
         self._tip = base_of(snapshot.log)
         self.lock = threading.Lock()  # held while adding a commit
 
@@ -74,7 +74,8 @@ class Branch:
         self.prepared.append(attempt.prepared)
         self.store.extend(attempt)
         self._tip = attempt.as_base(self._tip)
-        # The transaction's snapshot, so that this commit is also checked against all concurrent commits.
+        # The snapshot is the transaction's, so that this commit is also checked against all commits made since the
+        # transaction began.
         self._snapshot = self.pinned
 
     def count(self) -> int:
@@ -99,8 +100,8 @@ class Branch:
             self._snapshot = Snapshot(self._snapshot.log.after(winner, ict_ms))
 
     def _check_row_ids(self, winner: CommitActions, table: str) -> None:
-        """Check for a conflict in row ids: rows that this transaction added and then rewrote have materialized ids,
-        which a concurrent commit may also have assigned."""
+        """Check for a conflict in row ids: if this transaction added rows and then rewrote them, their ids are
+        materialized, and a concurrent commit may have assigned the same ids."""
         metadata, own = self._tip.metadata, set[str]()
         if metadata is None or not ENABLE_ROW_TRACKING.read(metadata.configuration):
             return
@@ -116,8 +117,8 @@ class Branch:
             own.update(add.path for add in prepared.adds if add.base_row_id is None)
 
     def prepared_to_check(self) -> list[Prepared]:
-        """The prepared commits that are checked for conflicts with concurrent commits. If the table must not have
-        changed, the result includes a read of the whole table."""
+        """The prepared commits that are checked for conflicts with concurrent commits. If the commit requires that the
+        table did not change, the result includes a read of the whole table."""
         if self._must_not_move:
             return [*self.prepared, Prepared("", "READ", reads=Reads(whole_table=True, metadata=True, domains=True))]
         return self.prepared
@@ -148,8 +149,8 @@ class Branch:
         return self._snapshot.version
 
     def landed(self, attempts: Sequence[Attempt]) -> list[NewVersion]:
-        """The new table version that each of these attempts created; call it once they are in the table's log. Cost:
-        none."""
+        """The new table version that each of these attempts created; call this function once the commits are in the
+        table's log. Cost: none."""
         found, base = list[NewVersion](), self._snapshot.log
         for attempt in attempts:
             found.append(NewVersion(base.after(*attempt.landed), attempt.result(), base, [attempt.landed]))
@@ -169,8 +170,8 @@ class Branch:
 
 
 def _renumbered(prepared: Prepared, own: Mapping[str, AddFile]) -> Prepared:
-    """Replace row ids assigned by earlier commits of the transaction with the row ids that these commits assign after
-    the rebase."""
+    """Replace the row ids that earlier commits of the transaction assigned with the row ids that these commits assign
+    after the rebase."""
     if own.keys().isdisjoint([*(add.path for add in prepared.adds), *(remove.path for remove in prepared.removes)]):
         return prepared
     return replace(
@@ -189,8 +190,8 @@ def _numbered_as(action: A, add: AddFile | None) -> A:
 
 
 def place_in_transaction(info: CommitInfo | None) -> tuple[int, int]:
-    """The position of a commit among its transaction's commits to the table, and the number of these commits; (1, 1)
-    outside a transaction."""
+    """The position of a commit among the commits that its transaction makes to the table, and the number of these
+    commits; (1, 1) outside a transaction."""
     place = _place(info)
     part, parts = place.get("part"), place.get("parts")
     return (part, parts) if isinstance(part, int) and isinstance(parts, int) and 0 < part <= parts else (1, 1)

@@ -89,8 +89,8 @@ class BranchCommitter(Committer):
         return error
 
     def _in_log(self, prepared: Prepared) -> CommitResult | None:
-        """The result of a commit of a transaction that has been committed, from the table's log; None if the log does
-        not contain the commit."""
+        """The result of one commit of a committed transaction, read from the table's log; None if the log does not
+        contain the commit."""
         before = self._branch.pinned
         reader = before.reader
         versions = range(before.version + 1, load_latest(reader).version + 1)

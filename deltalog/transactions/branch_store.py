@@ -1,4 +1,4 @@
-"""The store of a table in a transaction: contains the log up to the version that the transaction reads, then the
+"""The store of a table in a transaction, which contains the log up to the version that the transaction reads, then the
 transaction's commits."""
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from deltalog.storage.wrapped import WrappedStore
 
 
 class BranchStore(WrappedStore[LogStore]):
-    """The store of a table in a transaction. The log is read-only: BranchCommitter adds the commits, and no log file is
-    written before the transaction is committed."""
+    """The store of a table within a transaction. The log is read-only: BranchCommitter adds the commits, and no log
+    file is written before the transaction is committed."""
 
     def __init__(self, inner: LogStore) -> None:
         super().__init__(inner)

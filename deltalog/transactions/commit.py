@@ -1,11 +1,12 @@
-"""Commits either all branches of a transaction, as the next versions of their tables, or none.
+"""Commits all branches of a transaction as the next versions of their tables, or commits none of them.
 
-Every branch is rebased on the latest version of its table, which fails if a commit in between conflicts, and its
-commits are staged. A single ratification then commits all branches. If one of the tables has a newer version by then,
-nothing is ratified and the next attempt starts. A failed attempt leaves only staged files, which it tries to delete.
+Every branch is rebased on the latest version of its table; this fails if an intervening commit conflicts. Then the
+commits of the branch are staged. A single ratification then commits all branches. If one of the tables has a newer
+version by then, nothing is ratified and the next attempt starts. A failed attempt leaves only staged files, which it
+tries to delete.
 
-Ratification also updates the transaction's record in the same step. So if a response is lost, the outcome can be read
-from the record, and a repeated proposal takes effect only once.
+The operation that ratifies the commits also updates the transaction's record. So if a response is lost, the outcome can
+be read from the record, and a repeated proposal takes effect only once.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ _THREADS = 16
 
 @dataclass(slots=True)
 class CommitTarget:
-    """A branch, its table, the head of the table, and the staged commits of the last attempt."""
+    """A branch, its table, the table's head, and the commits that the last attempt staged."""
 
     branch: Branch
     reader: LogReader
@@ -97,7 +98,7 @@ def commit(
     coordinator: Coordinator, record: TransactionRecord, targets: Sequence[CommitTarget], environment: Environment
 ) -> TransactionRecord:
     """Commit a transaction whose record has the status COMMIT_IN_PROGRESS, and return the new record. This function
-    does not publish the commits.
+    commits, but does not publish the commits.
 
     If nothing was committed, raises CommitConflictError for a conflicting change to a table; TransactionContentionError
     if other writers won every attempt or another call took over the commit; TransactionCanceledError if another process
@@ -190,7 +191,7 @@ def _is_ratified(
             return _is_ours(found, record)
         if in_doubt is None:
             raise EntityNotFoundError(f"Transaction {record.id} was deleted from {coordinator.url}.")
-        break  # the record, which contained the outcome, was deleted
+        break  # the record that contained the outcome was deleted
     assert in_doubt is not None
     raise OperationTimeoutError(
         f"Transaction {record.id}: the catalog {coordinator.url} stopped answering while it was being committed; "
@@ -201,9 +202,9 @@ def _is_ratified(
 
 
 def _is_ours(found: TransactionRecord, record: TransactionRecord) -> bool:
-    """Whether ``found``, the current record, shows that the commit that was started with ``record`` succeeded; False if
-    the record is unchanged. Raises TransactionCanceledError if the transaction was aborted, TransactionContentionError
-    if another call continued it.
+    """Whether the current record, ``found``, shows that the commit that began with ``record`` has succeeded; False if
+    ``found`` equals ``record``. Raises TransactionCanceledError if the transaction was aborted,
+    TransactionContentionError if another call continued it.
     """
     check_allowed(found, Call.COMMIT)
     if found.revision == record.revision:

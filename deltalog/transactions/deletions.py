@@ -27,8 +27,8 @@ _TRIES = 20
 
 @dataclass(frozen=True, slots=True)
 class Undecided:
-    """The files and versions of a table that undecided transactions need. ``added`` and ``written``: the files that
-    these transactions add and the files that they wrote, as paths in the form used in the log. ``named``: the paths of
+    """The files and versions of a table that undecided transactions need. ``added``: the files that these transactions
+    add; ``written``: the files that they wrote; both as paths in the form used in the log. ``named``: the paths of
     objects that these transactions registered for deletion on cancel. ``pins``: the versions that these transactions
     read."""
 
@@ -69,8 +69,8 @@ def mark(ledger: Ledger, table: TableRecord, marking: Marking) -> int:
 
 
 def end_marking(ledger: Ledger, table: TableRecord, number: int, marking: Marking | None) -> None:
-    """Record that a clean-up has ended, so that its marking is removed. Without this call, no transaction can use the
-    marked files for a day."""
+    """Record that a clean-up has ended, so that its marking is removed. If this call is not made, no transaction can
+    use the marked files for a day."""
     for attempt in range(ledger.environment.retry.settle_attempts):
         ledger.environment.back_off(attempt)
         try:

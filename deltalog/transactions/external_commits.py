@@ -64,7 +64,8 @@ def propose(tables: ManagedTables, record: TableRecord, version: int, file: str)
         known, tables.coordinator, record.table_id, commit, store, lambda: added_paths(TableFiles(store), actions.adds)
     )
     if decision is Ratification.RATIFIED:
-        return Head(version, (*head.unpublished, commit))  # not read again, because nothing may fail after ratification
+        # Not read again, because nothing may fail after the ratification.
+        return Head(version, (*head.unpublished, commit))
     # Another commit was ratified first, or the same proposal was made twice concurrently.
     _is_next(record, head_of(tables, record), version, file)
     return head_of(tables, record)
@@ -81,8 +82,8 @@ def confirm_published(tables: ManagedTables, record: TableRecord, version: int) 
 
 
 def _is_next(record: TableRecord, head: Head, version: int, file: str) -> bool:
-    """Whether a version is the table's next version; False if this file is already ratified as that version. Raises
-    CommitConflictError, or CallError if there would be a gap."""
+    """Whether to ratify a version as the table's next version; False if this file is already ratified as that version.
+    Raises CommitConflictError, or CallError if there would be a gap."""
     if version > head.version + 1:
         raise CallError(f"{record.name} is at version {head.version}: the next version is {head.version + 1}.")
     if version == head.version + 1:
@@ -101,7 +102,7 @@ def _is_next(record: TableRecord, head: Head, version: int, file: str) -> bool:
 def _staged(
     tables: ManagedTables, record: TableRecord, head: Head, version: int, file: str
 ) -> tuple[RatifiedCommit, CommitActions]:
-    """Read and validate a staged commit; returns it with its actions. Raises InvalidActionError, CallError,
+    """Read and validate a staged commit. Returns the commit with its actions. Raises InvalidActionError, CallError,
     CatalogBehindLogError; ResourceNotReadyError if the table was released."""
     store = tables.plain_store(record.url)
     check_next(store, tables.coordinator, record.table_id, version)

@@ -34,7 +34,8 @@ from deltalog.errors import (
 
 _TRIES = 20
 _SEAL_BYTES = 16
-# A token: the listing that it continues, and where: a time or version that a database can store, and an id or path.
+# A page token: it names the listing that it continues and the position in that listing, which is a time or version that
+# a database can store, and an id or path.
 _Token = tuple[str, Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)], str]
 
 
@@ -155,14 +156,16 @@ class Ledger:
     # ------------------------------------------------------------------------------------------- listings
 
     def all(self, wanted: StatusFilter, at_once: int = 1000) -> Iterator[TransactionRecord]:
-        """All records in the given states. Cost: 1 coordinator call per ``at_once`` records."""
+        """All transaction records whose state is one of the given states. Cost: 1 coordinator call per ``at_once``
+        records."""
         after = None
         while page := self.coordinator.transactions(wanted.statuses, after, at_once):
             yield from page
             after = page[-1].key
 
     def uncleaned(self) -> Iterator[TransactionRecord]:
-        """Decided transactions that may have leftover files or records. Cost: 1 coordinator call, and 1 per 1,000."""
+        """Decided transactions that may have left files or records behind. Cost: 1 coordinator call, and 1 per
+        1,000."""
         after = None
         while page := self.coordinator.uncleaned(after):
             yield from page

@@ -49,8 +49,8 @@ _TRIES = 20
 
 
 class ManagedTables:
-    """The tables of a catalog. Thread-safe. ``storage_options``: options for all tables, and ``by_location`` with
-    options for single tables."""
+    """The tables of a catalog. Thread-safe. ``storage_options``: options for all tables; its key ``by_location`` maps
+    locations to options for single tables."""
 
     def __init__(self, coordinator: Coordinator, environment: Environment, storage_options: Mapping[str, Any]) -> None:
         self.coordinator = coordinator
@@ -101,9 +101,9 @@ class ManagedTables:
         return creation(reader, committer, self._environment, schema, properties=marks, **options)
 
     def _place(self, name: str, url: str) -> tuple[str, LogReader]:
-        """The full name of a table that the catalog will manage, and a reader of the table's log, to which commits are
-        written directly until the catalog manages the table. Raises TableExistsError for a name or a location that the
-        catalog has."""
+        """The full name of a table that the catalog will manage, and a reader of the table's log; until the catalog
+        manages the table, commits are written to this log directly. Raises TableExistsError for a name or a location
+        that the catalog has."""
         full, root = records.check_table_name(name), self._root(url)
         self._check_free(full, root)
         return full, self._reader(self.plain_store(root))
@@ -123,7 +123,8 @@ class ManagedTables:
 
     def register(self, name: str, url: str) -> DeltaTable:
         """See ``TransactionManager.register_table``."""
-        # Called before the log is read, so that commits through the catalog cannot make the version stale.
+        # This method is called before the log is read, so that commits through the catalog cannot make the version
+        # stale.
         full, reader = self._place(name, url)
         table = DeltaTable(handle_on_latest(reader, self._environment))
         table.retrying(self._enable_catalog)
@@ -182,8 +183,8 @@ class ManagedTables:
 
     def _take_over(self, name: str, table: DeltaTable) -> DeltaTable:
         """Register a table at its last version. After the table's log was read, other processes may have registered the
-        table, committed to it and dropped it again. So the log is read again after the table was registered, when other
-        processes can no longer do so."""
+        table, committed to it and dropped it again. So the log is read again after the table has been registered,
+        because from then on other processes can no longer change it this way."""
         table.flush()  # without the version's .crc, the table opened below would have no totals
         for number in range(_TRIES):
             self._environment.back_off(number)
@@ -194,7 +195,7 @@ class ManagedTables:
                     f"The catalog {self.coordinator.url} has another table {name}, or one at, below or around "
                     f"{table.url}."
                 )
-            # if the table cannot be dropped at this version, new commits were made through the catalog
+            # if the catalog cannot drop the table at this version, new commits were made through the catalog
             if table.snapshot().version == version or not self.coordinator.drop(record.table_id, version):
                 with errors_logged(f"{record.name} is in the catalog {self.coordinator.url}", "opening it"):
                     return self.table(record)
@@ -246,7 +247,8 @@ class ManagedTables:
         return record
 
     def table(self, record: TableRecord) -> DeltaTable:
-        """The table opened through the catalog; each commit takes effect individually. Cost: that of ``handle``."""
+        """The table, opened through the catalog. Each of its commits takes effect individually. Cost: that of
+        ``handle``."""
         return DeltaTable(self.handle(record))
 
     def handle(self, record: TableRecord) -> TableHandle:
@@ -283,11 +285,12 @@ class ManagedTables:
             return self._marks.setdefault(table_id, KnownMarks(self.coordinator, table_id))
 
     def store(self, record: TableRecord, pin: int | None = None) -> ManagedStore:
-        """The store of a table opened through the catalog, up to version ``pin`` if set."""
+        """The store of a table that is opened through the catalog; if ``pin`` is set, the store ends at that
+        version."""
         return ManagedStore(self.plain_store(record.url), self.coordinator, record.table_id, pin=pin)
 
     def plain_store(self, url: str) -> LogStore:
-        """The store of a table's files, without the catalog."""
+        """The store of a table's files, accessed without the catalog."""
         with self._lock:
             self._places.add(url)
         return open_store(url, **self._storage_options)

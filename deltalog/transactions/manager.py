@@ -1,8 +1,8 @@
 """TransactionManager: manages the tables of a catalog, and transactions on several of them.
 
-The calls and their errors are those of AWS Lake Formation's transactions. Transactions are implemented with
-catalog-managed tables: each is committed by a single ratification by a coordinator. docs/transactions.md lists the
-guarantees.
+The calls, and the errors that they raise, are those of AWS Lake Formation's transactions. Transactions are implemented
+with catalog-managed tables: each transaction is committed when a coordinator ratifies it in a single step.
+docs/transactions.md lists the guarantees.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ E = TypeVar("E", bound=enum.Enum)
 
 @dataclass(frozen=True, slots=True)
 class VirtualObject:
-    """An object that is deleted if its transaction is cancelled; with ``etag``, only if the ETag matches."""
+    """An object that is deleted if its transaction is cancelled and, if ``etag`` is passed, its ETag matches."""
 
     uri: str
     etag: str | None = None
@@ -84,8 +84,8 @@ class TransactionManager:
 
     ``url``: the coordinator, as the path of a SQLite file, ``dynamodb:<table>``, or an open Coordinator.
     ``idle_timeout``: how long a transaction that this manager starts may be idle before any process may abort it.
-    ``most_ahead``: how far ahead of the clock the in-commit timestamp of a ratified commit may be; by default one hour.
-    ``storage_options``: options for the tables, as for ``DeltaTable.open``. Use ``by_location={"s3://lake/sales":
+    ``most_ahead``: by how much the in-commit timestamp of a ratified commit may be ahead of the clock; by default one
+    hour. ``storage_options``: options for the tables, as for ``DeltaTable.open``. Use ``by_location={"s3://lake/sales":
     {…}}`` if tables need different options, or if some are on local disks, which take no options. The catalog does not
     store options.
 
@@ -151,9 +151,9 @@ class TransactionManager:
         return self._tables.creation(name, url, schema, properties or {}, options)
 
     def register_table(self, name: str, url: str) -> DeltaTable:
-        """Add an existing table to this catalog, with a commit that enables ``catalogManaged``. From then on, the table
-        can only be written through the catalog, because other writers either do not support the feature or use the
-        catalog.
+        """Add an existing table to this catalog, with a commit that enables ``catalogManaged``. After this commit, the
+        table can only be written through the catalog, because other writers either do not support the feature or use
+        the catalog.
 
         The call also completes an interrupted registration. Raises TableExistsError if the name is taken, or if the
         location equals, contains or lies below the location of another table of the catalog; ResourceNotReadyError if
@@ -174,8 +174,8 @@ class TransactionManager:
     def release_table(self, name: str) -> None:
         """Release a table from the catalog, so that any engine can access it by its path: a commit removes
         ``catalogManaged`` from its protocol, and once all commits are published, the catalog removes the table.
-        In-commit timestamps remain enabled. Writers that have the table open through the catalog then get a
-        ResourceNotReadyError that names its path.
+        In-commit timestamps remain enabled. After the release, writers that have opened the table through the catalog
+        get a ResourceNotReadyError that names the table's path.
 
         After an error, call ``release_table`` again to complete the release; ``recover`` also completes it. Raises
         FeatureDropIncompleteError if a step after the commit failed; OperationTimeoutError if it is unknown whether the
@@ -186,8 +186,8 @@ class TransactionManager:
         release(self._tables, self._tables.record(name), self._environment)
 
     def places(self) -> list[str]:
-        """The locations of the catalog and of all opened tables, for callers that remove them from messages. Cost:
-        none."""
+        """The locations of the catalog and of all tables that were opened, for callers that remove these locations from
+        messages. Cost: none."""
         return [self.coordinator.url, *self._tables.places()]
 
     def check(self) -> None:
@@ -230,11 +230,12 @@ class TransactionManager:
         """Restart the in-commit timestamps of a table from the current time, if the last one is so far ahead of the
         clock that the catalog refuses further commits. Returns the version of the commit that restarts the timestamps.
 
-        Earlier versions keep their in-commit timestamps in the log, but time travel uses their file times, as for
-        versions before in-commit timestamps were enabled. Therefore ``consistent_cut`` at an earlier time may include a
-        transaction's commits to some tables without those to its other tables. Concurrent transactions are not
-        affected. Raises CallError if the last timestamp is not ahead of the clock; EntityNotFoundError,
-        ConcurrentModificationError. Cost: that of ``publish``, a snapshot and a commit, and 1 LIST of the log.
+        Earlier versions keep their in-commit timestamps in the log, but time travel uses the modification times of
+        their files, as for versions before in-commit timestamps were enabled. Therefore ``consistent_cut`` at an
+        earlier time may include a transaction's commits to some tables without those to its other tables. Concurrent
+        transactions are not affected. Raises CallError if the last timestamp is not ahead of the clock;
+        EntityNotFoundError, ConcurrentModificationError. Cost: that of ``publish``, a snapshot and a commit, and 1 LIST
+        of the log.
         """
         return timestamp_restart.restart(self._tables, self._tables.record(name), self._environment)
 
@@ -246,8 +247,8 @@ class TransactionManager:
         time_zone: TimeZone | None = None,
     ) -> dict[str, int]:
         """The versions of tables, by name, that were current at the same time according to in-commit timestamps. These
-        versions include a transaction's commits to all of its tables or to none of them, unless the timestamps of a
-        table have been restarted since.
+        versions include all commits of a transaction, one for each of its tables, or none of them, unless the
+        timestamps of a table have been restarted since then.
 
         Raises TimestampOutOfRangeError if a table is younger. Cost: 1 coordinator call, and that of ``list_tables`` or
         1 call per name; per table 2 more calls, ``DeltaTable.version_at``, and 1 GET.
@@ -257,7 +258,7 @@ class TransactionManager:
         else:
             tables = {name: self._tables.record(name) for name in names}
         at_ms = to_epoch_ms(timestamp, zone_of(time_zone))
-        # Taken before the tables are read, so that later commits are excluded for all tables alike.
+        # The time is taken before the tables are read, so that later commits are excluded from all tables alike.
         latest = self.coordinator.cut()
         return {name: self._tables.version_at(table, at_ms, latest) for name, table in tables.items()}
 
@@ -366,7 +367,7 @@ class TransactionManager:
         self._close(self._ledger.change(transaction_id, Call.CANCEL, cancelled))
 
     def extend_transaction(self, transaction_id: str) -> None:
-        """Reset the idle time of a transaction. Raises the errors of ``cancel_transaction``, and
+        """Reset the idle timer of a transaction. Raises the errors of ``cancel_transaction``, and
         TransactionCanceledError."""
         self._ledger.change(transaction_id, Call.EXTEND)
 
@@ -493,9 +494,9 @@ class TransactionManager:
         return record, external_commits.propose(self._tables, record, version, file)
 
     def confirm_published(self, name: str, version: int) -> tuple[TableRecord, Head]:
-        """Check and record that all commits up to ``version`` are in ``_delta_log``; commits that are missing there are
-        published. Returns the record and head of the table. Raises the errors of ``publish``, and CallError. Cost: that
-        of ``publish``, and 1 coordinator call."""
+        """Check that all commits up to ``version`` are in ``_delta_log``, publish those that are missing there, and
+        record this. Returns the record and head of the table. Raises the errors of ``publish``, and CallError. Cost:
+        that of ``publish``, and 1 coordinator call."""
         record = self._tables.record(name)
         return record, external_commits.confirm_published(self._tables, record, version)
 
@@ -503,8 +504,8 @@ class TransactionManager:
 
     def recover(self, retention: datetime.timedelta = datetime.timedelta(days=30)) -> dict[str, int]:
         """Clean up after processes that died: publish ratified commits, abort overdue transactions, delete the files of
-        aborted transactions, and delete the records of transactions that ended more than ``retention`` ago; returns how
-        many of each. The call also completes interrupted releases of tables.
+        aborted transactions, and delete the records of transactions that ended more than ``retention`` ago. Returns the
+        number of each. The call also completes interrupted releases of tables.
 
         Any process may call this method at any time. Raises CatalogBehindLogError if the catalog is older than the log
         of a table, whose leftovers are then kept. Cost: 1 coordinator call, 1 HEAD and 1 LIST per table; 1 call per
@@ -520,13 +521,13 @@ class TransactionManager:
 
     def resync(self, *, dry_run: bool = False, staged: Collection[str] = (), keep_log: Collection[str] = ()) -> Resync:
         """Update a catalog that is older than the logs of its tables, for example after a restore from a backup: add
-        the commits that only the logs have, and record how their transactions ended. Returns the differences; with
-        ``dry_run``, changes nothing.
+        the commits that only the logs contain, and record how the transactions of these commits ended. Returns the
+        differences; with ``dry_run``, changes nothing.
 
         ``staged``: names of staged commits to accept, from those that an earlier call listed as in doubt. ``keep_log``:
-        names of tables whose log takes precedence if the catalog has commits that are missing from the log or differ
-        from it. Such catalog commits are not deleted but moved to ``_delta_log/_staged_commits/set-aside.*``. Stop all
-        writers of a table in ``keep_log`` before the call.
+        names of tables whose log takes precedence over the catalog if the catalog has commits that the log lacks or
+        that differ from those in the log. Commits that only the catalog has are not deleted; they are moved to
+        ``_delta_log/_staged_commits/set-aside.*``. Stop all writers of a table in ``keep_log`` before the call.
 
         The call can be repeated, and writers may continue during the call. A table that cannot be updated has a
         ``problem`` and is left unchanged. Raises CoordinatorError, ConcurrentModificationError. Cost: that of
@@ -538,8 +539,8 @@ class TransactionManager:
     # ---------------------------------------------------------------------------------------------- parts
 
     def _end_without_changes(self, record: TransactionRecord) -> TransactionStatus:
-        """Commit a transaction that has no changes. If the transaction's record was modified in the meantime, changes
-        may have been added; they are committed too."""
+        """Commit a transaction that has no changes. If another process has modified the transaction's record in the
+        meantime, it may have added changes; these changes are committed too."""
         ended = records.committed(record, {}, self._ledger.now_ms())
         if not self.coordinator.replace(ended):
             return self.commit_transaction(record.id)
@@ -547,8 +548,9 @@ class TransactionManager:
         return ended.status
 
     def _begin(self, in_progress: TransactionRecord) -> bool:
-        """Record the start of a commit; returns False if the record was changed meanwhile. If there is no response,
-        tries to undo the record's change, so that other processes do not wait for a commit that is never made."""
+        """Record the start of a commit; returns False if another process changed the record in the meantime. If there
+        is no response, the method tries to undo the change of the record, so that other processes do not wait for a
+        commit that is never made."""
         try:
             return self.coordinator.replace(in_progress)
         except OperationTimeoutError:
@@ -584,7 +586,7 @@ class TransactionManager:
         self._tables.advance(table_id, Snapshot(latest), snapshot)
 
     def _close(self, record: TransactionRecord) -> None:
-        """Release a decided transaction and clean up after it."""
+        """Release a transaction that was committed or aborted, and clean up after it."""
         self._open.pop(record.id)
         with errors_logged(f"Transaction {record.id} is {record.status.value}", "clean-up, left to recover()"):
             clean_up(self._ledger, self._tables, record)

@@ -24,7 +24,7 @@ from deltalog.protocol.codec import AnyAction, decode_actions, encode_action
 from deltalog.protocol.schema import StructType
 from deltalog.read.origin import text_of
 
-# The attributes of Prepared, by kind of action.
+# The attributes of Prepared that hold actions, by kind of action.
 _MANY = {
     "adds": AddFile, "removes": RemoveFile, "transactions": SetTransaction, "domains": DomainMetadata,
     "cdc": AddCDCFile,

@@ -1,7 +1,7 @@
 """Removes the leftovers of failed transactions and of processes that died.
 
-This module does not decide whether a transaction is committed, so any process may run a recovery at any time and
-repeatedly.
+This module does not decide whether a transaction is committed, so any process may run a recovery at any time, any
+number of times.
 """
 
 from __future__ import annotations
@@ -49,8 +49,9 @@ log = logging.getLogger(__name__)
 _FORGOTTEN_AT_ONCE = 100
 
 
-# Additional clean-up passes run at these times after the end of an aborted transaction, because a PUT that was in
-# flight at the end can appear later. A retry may be about to add an object that is younger than LATE_AGE_MS.
+# Additional clean-up passes run these times, in milliseconds, after the end of an aborted transaction, because a PUT
+# that was in flight at the end can appear later. A retry may be about to add an object that is younger than
+# LATE_AGE_MS.
 LATE_PASSES_MS = (15 * 60 * 1000, 24 * 60 * 60 * 1000)
 LATE_AGE_MS = 10 * 60 * 1000
 _THREADS = 8
@@ -95,9 +96,9 @@ def recover(ledger: Ledger, tables: ManagedTables, retention_ms: int) -> dict[st
 
 
 def _recover_table(ledger: Ledger, tables: ManagedTables, table: TableRecord, head: Head, done: dict[str, int]) -> None:
-    """Publish a table's commits, delete staged commits that lost, and complete an interrupted release. Looks for such a
-    release only if there were unpublished commits or the log has a later version. Cost: that of ``publish``, 1 HEAD and
-    1 LIST; 1 GET if a release may have been interrupted."""
+    """Publish a table's commits, delete staged commits that lost, and complete an interrupted release. Looks for an
+    interrupted release only if there were unpublished commits or the log has a later version. Cost: that of
+    ``publish``, 1 HEAD and 1 LIST; 1 GET if a release may have been interrupted."""
     store = tables.plain_store(table.url)
     done["published"] += publish(store, ledger.coordinator, table.table_id, head)
     behind: CatalogBehindLogError | None = None
@@ -125,13 +126,14 @@ def clean_up(ledger: Ledger, tables: ManagedTables, record: TransactionRecord) -
 
 
 def _is_due(record: TransactionRecord, now_ms: int) -> bool:
-    """Whether a clean-up pass over the leftovers of this transaction is due now."""
+    """Whether a clean-up pass over the objects that this transaction left behind is due now."""
     is_aborted = record.status is TransactionStatus.ABORTED
     return not is_aborted or record.looks > len(LATE_PASSES_MS) or record.looks < _passes_due(record, now_ms)
 
 
 def _passes_due(record: TransactionRecord, now_ms: int) -> int:
-    """The number of clean-up passes that are due for an aborted transaction: one at its end, and the late passes."""
+    """The number of clean-up passes that are due for an aborted transaction: one pass at the end of the transaction,
+    and the late passes."""
     ended_ms = record.last_activity_ms if record.end_ms is None else record.end_ms
     return 1 + sum(now_ms >= ended_ms + late_ms for late_ms in LATE_PASSES_MS)
 
@@ -168,8 +170,8 @@ class _OrphanFile:
 
 @dataclass(frozen=True, slots=True)
 class _InUse:
-    """The paths of a table that are in use: ``referenced``: the paths to which its last version or an earlier readable
-    version refers. ``added`` and ``named``: the paths that undecided transactions added or named."""
+    """The paths of a table that are in use: ``referenced``: the paths to which the table's last version or an earlier
+    readable version refers. ``added`` and ``named``: the paths that undecided transactions added or named."""
 
     referenced: Set[str]
     added: Set[str]
@@ -224,7 +226,7 @@ class _Cleaner:
                 )
                 return 0, set(some)
 
-        # The files of a dropped table are kept, because the catalog no longer manages them.
+        # The files of a dropped table are kept, because after the drop the catalog no longer manages them.
         known = [(table, some) for table_id, some in _by_table(parts).items() if (table := tables[table_id])]
         return side_by_side(lambda each: delete(*each), known, self._is_remote(table for table, _ in known))
 
@@ -232,14 +234,15 @@ class _Cleaner:
         return any(self._tables.plain_store(table.url).is_remote for table in tables)
 
     def _has_markings(self, table_id: str) -> bool:
-        """Whether the catalog contains a marking of this transaction whose clean-up may still be running."""
+        """Whether the catalog contains a marking by this transaction (files marked for deletion) whose clean-up may
+        still be running."""
         markings = self._coordinator.marks(table_id).markings.values()
         return any(marking.transaction_id == self._record.id and marking.deleting for marking in markings)
 
     def _check_known(self, tables: Iterable[TableRecord]) -> None:
         """Check that the logs of the tables have no commits that are missing from the catalog. A catalog restored from
-        a backup treats transactions that committed after the backup as aborted, but their files must be kept. Raises
-        CatalogBehindLogError. Cost: 1 coordinator call and 1 HEAD per table."""
+        a backup treats transactions that committed after the backup as aborted; nevertheless their files must be kept.
+        Raises CatalogBehindLogError. Cost: 1 coordinator call and 1 HEAD per table."""
 
         def check(table: TableRecord) -> None:
             head = self._coordinator.head(table.table_id)
@@ -292,15 +295,16 @@ class _Cleaner:
     def _delete_unused(
         self, table: TableRecord, store: LogStore, orphans: Sequence[_OrphanFile]
     ) -> tuple[int, set[str]]:
-        """Mark files, check which of them are in use, and delete the others. The files are marked first, so that a
-        transaction that later registers or adds one of them detects the marking (see ``catalog.marks``)."""
+        """Mark files as candidates for deletion, check which of them are in use, and delete the others. The files are
+        marked first, so that a transaction that later registers or adds one of them detects the marking (see
+        ``catalog.marks``)."""
         paths = tuple(dict.fromkeys(each.path for each in orphans))
         marking = Marking(self._record.id, self._ledger.now_ms(), paths)
         number = mark(self._ledger, table, marking)
         try:
             in_use = self._in_use(table)
         except DeltaLogError:
-            # Withdraw the marking, since none of its files were deleted.
+            # Withdraw the marking, since none of the files that it marks were deleted.
             self._coordinator.remark(table.table_id, number, None)
             raise
         waiting = in_use.added - in_use.referenced - in_use.named
@@ -348,8 +352,8 @@ class _Cleaner:
         return self._is_table[key]
 
     def _in_use(self, table: TableRecord) -> _InUse:
-        """The paths of a table that are in use. Cost: 1 coordinator call per undecided transaction, and 1 per 1,000;
-        that of ``Snapshot.files``."""
+        """The paths of a table's files that are in use. Cost: 1 coordinator call per undecided transaction, and 1 per
+        1,000; that of ``Snapshot.files``."""
         # Read the undecided transactions first and the last version of the table afterwards, so that a transaction
         # committed in between is not missed.
         open_ = undecided(self._ledger, table.table_id)
@@ -376,7 +380,7 @@ def _orphans(files: TableFiles, parts: Mapping[str, bytes]) -> Iterator[_OrphanF
 
 
 def _deleted(store: LogStore, path: str) -> bool:
-    """Delete a file; returns False if that failed, so that the file may still exist or be deleted later."""
+    """Delete a file. Returns False if the deletion failed; the file may then still exist, or be deleted later."""
     try:
         store.delete(path)
     except StoreError as error:

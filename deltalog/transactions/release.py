@@ -2,8 +2,8 @@
 
 A commit, which is ratified like any other, removes ``catalogManaged`` from the protocol. Once this commit is published,
 the catalog removes the table. Between the ratification of this commit and the removal, no later commit can be ratified,
-because ``deltalog.catalog.committer.stage`` refuses a commit based on an unmanaged version. Therefore any process that
-finds that the released version is the latest version in the catalog can complete the release.
+because ``deltalog.catalog.committer.stage`` refuses a commit that is based on an unmanaged version. Therefore any
+process can complete the release if the released version is the latest version in the catalog.
 
 Spec: PROTOCOL.md#creating-and-dropping-catalog-managed-tables, #catalog-managed-table-enablement.
 """
@@ -49,8 +49,8 @@ def release(tables: ManagedTables, record: TableRecord, environment: Environment
 
 
 def complete_release(tables: ManagedTables, record: TableRecord, environment: Environment) -> None:
-    """Publish a table whose latest version is the releasing commit, and remove it from the catalog. Raises
-    FeatureDropIncompleteError. Cost: that of ``publish``, and 2 coordinator calls."""
+    """Publish the commits of a table whose latest version is the releasing commit, and remove the table from the
+    catalog. Raises FeatureDropIncompleteError. Cost: that of ``publish``, and 2 coordinator calls."""
     coordinator, store = tables.coordinator, tables.plain_store(record.url)
     failure: DeltaLogError | None = None
     version = -1
@@ -76,7 +76,7 @@ def complete_release(tables: ManagedTables, record: TableRecord, environment: En
 
 def is_released(reader: LogReader, version: int) -> bool:
     """Whether ``version``, the table's latest version in the catalog, is the commit that released the table; False if
-    it cannot be read. Cost: 1 GET of 4 KiB."""
+    that commit cannot be read. Cost: 1 GET of 4 KiB."""
     try:
         info = reader.commit_info(version)
     except (InvalidCommitError, MissingVersionError):
@@ -92,7 +92,7 @@ class _Release:
         self._tables, self._record, self._environment = tables, record, environment
         self._coordinator, self._store = tables.coordinator, tables.plain_store(record.url)
         self._in_doubt: OperationTimeoutError | None = None
-        self._doubtful: list[RatifiedCommit] = []  # staged commits; one of them may have been ratified
+        self._doubtful: list[RatifiedCommit] = []  # staged commits, one of which may have been ratified
 
     def run(self) -> None:
         for number in range(_TRIES):
@@ -106,7 +106,7 @@ class _Release:
                 raise reported from error
             if is_over:
                 complete_release(self._tables, self._record, self._environment)
-                # Safe: if one of these commits was ratified, it has been published by now.
+                # This is safe: if one of these commits was ratified, it has been published by now.
                 discard_commits(self._store, self._doubtful)
                 return
         raise self._reported(
@@ -147,7 +147,7 @@ class _Release:
         return self._ratify(snapshot)
 
     def _check_released(self) -> None:
-        """Check that another call released a table that is missing from the catalog, and did not drop it. Raises
+        """Check that a table that is missing from the catalog was released by another call, and not dropped. Raises
         EntityNotFoundError."""
         try:
             load_latest(LogReader(self._store))
@@ -160,8 +160,8 @@ class _Release:
             ) from error
 
     def _ratify(self, snapshot: LogSnapshot) -> bool:
-        """Propose the releasing commit; returns whether it was ratified. During the release, no clean-up may be
-        deleting objects of the table, because writers without the catalog do not check markings. Later clean-ups read
+        """Propose the releasing commit; returns whether it was ratified. While a table is being released, no clean-up
+        may delete its objects, because writers without the catalog do not check markings. Later clean-ups read
         the releasing version and delete nothing."""
         record, coordinator, environment = self._record, self._coordinator, self._environment
         last = check_none_deletes(coordinator, record, environment.clock_ms())

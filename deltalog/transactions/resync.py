@@ -5,8 +5,8 @@ the commits of a transaction are added together with its record. A commit that w
 distinguished from a commit that was only staged, unless another commit of its transaction is published. Commits that
 cannot be distinguished are listed but not added.
 
-Every step is an ordinary proposal, which either follows the catalog's last version or has no effect. Therefore any
-process can run a resync at any time, and any number of times.
+Every step is an ordinary proposal, which either takes effect as the successor of the catalog's last version, or has no
+effect. Therefore any process can run a resync at any time and as often as it likes.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from deltalog.transactions.resync_plan import (
 _logger = logging.getLogger(__name__)
 
 _TRIES = 20
-# Per proposal: DynamoDB accepts 100 items per transaction, and a commit may need two.
+# Per proposal: DynamoDB accepts 100 items per transaction, and a commit may need two items.
 _RATIFIED_AT_ONCE = 45
 _SET_ASIDE = "set-aside."
 _RESTORED = "the catalog was restored from a backup in which it was not decided"
@@ -108,7 +108,7 @@ def resync(
 
 
 def _reset(ledger: Ledger, log: LogState) -> None:
-    """Reset the catalog's state of a table to the last version on which catalog and log agree. If the process dies
+    """Reset the catalog's record of a table to the last version on which catalog and log agree. If the process dies
     during this call, the table must be registered again."""
     assert log.common is not None
     for commit in log.head.unpublished:
@@ -118,7 +118,7 @@ def _reset(ledger: Ledger, log: LogState) -> None:
             log.store.delete(staged_commit_path(commit.file))
     coordinator, record = ledger.coordinator, log.record
     coordinator.published(record.table_id, log.head.version)
-    # The table gets a new id, so that handles that have read later versions get an error.
+    # The table gets a new id, so that a handle raises an error if it has read later versions than the current one.
     anew = replace(record, table_id=ledger.environment.new_uuid())
     live = live_marks(coordinator, record.table_id, ledger.now_ms()).markings.values()
     if not coordinator.drop(record.table_id, log.head.version) or not coordinator.register(anew, log.common):
@@ -128,7 +128,7 @@ def _reset(ledger: Ledger, log: LogState) -> None:
             "register it."
         )
     for number, marking in enumerate((each for each in live if each.deleting), start=1):
-        # The clean-ups that made these markings use the old table id and may still be deleting.
+        # The clean-ups that made these markings use the old table id and may still be deleting files.
         coordinator.mark(anew.table_id, number, marking)
 
 
@@ -182,8 +182,8 @@ class _Step:
                 _logger.warning("%s: not published yet: %s", table.record.name, error)
 
     def _records(self, id_: str) -> tuple[TransactionRecord | None, TransactionRecord | None]:
-        """The current record and the corrected record of a transaction. Both are None if the record is already correct,
-        or if it was missing, in which case it is inserted."""
+        """The current record and the corrected record of a transaction. Both records are None if the record in the
+        catalog is already correct, or if it was missing and has therefore been inserted."""
         record, now_ms = self.plan_resync.records.get(id_), self._ledger.now_ms()
         versions = self.plan_resync.committed[id_]
         if is_committed(record):
@@ -237,8 +237,9 @@ def _batches(missing: Sequence[MissingCommit]) -> Iterator[list[MissingCommit]]:
 
 
 def _in_order(missing: Sequence[MissingCommit]) -> Iterator[list[MissingCommit]]:
-    """Repeatedly yield the earliest group among those whose commits are each the next missing commit of their table.
-    Ordering by timestamp alone is not sufficient, because a table's timestamps may have been restarted."""
+    """Repeatedly yield the earliest group that can be added next: one in which every commit is the next missing commit
+    of its table. Ordering by timestamp alone is not sufficient, because a table's timestamps may have been
+    restarted."""
     groups: dict[tuple[str, int], list[MissingCommit]] = {}
     queues: dict[str, collections.deque[MissingCommit]] = {}
     for each in missing:

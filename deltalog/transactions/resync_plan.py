@@ -75,8 +75,8 @@ class TableResync:
 
 @dataclass(frozen=True, slots=True)
 class MissingCommit:
-    """A commit that is missing from the catalog. ``last_ms``: the timestamp shared by the last commits of its
-    transaction to all tables."""
+    """A commit that is missing from the catalog. ``last_ms``: the timestamp that the transaction's last commits to all
+    its tables share."""
 
     table_id: str
     commit: RatifiedCommit
@@ -85,7 +85,7 @@ class MissingCommit:
 
     @property
     def group(self) -> tuple[str, int]:
-        """A key that groups commits: it is equal for commits that must become visible together."""
+        """A key that groups commits: commits that must become visible together have the same key."""
         return (self.table_id, self.commit.version) if self.transaction is None else (self.transaction, self.last_ms)
 
 
@@ -109,7 +109,7 @@ class LogState:
 
     @property
     def reached(self) -> int:
-        """The version of the catalog after adding the missing commits."""
+        """The catalog's version of the table after the missing commits have been added."""
         return self.head.version + len(self.missing)
 
     def report(self) -> TableResync:
@@ -159,8 +159,8 @@ def plan_resync(ledger: Ledger, tables: ManagedTables, staged: Collection[str]) 
 
 
 def _head(ledger: Ledger, tables: ManagedTables, record: TableRecord) -> Head | None:
-    """The head of a table. A backup may be inconsistent, so commits that the head lists as unpublished may be missing.
-    Commits that are in the log are marked as published."""
+    """The head of a table. A backup may be inconsistent: commits that the table's head record lists as unpublished may
+    be missing from it. Commits that are in the log are marked as published."""
     try:
         return ledger.coordinator.head(record.table_id)
     except ConcurrentModificationError:
@@ -171,7 +171,8 @@ def _head(ledger: Ledger, tables: ManagedTables, record: TableRecord) -> Head | 
 
 
 def _guarded(log: LogState, read: Callable[[], None]) -> None:
-    """Run ``read``. An error is stored as the ``problem`` of this table, so that it does not block the other tables."""
+    """Run ``read``. An error that concerns one table is stored as the ``problem`` of that table, so that the error does
+    not block the other tables."""
     try:
         read()
     except DeltaLogError as error:
@@ -287,8 +288,8 @@ def _fill(log: LogState, last: int, last_ms: int) -> None:
 
 
 def _adopt(tables: ManagedTables, log: LogState, decided: Collection[tuple[str, int]], staged: Collection[str]) -> None:
-    """Add staged commits of two kinds: those of transactions that have a published commit in another table, and those
-    that the caller accepts. Cost: 1 GET per commit staged for the next version."""
+    """Add staged commits of two kinds: commits of transactions that have a published commit in another table, and
+    commits that the caller accepts. Cost: 1 GET per commit staged for the next version."""
     while True:
         version = log.reached + 1
         for name in log.staged:

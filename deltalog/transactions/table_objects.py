@@ -192,8 +192,8 @@ def _stage_adds(transaction: Transaction, record: TableRecord, added: Mapping[st
 
 
 def _check_file(metadata: Metadata, store: LogStore, path: str) -> None:
-    """Check that a file contains only columns of the table, with exactly the table's types and no nulls in NOT NULL
-    columns, because readers differ in how they handle other files. Missing columns are null.
+    """Check that a file contains only columns of the table, with exactly the table's types and without nulls in NOT
+    NULL columns, because readers differ in how they handle files that break these rules. Missing columns are null.
 
     Raises SchemaMismatchError, InvalidDataFileError, ResourceNotReadyError. Cost: the GETs of the footer and of NOT
     NULL columns.
@@ -208,7 +208,7 @@ def _check_file(metadata: Metadata, store: LogStore, path: str) -> None:
 
 
 def _has_nulls(file: Any, name: str, where: str) -> bool:
-    # For a column named "a.b", Arrow also reads the field b of a struct a.
+    # If asked for a column named "a.b", Arrow also reads the field b of a struct a.
     for batch in file.iter_batches(columns=[name]):
         deadline.check(where)
         if batch.column(name).null_count:
@@ -237,7 +237,8 @@ def _checked_columns(metadata: Metadata, found: StructType, where: str) -> list[
 
 
 def _bare(data_type: DataType) -> DataType:
-    """A type without properties that files do not record reliably: the case of names, metadata and nullability."""
+    """A type reduced to the properties that files record reliably: without the upper and lower case of names, metadata
+    and nullability."""
     if isinstance(data_type, StructType):
         return StructType(tuple(StructField(each.name.lower(), _bare(each.data_type)) for each in data_type))
     if isinstance(data_type, ArrayType):
@@ -302,8 +303,8 @@ def _value_of(column: StructField, text: str | None) -> str | None:
 
 
 def page(snapshot: Snapshot, where: str | None, max_results: int, start: int) -> tuple[list[TableObject], int | None]:
-    """The files of a version ordered by path, from number ``start`` on, and the start of the next page; None after the
-    last page.
+    """The files of a version, ordered by path, from number ``start`` on, and the start of the next page (None after the
+    last page).
 
     ``where`` may use only partition columns. Raises CallError; ResourceNotReadyError if a file has a deletion vector.
     Cost: that of ``Snapshot.files``.

@@ -1,7 +1,8 @@
 """Restarts the in-commit timestamps of a table if the last timestamp is so far ahead that no commit can follow.
 
 A catalog-managed table cannot disable and re-enable in-commit timestamps. Instead, a commit sets its own version and
-timestamp as the new enablement version and timestamp. Readers then use file times for earlier versions.
+timestamp as the new enablement version and timestamp. Readers then use file times for the versions before the new
+enablement version.
 
 Spec: PROTOCOL.md#in-commit-timestamps.
 """
@@ -34,7 +35,7 @@ def restart(tables: ManagedTables, record: TableRecord, environment: Environment
     coordinator, store = tables.coordinator, tables.plain_store(record.url)
     for number in range(_TRIES):
         environment.back_off(number)
-        tables.publish(record)  # readers will use the file times of these versions
+        tables.publish(record)  # readers will resolve these versions by file time
         snapshot = tables.handle(record).refresh()
         attempt = _attempt(snapshot, store, environment)
         assert attempt.in_commit_timestamp_ms is not None

@@ -55,8 +55,8 @@ CHANGES, READS, OBJECTS = "change", "read", "object"
 
 @checked
 class ManagedTransaction:
-    """A transaction over several tables. Created by ``TransactionManager.transaction``; ``end`` commits or cancels the
-    transaction."""
+    """A transaction that spans several tables. Created by ``TransactionManager.transaction``; ``end`` commits or
+    cancels the transaction."""
 
     def __init__(
         self,
@@ -93,16 +93,16 @@ class ManagedTransaction:
             self.cancel()
 
     def table(self, name: str) -> DeltaTable:
-        """The table as of the transaction's time, with the transaction's own changes. All verbs of a DeltaTable can be
-        used; their effects become visible to others when the transaction is committed. Version numbers are those that
-        the commits would get without concurrent writers.
+        """The table as of the transaction's time, with the transaction's own changes. All methods of a DeltaTable can
+        be used; their effects become visible to other clients when the transaction is committed. The version numbers
+        are those that the commits get if there are no concurrent writers.
 
         Raises EntityNotFoundError, TransactionCommittedError, TransactionCanceledError;
         TransactionCommitInProgressError if a serializable transaction is being committed and had not opened the table.
-        Cost: 2 coordinator calls, 1 more if another process worked on the transaction. On the first call for a table,
-        also the cost of ``TransactionManager.table`` if the table was not opened yet; 2 more calls for the first table,
-        1 more if another process worked on the transaction, and 1 to 3 more if the transaction is serializable, to
-        record the read.
+        Cost: 2 coordinator calls, 1 more if another process worked on the transaction. The first call for a table also
+        has the cost of ``TransactionManager.table`` if the table was not opened yet; in addition, 2 calls for the first
+        table, 1 call if another process worked on the transaction, and 1 to 3 calls to record the read if the
+        transaction is serializable.
         """
         record = self._ledger.allowed(self.id, Call.READ)
         with self.alone():
@@ -125,8 +125,8 @@ class ManagedTransaction:
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
-        """Prevent other threads from opening tables in this transaction and from committing it. Raises StoreError if a
-        deadline passes first."""
+        """Prevent other threads from opening tables in this transaction and from committing the transaction. Raises
+        StoreError if a deadline passes first."""
         if not self._lock.acquire(timeout=deadline.seconds_left()):
             raise StoreError(f"Transaction {self.id}: another call on it did not end before the deadline.")
         try:
@@ -135,8 +135,8 @@ class ManagedTransaction:
             self._lock.release()
 
     def targets(self, record: TransactionRecord) -> list[CommitTarget]:
-        """The branches to commit, and the branches of tables that must not have changed, according to the record, which
-        was just read.
+        """The branches to commit, and the branches of tables that must not have changed, both according to the record,
+        which was just read.
 
         Raises ResourceNotReadyError if a table was dropped. Cost: none; if another process worked on the transaction, 1
         coordinator call, and that of ``table`` per table.
@@ -182,7 +182,7 @@ class ManagedTransaction:
                 f"{table.name} was added to the catalog after the instant that transaction {self.id} reads. Start "
                 "another one."
             )
-        latest = self._tables.handle(table).latest  # read only once, because other threads may advance the handle
+        latest = self._tables.handle(table).latest  # read only once, because another thread may advance the handle
         snapshot = latest if latest.version == pin else self._tables.table(table).snapshot(version=pin)
         store = BranchStore(self._tables.store(table, pin))
         serializable = record.isolation is Isolation.SERIALIZABLE
@@ -271,5 +271,5 @@ class ManagedTransaction:
         return changed
 
     def _is_own(self, record: TransactionRecord) -> bool:
-        """Whether only this object has changed the transaction, according to the record."""
+        """Whether, according to its record, the transaction has been changed only by this object."""
         return self._own is not None and self._own.revision == record.revision

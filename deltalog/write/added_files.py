@@ -56,13 +56,13 @@ def describe_files(
     num_rows: int | None = None,
     examine: Examine | None = None,
 ) -> list[AddFile]:
-    """Add actions for Parquet files below the table, from their footers.
+    """Creates add actions for Parquet files below the table, using their footers.
 
-    ``files``: pairs of a relative path, not percent-encoded, and the partition values in the log's serialization. The
-    files are made durable. ``num_rows``: the total number of rows that the files must have. ``examine`` is called for
-    each file, in several threads. Raises InvalidDataFileError, also for duplicate column names, SchemaMismatchError for
-    a null (or empty, which means null) partition value in a NOT NULL column, RowCountError, and what ``examine``
-    raises. Cost: for each file 1 HEAD and 1 or 2 ranged GETs, in threads.
+    ``files``: pairs of a path, which is relative and not percent-encoded, and the partition values in the log's
+    serialization. The files are made durable. ``num_rows``: the total number of rows that the files must have.
+    ``examine`` is called for each file, in several threads. Raises InvalidDataFileError, also for duplicate column
+    names, SchemaMismatchError for a null (or empty, which means null) partition value in a NOT NULL column,
+    RowCountError, and what ``examine`` raises. Cost: for each file 1 HEAD and 1 or 2 ranged GETs, in threads.
     """
     listed = list(files)
     data_schema = layout.file_columns.stored
@@ -166,8 +166,8 @@ def _parts(kind: Any) -> Iterable[tuple[str, pa.DataType]]:
 
 
 def _without_id(stored: Iterable[pa.Field], layout: WriteLayout) -> str | None:
-    """The dotted path of the first column that matches by physical name but lacks the field id; None if there is
-    none."""
+    """The dotted path of the first column that matches by physical name but lacks the field id; None if there is no
+    such column."""
 
     def in_struct(schema: StructType, stored: Iterable[pa.Field]) -> str | None:
         by_name = {field.name: field for field in stored}

@@ -61,7 +61,7 @@ def _leaf(path: Path, schema: StructType, mode: column_mapping.Mode) -> Leaf:
 
 
 def check_statistics(files: pa.Table, metadata: Metadata, paths: Sequence[Path], table: str) -> None:
-    """Raise CallError for a column that has no bounds in some file, unless all its values in that file are null."""
+    """Raise CallError if a column has no bounds in some file, unless all values of the column in that file are null."""
     mode = column_mapping.mode_of(metadata.configuration)
     leaves = [_leaf(path, metadata.schema, mode) for path in paths]
     if not leaves:

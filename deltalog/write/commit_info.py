@@ -1,4 +1,4 @@
-"""Serializes the caller's values for commitInfo fields: strings and JSON values. Pure.
+"""Serializes the values, strings and JSON values, that the caller passes for commitInfo fields. Pure.
 
 Spec: PROTOCOL.md#commit-provenance-information.
 """

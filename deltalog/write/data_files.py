@@ -53,8 +53,8 @@ CHANGES_DIRECTORY = "_change_data"
 class WriteLayout:
     """How data files are written.
 
-    ``indexed``: the physical paths of the leaf columns for which statistics are collected. ``mapping``: the column
-    mapping mode. ``prefix_length``: the length of the random path prefix, in characters (0: Hive directories).
+    ``indexed``: the physical paths of the leaf columns for which statistics are collected. ``mapping``: the mode of
+    column mapping. ``prefix_length``: the length of the random path prefix, in characters (0: Hive directories).
     ``rules``: the rules to check and the columns to fill in; empty for existing rows that are copied.
     ``extra_columns``: file columns that are not in the table, such as the row ids of copied rows; they come last and
     have no statistics. ``as_changes``: whether the files are change data files. ``checksum``: the hash to record for
@@ -108,9 +108,9 @@ class WriteLayout:
         return self.options.renamed(lambda name: column_mapping.physical_name(schema.field(name), mapping))
 
     def path(self, values: Mapping[str, str | None], unique: str, codec: str | None = None) -> str:
-        """The relative path of a new file: below a random prefix, or in the Hive directory of its partition values. All
-        change data files are in one directory. ``unique``: a unique string that ends in random letters and digits.
-        ``codec``: if not that of ``options``."""
+        """The relative path of a new file: below a random prefix, or in the Hive-style directory of the file's
+        partition values. All change data files are in one directory. ``unique``: a unique string that ends in random
+        letters and digits. ``codec``: the compression codec, if it differs from that of ``options``."""
         codec = codec or self.options.compression or "snappy"
         if self.as_changes:
             return f"{CHANGES_DIRECTORY}/cdc-{unique}.{codec}.parquet"
@@ -232,7 +232,7 @@ def conformed(table: pa.Table, schema: StructType, rules: TableRules = NO_RULES,
 
 
 def _remedy(kind: pa.DataType) -> str:
-    """What to do about values of a type that has more digits than the types of tables."""
+    """How to treat values whose type has more digits than any type of a Delta table."""
     if not pa.types.is_timestamp(kind) or kind.unit != "ns":
         return ""
     return (
@@ -251,9 +251,9 @@ def _refuse_columns(names: Sequence[str], lost: Collection[str]) -> None:
 
 def check_not_null(values: Any, column: StructField, name: str, is_new: bool = False) -> None:
     """Raise SchemaMismatchError for nulls in a NOT NULL column, and for nulls in NOT NULL parts of non-null structs,
-    lists and maps. With ``is_new``, also raise for a null struct with a NOT NULL field, except in lists and maps,
+    lists and maps. With ``is_new``, also raise for a null struct that has a NOT NULL field, except in lists and maps,
     because delta-spark reads that field as null and cannot delete, update or compact rows in a file with such a row.
-    Copying existing rows of this kind is allowed."""
+    Copying existing rows that contain such values is allowed."""
     if not column.nullable and values.null_count:
         raise SchemaMismatchError(f"Column {name} is NOT NULL, but the data has nulls in it.")
     data_type = column.data_type

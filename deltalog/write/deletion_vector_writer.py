@@ -19,7 +19,7 @@ from deltalog.protocol import deletion_vectors
 from deltalog.protocol.actions import DeletionVector
 from deltalog.storage.base import LogStore
 
-# Some readers fetch the whole file for each deletion vector, so the files are kept small.
+# Some readers fetch the whole file for each deletion vector, so deltalog keeps these files small.
 FILE_BYTES = 2 << 20
 
 
@@ -30,12 +30,12 @@ def write_deletion_vectors(
     prefix_length: int,
     written: Callable[[str], None],
 ) -> list[DeletionVector]:
-    """Store sets of row positions as deletion vectors, durable on return. Returns the descriptors of the vectors, in
-    the order of the sets.
+    """Store sets of row positions as deletion vectors; they are durable when the call returns. Returns the descriptors
+    of the vectors, in the order of the sets.
 
-    ``prefix_length``: the length of the random directory name of a file, in characters; 0: no directory. ``written`` is
-    called with the path of each file before it is written. Raises InvalidActionError for a vector over the size limit,
-    StoreError. Cost: 1 PUT for each FILE_BYTES of vectors.
+    ``prefix_length``: the number of characters in the random name of the directory of a file; 0: no directory.
+    ``written`` is called with the path of each file before it is written. Raises InvalidActionError for a vector over
+    the size limit, StoreError. Cost: 1 PUT for each FILE_BYTES of vectors.
     """
     encoded = [deletion_vectors.encode(positions) for positions in vectors]
     found: dict[int, DeletionVector] = {}
@@ -67,10 +67,10 @@ def _packed(encoded: Sequence[bytes]) -> Iterator[list[int]]:
 
 
 def masked_statistics(text: str | None, rows: int) -> str:
-    """The statistics of a file with a deletion vector, whose bounds are valid but no longer tight.
+    """The statistics of a file with a deletion vector: the bounds are valid but no longer tight.
 
-    ``rows``: the number of rows in the Parquet file, including deleted rows; the protocol requires it for such a file.
-    The JSON text of the bounds is kept unchanged. Spec: PROTOCOL.md#per-file-statistics.
+    ``rows``: the number of rows in the Parquet file, including deleted rows; the protocol requires this number for a
+    file with a deletion vector. The JSON text of the bounds is kept unchanged. Spec: PROTOCOL.md#per-file-statistics.
     """
     try:
         statistics = msgspec.json.decode(text or "{}", type=dict[str, msgspec.Raw])

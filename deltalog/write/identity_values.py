@@ -21,7 +21,7 @@ class IdentityValues:
     """The identity columns of one transaction, keyed by name, with their high-water marks.
 
     Two transactions on the same version generate the same values, but the high-water marks are in the metadata, so the
-    second commit is a conflict.
+    second commit conflicts with the first.
     """
 
     def __init__(self, table: str) -> None:
@@ -52,8 +52,7 @@ class IdentityValues:
         return {name: column.mark for name, column in self._columns.items()}
 
     def reset_to(self, marks: Marks) -> None:
-        """Go back to earlier high-water marks, to generate the same values again for the same rows in the same
-        order."""
+        """Return to earlier high-water marks, so that the same rows in the same order get the same values again."""
         self._columns = {name: replace(column, mark=marks[name]) for name, column in self._columns.items()}
 
     def check_given(self, names: Iterable[str]) -> None:

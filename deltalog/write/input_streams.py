@@ -1,7 +1,7 @@
 """Converts callers' input data to Arrow streams. A stream that has already been read is refused, because its rows would
 be missing.
 
-Arrow cannot distinguish an exhausted stream from an empty stream, so streams that were read are remembered.
+Arrow cannot distinguish an exhausted stream from an empty stream, so deltalog remembers which streams were read.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from deltalog.lazy_arrow import pc
 T = TypeVar("T")
 
 # Iterators that do not support weak references, such as map and zip, can be recognised only while they are kept alive.
-# Therefore the last few such iterators are kept alive.
+# Therefore references to the last few iterators of this kind are kept.
 _MAX_STRONG = 8
 _UNNAMED = re.compile(r"__index_level_[0-9]+__")  # the name of pandas' column for an unnamed index
 _lock = threading.Lock()
@@ -61,8 +61,8 @@ def _reader(data: Any) -> pa.RecordBatchReader:
 
 
 def _with_pandas_columns(reader: pa.RecordBatchReader, is_frame: bool) -> pa.RecordBatchReader:
-    """The stream without the column of an unnamed pandas index. ``is_frame``: whether the data is a data frame; its
-    named index becomes a column even if pandas stores the index only as a range."""
+    """The stream without the column of an unnamed pandas index. ``is_frame``: whether the data is a data frame; a named
+    index then becomes a column, even if pandas stores the index only as a range."""
     schema = reader.schema
     indexes = _indexes_of_pandas(schema)
     unnamed = {each for each in indexes if isinstance(each, str) and _UNNAMED.fullmatch(each)}
@@ -95,8 +95,8 @@ def _indexes_of_pandas(schema: pa.Schema) -> list[Any]:
 
 
 def as_batches(data: Any) -> Iterator[pa.RecordBatch]:
-    """The batches of data with the Arrow C stream interface, or of an iterable of record batches. Raises CallError,
-    also for a stream that was read before."""
+    """The batches of ``data``, which has the Arrow C stream interface or is an iterable of record batches. Raises
+    CallError, also for a stream that was read before."""
     if hasattr(data, "__arrow_c_stream__"):
         return read_once(as_reader(data))
     if isinstance(data, (str, bytes)) or not isinstance(data, Iterable):

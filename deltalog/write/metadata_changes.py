@@ -48,11 +48,11 @@ class MetadataChanges:
     changes.
 
     ``base``: the version to change; None for a new table. ``protocol`` and ``metadata``: the values after the
-    transaction. Each change also makes the changes that it requires: table features, column ids and physical names.
+    transaction. Each change also includes the changes that it requires: table features, column ids and physical names.
     Actions are normalised to the form that readers of the log will decode; otherwise InvalidActionError is raised.
-    ``depends_on_metadata``: whether metadata was set. Setting the metadata to its current value writes nothing, but
-    then a concurrent change of the metadata is a conflict. ``depends_on_files``: whether a change is valid only for the
-    files of ``base``, so that a file added by another writer is a conflict.
+    ``depends_on_metadata``: whether metadata was set, so that the commit depends on it. Setting the metadata to its
+    current value writes nothing, but a concurrent change of the metadata is then a conflict. ``depends_on_files``:
+    whether a change is valid only for the files of ``base``; then a file added by another writer is a conflict.
     """
 
     protocol: Protocol
@@ -78,7 +78,7 @@ class MetadataChanges:
         self.start_from(base)
 
     def start_from(self, base: LogSnapshot | None) -> None:
-        """Rebase on another version. Values that were set are kept."""
+        """Rebase on another version. Values that were already set are kept."""
         self.base = base
         if base is not None:
             self.protocol = self.protocol if self._depends_on_protocol else base.protocol
@@ -88,7 +88,7 @@ class MetadataChanges:
 
     @property
     def changed_metadata(self) -> Metadata | None:
-        """The metadata if it differs from that of the base, else None."""
+        """The metadata if it differs from the metadata of the base version, else None."""
         return None if self.base is not None and self.metadata == self.base.metadata else self.metadata
 
     @property
@@ -110,7 +110,8 @@ class MetadataChanges:
 
     @property
     def identities(self) -> tuple[Identity, ...]:
-        """The identity columns if the protocol has the feature. Raises UnsupportedFeatureError for an invalid one."""
+        """The identity columns, if the protocol has the identity-column feature. Raises UnsupportedFeatureError for an
+        invalid one."""
         if IDENTITY_KEY not in self.metadata.schema_string:
             return ()
         if "identityColumns" not in features.writer_features(self.protocol):
@@ -124,7 +125,7 @@ class MetadataChanges:
     # ---------------------------------------------------------------------------------- changes of the metadata
 
     def set_schema(self, schema: StructType, partition_by: Sequence[str] | None = None) -> None:
-        """Replace the schema, and the partition columns if passed. Like ``Transaction.set_schema``."""
+        """Replace the schema, and also the partition columns if they are passed. Like ``Transaction.set_schema``."""
         schema_string = identity_columns.keeping_marks(schema, self.metadata.schema).to_json()
         check_column_names(schema, column_mapping.mode_of(self.metadata.configuration) != "none")
         columns = self.metadata.partition_columns if partition_by is None else tuple(partition_by)
@@ -188,8 +189,8 @@ class MetadataChanges:
         self._set_protocol(features.with_features(self.protocol, [clustering.FEATURE]))
 
     def raise_marks(self, marks: Mapping[str, int | None]) -> None:
-        """Raise the high-water marks of identity columns, keyed by column name. Stages nothing if no high-water mark
-        changes."""
+        """Raise the high-water marks of identity columns; the marks are keyed by column name. Nothing is staged if no
+        high-water mark changes."""
         before = self.metadata.schema if marks else None
         after = None if before is None else identity_columns.with_marks(before, marks)
         if after is not None and after != before:
@@ -245,8 +246,8 @@ class MetadataChanges:
             ) from None
 
     def _check_row_ids(self, base: LogSnapshot) -> None:
-        """Refuse to turn on row tracking while files have no row ids. As long as other writers need not assign row ids,
-        a file that another writer adds before this commit is a conflict."""
+        """Refuse to turn on row tracking while there are files without row ids. As long as other writers need not
+        assign row ids, a file that another writer adds before this commit is a conflict."""
         without = base.cache.files(["base_row_id"])["base_row_id"].null_count
         if without:
             raise InvalidPropertyError(

@@ -23,7 +23,7 @@ from deltalog.write.input_streams import as_batches
 
 #: The size of a row group in memory.
 GROUP_BYTES = 8 << 20
-#: The maximum size of the rows of a stream that are held until the row groups of their partitions are full.
+#: The maximum total size of a stream's rows that are held in memory until the row groups of their partitions are full.
 HELD_BYTES = 32 << 20
 _MOST_WRITERS = 4
 
@@ -46,11 +46,12 @@ def write_streams(
     """Write streams of rows into new files, which are durable on return; several streams are written in parallel.
     Returns the add actions and the number of rows.
 
-    The rows should be grouped by partition, to save memory. On an error, the files written so far are deleted, best
-    effort. Memory: GROUP_BYTES for each stream in progress, and HELD_BYTES if partitions alternate. Raises
-    SchemaMismatchError if the rows do not fit the schema, StoreError. Cost: 1 PUT for each file.
+    The rows should be grouped by partition, to save memory. On an error, the files written so far are deleted on a
+    best-effort basis. Memory: Memory: GROUP_BYTES for each stream in progress, and HELD_BYTES if the rows of different
+    partitions alternate. Raises SchemaMismatchError if the rows do not fit the schema, StoreError. Cost: 1 PUT for each
+    file.
     """
-    # Names are generated here rather than in the threads, whose order varies.
+    # Names are generated here rather than in the threads, because the threads run in varying order.
     files = [_PartitionFiles(store, layout, new_uuid(), clock_ms) for _ in streams]
     threads = num_writers() if num_writers() > 1 else 0
     try:
@@ -64,7 +65,7 @@ def write_streams(
 
 @dataclass
 class _Held:
-    """Rows of a partition, with the columns of the file, held until they fill a row group."""
+    """Rows of a partition, with the columns of the file, held in memory until they fill a row group."""
 
     tables: list[pa.Table] = field(default_factory=list)
     rows: int = 0
@@ -87,7 +88,7 @@ class _PartitionFiles:
         self._group_bytes = layout.options.target_bytes or TARGET_BYTES
 
     def write(self, batches: Iterable[pa.RecordBatch]) -> None:
-        """Write all rows. After an error, ``adds`` contains the completed files."""
+        """Write all rows. After an error, ``adds`` contains only the files that were completed."""
         try:
             for batch in as_batches(batches):
                 if batch.num_rows:
@@ -109,11 +110,12 @@ class _PartitionFiles:
                 self._take(values, part.slice(start, step))
 
     def _step_rows(self, rows: pa.Table) -> int:
-        """How many rows are held at a time: all, unless the files are to be smaller than that."""
+        """The number of rows that are buffered at a time: all, unless the files are to have fewer rows."""
         return max(1, min(int(rows.num_rows), int(rows.num_rows) * self._group_bytes // max(int(rows.nbytes), 1)))
 
     def _take(self, values: Mapping[str, str | None], rows: pa.Table) -> None:
-        """Buffer rows until their partition reaches its size limit, or until all partitions together reach theirs."""
+        """Buffer rows until their partition reaches its size limit, or until all partitions together reach the total
+        limit."""
         key, stored = tuple(values.items()), self._layout.file_columns.stored_rows(rows)
         held = self._held.setdefault(key, _Held())
         held.tables.append(stored)
@@ -171,7 +173,7 @@ class _OpenFile:
             self._output = output.pop_all()
 
     def takes(self, rows: pa.Table) -> bool:
-        """Whether these rows of the file's partition can still be written to the file."""
+        """Whether these rows, which belong to the file's partition, still fit into the file."""
         return self.file.tell() < self._target_bytes and self.file.takes(rows)
 
     def completed(self, clock_ms: int) -> AddFile:

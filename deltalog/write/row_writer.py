@@ -58,9 +58,9 @@ else:
 
 
 class RowWriter:
-    """Writes the rows of one transaction, and owns the written files until they are committed or released. Columns,
-    layout and rules are those of the table after the transaction. Every method that writes raises SchemaMismatchError
-    for rows that do not fit, and on failure deletes the files that it wrote, best effort.
+    """Writes the rows of one transaction, and owns the written files until they are committed or released. The columns,
+    the layout and the rules are those that the table has after the transaction. Every method that writes raises
+    SchemaMismatchError for rows that do not fit, and on failure deletes the files that it wrote, best effort.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class RowWriter:
         return self._environment.new_uuid()
 
     def own(self, paths: Iterable[str]) -> None:
-        """Take ownership of files that were written for this transaction only. ``paths``: the paths of the files, as in
+        """Take ownership of files that were written only for this transaction. ``paths``: the paths of the files, as in
         the log."""
         self._written_paths.extend(paths)
 
@@ -107,7 +107,7 @@ class RowWriter:
         """Delete the files that the transaction owns, best effort. Returns the failures."""
         return discard(self._reader.store, self._written_paths)
 
-    # ------------------------------------------------------------------------------------------------ rules
+    # ------------------------------------------------------------------------------------------ table rules
 
     def rules(self) -> TableRules:
         """The rules for new rows of the table after the transaction. Raises UnsupportedFeatureError, which names the
@@ -126,8 +126,8 @@ class RowWriter:
         return self._now
 
     def check(self, unchecked: Sequence[AddFile], adds: Iterable[AddFile]) -> None:
-        """Check the rows of the files ``unchecked`` against the table's rules. If the rules have changed since the last
-        write, also check those files in ``adds`` that this transaction wrote. Raises ConstraintViolationError,
+        """Check the rows of the files ``unchecked`` against the table's rules. If the table's rules have changed since
+        the last write, also check the files in ``adds`` that this transaction wrote. Raises ConstraintViolationError,
         InvalidDataFileError, and SchemaMismatchError for foreign files with a GENERATED ALWAYS identity column. Cost:
         none without rules, else the GETs of the columns that they use."""
         changes = self._changes
@@ -148,8 +148,8 @@ class RowWriter:
     # ------------------------------------------------------------------------------------------------ rows
 
     def write(self, rows: Any, checksum: Checksum | None = None, filled: bool = False) -> tuple[list[AddFile], int]:
-        """Write new rows, a stream of Arrow batches. Returns the add actions and the number of rows. Absent columns are
-        generated or get their default value if the table defines one; otherwise they are null. ``filled``: whether the
+        """Write new rows, a stream of Arrow batches. Returns the add actions and the number of rows. An absent column
+        is generated, or gets its default value if the table defines one; otherwise it is null. ``filled``: whether the
         rows already contain identity values, from ``rules()``.
 
         Raises ConstraintViolationError, UnsupportedFeatureError as ``rules``. Cost: 1 PUT for each file.
@@ -157,8 +157,8 @@ class RowWriter:
         return self._write(rows, replace(self._layout_of_new_rows(filled), checksum=checksum))
 
     def write_inserts(self, rows: Any) -> tuple[list[AddFile], int]:
-        """Like ``write(rows, filled=True)``, for a commit with change data files. Every row gets the change type
-        insert, and each file must also be staged as a change data file (``change_file``)."""
+        """Like ``write(rows, filled=True)``, for a commit with change data files. Every row is written with the change
+        type ``insert``; the caller must stage each file also as a change data file (``change_file``)."""
         layout = replace(self._layout_of_new_rows(filled=True), extra_columns=(change_feed.CHANGE_TYPE_FIELD,))
         return self._write(with_change_type("insert", rows), layout)
 
@@ -171,7 +171,7 @@ class RowWriter:
         return self.write_copies(streams, num_rows)
 
     def write_copies(self, streams: Sequence[Iterable[pa.RecordBatch]], num_rows: int | None) -> list[AddFile]:
-        """Copy existing rows into new files, several streams in parallel. After the table's columns, batches contain
+        """Copy existing rows into new files, with several parallel streams. After the table's columns, batches contain
         the columns of ``row_tracking.kept_columns``, so that rows keep their row ids. Raises RowCountError unless there
         are ``num_rows`` rows."""
         watched = [self._watched(stream) for stream in streams]
@@ -196,8 +196,8 @@ class RowWriter:
         """Write change data files. ``changes``: pairs of a change type (insert, delete, update_preimage,
         update_postimage) and a batch with the table's columns.
 
-        If a commit has change data files, readers of the change data feed read only these, so they must contain every
-        change. Cost: 1 PUT for each file.
+        If a commit has change data files, readers of the change data feed read no other files; therefore change data
+        files must contain every change. Cost: 1 PUT for each file.
         """
         batches = (batch for kind, each in changes for batch in with_change_type(kind, (each,)))
         adds, _ = self._write(
@@ -224,7 +224,7 @@ class RowWriter:
         as_changes: bool = False,
     ) -> distributed_files.TaskFiles:
         """The file writer for the tasks of a distributed job. The rows must satisfy the table's rules. Pass the results
-        of the tasks to ``take_over``. ``extra_columns``: columns that follow the table's columns, such as
+        of the tasks to ``take_over``. ``extra_columns``: columns that come after the table's columns, such as
         ``_change_type``. ``as_changes``: whether the files are change data files. Cost: none; starts the commit's
         checks, as ``LogStore.prepare_commit``."""
         base = self._changes.base

@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 else:
     lazy_modules(__name__, "deltalog.expressions.bound", "deltalog.log.file_statistics")
 
-# From this number of adds on, encoding them twice would take noticeable time.
+# If there are at least this many add actions, encoding them twice would take noticeable time.
 _MANY = 1000
 
 
 class StagedActions:
-    """The reads and the actions of a transaction, except for protocol and metadata changes. Actions are normalised to
+    """The reads and actions of a transaction, without its protocol and metadata changes. Actions are normalised to
     the form that readers of the log will decode; otherwise InvalidActionError is raised. Callers must not change the
-    lists; only the methods change them.
+    lists; only the methods of this class change them.
 
-    ``unchecked``: those of the ``adds`` whose rows were not checked against the table's rules. ``files_of_caller``: the
+    ``unchecked``: the ``adds`` whose rows were not checked against the table's rules. ``files_of_caller``: the
     paths that were passed to ``keep_for_caller``. ``cdc``: change data files. ``transactions``: the txn actions, which
     record application versions. ``is_serializable``: whether ``require_serializable`` was called.
     """
@@ -78,7 +78,7 @@ class StagedActions:
         self._callers_paths.update(paths)
 
     def keep_for_caller(self, paths: Iterable[str]) -> None:
-        """Record files that the caller wrote for this commit only. ``paths``: the paths of these files, as in the log.
+        """Record files that the caller wrote only for this commit. ``paths``: the paths of these files, as in the log.
         If the commit fails, the caller still owns the files and may commit or delete them. If the commit is part of a
         multi-table transaction that is cancelled, the files are deleted."""
         self.files_of_caller.extend(paths)
@@ -115,13 +115,13 @@ class StagedActions:
         self._whole_table = True
 
     def read_rows(self, where: bound.Bound, paths: Iterable[str]) -> None:
-        """Declare a read of rows: it is a conflict if another writer adds rows for which the predicate is true, or
-        removes one of these files."""
+        """Declare a read of rows. A commit of another writer conflicts with the read if it adds rows for which the
+        predicate is true, or removes one of these files."""
         self._predicates.append(where)
         self._read_files.update(paths)
 
     def read_files(self, paths: Iterable[str]) -> None:
-        """Declare a read of files: it is a conflict if another writer deletes rows in these files."""
+        """Declare a read of files, which conflicts with another writer's deletion of rows in these files."""
         self._read_files.update(paths)
 
     def read_all_domains(self) -> None:
@@ -133,8 +133,8 @@ class StagedActions:
         self.is_serializable = True
 
     def reads(self, depends_on_metadata: bool, depends_on_files: bool) -> Reads:
-        """The reads on which the commit depends. The arguments are the attributes of MetadataChanges with these
-        names."""
+        """The reads on which the commit depends. Each argument has the name and the meaning of an attribute of
+        MetadataChanges."""
         return Reads(
             self._whole_table or depends_on_files,
             tuple(self._predicates),
@@ -148,14 +148,14 @@ class StagedActions:
 
     @property
     def add_lines(self) -> bytes | None:
-        """The encoded lines of the adds if all were encoded when they were staged; else None."""
+        """The encoded lines of the adds if all adds were encoded when they were staged; else None."""
         if self._encoded is None or len(self._encoded[0]) != len(self.adds):
             return None
         return self._encoded[1] if all(map(operator.is_, self._encoded[0], self.adds)) else None
 
     @property
     def new_paths(self) -> list[str]:
-        """The store paths of the caller's files that must not be live, that is, all except those that the same commit
+        """The store paths of those files of the caller that must not be live: all except the files that the same commit
         removes."""
         removed = {remove.path for remove in self.removes} if self._callers_paths else ()
         return [path for name, path in self._callers_paths.items() if name not in removed]

@@ -58,7 +58,7 @@ T = TypeVar("T")
 
 # How long the latest known version of a remote table is assumed to be current.
 _WARM_MS = 10_000
-# A lock that is held only while a handle moves to another version.
+# A lock that is held only for the moment in which a handle moves to another version.
 _MOVING = threading.Lock()
 
 log = logging.getLogger(__name__)
@@ -79,10 +79,10 @@ class TableHandle:
         self.latest = latest
         # Snapshots in use, keyed by version; cleared if the table is replaced.
         self._shared: weakref.WeakValueDictionary[int, LogSnapshot] = weakref.WeakValueDictionary()
-        # Staged files whose commit may still succeed, keyed by path. These staged files are not deleted until the
-        # outcome of the commit is known.
+        # Staged files whose commit may still succeed, keyed by path. A staged file is not deleted until the outcome of
+        # its commit is known.
         self.unsettled: dict[str, CommitStateUnknownError] = {}
-        # A version, and the time at which the last check of the log that found it to be the latest began.
+        # A version, and the time at which the last check began that found this version to be the latest in the log.
         self._proven: tuple[Snapshot, int] | None = None
         self._lost: Snapshot | None = None  # a lost version that an error has already reported
         self._fresh_ms = 0  # the time at which ``latest`` was last known to be current; 0 on a local store
@@ -94,7 +94,7 @@ class TableHandle:
 
     @property
     def options(self) -> transaction_options.TransactionOptions:
-        """The options of every transaction that begins here."""
+        """The options of every transaction that this handle begins."""
         return transaction_options.NO_OPTIONS if self._options is None else self._options
 
     def configured(
@@ -104,8 +104,9 @@ class TableHandle:
         base: Snapshot | None = None,
     ) -> TableHandle:
         """A second handle on the table, on the same version, whose transactions have these options. ``max_attempts``:
-        as in RetryPolicy; None: as here. ``base``: the version on which its first transaction begins, if not the
-        latest: later commits are checked for conflicts. Pass its latest version to ``advance``. Cost: none."""
+        as in RetryPolicy; None: the same as in this handle. ``base``: the version on which the first transaction of the
+        handle begins, if not the latest; commits after this version are checked for conflicts. Pass its latest version
+        to ``advance``. Cost: none."""
         other = copy.copy(self)
         other._options, other.base = options, base
         if max_attempts is not None:
@@ -116,7 +117,7 @@ class TableHandle:
     # ------------------------------------------------------------------------------------------ the latest version
 
     def refresh(self) -> Snapshot:
-        """The latest version. Cost: 2 concurrent HEADs if there is no new version. Versions are contiguous, so if the
+        """The latest version. Cost: 2 concurrent HEADs if there is no new version. Versions are contiguous. So if the
         next commit is absent, the known version is the latest, unless the table was deleted or replaced, which the HEAD
         of the known commit detects. If clean-up has deleted commits of the known version, that version is read again.
         If there is a new version, also the cost of ``load_after`` or ``load_latest``."""
@@ -124,7 +125,7 @@ class TableHandle:
 
     def refresh_for_change(self) -> Snapshot:
         """Like ``refresh``, for a call that changes the table. Raises TableReplacedError if the log now belongs to
-        another table. The handle has then moved to the new table, so that the next call changes the new table."""
+        another table. By then the handle has moved to the new table, so that the next call changes the new table."""
         before = self.latest
         latest, is_same = self._refreshed()
         is_known = before is not self._lost and is_read(before)
@@ -133,7 +134,7 @@ class TableHandle:
         return latest
 
     def _refreshed(self) -> tuple[Snapshot, bool]:
-        """The latest version, and whether that version's log is known to contain the version that the handle knew
+        """The latest version, and whether the log of this version is known to contain the version that the handle knew
         before."""
         latest = self.latest
         began_ms = self.environment.clock_ms() if self.reader.store.is_remote else None
@@ -165,8 +166,8 @@ class TableHandle:
 
     def recent(self) -> tuple[Snapshot, int | None]:
         """The latest version, for a call that changes the table. On a remote store, this version may be up to _WARM_MS
-        out of date. The second item of the result is the start time of the log check that has just shown this version
-        to be the latest; None if the log was not checked. Cost: none without a check, else as
+        out of date. The second item of the result is the start time of the check of the log that has just shown this
+        version to be the latest; None if the log was not checked. Cost: none without a check, else as
         ``refresh_for_change``."""
         if self._is_warm():
             return self.latest, None
@@ -206,9 +207,9 @@ class TableHandle:
         return histories.LogHistory(self.reader, self.refresh().log)
 
     def history_entries(self, limit: int | None) -> list[past_commits.CommitEntry]:
-        """The same entries as ``history().entries(limit)``. If the latest known version was read recently, its last
-        ``limit`` commits are read concurrently with ``refresh``. If ``refresh`` finds a later version, the last commits
-        are read again."""
+        """The same entries as ``history().entries(limit)``. If the latest known version was read recently, the last
+        ``limit`` commits up to it are read concurrently with ``refresh``. If ``refresh`` finds a later version, the
+        last commits are read again."""
         known = self.latest
         if limit is None or limit < 1 or not self._is_warm() or is_outdated(known):
             return self.history().entries(limit)
@@ -227,7 +228,7 @@ class TableHandle:
         )
 
     def writable(self, for_change: bool = True) -> Snapshot:
-        """The latest version, after a check that this client can write the table. ``for_change``: as
+        """The latest version, after a check that this client supports writing the table. ``for_change``: as
         ``refresh_for_change``. Raises UnsupportedFeatureError."""
         snapshot = self.refresh_for_change() if for_change else self.refresh()
         features.check_writable(snapshot.protocol, self.url)
@@ -262,7 +263,7 @@ class TableHandle:
         self.expire()
 
     def expire(self) -> None:
-        """Make the next call of ``recent`` read the log."""
+        """Make the next call of ``recent`` read the log again."""
         self._fresh_ms = -_WARM_MS
 
     def _mark_fresh(self, proven: Snapshot | None = None, proven_ms: int | None = None) -> None:
@@ -324,8 +325,8 @@ class TableHandle:
         self, data: Any, expected_version: int | None, may_be_blind: bool = False
     ) -> transactions.Transaction:
         """A transaction for new rows. If the rows were read by a scan of this table (``Scan.origin``), the transaction
-        declares that read. ``may_be_blind``: whether the transaction only adds rows; it is a blind append if these rows
-        depend on no version of the table.
+        declares that read. ``may_be_blind``: whether the transaction only adds rows; the transaction is a blind append
+        if these rows depend on no version of the table.
         """
         origin = row_origins.origin_in(data)
         if may_be_blind and origin is None and expected_version is None and not self.options.app_versions:
@@ -357,8 +358,8 @@ class TableHandle:
         )
 
     def following(self, parent: Snapshot, environment: Environment, proven_ms: int | None) -> transactions.Transaction:
-        """A transaction that must commit directly after ``parent``, or after at most as many other commits as the
-        number of attempts in ``environment`` allows; otherwise it raises VersionConflictError. ``proven_ms``: as
+        """A transaction that must commit directly after ``parent``, or after a limited number of other commits (the
+        number of attempts in ``environment``); otherwise it raises VersionConflictError. ``proven_ms``: as
         returned by ``recent``."""
         return transactions.Transaction(
             self.reader,
@@ -374,7 +375,8 @@ class TableHandle:
 
     def continuing(self, planned: Snapshot) -> transactions.Transaction:
         """A transaction that was planned on an earlier version. The commit of this transaction is checked for conflicts
-        with the commits after that version. Cost: as ``refresh``, and 1 GET for each version in between."""
+        with the commits after the version on which it was planned. Cost: as ``refresh``, and 1 GET for each version in
+        between."""
         latest = self.refresh_for_change()
         return transactions.Transaction(
             self.reader,

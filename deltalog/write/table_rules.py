@@ -1,9 +1,9 @@
 """A table's rules for its rows: which constraints to check, and which columns to fill in. Pure.
 
 CHECK constraints, column invariants and generated columns are checked on every new row. Absent columns are generated or
-get their default value, identity columns get their values, and the lengths of char(n) and varchar(n) columns are
-enforced, with padding for char(n). A condition must be true; null is a violation, as PROTOCOL.md defines for both
-constraints and invariants.
+filled with their default value, identity columns get their values, the lengths of char(n) and varchar(n) columns are
+enforced, and char(n) values are padded. A condition must be true; null counts as a violation, as PROTOCOL.md defines
+for both constraints and invariants.
 Spec: PROTOCOL.md#check-constraints, #column-invariants, #generated-columns, #default-columns, #identity-columns.
 """
 
@@ -59,20 +59,21 @@ class Check(msgspec.Struct, frozen=True):
 
 @dataclass(frozen=True, slots=True)
 class TableRules:
-    """The rules of a table for new rows. Engines that write rows themselves get these rules from
+    """The rules that a table defines for new rows. Engines that write rows themselves get these rules from
     ``Transaction.row_writer.rules()``. An object without rules is falsy."""
 
-    #: The URL of the table, for messages.
+    #: The URL of the table, for error messages.
     table: str = ""
     #: Conditions that every row must satisfy: CHECK constraints, invariants, generated columns.
     checks: tuple[Check, ...] = ()
-    #: The expression that fills in a column if it is absent, keyed by column: a default or a generation expression.
+    #: Keyed by column: the default or generation expression that computes the column if it is absent.
     fillings: Mapping[str, expressions.CompiledExpression] = field(default_factory=dict)
     #: The lengths of char and varchar columns.
     lengths: Mapping[str, Length] = field(default_factory=dict)
-    #: The generator of identity values; None if there are no identity columns, or if the rows already have the values.
+    #: The generator of identity values; None if there are no identity columns, or if the rows already contain the
+    #: values.
     identities: identity_values.IdentityValues | None = field(default=None, compare=False)
-    #: Partition columns in which an empty value is stored as null. The expressions in ``fillings`` already take that
+    #: Partition columns in which an empty string is stored as null. The expressions in ``fillings`` already take that
     #: into account.
     null_if_empty: frozenset[str] = frozenset()
 
@@ -86,7 +87,7 @@ class TableRules:
 
     @property
     def demands(self) -> tuple[frozenset[tuple[str, str]], Mapping[str, Length]]:
-        """A value that is equal for rules that check the same conditions and lengths."""
+        """A value for comparing rules: it is equal for rules that check the same conditions and lengths."""
         return frozenset((check.name, check.text) for check in self.checks), self.lengths
 
     @property
@@ -135,7 +136,7 @@ class TableRules:
 
     def check_all(self, tables: Iterable[pa.Table]) -> None:
         """Like ``check``, for several Arrow tables, without checking declared lengths (char and varchar). The error
-        contains the number of all rows that violate the first violated condition."""
+        reports how many rows violate the first condition that is violated."""
         broken_check, total, example = None, 0, ""
         for rows in tables:
             for check in self.checks if broken_check is None else (broken_check,):

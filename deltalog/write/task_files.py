@@ -3,7 +3,7 @@ transaction commits.
 
 A task may be attempted more than once, even concurrently, and several attempts may complete. Each attempt uses its own
 file names, so attempts do not overwrite each other's files. Only the files that the job returns are committed; no
-version names the other files.
+version refers to any other file.
 """
 
 from __future__ import annotations
@@ -88,8 +88,8 @@ class TaskFiles:
         return adds, rows
 
     def remove_all(self) -> int:
-        """Delete all files of this job after it failed, best effort; no version can refer to them. Returns the number
-        of files found. Cost: as ``remove_job_files``."""
+        """Delete all files of this job after the job failed, best effort; no version can refer to these files. Returns
+        the number of files found. Cost: as ``remove_job_files``."""
         return remove_job_files(self.store, self.job, self.layout)
 
     def _write_file(
@@ -128,8 +128,8 @@ class TaskFiles:
 def _runs(
     batches: Iterable[pa.RecordBatch], layout: WriteLayout
 ) -> Iterator[tuple[Mapping[str, str | None], Iterator[pa.Table]]]:
-    """Split batches into runs of consecutive rows of the same partition; yields the partition values and the rows
-    without the partition columns."""
+    """Split batches into runs of consecutive rows of the same partition. Yields, for each run, the partition values and
+    the rows without the partition columns."""
 
     def pieces() -> Iterator[tuple[Mapping[str, str | None], pa.Table]]:
         for batch in as_batches(batches):
@@ -160,7 +160,7 @@ class Groups:
         return bool(self._held)
 
     def take(self, limit: int) -> pa.Table:
-        """Take the next rows, at most ``limit`` of them."""
+        """Read the next rows, at most ``limit`` of them."""
         limit = min(limit, ROW_GROUP_ROWS)
         taken: list[pa.Table] = []
         rows = size_bytes = 0

@@ -82,8 +82,8 @@ class Transaction:
     Created by ``DeltaTable.transaction`` and ``DeltaTable.create_transaction``. Nothing is written to the log before
     ``commit``. If the ``with`` block ends without a commit, the files that this transaction wrote are deleted.
 
-    A transaction has three members, which operations also use directly: ``staged`` (file actions and the reads on which
-    they depend), ``row_writer`` (writes rows into files) and ``metadata_changes``.
+    A transaction has three attributes, which operations also use directly: ``staged`` (file actions and the reads on
+    which they depend), ``row_writer`` (writes rows into files) and ``metadata_changes``.
 
     Transaction has one method for each kind of action in a commit, and one for each kind of read on which a commit may
     depend.
@@ -156,8 +156,8 @@ class Transaction:
                 keep_cleanup_errors(error, failures)
 
     def abort(self) -> list[Exception]:
-        """End without a commit. Deletes the data files that ``write`` wrote, best effort, and returns the failures.
-        After ``commit``, raises the same error as a second call of ``commit``."""
+        """End without a commit. Deletes the data files that ``write`` wrote, as far as possible, and returns the
+        failures. After ``commit``, raises the error that a second call of ``commit`` would raise."""
         self._check_open(ends=True)
         self._finished = True
         return self._row_writer.discard()
@@ -220,8 +220,8 @@ class Transaction:
         """Stage add actions for existing files below the table. Raises InvalidActionError.
 
         If the table has rules, such as constraints or generated columns, ``commit`` reads and checks the rows.
-        ``known``: the rows are already in this version or an earlier one, so they are not checked again. The caller
-        must ensure that no version has named the files; only ``add_parquet_files`` checks that.
+        ``known``: whether the rows come from this version or an earlier one and therefore need not be checked again.
+        The caller must ensure that no version has named these files before; only ``add_parquet_files`` checks this.
         """
         self.staged.add(files, is_checked=known)
 
@@ -241,15 +241,15 @@ class Transaction:
         footers, and the files are made durable.
 
         If the table has rules, such as constraints or generated columns, ``commit`` reads and checks the rows, unless
-        the files' writer has ``checked`` them. ``owned``: the files were written for this transaction only, and are
-        deleted if it fails. For files that are not ``owned``, ``commit`` raises FilesCommittedError if one is already
-        live. ``tags``: the tags of the files, keyed by path.
+        the writer of the files has ``checked`` them. ``owned``: the files were written for this transaction only, and
+        are deleted if it fails. If files are not ``owned`` and one of them is already live, ``commit`` raises
+        FilesCommittedError. ``tags``: the tags of the files, keyed by path.
 
-        ``num_rows``: the total number of rows that their writer wrote; RowCountError is raised if the files contain
-        another number. ``examine`` is called, in several threads, with the path and the footer
-        (pyarrow.parquet.FileMetaData) of each file, and may raise an error to refuse the file. ``as_changes``: the
-        files are change data files instead of data files, with the change type of each row in the column
-        ``_change_type``. If files are data files and change data files at the same time, pass the returned actions to
+        ``num_rows``: the total number of rows that the writer of the files wrote; RowCountError is raised if the files
+        contain a different number. ``examine`` is called, in several threads, with the path and the footer
+        (pyarrow.parquet.FileMetaData) of each file, and may raise an error to refuse the file. ``as_changes``: whether
+        the files are change data files instead of data files; the column ``_change_type`` then contains the change type
+        of each row. If files serve as both data files and change data files, pass the returned actions to
         ``add_cdc``.
 
         Raises InvalidDataFileError, also for a file without field ids if columns are mapped by id. Cost: 1 HEAD and 1
@@ -287,7 +287,7 @@ class Transaction:
         return rows
 
     def remove(self, paths: Iterable[str]) -> int:
-        """Stage the removal of the live files with these paths (as in the log). Returns their number.
+        """Stage the removal of the live files with the given paths (as in the log). Returns their number.
 
         Declares the files as read. Raises InvalidActionError if a path is not a live file.
         """
@@ -311,7 +311,7 @@ class Transaction:
         """The live files that may contain a row for which ``where`` is true (None: all live files), as rows of
         ``Snapshot.files``.
 
-        Declares the read: it is a conflict if another writer concurrently adds rows for which ``where`` is true, or
+        Declares the read, which conflicts if another writer concurrently adds rows for which ``where`` is true, or
         removes one of these files. Raises CallError, SchemaMismatchError. Cost: as ``Scan.files``.
         """
         snapshot = self._existing("find files")
@@ -326,8 +326,8 @@ class Transaction:
     def remove_files(self, files: pa.Table, data_change: bool = True) -> int:
         """Stage the removal of live files, which are passed as rows of ``Snapshot.files``. Returns their number.
 
-        ``data_change=False``: the rows of these files are also in files that this transaction adds. Declares the files
-        as read.
+        ``data_change=False`` means that files added by this transaction contain the rows of these files. Declares the
+        files as read.
         """
         self._existing("remove files")
         return self._staged.remove(files, self._environment.clock_ms(), data_change)
@@ -359,19 +359,20 @@ class Transaction:
     # ------------------------------------------------------------------------------------------ metadata
 
     def set_schema(self, schema: StructType, partition_by: Sequence[str] | None = None) -> None:
-        """Stage a new schema, and new partition columns if passed. Columns are checked, but rows are not. With column
-        mapping, a column is matched with an existing column at the same place by id, else by name and type. A column
-        that matches no existing column is new, and is assigned an id. Raises SchemaMismatchError.
+        """Stage a new schema, and, if they are passed, new partition columns. Columns are checked, but rows are not.
+        With column mapping, a column is matched by id with an existing column at the same level, otherwise by name and
+        type. A column that matches no existing column is new, and is assigned an id. Raises SchemaMismatchError.
         """
         self.metadata_changes.set_schema(schema, partition_by)
 
     def merge_schema(self, data: StructType, *, keeps_types: bool = False) -> None:
-        """Stage the columns and struct fields that ``data`` has and the table lacks. The staged columns and fields are
-        appended at the end and are nullable.
+        """Stage the columns and struct fields that ``data`` contains and the table does not. The staged columns and
+        fields are appended at the end and are nullable.
 
-        A column of type void gets the type of the data. With ``delta.enableTypeWidening``, a column is widened to the
-        type of the data, but not from an integer to another kind of number. Raises SchemaMismatchError for other types
-        that do not fit, unless ``keeps_types``, for values that are cast to the table's types.
+        A column of type void gets the type that the data has in this column. With ``delta.enableTypeWidening``, a
+        column is widened to the type of the data, except from an integer to a floating-point or decimal type. Raises
+        SchemaMismatchError for other types that do not fit, unless ``keeps_types``, for values that are cast to the
+        table's types.
         """
         widens = widening.automatic(self.metadata.configuration)
         merged = schema_enforcement.merge_schemas(self.schema, data, widens, keeps_types)
@@ -407,8 +408,8 @@ class Transaction:
         self._metadata_changes.remove_domain(domain)
 
     def set_transaction(self, app_id: str, version: int, last_updated_ms: int | None = None) -> None:
-        """Stage an application version (txn), so that a repeated run is recognised. ``last_updated_ms``: in ms since
-        1970; None: now. Raises CallError."""
+        """Stage an application version (a txn action), so that a repeated run of the application is recognised.
+        ``last_updated_ms``: in ms since 1970; None: now. Raises CallError."""
         updated_ms = self._environment.clock_ms() if last_updated_ms is None else last_updated_ms
         self.staged.set_transaction(app_id, version, updated_ms)
 
@@ -518,7 +519,7 @@ class Transaction:
         try:
             return self._loop(prepared, base).run()
         except CommitConflictError as error:
-            # A blind append may begin on a stale version, so repeat it once on the latest version.
+            # A blind append may begin on a stale version; if it fails, repeat it once on the latest version.
             if type(error) not in (MetadataChangedError, ProtocolChangedError, CommitConflictError):
                 raise
             if self._refresh is None or not prepared.is_blind_append:
@@ -579,7 +580,8 @@ class Transaction:
         return base_of(base, self.reader.file_time_ms(base.version) if enables else None)
 
     def _following(self, committed: CommittedAttempt) -> Snapshot:
-        """The snapshot of the commit, built from the base snapshot and the winning commits in between. Cost: none."""
+        """The snapshot of the commit, built from the base snapshot and the winning commits between the base and this
+        commit. Cost: none."""
         latest = self._metadata_changes.base
         for commit in committed.commits:
             if latest is None:
@@ -603,7 +605,8 @@ class Transaction:
             features.check_stays_managed(base.metadata, changes.protocol, changes.metadata, url)
 
     def _check_new_paths(self) -> None:
-        """Raise FilesCommittedError if a file from the caller is live, unless the same commit removes it."""
+        """Raise FilesCommittedError if a file that the caller passed is already live, unless the same commit removes
+        it."""
         paths = self._staged.new_paths
         if paths and self.snapshot is not None:
             committed_files.check_not_live(self.snapshot, paths)
@@ -615,8 +618,8 @@ class Transaction:
         return self.snapshot
 
     def _check_open(self, ends: bool = False) -> None:
-        """Raise CallError if the transaction has ended. ``ends``: whether the call would end the transaction; then the
-        error says if the commit has succeeded or may have succeeded."""
+        """Raise CallError if the transaction has ended. ``ends``: whether the call would end the transaction; if so,
+        the error says whether the commit has succeeded or may have succeeded."""
         if ends and self._in_doubt is not None:
             raise self._in_doubt
         if ends and self.committed is not None:

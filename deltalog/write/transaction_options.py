@@ -1,4 +1,4 @@
-"""What a caller sets for all commits of a call: entries of commitInfo, application versions, how files are encoded, and
+"""What a caller sets for all commits of a call: entries of commitInfo, application versions, the encoding of files, and
 the steps after the commit.
 
 Spec: PROTOCOL.md#commit-provenance-information, #transaction-identifiers.
@@ -24,7 +24,8 @@ _TEXTS = ("userId", "userName", "userMetadata")
 
 @dataclass(frozen=True, slots=True)
 class AppVersion:
-    """A version that an application records (txn). ``last_updated_ms``: ms since 1970; None: the time of the call."""
+    """A version that an application records (txn). ``last_updated_ms``: milliseconds since 1970; None means the time of
+    the call."""
 
     app_id: str
     version: int
@@ -33,10 +34,10 @@ class AppVersion:
 
 @dataclass(frozen=True, slots=True)
 class TransactionOptions:
-    """Options of every transaction that a call begins.
+    """The options for every transaction that a call begins.
 
-    ``commit_info``: further entries of commitInfo, JSON values. ``app_versions``: recorded by each commit. ``files``:
-    how data files are encoded. ``hooks``: the steps after a commit.
+    ``commit_info``: additional entries for commitInfo, as JSON values. ``app_versions``: application ids and versions
+    that each commit records. ``files``: how data files are encoded. ``hooks``: the steps after a commit.
     """
 
     commit_info: Mapping[str, Any] = field(default_factory=dict, hash=False)
@@ -49,8 +50,9 @@ class TransactionOptions:
 
 
 def check_commit_info(entries: object) -> None:
-    """Raise CallError for entries that commitInfo cannot have. Entries that each commit writes itself are refused;
-    ``isolationLevel`` and ``isBlindAppend`` are checked, but every commit records its own."""
+    """Raise CallError for entries that commitInfo cannot have. Entries that each commit writes itself are refused.
+    Exceptions are ``isolationLevel`` and ``isBlindAppend``: the caller's values are checked, but every commit records
+    its own."""
     if not isinstance(entries, Mapping):
         raise CallError(f"The entries of commitInfo must be a mapping from names to JSON values, not {entries!r}.")
     if not all(isinstance(name, str) for name in entries):

@@ -30,8 +30,8 @@ def is_recorded(transaction: Transaction, txn: tuple[str, int] | None) -> bool:
 
 
 def fitting(transaction: Transaction, data: Any, merge: bool = False) -> pa.RecordBatchReader:
-    """The rows as a stream of batches whose columns fit the table's columns. ``merge``: add columns that the table
-    lacks. Raises CallError, SchemaMismatchError."""
+    """The rows, as a stream of batches whose columns fit the columns of the table. ``merge``: add columns that the
+    table lacks. Raises CallError, SchemaMismatchError."""
     reader = as_reader(data)
     given = StructType.from_arrow(reader.schema)
     if merge:

@@ -1,2 +1,2 @@
-"""The write contract (docs/contracts/write.md): files are written first, and then committed once, with a named parent
-version."""
+"""The write contract (docs/contracts/write.md): files are written first and then committed once, on top of a parent
+version that the caller names."""

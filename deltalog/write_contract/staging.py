@@ -1,8 +1,9 @@
 """Staged files and their commit, as defined by the write contract (docs/contracts/write.md). Rows are written into
 files that no version names yet; the commit creates one version with a named parent and the author's metadata.
 
-Files are written first. Then a transaction begins on the latest version, and is committed directly after that version
-or not at all. So commits that other writers make during a long stream are not conflicts.
+Files are written first. After the files have been written, a transaction begins on the latest version, and is committed
+directly after that version or not at all. Commits that other writers make during a long stream are therefore not
+conflicts.
 
 Spec: PROTOCOL.md#add-file-and-remove-file (tags), #commit-provenance-information.
 """
@@ -62,9 +63,10 @@ class WriteOptions(TypedDict, total=False):
 
     ``expected_parent``: the version that must be the latest when the commit is made, else VersionConflictError is
     raised; None: the version that is the latest after the files are written. ``retry_count`` (0): how often the commit,
-    and only the commit, is retried on top of another writer's commit. The waits grow from ``retry_base_delay_ms`` (10)
-    to ``retry_max_delay_ms`` (2000); the fraction ``retry_jitter`` (1.0) of a wait is random. ``checksum="sha256"``
-    records a hash for each file. ``timestamp_column``: the column whose minimum and maximum are recorded.
+    and only the commit, is retried after another writer has committed the version. The waits grow from
+    ``retry_base_delay_ms`` (10) to ``retry_max_delay_ms`` (2000); the fraction ``retry_jitter`` (1.0) of a wait is
+    random. ``checksum="sha256"`` records a hash for each file. ``timestamp_column``: the column whose minimum and
+    maximum are recorded.
     """
 
     expected_parent: int | None
@@ -119,7 +121,8 @@ class Options:
             environment.retry,
             max_attempts=tries,
             immediate=0,
-            retry_base_delay_ms=self.retry_base_delay_ms / 2,  # the retry policy doubles it before the first wait
+            # The retry policy doubles this delay before the first wait.
+            retry_base_delay_ms=self.retry_base_delay_ms / 2,
             retry_max_delay_ms=self.retry_max_delay_ms,
             retry_jitter=self.retry_jitter,
             race_max_delay_ms=self.retry_max_delay_ms,
@@ -166,8 +169,8 @@ class WriteTarget:
     """The target of a verb: a store, and the authority over the commits in it.
 
     ``begin``: begins a transaction on the latest version. ``forget``: makes the next transaction read the log again,
-    because the known version may be stale. ``unsettled``: commits with an unknown outcome, keyed by the paths of their
-    staged files, so that they also apply to copies of a StagedFiles object.
+    because the version known so far may be stale. ``unsettled``: commits with an unknown outcome. They are keyed by the
+    paths of their staged files, so that they also apply to copies of a StagedFiles object.
     """
 
     store: LogStore
@@ -175,7 +178,7 @@ class WriteTarget:
     begin: Callable[[Options], Transaction]
     forget: Callable[[], None]
     unsettled: dict[str, CommitStateUnknownError] = field(default_factory=dict)
-    # Proofs that began while the files were written, for the commit in the same call.
+    # Proofs of the tip that were started while the files were written; the commit in the same call uses them.
     proofs: list[TipProof] = field(default_factory=list)
 
 
@@ -185,7 +188,7 @@ class WriteTarget:
 @checked
 @dataclass(frozen=True, slots=True)
 class StagedFiles:
-    """Files below a table's root that no version of the table names yet. ``DeltaTable.commit_staged`` commits any
+    """Files below a table's root that no version of the table refers to yet. ``DeltaTable.commit_staged`` commits any
     number of StagedFiles together, once. Threads or other processes may stage files, and send the StagedFiles as a
     pickle or as JSON.
 
@@ -201,8 +204,8 @@ class StagedFiles:
     first_us: int | None = None
     last_us: int | None = None
     version: int | None = None
-    # The errors of commits of these files whose outcome is unknown. The staged files are not deleted until these
-    # outcomes are known.
+    # The errors of those attempts to commit these files whose outcome is unknown. The staged files are not deleted
+    # until these outcomes are known.
     unsettled: list[CommitStateUnknownError] = field(default_factory=list, compare=False, repr=False)
 
     def to_json(self) -> str:
@@ -261,7 +264,7 @@ def target_of(handle: TableHandle) -> WriteTarget:
 
 
 def stage(target: WriteTarget, data: Any, options: Options) -> StagedFiles:
-    """Write rows into files that no version names yet.
+    """Write rows into files that no version refers to yet.
 
     On an error, the files are deleted, best effort. Raises as DeltaTable.append. Cost: 1 PUT for each file.
     """
@@ -311,7 +314,7 @@ class _Span:
             raise CallError(f"timestamp_column must be a timestamp column; {name} is {self._column.data_type}.")
 
     def watch(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """Yield the batches unchanged, and include the values of the timestamp column in the span."""
+        """Yield the batches unchanged, and widen the span to include the values of the timestamp column."""
         for batch in read_once(batches):
             if self._column is not None:
                 self._include_batch(batch, self._column)
@@ -331,7 +334,7 @@ class _Span:
             self.last_us = high if self.last_us is None else max(self.last_us, high)
 
 
-# ---------------------------------------------------------------------------------------------------- committing
+# --------------------------------------------------------------------------------------------- committing writes
 
 
 def commit_staged(

@@ -1,5 +1,5 @@
 """The verbs of the write contract (docs/contracts/write.md) that write and commit in one call. These verbs write rows,
-streams of records, or streams of bytes (to a table of blobs). If a verb fails, it deletes the files that it wrote.
+streams of records, or streams of bytes (to a table of blobs). If a method fails, it deletes the files that it wrote.
 
 Spec: PROTOCOL.md#add-file-and-remove-file (tags), #commit-provenance-information.
 """
@@ -91,9 +91,9 @@ def _commit_or_discard(
 class StreamWriter:
     """Writes a blob in pieces, and commits it as one version of a table of blobs; see ``Dataset.stream_write``.
 
-    The bytes are written once, to their final path. Readers do not see the bytes before ``commit``. If ``close`` is
-    called or the ``with`` block ends without a commit, the stream is aborted. Memory: one piece, and the store's buffer
-    for a part (S3: 16 MiB).
+    The bytes are written once, to their final path. Readers cannot see the bytes before ``commit``. If ``close`` is
+    called or the ``with`` block ends without a commit, the stream is aborted. Memory: one piece of the stream, and the
+    store's buffer for one part of an upload (S3: 16 MiB).
     """
 
     def __init__(self, target: WriteTarget, metadata: Mapping[str, Any] | None, options: Options) -> None:
@@ -136,11 +136,11 @@ class StreamWriter:
         return len(view)
 
     def commit(self) -> Snapshot:
-        """Commit the blob as the next version, which adds one row.
+        """Commit the blob: the next version adds one row for it.
 
-        On an error, the bytes are deleted, best effort, unless the outcome is unknown. Raises VersionConflictError and
-        as Transaction.commit; a second call after a commit raises FilesCommittedError. Cost: 1 PUT of the row, and the
-        commit.
+        On an error, the bytes written so far are deleted, best effort, unless the outcome of the commit is unknown.
+        Raises VersionConflictError and as Transaction.commit; a second call after a commit raises FilesCommittedError.
+        Cost: 1 PUT of the row, and the commit.
         """
         self._check_undecided()
         self._check_open()
@@ -161,8 +161,8 @@ class StreamWriter:
         return snapshot
 
     def abort(self) -> None:
-        """End without a commit. The bytes are deleted, best effort; failures are recorded in ``cleanup_errors``.
-        Idempotent. Calling it after ``commit`` raises the same error as a second ``commit``."""
+        """End without a commit. The bytes are deleted on a best-effort basis; failures are recorded in
+        ``cleanup_errors``. Idempotent. Calling it after ``commit`` raises the same error as a second ``commit``."""
         if self._state != "aborted":
             self._check_undecided()
             self._check_open()
@@ -215,7 +215,8 @@ class StreamWriter:
         """Delete the files of the stream. Failures are attached to the error that caused the deletion and never replace
         it.
 
-        Returns the cause: ``error``, or if it is an OSError of the file, the StoreError that the store raises from it.
+        Returns the cause: the StoreError that the store makes of ``error`` if this is an OSError of the file, otherwise
+        ``error`` itself.
         """
         self._state = "aborted"
         cause: BaseException = _Abandoned() if error is None else error
@@ -243,7 +244,7 @@ class _Abandoned(Exception):
 
 
 def blob_path(snapshot: Snapshot) -> str:
-    """The path of the blob that a version added. Raises CallError if it added none. Cost: 1 GET."""
+    """The path of the blob that a given version added. Raises CallError if it added none. Cost: 1 GET."""
     blob = snapshot.commit_summary.blob
     if blob is None:
         raise CallError(

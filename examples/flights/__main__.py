@@ -27,7 +27,7 @@ about two minutes; needs Java 17 and pip install 'deltalog[demo]'.
 
 
 class _Arguments(argparse.ArgumentParser):
-    """An argument parser that reports wrong arguments like other errors."""
+    """An argument parser that reports wrong arguments in the same way as other errors."""
 
     as_json = False
 
@@ -75,7 +75,7 @@ def _months(text: str) -> int:
 
 
 def _run(path: Path, months: int, overwrite: bool, as_json: bool) -> None:
-    # Check all requirements before writing anything, and before importing the modules that need them.
+    # Check all requirements before writing anything and before importing the modules that have these requirements.
     data = flights_file()
     check_spark()
     prepare(path, overwrite)
@@ -93,7 +93,7 @@ def _print_error(name: str, code: str, message: str, as_json: bool) -> None:
     from rich.console import Console
     from rich.text import Text
 
-    # Indent continuation lines, so that a message of several lines is recognisable as one error.
+    # Indent continuation lines, so that a message of several lines is recognisable as one message.
     text = Text.assemble((f"error [{code}]", "bold red"), ": ", message.replace("\n", "\n  "))
     Console(stderr=True, highlight=False, markup=False, emoji=False).print(text, soft_wrap=True)
 
@@ -101,7 +101,7 @@ def _print_error(name: str, code: str, message: str, as_json: bool) -> None:
 if __name__ == "__main__":
     if find_spec("rich") is None:
         sys.exit(f"The demo prints its tables with rich, which is not installed: {INSTALL}")
-    for stream in (sys.stdout, sys.stderr):  # the locale may be unable to encode the symbols in the tables
+    for stream in (sys.stdout, sys.stderr):  # the encoding of the locale may lack the symbols in the tables
         with contextlib.suppress(AttributeError, OSError):
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     sys.exit(main(sys.argv[1:]))

@@ -1,4 +1,4 @@
-"""The months that were written, and the answers of the three tables to queries at their times."""
+"""The months that were written, and the answers that the three tables give to queries as of times in these months."""
 
 from __future__ import annotations
 

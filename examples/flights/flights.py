@@ -35,7 +35,7 @@ from examples.flights.preparation import (
 )
 from examples.flights.report import Report
 
-# A fixed file time such as some archive tools set.
+# A fixed file time, as some archive tools set it.
 _ARCHIVE_DATE = datetime.datetime(2020, 1, 1, tzinfo=datetime.timezone.utc)
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 _MONTHS = (
@@ -166,7 +166,7 @@ def make_pages(path: Path) -> None:
 
 @contextlib.contextmanager
 def _extracted(archive: Path) -> Iterator[Path]:
-    """Extract the CSV file from its zip archive, which Spark cannot read."""
+    """Extract the CSV file from its zip archive, because Spark cannot read zip archives."""
     with tempfile.TemporaryDirectory(prefix="deltalog-demo-") as directory, zipfile.ZipFile(archive) as opened:
         yield Path(opened.extract("flights.csv", directory))
 
@@ -186,7 +186,7 @@ def _spark(log: Path, report: Report) -> Iterator[SparkSession]:
         "spark.ui.showConsoleProgress": "false",
     }.items():
         builder = builder.config(key, value)
-    os.environ.pop("SPARK_REMOTE", None)  # otherwise the session builder uses the value as the master
+    os.environ.pop("SPARK_REMOTE", None)  # otherwise the session builder would use the value as the master
     try:
         with _errors_into(log):
             session = builder.getOrCreate()

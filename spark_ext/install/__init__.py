@@ -1,1 +1,2 @@
-"""Lets programs for delta-spark run as they are: PySpark's own readers, writers and statements reach deltalog."""
+"""Makes programs written for delta-spark run without changes: PySpark's own readers, writers and statements reach
+deltalog."""

@@ -1,4 +1,4 @@
-"""The arguments of the calls on PySpark's readers and writers, which PySpark keeps out of sight."""
+"""Records the arguments of calls on PySpark's readers and writers, because PySpark does not expose these arguments."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FORMATS = ("delta", "deltalog")
 
 @dataclass
 class Calls:
-    """What a reader or a writer was told, in any order."""
+    """What the calls on a reader or a writer have set, in whatever order the calls were made."""
 
     source: str | None = None
     mode: str | None = None
@@ -30,8 +30,8 @@ class Calls:
         return isinstance(self.source, str) and self.source.lower() in FORMATS
 
     def apply(self, target: Any, but: tuple[str, ...] = ()) -> Any:
-        """Set the options on a reader or writer of spark_ext. An option that it does not know has no effect, as in
-        delta-spark, and is warned of."""
+        """Set the options on a reader or writer of spark_ext. An option that deltalog does not know has no effect, as
+        in delta-spark, but causes a warning."""
         for key, value in self.options.items():
             if value is None or key.lower() in but:
                 continue
@@ -45,7 +45,7 @@ class Calls:
 
 
 def calls_of(of: Any) -> Calls:
-    """The calls on a reader or a writer."""
+    """The recorded calls of a reader or a writer."""
     found = vars(of).setdefault(_CALLS, Calls())
     assert isinstance(found, Calls)
     return found

@@ -1,4 +1,4 @@
-"""The classes of ``delta.exceptions``, for programs that catch them."""
+"""The exception classes of ``delta.exceptions``, for programs that catch them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pyspark.errors import PySparkException
 
 
 class DeltaConcurrentModificationException(PySparkException):
-    """The base of the errors of commits that conflict with another commit."""
+    """The base class of the errors that report a conflict of a commit with another commit."""
 
 
 class ConcurrentWriteException(DeltaConcurrentModificationException):
@@ -22,7 +22,7 @@ class ProtocolChangedException(DeltaConcurrentModificationException):
 
 
 class ConcurrentAppendException(DeltaConcurrentModificationException):
-    """Another writer added rows that this one would have read."""
+    """Another writer added rows that this transaction would have read."""
 
 
 class ConcurrentDeleteReadException(DeltaConcurrentModificationException):
@@ -30,7 +30,7 @@ class ConcurrentDeleteReadException(DeltaConcurrentModificationException):
 
 
 class ConcurrentDeleteDeleteException(DeltaConcurrentModificationException):
-    """Another writer deleted files that this one deletes."""
+    """Another writer deleted files that this transaction also deletes."""
 
 
 class ConcurrentTransactionException(DeltaConcurrentModificationException):

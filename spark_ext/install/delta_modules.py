@@ -25,21 +25,21 @@ _TABLES = {
 def configure_spark_with_delta_pip(
     spark_session_builder: Any, extra_packages: list[str] | None = None, scala_version: str | None = None
 ) -> Any:
-    """The builder, unchanged but for ``extra_packages``: deltalog needs no jar."""
+    """The builder, unchanged except that ``extra_packages`` are added: deltalog needs no jar."""
     if extra_packages:
         return spark_session_builder.config("spark.jars.packages", ",".join(extra_packages))
     return spark_session_builder
 
 
 class Modules:
-    """The modules of ``delta`` in ``sys.modules``, and what was there before."""
+    """The modules of ``delta`` in ``sys.modules``, and the modules that they replaced."""
 
     def __init__(self) -> None:
         self._before: dict[str, ModuleType] = {}
         self._made: dict[str, ModuleType] = {}
 
     def add(self) -> None:
-        """Put the modules into ``sys.modules``. Modules of the package delta-spark that are loaded are set aside."""
+        """Put the modules into ``sys.modules``. Loaded modules of the package delta-spark are temporarily removed."""
         self._before = {name: module for name, module in sys.modules.items() if name.partition(".")[0] == "delta"}
         for name in self._before:
             del sys.modules[name]
@@ -64,7 +64,7 @@ class Modules:
                 setattr(root, name.partition(".")[2], module)
 
     def remove(self) -> None:
-        """Put back what was there before."""
+        """Restore the modules that were there before."""
         for name in [each for each in sys.modules if each.partition(".")[0] == "delta"]:
             del sys.modules[name]
         sys.modules.update(self._before)

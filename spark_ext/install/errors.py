@@ -1,4 +1,4 @@
-"""Errors that are deltalog's and also those that programs for delta-spark catch."""
+"""Errors that belong both to deltalog's error classes and to the classes that programs for delta-spark catch."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyspark.errors import AnalysisException, PySparkException
 import deltalog
 from spark_ext.install import delta_exceptions as theirs
 
-# The class of delta-spark for each of deltalog's errors; the first that fits.
+# For each of deltalog's errors, the class of delta-spark's error; the first entry that matches is used.
 _CLASSES: tuple[tuple[type[deltalog.DeltaLogError], type[PySparkException]], ...] = (
     (deltalog.errors.ConcurrentAppendError, theirs.ConcurrentAppendException),
     (deltalog.errors.ConcurrentDeleteReadError, theirs.ConcurrentDeleteReadException),
@@ -36,7 +36,7 @@ _ADVICE = {
 
 @contextlib.contextmanager
 def translated() -> Iterator[None]:
-    """Raise deltalog's errors as errors that are PySpark's or delta-spark's too, with the same attributes."""
+    """Raise deltalog's errors as errors that are also PySpark's or delta-spark's errors, with the same attributes."""
     try:
         yield
     except PySparkException:

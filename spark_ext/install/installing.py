@@ -28,19 +28,20 @@ _installed: _Installation | None = None
 
 
 def install(spark: SparkSession | None = None, *, modules: bool = True) -> None:
-    """Let programs for delta-spark run as they are, in this process, until ``uninstall``.
+    """Make programs written for delta-spark run unchanged in this process, until ``uninstall``.
 
     ``format("delta")`` and ``format("deltalog")`` of ``spark.read``, ``df.write``, ``readStream`` and ``writeStream``,
     ``spark.sql``, ``spark.table``, ``writeTo``, ``saveAsTable``, ``insertInto``, ``toTable`` and
-    ``spark.catalog.tableExists`` and ``listTables`` reach deltalog for Delta tables; everything else goes to Spark as
-    before. In sessions without ``use_catalog``, names are those of Spark's own catalog. Errors are also those that
-    delta-spark raises: ``AnalysisException``, ``delta.exceptions.ConcurrentAppendException`` and so on.
+    ``spark.catalog.tableExists`` and ``listTables`` reach deltalog for Delta tables; all other calls go to Spark as
+    before. In sessions without ``use_catalog``, table names are those of Spark's own catalog. Errors are also instances
+    of the classes that delta-spark raises: ``AnalysisException``, ``delta.exceptions.ConcurrentAppendException`` and so
+    on.
 
-    ``spark``: a session that exists; all others of the process, also later ones, are covered too. A session that is
-    configured for delta-spark's catalog gets Spark's own one. ``modules``: ``from delta.tables import DeltaTable`` and
-    ``delta.exceptions`` are those of spark_ext, even if the package delta-spark is installed; False leaves that
-    package alone. Call it before a program imports ``delta``. A second call has no effect. Cost: none; for a session 1
-    command.
+    ``spark``: an existing session; all other sessions of the process, including later ones, are also covered. A session
+    that is configured for delta-spark's catalog gets Spark's own catalog instead. ``modules``: ``from delta.tables
+    import DeltaTable`` and ``delta.exceptions`` are those of spark_ext, even if the package delta-spark is installed;
+    False leaves that package alone. Call ``install`` before a program imports ``delta``. A second call has no effect.
+    Cost: none; for a session 1 command.
     """
     global _installed
     with _lock:
@@ -51,8 +52,8 @@ def install(spark: SparkSession | None = None, *, modules: bool = True) -> None:
 
 
 def uninstall(spark: SparkSession | None = None) -> None:
-    """Undo ``install``: PySpark's classes and the modules ``delta`` are as before. Columns, views and DataFrames that
-    exist keep working. ``spark``: for symmetry. Cost: none."""
+    """Undo ``install``: PySpark's classes and the modules named ``delta`` are again as they were before the
+    installation. Existing columns, views and DataFrames keep working. ``spark``: for symmetry. Cost: none."""
     global _installed
     with _lock:
         if _installed is not None:
@@ -122,7 +123,7 @@ class _Installation:
             self._patches.method(session, "__init__", self._made)
 
     def _translate(self, kind: Any) -> None:
-        """Let the methods of a class of spark_ext raise the errors of delta-spark too."""
+        """Let the methods of a spark_ext class raise errors that are also errors of delta-spark."""
         for name, member in list(vars(kind).items()):
             if name.startswith("_"):
                 continue

@@ -11,13 +11,13 @@ from typing import Any
 from spark_ext.session.spark_names import ORIGINAL
 
 _MISSING = object()
-# Whether spark_ext itself is the caller, whose calls go to PySpark.
+# Whether the caller is spark_ext itself; its calls are passed on to PySpark.
 _inside: contextvars.ContextVar[bool] = contextvars.ContextVar("deltalog_inside", default=False)
 
 
 @contextlib.contextmanager
 def inside() -> Iterator[None]:
-    """In this block, replaced methods do what the originals do."""
+    """Inside this block, the replaced methods behave like the original methods."""
     token = _inside.set(True)
     try:
         yield
@@ -32,7 +32,8 @@ class Patches:
         self._done: list[tuple[Any, str, Any]] = []
 
     def method(self, owner: Any, name: str, change: Callable[..., Any]) -> None:
-        """Replace a method, if the class has it. ``change`` gets the original, and the arguments of the call."""
+        """Replace a method, if the class has it. ``change`` receives the original method and the arguments of the
+        call."""
         original = getattr(owner, name, None)
         if original is None:
             return
@@ -60,7 +61,7 @@ class Patches:
         setattr(owner, name, classmethod(call))
 
     def undo(self) -> None:
-        """Put the originals back, last first."""
+        """Restore the original attributes, in reverse order of replacement."""
         while self._done:
             owner, name, before = self._done.pop()
             if before is _MISSING:

@@ -28,8 +28,8 @@ def add(patches: Patches, kind: Any) -> None:
 
 
 def table_of(spark: SparkSession, name: str) -> str | None:
-    """The path or address of a Delta table by its name; None if the name is a view, or of Spark. Cost: 1 Spark command;
-    with a catalog of deltalog 1 call to it."""
+    """The path or address of the Delta table called ``name``; None if the name denotes a view or one of Spark's own
+    tables. Cost: 1 Spark command; with a catalog of deltalog 1 call to it."""
     by_path = spark_names.path_in(name)
     if by_path is not None:
         return by_path
@@ -85,7 +85,7 @@ def _reader(reader: Any, of: calls.Calls) -> Reader:
 
 
 def _with_schema(of: calls.Calls, df: Any) -> Any:
-    """Refuse a schema of the caller that is not the table's."""
+    """Refuse a schema passed by the caller that differs from the schema of the table."""
     if of.schema is not None:
         given = df.sparkSession.createDataFrame([], of.schema).schema.simpleString()
         have = df.schema.simpleString()

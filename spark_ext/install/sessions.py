@@ -27,8 +27,8 @@ def add(patches: Patches, session: Any, catalog: Any) -> None:
 
 
 def without_their_catalog(spark: SparkSession) -> bool:
-    """Let a session that was configured for delta-spark use Spark's own catalog: without delta-spark's jar it cannot
-    load the other one. Whether that was necessary."""
+    """Let a session that was configured for delta-spark use Spark's own catalog, because delta-spark's catalog cannot
+    be loaded without delta-spark's jar. Whether that was necessary."""
     if spark.conf.get(_CATALOG, None) != _THEIR_CATALOG:
         return False
     spark.conf.set(_CATALOG, _BUILTIN)
@@ -83,5 +83,5 @@ def _list(original: Any, catalog: Any, dbName: str | None = None, pattern: str |
 
 
 def _is_of_deltalog(spark: SparkSession) -> bool:
-    """Whether names are those of a catalog of deltalog, which Spark does not know."""
+    """Whether table names refer to a catalog of deltalog, which is unknown to Spark."""
     return names.setting_of(spark) not in (None, names.SPARK)

@@ -1,4 +1,4 @@
-"""Streams from and to Delta tables by ``readStream`` and ``writeStream``."""
+"""Streams that read from and write to Delta tables with ``readStream`` and ``writeStream``."""
 
 from __future__ import annotations
 

@@ -101,7 +101,7 @@ def _insert_into(original: Any, writer: Any, tableName: str, overwrite: bool | N
 
 
 def _told(writer: Any, source: str | None, mode: str | None, partition_by: Any, options: dict[str, Any]) -> None:
-    """The arguments that are equivalent to calls."""
+    """The arguments that have the same effect as calls."""
     writer.options(**options)
     if mode is not None:
         writer.mode(mode)
@@ -125,7 +125,7 @@ def _writer(writer: Any, of: calls.Calls, but: tuple[str, ...] = ()) -> Writer:
 
 
 def _rows_of(writer: Any) -> DataFrame:
-    """The DataFrame of a writer; on Connect a writer only has its plan."""
+    """The DataFrame of a writer; on Connect, a writer stores only the plan of the DataFrame."""
     rows = writer._df
     if isinstance(rows, DataFrame):
         return rows
@@ -170,7 +170,7 @@ def _run(call: str, made: TableWriter, of: calls.Calls, args: tuple[Any, ...]) -
 
 
 def _name_of(column: Any) -> str:
-    """The name of a column, of a Column that is one. Raises CallError."""
+    """The name of a column, given as text or as a Column that refers to one. Raises CallError."""
     text = column if isinstance(column, str) else repr(column).removeprefix("Column<'").removesuffix("'>")
     if "(" in text:
         raise deltalog.CallError(

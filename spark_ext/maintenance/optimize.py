@@ -21,7 +21,7 @@ from spark_ext.writing.write_options import column_names
 _TARGET_SIZE = "spark.databricks.delta.optimize.maxFileSize"
 _FILES = "struct<min: bigint, max: bigint, avg: double, totalFiles: bigint, totalSize: bigint>"
 _MOVED = "struct<num: bigint, size: bigint>"
-# The columns of delta-spark's result, except the metrics of its scheduling.
+# The columns of delta-spark's result, except the metrics of delta-spark's scheduling.
 _RESULT = (
     f"path string, metrics struct<numFilesAdded: bigint, numFilesRemoved: bigint, filesAdded: {_FILES}, "
     f"filesRemoved: {_FILES}, partitionsOptimized: bigint, numBins: bigint, numBatches: bigint, "
@@ -78,7 +78,7 @@ class DeltaOptimizeBuilder:
         return self._executed(True, lambda **options: z_order(given, self._where, **options), is_z_order=True)
 
     def purged(self) -> DataFrame:
-        """Rewrite all files with deletion vectors, without the deleted rows (``REORG TABLE … APPLY (PURGE)``). The
+        """Rewrite all files that have deletion vectors, without the deleted rows (``REORG TABLE … APPLY (PURGE)``). The
         result, the errors and the costs are those of ``executeCompaction``."""
         return self._executed(False, lambda **options: self._table.optimize.purge(self._where, **options))
 
@@ -109,7 +109,8 @@ def _as_bytes(run: Any) -> Any:
 def _metrics(report: deltalog.OptimizeReport, is_ordered: bool, is_z_order: bool, started_ms: int) -> tuple[Any, ...]:
     added, removed = list(report.added.values()), list(report.removed.values())
     moved = (len(removed), sum(removed))
-    # All files of a partition are ordered together, so there is one cube per partition, and no older cubes.
+    # All files of a partition are ordered together, so a partition always consists of one cube, and there are no older
+    # cubes.
     z_order = ("all", (0, 0), moved, 0, moved, report.partitions, None) if is_z_order else None
     return (
         len(added),

@@ -14,11 +14,11 @@ import deltalog
 from spark_ext.session.bytes_job import parallelism, returned
 from spark_ext.writing.task_job import explained_by_task
 
-# Whether tasks list and delete files. By default, tasks do this only for large tables on S3. On a local disk, a single
-# process is faster (docs/benchmarks.md), and the executors of a cluster may not have access to the disk.
+# Whether Spark tasks list and delete the files. By default, tasks do this only for large tables on S3. On a local disk,
+# a single process is faster (docs/benchmarks.md), and the executors of a cluster may not have access to the disk.
 EXECUTORS = "spark.deltalog.vacuum.executors"
 _MANY_FILES = 500_000
-# The number of tasks per parallel slot: several, since some tasks take longer than others.
+# The number of tasks per parallel task slot. It is greater than one, since some tasks take longer than others.
 _FOR_EACH = 4
 _MOST_TASKS = 512
 _SWITCH = {"true": True, "false": False}

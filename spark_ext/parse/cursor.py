@@ -40,12 +40,12 @@ class Cursor:
         return self.statement.tokens[self.at]
 
     def word(self, ahead: int = 0) -> str:
-        """The keyword or sign ``ahead`` tokens further on; empty for a quoted token, and at the end."""
+        """The keyword or sign that is ``ahead`` tokens further on; empty if that token is quoted or follows the end."""
         at = self.at + ahead
         return self.statement.tokens[at].word if at < self._end else ""
 
     def accept(self, *words: str) -> bool:
-        """Consume these keywords if they are next. Returns whether they were."""
+        """Consume these keywords if they are the next tokens. Returns whether they were."""
         if [self.word(ahead) for ahead in range(len(words))] != list(words):
             return False
         self.at += len(words)
@@ -169,7 +169,8 @@ class Cursor:
 
 
 def string_value(spark: SparkSession, tokens: Sequence[Token]) -> str:
-    """The value of a string literal. Spark evaluates literals that have escapes or several parts."""
+    """The value of a string literal. Spark evaluates string literals that contain escapes or consist of several
+    parts."""
     text = tokens[0].text
     if len(tokens) == 1 and text[0] in "'\"" and "\\" not in text and text[0] not in text[1:-1]:
         return text[1:-1]
@@ -204,7 +205,7 @@ def with_literals(statement: Statement, args: Mapping[str, Any] | Sequence[Any] 
 
 
 def literal(value: Any, name: str) -> str:
-    """A value as a SQL literal. ``name``: the name of the argument, for errors. Raises CallError."""
+    """A value as a SQL literal. ``name``: the name of the argument, for error messages. Raises CallError."""
     if value is None:
         return "NULL"
     if isinstance(value, bool):

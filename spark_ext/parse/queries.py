@@ -1,4 +1,4 @@
-"""The conditions that the queries of a statement place on each deltalog table, from sqlglot's tree. Pure.
+"""The conditions that the queries of a statement place on each deltalog table, derived from sqlglot's tree. Pure.
 
 The conditions are used to skip files and to answer queries from the log. sqlglot is not Spark's parser: a construct
 that either it or this module may misread yields no condition, so that no file is skipped.
@@ -64,7 +64,7 @@ class Query:
         return name if name == "count(1)" or re.fullmatch(r"\w+", name) else None
 
     def is_on_values_of(self, columns: Sequence[str]) -> bool:
-        """Whether the query's answer depends only on the distinct combinations of values in these columns."""
+        """Whether the answer to the query depends only on the distinct combinations of values in these columns."""
         from sqlglot import exp
 
         if self.select is None or set(_given(self.select)) & {"windows", "qualify", "hint"}:
@@ -127,7 +127,8 @@ def _query_start(statement: Statement) -> int | None:
 
 
 def _has_known_form(statement: Statement, start: int) -> bool:
-    """Whether a query has no leading FROM, no pipe and no INSERT, which sqlglot parses into trees of another form."""
+    """Whether a query contains no leading FROM, no pipe and no INSERT; sqlglot parses queries with one of these into
+    trees of another form."""
     # For each open parenthesis: whether SELECT was seen, and whether FROM needs a SELECT before it.
     levels, before = [[False, True]], ""
     for at in range(start, len(statement.tokens)):
@@ -208,7 +209,7 @@ def _literal(value: Any) -> str | None:
 class _Relation:
     """A table in FROM or JOIN."""
 
-    #: The index of the reference, if this is the table of the statement; None for any other table.
+    #: The index of the reference if it is the table of the statement; None if it is another table.
     index: int | None
     #: In lower case.
     alias: str
@@ -233,8 +234,8 @@ def _conditions(select: Any) -> Iterator[tuple[int, Any]]:
 
 
 def _relations(select: Any) -> tuple[list[_Relation], list[_Relation]] | None:
-    """The tables of a query, and among them the tables whose rows can be skipped if WHERE rejects them: all except the
-    tables that an outer join fills with nulls. None if the query has clauses that this module does not support."""
+    """All tables of a query, and those tables whose rows can be skipped if WHERE rejects them: all except the tables
+    that an outer join fills with nulls. None if the query has clauses that this module does not support."""
     base = _from(select)
     if base is None or set(_given(select)) - _KNOWN_PARTS:
         return None
@@ -286,7 +287,8 @@ def conjuncts(tree: Any) -> Sequence[Any]:
 
 
 def _own(column: Any, alias: str, is_alone: bool) -> Sequence[Any] | None:
-    """The parts of a column's name without the table's alias; None if the column may belong to another table."""
+    """The parts of a column's name without the table's alias; None if the name may refer to a column of another
+    table."""
     parts = list(column.parts)
     if len(parts) > 1 and parts[0].name.lower() == alias:
         return parts[1:]
@@ -294,7 +296,8 @@ def _own(column: Any, alias: str, is_alone: bool) -> Sequence[Any] | None:
 
 
 def _on_one_table(tree: Any, alias: str, is_alone: bool) -> Any | None:
-    """The condition with unqualified column names; None if it has no columns, or columns of other tables."""
+    """The condition with unqualified column names; None if it contains no columns, or contains columns of other
+    tables."""
     from sqlglot import exp
 
     holder = exp.Paren(this=tree.copy())

@@ -1,8 +1,8 @@
 """Finds the deltalog tables in a Spark SQL statement: ``deltalog.`path```, ``delta.`path```, and names of tables in the
 session's catalog. Pure.
 
-sqlglot's tokenizer yields tokens with positions, so that only the references in the text are replaced. The clause
-around a name decides whether it is a table. sqlglot's parser is not used: Spark decides whether a statement is valid.
+sqlglot's tokenizer yields tokens with positions, so that only the references in the text are replaced. The clause in
+which a name occurs decides whether the name is a table. Spark decides whether a statement is valid.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _FROM_ENDS = frozenset(
         *("select", "union", "except", "intersect", "minus", "insert", "set", "aggregate", "|"),
     ]
 )
-# Words that can appear between a keyword such as FROM or INTO and the table.
+# Words that can appear between a keyword such as FROM or INTO and the name of the table.
 _BETWEEN = frozenset(["table", "into", "if", "not", "exists", "lateral", "query", "extended", "formatted"])
 # Keywords that can appear in place of a table name.
 _NOT_NAMES = frozenset(
@@ -64,7 +64,7 @@ _AFTER_TABLE = frozenset(
 )
 _EXPLAIN_MODES = ("extended", "codegen", "cost", "formatted")
 _TABLE_VERBS = (["create"], ["create", "or", "replace"], ["create", "external"], ["replace"])
-# The words that precede the table in statements about one table.
+# The words that precede the table name in statements that concern a single table.
 _BEFORE_SUBJECT = (
     *(("show", "tblproperties"), ("show", "create", "table"), ("show", "partitions")),
     *(("drop", "table", "if", "exists"), ("drop", "table"), ("truncate", "table"), ("reorg", "table"), ("reorg",)),
@@ -85,7 +85,7 @@ class Token:
 
     @property
     def word(self) -> str:
-        """The token's text in lower case if it is a word or a sign, otherwise an empty string."""
+        """The token's text in lower case if the token is a word or a sign; otherwise an empty string."""
         return self.text.lower() if self.kind in ("word", "other") else ""
 
 
@@ -104,8 +104,8 @@ class Reference:
     #: Whether the statement writes the table.
     is_target: bool
     is_name: bool = False
-    #: The alias to insert into the statement at ``alias_at``, in backticks, so that columns can be qualified with the
-    #: table's name. Empty if the statement has an alias.
+    #: The alias, in backticks, to insert into the statement at ``alias_at``; with it, columns can be qualified with the
+    #: table's name. Empty if the statement already has an alias.
     alias: str = ""
     alias_at: int = 0
 
@@ -116,7 +116,7 @@ class View:
 
     #: As written.
     name: str
-    #: Names and comments of the columns; empty if the statement does not list them.
+    #: The names and comments of the columns; empty if the statement lists no columns.
     columns: tuple[tuple[str, str | None], ...]
     replaces: bool
     is_global: bool
@@ -175,7 +175,7 @@ class Statement:
 
     @property
     def has_known_subject(self) -> bool:
-        """Whether the table at ``subject_at`` is given by path or is in the catalog."""
+        """Whether ``subject_at`` names a table by path or a table in the catalog."""
         at = self.subject_at
         if at is None or at >= len(self.tokens):
             return False
@@ -187,7 +187,7 @@ class Statement:
         )
 
     def other_target(self) -> str | None:
-        """The target of DELETE, UPDATE, MERGE or INSERT, as written; None if it is a deltalog table."""
+        """The target of DELETE, UPDATE, MERGE or INSERT, as written; None if the target is a deltalog table."""
         if any(reference.is_target for reference in self.references):
             return None
         for at in range(len(self.tokens)):
@@ -239,8 +239,8 @@ class Statement:
             )
 
     def name(self, at: int) -> tuple[str, int] | None:
-        """The name ``table`` or ``schema.table`` that begins at a token, as ``schema.table`` (by default the schema
-        ``default``), and the token after it; None if no name begins there."""
+        """The name ``table`` or ``schema.table`` that begins at a token, in the form ``schema.table`` (the default
+        schema is ``default``), and the token after the name; None if no name begins there."""
         parts, end = [], at
         while end < len(self.tokens) and self.tokens[end].kind in ("word", "quoted"):
             parts.append(unquoted(self.tokens[end].text))
@@ -252,7 +252,7 @@ class Statement:
         return None
 
     def _named(self, at: int, places: _Places, place: str) -> tuple[Reference, int] | None:
-        """The reference to a table of the catalog that begins at a token, and the token after it."""
+        """The reference to a catalog table that begins at the given token, and the token after the reference."""
         found = self.name(at)
         if found is None:
             return None
@@ -284,7 +284,7 @@ class Statement:
         return "".join(token.text for token in self.tokens[at:end])
 
     def _is_of_another_kind(self, at: int) -> bool:
-        """Whether a word after DESCRIBE means that the name is not a table, as in DESCRIBE FUNCTION f."""
+        """Whether a word after DESCRIBE means that the name after it is not a table name, as in DESCRIBE FUNCTION f."""
         is_followed = at + 1 < len(self.tokens) and self.tokens[at + 1].kind in ("word", "quoted")
         return self.head in ("describe", "desc") and self.tokens[at].word in _NOT_TABLES and is_followed
 
@@ -294,7 +294,7 @@ class Statement:
         return begin and self.words(end, end + 1)[0] not in ("from", "in")
 
     def _sample_end(self, at: int) -> int:
-        """The token after a TABLESAMPLE that begins at ``at``; ``at`` if none begins there."""
+        """The token after a TABLESAMPLE clause that begins at ``at``; ``at`` itself if no such clause begins there."""
         if self.words(at, at + 2) != ["tablesample", "("]:
             return at
         at = self.closing(at + 1)
@@ -399,7 +399,7 @@ class Statement:
         return end
 
     def closing_or_end(self, at: int) -> int:
-        """Like ``closing``, but returns a position beyond the last token if no parenthesis closes it."""
+        """Like ``closing``, but returns a position beyond the last token if the closing parenthesis is missing."""
         depth = 0
         for index in range(at, len(self.tokens)):
             depth += {"(": 1, ")": -1}.get(self.tokens[index].text, 0)
@@ -410,7 +410,7 @@ class Statement:
 
 @dataclass
 class _Level:
-    """The state inside one pair of parentheses."""
+    """The parser's state inside one pair of parentheses."""
 
     is_query: bool
     is_in_from: bool = False
@@ -421,7 +421,7 @@ class _Places:
     """Tracks the clauses of a statement, token by token.
 
     ``next``: whether the next token can be a table, and whether the statement reads or writes that table.
-    ``was_in_from``: whether the last token could end a table reference that may be followed by an alias.
+    ``was_in_from``: whether the last token could be the end of a table reference, which an alias may follow.
     """
 
     def __init__(self, statement: Statement) -> None:
@@ -443,7 +443,7 @@ class _Places:
         self._takes_alias = self.next == "source" and (follows or (was and word == "("))
 
     def is_cte(self, name: str) -> bool:
-        """Whether a name refers to a CTE here."""
+        """Whether a name at the current position refers to a CTE."""
         return any(name.lower() in level.ctes for level in self._levels)
 
     def _take(self, at: int, previous: _Place) -> None:
@@ -488,8 +488,8 @@ class _Places:
             self._levels[-1].ctes.add(name)
 
     def _take_definitions(self, at: int) -> bool:
-        """Record the CTEs whose definitions begin at a token. A CTE is visible after its definition, with RECURSIVE
-        also inside it."""
+        """Record the CTEs (names in a WITH clause) whose definitions begin at the given token. A CTE is visible after
+        its definition and, with RECURSIVE, also inside its definition."""
         statement, is_first = self._statement, True
         is_recursive = statement.words(at, at + 1) == ["recursive"] and statement.words(at + 1, at + 2) != ["as"]
         at += 1 if is_recursive else 0
@@ -523,7 +523,7 @@ class _Places:
         )
 
     def _precedes_source(self, word: str, at: int) -> bool:
-        """Whether this word is followed by a table name in this kind of statement (but not in others)."""
+        """Whether the word ``word`` is followed by a table name in statements of this kind (but not in others)."""
         head = self._statement.head
         if head == "merge":
             return word == "using"

@@ -11,7 +11,7 @@ from typing import Any
 
 import deltalog
 
-_MOST_TYPES = 200  # sqlglot takes a millisecond per type
+_MOST_TYPES = 200  # sqlglot needs a millisecond to parse a type
 _MOST_CHARS = 1 << 20
 
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 import deltalog
 
-# The maximum length of a list in a footer (columns, row groups), for workers that have only pyarrow. A small footer
-# that declares a longer list makes pyarrow allocate a GiB.
+# The maximum length of a list in a footer (columns, row groups). It is defined here for workers on which only pyarrow
+# is installed. A small footer that declares a longer list makes pyarrow allocate a GiB.
 MOST_ITEMS = 100_000
 
 
@@ -25,5 +25,5 @@ def schema_of(source: Any) -> tuple[pa.Schema, int]:
     with contextlib.closing(pa.OSFile(source) if isinstance(source, str) else source) as opened:
         file = deltalog.engine.open_parquet(opened)
         for number in range(file.metadata.num_columns):
-            file.schema.column(number).path  # noqa: B018  (raises if a column name, nested ones included, is not UTF-8)
+            file.schema.column(number).path  # noqa: B018 (raises an error if a column name, even a nested one, is not UTF-8)
         return file.schema_arrow, file.metadata.num_rows

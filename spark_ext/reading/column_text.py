@@ -1,8 +1,8 @@
 """Translates Spark Columns into SQL text for data skipping. Pure.
 
-PySpark has no public way to look into a Column. On classic Spark its repr is parsed, whose form since Spark 4.0 is
-unambiguous for what is accepted here; on Connect the tree of the client is read. Anything else is not translated, and
-skips no file.
+PySpark has no public way to look into a Column. On classic Spark, the column's repr is parsed; since Spark 4.0, its
+form is unambiguous for the expressions that are accepted here. On Connect, the client's expression tree is read.
+Anything else is not translated, and skips no file.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import deltalog
 
 _REPR = re.compile(r"Column<'(.*)'>", re.DOTALL)
-# Names that a repr shows without quotes, so that they must not contain anything else.
+# Patterns for names that a repr shows without quotes; names with any other characters are not translated.
 _WORD = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", re.ASCII)
 _WHOLE = re.compile(r"-?\d{1,18}")
@@ -28,11 +28,11 @@ _TOKEN = re.compile(
 )
 _COMPARISONS = frozenset(["=", "==", "<", "<=", ">", ">=", "<=>"])
 _MOST_DEPTH = 100
-#: A part of a condition that is not translated, and skips nothing.
+#: A part of a condition that is not translated, so that it skips no files.
 UNKNOWN = "unknown()"
 
 _EPOCH = datetime.date(1970, 1, 1)
-# A parsed Column: an operator with its operands, or the kind of a leaf with its value.
+# A parsed Column: an operator with its operands, or a leaf with its kind and value.
 _Tree = tuple[str, Any]
 
 
@@ -42,7 +42,7 @@ class _Unknown(Exception):
 
 def sql_text(column: Any, schema: deltalog.schema.StructType) -> str | None:
     """A condition on a table of this schema as SQL text that data skipping understands: true or unknown wherever the
-    Column is true. None if the Column is not understood. Cost: none."""
+    Column is true. None if deltalog cannot interpret the Column. Cost: none."""
     try:
         expression = vars(column).get("_expr")
         if expression is not None:
@@ -201,12 +201,12 @@ def _literal(tree: _Tree, kind: str) -> str:
         return f"'{value}'"
     if name in ("whole", "boolean", "null"):
         return str(value)
-    # A double: Spark rounds a decimal that is compared with it.
+    # A double: Spark rounds a decimal that is compared with such a value.
     if name == "number" and not kind.startswith("decimal"):
         return str(value)
     if name == "date" and kind == "date":
         return f"DATE'{value}'"
-    # In the time zone of the JVM, which is unknown here.
+    # The literal is in the time zone of the JVM, which is unknown here.
     if name == "moment" and kind == "timestamp":
         return f"TIMESTAMP'{value}'"
     raise _Unknown

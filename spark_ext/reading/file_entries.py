@@ -16,7 +16,7 @@ from pyroaring import BitMap64
 import deltalog
 
 CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP = "_change_type", "_commit_version", "_commit_timestamp"
-# Paths in a log that need not be resolved: relative, without escapes, without "." and "..".
+# Paths in a log that need no resolving: relative paths without escapes, "." and "..".
 _PLAIN = re.compile(r"[\w=,-][\w.=,-]*(?:/[\w=,-][\w.=,-]*)*", re.ASCII)
 COLUMNS = ("path", "partition_values", "size", "modification_time", "deletion_vector")
 _FIRST_ROW_ID, _ROW_VERSION = "base_row_id", "default_row_commit_version"
@@ -62,10 +62,10 @@ class Entry(NamedTuple):
     #: regular file.
     size_bytes: int | None = None
     modified_ms: int = 0
-    #: Row tracking: the base row id and the default row commit version, for rows that do not store their own.
+    #: Row tracking: the file's base row id and default row commit version, for rows that do not store their own values.
     first_row_id: int | None = None
     row_version: int | None = None
-    #: Positions, keyed by outcome, for scans that return OUTCOME.
+    #: The positions of rows, keyed by outcome, for scans that return OUTCOME.
     outcomes: Mapping[int, BitMap64] | None = None
 
 
@@ -84,8 +84,9 @@ def of_snapshot(snapshot: deltalog.Snapshot, where: deltalog.Predicate | None = 
 
 
 def of_files(snapshot: deltalog.Snapshot, table: Any, each_once: bool = True) -> list[Entry]:
-    """Live files from rows of ``Snapshot.files``, in order. A file that the log lists twice, under two spellings, is
-    returned once; without ``each_once`` a CorruptTableError is raised for it. Raises and costs as ``of_snapshot``."""
+    """Live files from rows of ``Snapshot.files``, in order. A file that the log lists twice, with two spellings of its
+    path, is returned once; without ``each_once``, such a file raises CorruptTableError. Raises and costs as
+    ``of_snapshot``."""
     names, sizes, times = (table[name].to_pylist() for name in ("path", "size", "modification_time"))
     values = values_of(table["partition_values"].combine_chunks())
     located = _located(snapshot, names, sizes, times)
@@ -157,7 +158,7 @@ def _located(
 def values_of(column: Any) -> Iterator[Mapping[str, str]]:
     """The partition values of each file. Files with equal partition values share one mapping object."""
     keys = pc.unique(column.keys).to_pylist()
-    # If a key is repeated, its last value applies, as in JSON.
+    # If a key occurs several times, its last value applies, as in JSON.
     texts = [pc.map_lookup(column, key, "last").to_pylist() for key in keys]
     known: dict[tuple[str | None, ...], Mapping[str, str]] = {}
     for row in zip(*texts, strict=True) if keys else [()] * len(column):
@@ -192,8 +193,8 @@ def _once(
 
 
 def of_changes(changes: deltalog.Changes) -> list[Entry]:
-    """The files of the changes, in the order of ``Changes.files``. Cost: as ``Changes.files``, and a read of the
-    deletion vectors."""
+    """The files that contain the changes, in the order of ``Changes.files``. Cost: as ``Changes.files``, and a read of
+    the deletion vectors."""
     return [entry for at, planned in changes.files() for entry in _changed(changes.snapshot, at, planned)]
 
 

@@ -1,8 +1,8 @@
-"""Passes the names and sizes of many files to Spark, so that it does not look them up.
+"""Passes the names and sizes of many files to Spark, so that Spark does not look up the files.
 
 Spark looks up every path of a scan, and more than 32 paths in a job with one task per path. If a directory has a
 ``_spark_metadata`` log, the format of the streaming file sink, Spark trusts the list of files in it, whose paths may be
-anywhere. For each scan, deltalog writes such a log to a temporary directory outside the table.
+anywhere. For each scan, deltalog writes a ``_spark_metadata`` log to a temporary directory outside the table.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def scan(
     columns: Sequence[Column | str],
     discovers: bool,
 ) -> DataFrame | None:
-    """A scan of ``columns`` of the files; every file must be listed only once. ``reader``: returns a reader with the
+    """A scan of ``columns`` in the files, each of which must be listed only once. ``reader``: returns a reader with the
     given options; ``discovers``: whether Spark discovers partition values in the directory names.
 
     None if Spark cannot read this process's temporary directory, or is configured to ignore ``_spark_metadata`` logs.
@@ -83,8 +83,8 @@ def scan(
         found = reader(lookup).load(paths.uri(directory)).select(*columns)
         if not is_connect(spark):
             return found  # classic Spark has read the list by now
-        # Spark Connect may read the list again for every query. If the log no longer exists, the query then fails
-        # instead of returning no rows.
+        # Spark Connect may read the list again for every query. If the ``_spark_metadata`` log no longer exists by
+        # then, the query fails instead of returning no rows.
         guarded = found.union(exists.where(F.lit(False)).select(*[F.lit(None)] * len(columns)))
         guarded.schema  # noqa: B018 # the server reads the list
         # Derived DataFrames refer to the plan, so the directory is kept as long as any of them exists.
@@ -94,7 +94,7 @@ def scan(
     except deltalog.errors.InvalidDataFileError:
         raise
     except Exception:
-        return None  # Spark then lists the files itself, and reports what is wrong
+        return None  # Spark then lists the files itself, and reports the problem
     finally:
         if scratch is not None and not kept:
             scratch.remove()

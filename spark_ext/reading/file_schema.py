@@ -33,7 +33,7 @@ _INTEGERS: Mapping[pa.DataType, spark_types.DataType] = {
     pa.int64(): spark_types.LongType(),
 }
 _NARROWER_THAN_DOUBLE = {**_INTEGERS, pa.float32(): spark_types.FloatType()}
-# For each type of a table's column, the narrower types that older files can have.
+# For each type that a column of the table can have, the narrower types of this column that older files can contain.
 _WIDENED_FROM: Mapping[str, Mapping[pa.DataType, spark_types.DataType]] = {
     "short": _INTEGERS,
     "integer": _INTEGERS,
@@ -60,8 +60,8 @@ class Layout:
 
     @classmethod
     def of(cls, snapshot: deltalog.Snapshot) -> Layout:
-        """The layout of a snapshot's files. Raises UnsupportedFeatureError for a type that this version of Spark
-        lacks."""
+        """The columns of a snapshot's files: schema, partition columns and column mapping. Raises
+        UnsupportedFeatureError for a type that this version of Spark lacks."""
         schema = to_spark(snapshot.schema)
         mapping = snapshot.metadata.configuration.get("delta.columnMapping.mode", "none").lower()
         return cls(schema, public(schema), snapshot.partition_columns, mapping)
@@ -91,12 +91,12 @@ class Layout:
 
     @property
     def hides_metadata(self) -> bool:
-        """Whether a column hides Spark's column ``_metadata``, which has the names of files."""
+        """Whether a column of the table hides Spark's column ``_metadata``, which contains the names of files."""
         return any(self.physical_name(field).lower() == "_metadata" for field in self.schema.fields)
 
     @property
     def needs_footers(self) -> bool:
-        """Whether footers must be read, since columns are mapped by id or a type was widened."""
+        """Whether footers must be read, because columns are mapped by id or a type was widened."""
         return self.mapping == "id" or _any_type_changed(self.schema)
 
 
@@ -112,8 +112,8 @@ def read_schema(layout: Layout) -> spark_types.StructType:
 def read_schemas(
     layout: Layout, paths: Iterable[str], source: Callable[[str], Any]
 ) -> dict[str, spark_types.StructType]:
-    """The read schemas of files, determined from their footers and keyed by absolute path. Files with equal schemas
-    share one object. ``source``: opens a path for pyarrow.
+    """The schemas with which Spark reads files, determined from the files' footers and keyed by absolute path. Files
+    with equal schemas share one object. ``source``: a function that opens a path for pyarrow.
 
     Raises InvalidDataFileError. Cost: 1 small read per file, 16 at a time.
     """
@@ -181,7 +181,7 @@ def _type(data_type: Any, layout: Layout, arrow: Any) -> spark_types.DataType:
 
 
 def _narrower(data_type: spark_types.DataType, arrow: Any) -> spark_types.DataType | None:
-    """The type of the column in the file, if the table's type is a widening of that type."""
+    """The column's type in the file, if the table's type is a widening of it."""
     if isinstance(data_type, spark_types.DecimalType) and arrow is not None and pa.types.is_decimal(arrow):
         return spark_types.DecimalType(arrow.precision, arrow.scale)
     found = _WIDENED_FROM.get(data_type.typeName(), {}).get(arrow)

@@ -1,11 +1,13 @@
-"""DataFrames of a version of a table whose filters skip files by the log.
+"""DataFrames of a table version; their filters use the log to skip files.
 
-Filters are Spark's own, and columns of a DataFrame stay usable in those that are derived from it. There are two ways:
+Filters are Spark's own, and columns of a DataFrame can still be used in DataFrames that are derived from it. There are
+two ways:
 
-- Of a small table, the DataFrame scans all files. A second filter on the names of the files follows each filter, and is
-  true for all rows that satisfy it: Spark applies it to its list of files before it plans the scan.
-- Of a large table, for which reading that list would take longest, the DataFrame has no plan until it is used. A filter
-  before that leads to a scan of the files that can have matching rows, and of no others.
+- For a small table, the DataFrame scans all files. A second filter on the names of the files follows each filter, and
+is true for all rows that satisfy the first filter: Spark applies the second filter to its list of files before it plans
+the scan.
+- For a large table, for which Spark would take longest to read that list, the DataFrame has no plan until it is used. A
+filter that is applied before this first use leads to a scan of only those files that can have matching rows.
 """
 
 from __future__ import annotations
@@ -27,12 +29,12 @@ from spark_ext.reading.scan import FILE
 
 _STATE = "_deltalog_loaded"
 _CACHED = "_deltalog_cached"
-# File names that are spelled alike on the disk and in Spark's URIs.
+# File names that are spelled the same way on disk and in Spark's URIs.
 _PLAIN = "[A-Za-z0-9_.-]+"
 _LAST = f"substring_index({FILE}, '/', -1)"
 _MOST_NAMES = 50
-# A larger set of names is a bitmap of their checksums. A name that has the checksum of another one only leads to a file
-# that is read for nothing: of 16 skipped files at most one.
+# If a set contains more names than this, it is passed as a bitmap of the names' checksums. A collision of two checksums
+# only means that a file is read unnecessarily: at most one of 16 skipped files.
 _BITS_PER_FILE = 16
 _MOST_BITS = 1 << 23
 
@@ -48,7 +50,7 @@ class Deferred:
     #: A DataFrame with the same columns and without rows.
     shape: DataFrame
     where: deltalog.Predicate | None = None
-    #: Filters and projections, each with the shape after it.
+    #: Filters and projections, each with the shape (an empty DataFrame) that results from it.
     operations: tuple[tuple[Operation, DataFrame], ...] = ()
 
     @classmethod
@@ -57,26 +59,28 @@ class Deferred:
 
         def like(where: deltalog.Predicate | None) -> DataFrame:
             found = rows(where)
-            # On classic Spark a union has the columns of its first operand. Spark drops the operand without rows.
+            # On classic Spark a union has the columns of its first operand. Spark drops the operand of the union that
+            # has no rows.
             return empty.union(found) if "_jdf" in vars(found) else _like(found, empty)
 
         return cls(like, empty)
 
     def then(self, operation: Operation, where: deltalog.Predicate | None = None) -> Deferred:
-        """Add an operation. ``where``: a predicate that is not false for any row that it keeps. Raises Spark's errors
-        for the operation."""
+        """Add an operation. ``where``: a predicate that is not false for any row that the condition keeps. Raises
+        Spark's errors for the operation."""
         both = self.where if where is None else where if self.where is None else self.where & where
         shape = operation(self.shape)
         return replace(self, shape=shape, where=both, operations=(*self.operations, (operation, shape)))
 
     def built(self) -> DataFrame:
-        """The DataFrame with a plan. Columns of the shapes are columns of it. Cost: a scan."""
+        """The DataFrame with a plan. Columns taken from the shape DataFrames are also columns of this DataFrame. Cost:
+        a scan."""
         found = self.rows(self.where)
         return functools.reduce(lambda rows, each: _like(each[0](rows), each[1]), self.operations, found)
 
 
 def _like(df: DataFrame, shape: DataFrame) -> DataFrame:
-    """On Connect, give a plan the identity to which columns of ``shape`` refer."""
+    """On Connect, give the plan of ``df`` the plan ids of ``shape``, so that columns of ``shape`` refer to ``df``."""
     if "_plan" in vars(df):
         given = vars(vars(shape)["_plan"])
         ids = ("_plan_id", "_root_plan_id", "_plan_id_with_rel")
@@ -100,7 +104,8 @@ def loaded(df: DataFrame, snapshot: deltalog.Snapshot) -> DataFrame:
 
 
 def deferred(of: Deferred, snapshot: deltalog.Snapshot) -> DataFrame:
-    """A DataFrame of a snapshot's rows that gets a plan when it is used otherwise than by filters. Cost: none."""
+    """A DataFrame of a snapshot's rows that gets its plan only when it is used for something other than filtering.
+    Cost: none."""
     kind: Any = type(of.shape)
     made: DataFrame = object.__new__(_class_for(kind))
     vars(made)[_STATE] = _State(snapshot, of)
@@ -109,14 +114,15 @@ def deferred(of: Deferred, snapshot: deltalog.Snapshot) -> DataFrame:
 
 @functools.cache
 def _class_for(kind: Any) -> Any:
-    """The class of such DataFrames, for a class of PySpark's."""
+    """The subclass of a DataFrame class of PySpark's that such DataFrames have."""
 
     class LoadedFrame(kind):  # type: ignore[misc]
-        """A DataFrame whose filters skip files. After ``filter`` and after ``select`` of columns by their names it
-        stays one."""
+        """A DataFrame whose filters skip files. ``filter``, and ``select`` of columns by their names, return such a
+        DataFrame again."""
 
         def __getattr__(self, name: str) -> Any:
-            # Called for attributes that are not set: those of a DataFrame that has no plan yet, and columns.
+            # Called for attributes that are not set: the attributes of a DataFrame that has no plan yet, and column
+            # names.
             state = self.__dict__.get(_STATE)
             if state is None or state.deferred is None or _has_plan(self) or name.startswith("__"):
                 return super().__getattr__(name)
@@ -162,7 +168,7 @@ def _class_for(kind: Any) -> Any:
             return loaded(super().select(*columns), state.snapshot)
 
         def persist(self, *level: Any, **options: Any) -> Any:
-            self.__dict__[_CACHED] = True  # Spark finds cached rows by an equal plan
+            self.__dict__[_CACHED] = True  # Spark finds cached rows by comparing plans for equality
             return super().persist(*level, **options)
 
         def cache(self) -> Any:

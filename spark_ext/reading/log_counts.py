@@ -19,7 +19,7 @@ NUM_RECORDS = "num_records"
 
 def num_records(snapshot: deltalog.Snapshot, conditions: Sequence[str] = ()) -> int | None:
     """The number of rows that satisfy all ``conditions`` (SQL text). None if the log does not determine the number of
-    rows: a file has no row count, or a condition is not a simple one on partition columns. Cost: as
+    rows, because a file has no row count or a condition is not a simple condition on partition columns. Cost: as
     ``Snapshot.statistics``."""
     found = _counted(snapshot, conditions)
     return None if found is None else int(pc.sum(found[NUM_RECORDS], min_count=0).as_py())
@@ -29,8 +29,8 @@ def by_partition(
     spark: SparkSession, snapshot: deltalog.Snapshot, conditions: Sequence[str] = (), with_counts: bool = True
 ) -> DataFrame | None:
     """One row for each combination of partition values that has rows: the partition columns, with the table's names and
-    types, and if ``with_counts``, the number of rows. Values that the log spells differently are distinct. Cost, and
-    cases in which the result is None: as for ``num_records``."""
+    types, and if ``with_counts``, the number of rows. Values count as distinct if the log spells them differently.
+    Cost, and cases in which the result is None: as for ``num_records``."""
     found = _counted(snapshot, conditions)
     if found is None:
         return None

@@ -108,7 +108,7 @@ def _texts(values: Mapping[str, Any]) -> dict[str, str | None]:
 
 
 def _text(value: Any) -> str | None:
-    """A string unchanged, any other value as JSON."""
+    """Returns a string unchanged, and any other value as JSON text."""
     return value if value is None or isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 

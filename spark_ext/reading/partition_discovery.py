@@ -1,5 +1,5 @@
-"""Decides for which files Spark's partition discovery, which can prune, finds the same partition values as the log.
-Pure."""
+"""Decides for which files Spark's partition discovery can be used for pruning, because it finds the same partition
+values as the log. Pure."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from spark_ext.reading.file_entries import Entry
 from spark_ext.reading.file_schema import Layout
 from spark_ext.session import paths
 
-# Above this number of directory trees one scan with a join is cheaper to plan than a union of scans.
+# For more directory trees than this, planning one scan with a join is cheaper than planning a union of scans.
 _MAX_TREES = 8
-# Regular expressions, by type, for partition values in directory names that Spark interprets as the log does.
+# For each type, a regular expression for the partition values in directory names that Spark interprets in the same way
+# as the log.
 _VALUES = {
     "string": re.compile(r".+", re.DOTALL),
     "byte": re.compile(r"-?\d{1,3}"),
@@ -31,8 +32,8 @@ Tree = tuple[str, tuple[str, ...]]  # the parent directory, and the directory ke
 
 
 def discovered(layout: Layout) -> list[spark_types.StructField]:
-    """The fields of ``partition_fields`` with the types in which Spark discovers them; some are discovered as
-    strings."""
+    """The fields of ``partition_fields`` with the types in which Spark discovers them; for some fields this type is
+    string."""
     fields = layout.partition_fields
     text = spark_types.StringType()
     return [spark_types.StructField(f.name, text) if f.dataType.typeName() in _AS_TEXT else f for f in fields]
@@ -40,7 +41,8 @@ def discovered(layout: Layout) -> list[spark_types.StructField]:
 
 def trees(layout: Layout, entries: Sequence[Entry]) -> tuple[dict[Tree, list[Entry]], list[Entry]]:
     """Returns the entries grouped by directory tree, for at most _MAX_TREES trees, and the other entries. The path of
-    such an entry has another layout, contradicts the log, or contains a value that Spark parses differently.
+    an entry of the second kind has another layout, contradicts the log, or contains a value that Spark parses
+    differently.
     """
     columns = discovered(layout)
     patterns = [_pattern(field.dataType) for field in columns]
@@ -69,7 +71,7 @@ def _tree(
     patterns: Sequence[re.Pattern[str] | None],
     taken: Set[str],
 ) -> Tree | None:
-    """The directory tree of a directory whose last segments spell these partition values; None for other
+    """The directory tree to which a directory belongs if its last segments spell these partition values; None for other
     directories."""
     parents = directory.split("/")
     own, above = parents[len(parents) - len(values) :], parents[: len(parents) - len(values)]
@@ -89,7 +91,7 @@ def _tree(
 
 def _pattern(data_type: spark_types.DataType) -> re.Pattern[str] | None:
     if isinstance(data_type, spark_types.DecimalType):
-        # Spark drops the decimal point: only a value written with the full scale is parsed correctly.
+        # Spark drops the decimal point, so it parses only values correctly that are written with the full scale.
         whole, scale = max(data_type.precision - data_type.scale, 1), data_type.scale
         return re.compile(rf"-?\d{{1,{whole}}}" + (rf"\.\d{{{scale}}}" if scale else ""))
     return _VALUES.get(data_type.typeName())

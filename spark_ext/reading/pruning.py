@@ -1,8 +1,8 @@
 """Translates Spark's conditions into deltalog predicates that skip files. Pure.
 
 Spark still filters the rows. For every row that satisfies Spark's condition the predicate is true or unknown, whatever
-the session's time zone, ANSI mode and parser settings. A part of a condition for which this cannot be guaranteed is
-dropped, and skips no file.
+the session's time zone, ANSI mode and parser settings. If this cannot be guaranteed for a part of a condition, that
+part is dropped and skips no file.
 """
 
 from __future__ import annotations
@@ -20,19 +20,20 @@ from spark_ext.parse.queries import conjuncts
 from spark_ext.parse.trees import trees_of
 from spark_ext.types import CHAR_VARCHAR
 
-# Text whose meaning depends on settings (escapes, double quotes), or that sqlglot may misread (comments, hints).
+# SQL text whose meaning depends on settings (escapes, double quotes), and text that sqlglot may misread (comments,
+# hints).
 _UNSURE = re.compile(r"[\\\"]|--|/\*|\$")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d:\d\d)(?:\.(\d{1,6}))?)?(Z|[+-]\d\d:\d\d)?")
 _NUMBER = re.compile(r"\d+(?:\.\d+)?")
-# With more digits than these, Spark may round when it compares numbers of two types.
+# With more digits than these, Spark may round when it compares numbers of different types.
 _MAX_DIGITS, _MAX_LONG_DIGITS, _MAX_FLOAT = 15, 18, 2**24
 _INTEGRAL = frozenset(["byte", "short", "integer", "long"])
 # Types of partition columns whose text in the log has one meaning in all sessions.
 _EXACT_IN_LOG = _INTEGRAL | {"string", "date", "boolean"}
-# A timestamp partition column: its text in the log may lack a zone, and Spark then uses the session's.
+# A timestamp partition column: its text in the log may lack a zone, and Spark then uses the session's time zone.
 _TIMESTAMP_TEXT = "timestamp as text"
-# The largest offset of a zone from UTC.
+# The largest offset of a time zone from UTC.
 _ZONES = datetime.timedelta(hours=18)
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "="}
 _OPERATORS: Mapping[str, Callable[[Any, Any], Any]] = {
@@ -53,7 +54,7 @@ _REPEATABLE = frozenset(
         *("Between", "Neg", "Add", "Sub", "Mul", "Div", "Mod", *_COMPARISONS),
     ]
 )
-# Names that Spark resolves to functions, without parentheses, if there is no such column.
+# Names that Spark resolves to functions, even without parentheses, if no column has that name.
 _FUNCTIONS = frozenset(["localtime", "localtimestamp", "now", "session_user", "user"])
 
 
@@ -66,7 +67,7 @@ def predicate(
 ) -> deltalog.Predicate | None:
     """A predicate that is true or unknown for every row that satisfies all ``conditions`` (SQL text in Spark's dialect,
     or sqlglot trees of it); None if it would keep every file. ``alias``: a qualifier of the table's columns; with
-    ``only_qualified``, unqualified columns belong to other tables. Cost: none."""
+    ``only_qualified``, columns without this qualifier belong to other tables. Cost: none."""
     found = []
     for condition in conditions:
         for each in _trees(condition):
@@ -102,9 +103,9 @@ def exact_predicate(
 
 
 def is_repeatable(expressions: Iterable[Any]) -> bool:
-    """Whether expressions have the same value for the same rows whenever a session evaluates them. True for SQL text
-    that consists of columns, literals, comparisons and arithmetic. A None among ``expressions`` stands for an omitted
-    expression. Cost: none."""
+    """Whether expressions are deterministic: in every evaluation by the session, they have the same value for the same
+    row. True for SQL text that consists of columns, literals, comparisons and arithmetic. A None among ``expressions``
+    stands for an omitted expression. Cost: none."""
     for each in expressions:
         if each is None:
             continue
@@ -123,8 +124,8 @@ def _is_repeatable(node: Any) -> bool:
 
 
 def equalities(condition: str, alias: str) -> Iterator[tuple[str, str, str]]:
-    """The equalities in a join condition: a column of the table, qualified with ``alias``, and the qualifier and name
-    of the other side's column. Cost: none."""
+    """The equalities in a join condition, each as a column of the table (qualified with ``alias`` in the condition),
+    and the qualifier and the name of the column on the other side. Cost: none."""
     for tree in _trees(condition):
         if type(tree).__name__ != "EQ":
             continue
@@ -195,7 +196,7 @@ class _Translation:
         return self.exact(tree)
 
     def exact(self, tree: Any) -> deltalog.Predicate:
-        """A predicate with the value of the tree: true, false or unknown."""
+        """A predicate whose value is the tree's: true, false or unknown."""
         kind = type(tree).__name__
         if kind == "Paren":
             return self.exact(tree.this)
@@ -211,7 +212,7 @@ class _Translation:
         if kind == "In" and tree.expressions and set(_given(tree)) == {"this", "expressions"}:
             column, data_type = self._column(tree.this)
             if data_type == "timestamp_ntz" and any(type(each).__name__ == "Literal" for each in tree.expressions):
-                raise _Unsure  # without ANSI mode Spark compares text here
+                raise _Unsure  # without ANSI mode, Spark compares these values as text
             found: deltalog.Predicate = column.isin([_value(each, data_type) for each in tree.expressions])
             return found
         if kind == "Is" and type(tree.expression).__name__ == "Null":
@@ -236,7 +237,7 @@ class _Translation:
         return _comparison(column, name, _value(right, data_type))
 
     def _moments(self, tree: Any) -> deltalog.Predicate | None:
-        """A comparison of an instant with a local time, or the reverse, widened so that it holds in any zone."""
+        """A comparison of an instant with a local time, or the reverse, widened so that it is true in any time zone."""
         name, left, right = _COMPARISONS[type(tree).__name__], tree.this, tree.expression
         if type(left).__name__ not in ("Column", "Dot"):
             name, left, right = _MIRRORED[name], right, left
@@ -319,7 +320,7 @@ def _given(tree: Any) -> list[str]:
 
 
 def _string(tree: Any) -> str:
-    # Two quotes in a row mean different things to different versions of Spark.
+    # Spark versions disagree about the meaning of two quotes in a row.
     if type(tree).__name__ != "Literal" or not tree.is_string or "'" in tree.this:
         raise _Unsure
     return str(tree.this)
@@ -348,7 +349,7 @@ def _value(tree: Any, data_type: str) -> Any:
 
 
 def _of_type(tree: Any, *types: str) -> str:
-    """The text of a string literal, or of a literal cast to one of these types."""
+    """The text of a string literal, or of a literal that is cast to one of the given types."""
     if type(tree).__name__ in ("Cast", "TryCast"):
         if tree.to.expressions or getattr(tree.to.this, "value", None) not in types:
             raise _Unsure
@@ -357,8 +358,8 @@ def _of_type(tree: Any, *types: str) -> str:
 
 
 def _moment(tree: Any, data_type: str) -> tuple[datetime.datetime, bool]:
-    """The time in a literal that is compared with a column, and whether it is the same in all sessions: without a zone
-    for a ``timestamp_ntz``, with a zone for a ``timestamp``."""
+    """The time in a literal that is compared with a column, and whether this time is the same in all sessions. It is
+    for a ``timestamp_ntz`` column if the literal has no zone, and for a ``timestamp`` column if it has one."""
     is_text = type(tree).__name__ == "Literal"
     text = _of_type(tree, "DATE", "TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPLTZ", "TIMESTAMPNTZ")
     match = _MOMENT.fullmatch(text)
@@ -377,8 +378,8 @@ def _moment(tree: Any, data_type: str) -> tuple[datetime.datetime, bool]:
 
 
 def _is_instant(tree: Any) -> bool:
-    """Whether Spark uses the zone in a literal: not for DATE and TIMESTAMP_NTZ, and not with certainty for CAST(… AS
-    TIMESTAMP), whose type depends on spark.sql.timestampType."""
+    """Whether Spark uses the time zone in a literal: it does not for DATE and TIMESTAMP_NTZ, and not with certainty for
+    CAST(… AS TIMESTAMP), whose type depends on spark.sql.timestampType."""
     kind = type(tree).__name__
     if kind == "Literal":
         return True

@@ -1,6 +1,6 @@
 """Determines the tables, and their versions, from which a DataFrame was read.
 
-``load`` marks a DataFrame with a filter on a constant, which Spark's optimizer drops. The output of EXPLAIN for a
+``load`` marks a DataFrame with a constant filter, which Spark's optimizer removes. The output of EXPLAIN for a
 derived DataFrame contains the markers of all its sources, through views and caches, in classic Spark and over Connect.
 """
 
@@ -21,17 +21,18 @@ from pyspark.sql import functions as F
 import deltalog
 from spark_ext.session import stores
 
-# The origin of the rows that were read, as deltalog encodes it, and a condition that all used rows of this origin
-# satisfy (or None).
+# The origin of the rows that were read, as encoded by deltalog, and a condition that is true for all rows of this
+# origin that the query uses; None if there is no such condition.
 Read = tuple[str, "deltalog.Predicate | None"]
 
 _MARKER = re.compile(r"Filter isnotnull\(deltalog:read:(.*)")
-# The letters that serve as hexadecimal digits to encode the bytes of a marker. The digits are consonants, written in
+# The letters used as hexadecimal digits to encode the bytes of a marker. The digits are consonants, written in
 # short runs, since the patterns that sessions use to redact plans match words, numbers or long runs of letters and
 # digits.
 _DIGITS = "bcdfghjklmnpqrst"
 _RUN = 8
-# A control marker that names no table. If a plan lacks the control marker, the session's settings hide all markers.
+# A control marker, which belongs to no table. If a plan lacks the control marker, the session's settings hide all
+# markers.
 _CONTROL = ("", None)
 _NODE = re.compile(r"((?:[: ]  )*)(?:[+:]- )?(\S.*)")
 _RELATION = re.compile(r"^(?:HiveTable)?Relation(?:V2)?(?: \S+?)? ?\[")
@@ -54,8 +55,8 @@ _VALUES: Mapping[str, tuple[re.Pattern[str], Callable[[str], Any]]] = {
 
 
 def marked(df: DataFrame, snapshot: deltalog.Snapshot, where: deltalog.Predicate | None = None) -> DataFrame:
-    """The rows of a snapshot, with a marker that names the snapshot and states that only the rows kept by ``where`` are
-    used."""
+    """The rows of a snapshot, with a marker in the plan that names the snapshot and records that only rows that satisfy
+    ``where`` are used."""
     return _marked(df, snapshot.url, snapshot.scan(where=where).origin)
 
 
@@ -105,7 +106,7 @@ def _explained(df: DataFrame) -> str:
 
 
 def _decoded(runs: str) -> tuple[str, str | None] | None:
-    """The URL and the origin in a marker; None if it was altered."""
+    """The URL and the origin in a marker; None if the marker was altered."""
     digits = runs.removesuffix(":)").replace("-", "")
     if set(digits) - set(_DIGITS):
         return None
@@ -144,7 +145,7 @@ class _Plan:
 
     @classmethod
     def of(cls, explained: str) -> _Plan:
-        """Parse the output of EXPLAIN. The result has no nodes if there is no analyzed plan."""
+        """Parse the output of EXPLAIN. The result has no nodes if Spark has no analyzed plan."""
         found = _ANALYZED.search(explained)
         return cls([_node(line) for line in found[1].split("\n")] if found else [])
 
@@ -155,16 +156,16 @@ class _Plan:
                 yield at, found
 
     def has_other_files(self, markers: Sequence[int]) -> bool:
-        """Whether there is a file relation that has none of these markers above it in the plan."""
+        """Whether the plan contains a file relation above which none of these markers stands."""
         return any(not set(markers).intersection(self._above(at)) for at, _ in self.matching(_RELATION))
 
     def condition_on(self, marker: int, snapshot: deltalog.Snapshot) -> deltalog.Predicate | None:
-        """The conditions on partition columns in the filters above a marker."""
+        """The conditions on partition columns in those filters of the plan that are above a marker."""
         known = {name: str(snapshot.schema.field(name).data_type) for name in snapshot.partition_columns}
         condition, depth, between = None, self.nodes[marker][0], ""
         for at in self._above(marker):
             node_depth, node = self.nodes[at]
-            # A depth that decreases by more than one marks the end of a subquery.
+            # If the depth decreases by more than one, a subquery ends.
             if node_depth != depth - 1 or not node.startswith(_PASSING) or " more fields" in node:
                 break
             if node.startswith("Filter "):
@@ -190,7 +191,7 @@ def _node(line: str) -> tuple[int, str]:
 
 
 def _conditions(condition: str, known: Mapping[str, str], between: str) -> Iterator[deltalog.Predicate]:
-    """Comparisons of partition columns with constants that the whole condition implies."""
+    """The comparisons of partition columns with constants that follow from the whole condition."""
     for each in _conjuncts(condition):
         found = _COMPARED.fullmatch(each)
         if found is None or found[1] not in known or f" AS {found[1]}#{found[2]}" in between:
@@ -213,8 +214,8 @@ def _conditions(condition: str, known: Mapping[str, str], between: str) -> Itera
 
 
 def _conjuncts(text: str) -> Iterator[str]:
-    """The operands of ``(a AND b)`` in Spark's plans. Plans do not quote strings, so that the text is split only if
-    both operands have columns."""
+    """The operands of ``(a AND b)`` in Spark's plans. Spark's plans do not quote strings; the text is therefore split
+    only if both operands have columns."""
     if not (text.startswith("(") and text.endswith(")")):
         yield text
         return

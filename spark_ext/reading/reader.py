@@ -1,4 +1,4 @@
-"""The reader: deltalog resolves the version, Spark scans its Parquet files natively."""
+"""The reader: deltalog resolves the version, and Spark's own Parquet reader scans the files."""
 
 from __future__ import annotations
 
@@ -52,10 +52,11 @@ _ALLOWED = {"allowedPaths": "allowed_paths"}
 _OPTIONS = {name.lower(): name for name in (*_TRAVEL, *_RANGE, *_ALLOWED, _FEED)}
 _OPTIONS["readchangedata"] = _FEED  # its older name in delta-spark
 
-# The list of the files of a table with more files takes so long to read that it is better to know the filters first.
+# If a table has more files than this, reading the list of its files takes so long that it is better to know the filters
+# first.
 _MOST_AT_ONCE = 1_000
 _FILES = "only Delta tables are read: load(path); spark.read reads files of other formats"
-# Methods of Spark's reader that Reader lacks, and their alternatives.
+# Methods of Spark's reader that Reader does not have, and what to use instead.
 _ELSEWHERE = {
     "schema": "a Delta table has its own schema; select columns after load(path)",
     **dict.fromkeys(("parquet", "json", "csv", "orc", "text", "textFile", "xml", "jdbc"), _FILES),
@@ -81,12 +82,12 @@ def read_changes(
 ) -> DataFrame:
     """The change data feed of a range of versions, both ends included; by default up to the latest version.
 
-    The columns are the latest version's (with column mapping, the columns of the last version of the range), then
+    The columns are those of the latest version (with column mapping, of the last version of the range), then
     ``_change_type`` (insert, update_preimage, update_postimage, delete), ``_commit_version`` and ``_commit_timestamp``.
     A ``starting_timestamp`` means the first commit at or after it, an ``ending_timestamp`` the last commit at or before
     it; both are strings in the session time zone, or aware datetimes. A range that ends after the latest version is an
-    error. ``allow_out_of_range``: whether such a range ends at the latest version instead, and is empty if it also
-    begins after that version; by default the session's setting
+    error. ``allow_out_of_range``: whether a range that ends after the latest version is cut off there, and is empty if
+    it also begins after the latest version; by default the session's setting
     ``spark.databricks.delta.changeDataFeed.timestampOutOfRange.enabled`` applies. ``allowed_paths``: as for
     ``DeltaTable.open``. ``storage_options``: as for ``Reader.storage_options``. Raises and costs as
     ``DeltaTable.changes``, and 1 GET for each commit; each file is looked up once.
@@ -101,7 +102,7 @@ def read_changes(
     changes = table.changes(first, last, from_timestamp=since, to_timestamp=until, allow_out_of_range=is_allowed)
     storage = Storage.of(spark, changes.snapshot)
     rows = scan(spark, Layout.of(changes.snapshot), file_entries.of_changes(changes), storage, changes=True)
-    return marked(rows, changes.snapshot.as_time_travel())  # later commits do not alter the changes of these versions
+    return marked(rows, changes.snapshot.as_time_travel())  # later commits do not change what these versions changed
 
 
 class Reader:
@@ -158,7 +159,7 @@ class Reader:
         Before Spark plans its scan, ``load`` skips the files that cannot contain matching rows according to their
         partition values and statistics; Spark evaluates the condition on the rows of the other files. Comparisons of a
         column with a literal, ``IN``, ``BETWEEN``, ``LIKE 'prefix%'`` and ``IS NULL``, combined with AND, OR and NOT,
-        skip files; other parts of a condition do not. Raises CallError."""
+        are used to skip files; other parts of a condition are not. Raises CallError."""
         if not isinstance(condition, (str, deltalog.Predicate)):
             kind = type(condition).__name__
             raise deltalog.CallError(f"where takes SQL text or a predicate built with deltalog.col(…), not {kind}.")
@@ -169,7 +170,7 @@ class Reader:
 
     def load(self, path: Location) -> DataFrame:
         """The rows of the table, at the version that the options or the path select (``path@v12``, or
-        ``path@yyyyMMddHHmmssSSS`` in the session time zone); with ``readChangeFeed`` its changes, as for
+        ``path@yyyyMMddHHmmssSSS`` in the session time zone); with ``readChangeFeed``, the table's changes, as for
         ``read_changes``. ``path`` may also be ``catalog:<catalog>#<name>``, or a DeltaTable; if it belongs to a
         transaction, uncommitted changes are included.
 
@@ -210,9 +211,9 @@ class Reader:
             return int(frame(self._spark, snapshot, texts).count())
 
     def partitions(self, path: Location) -> DataFrame:
-        """One row for each combination of partition values that has rows: the partition columns, and ``num_records``,
-        the number of rows. The row count comes from the log under the same conditions as in ``count``; otherwise Spark
-        counts the rows. Raises CallError if a partition column is called ``num_records``."""
+        """One row for each combination of partition values that occurs: the partition columns, and ``num_records``, the
+        number of rows with these values. The row count comes from the log under the same conditions as in ``count``;
+        otherwise Spark counts the rows. Raises CallError if a partition column is called ``num_records``."""
         self._refuse((_FEED,), "has no partitions; use load()")
         snapshot = self.snapshot(path)
         if any(name.lower() == log_counts.NUM_RECORDS for name in snapshot.partition_columns):
@@ -272,7 +273,8 @@ def resolve(
 ) -> deltalog.Snapshot:
     """The Snapshot of a table: the latest, or the one selected by ``version``, ``timestamp`` (as for
     ``timestampAsOf``), ``at_ms``, or an ``@v…`` or ``@…`` suffix of the path. ``can_return_earliest_commit`` and
-    ``can_return_last_commit`` allow times outside the history. ``storage``: as for ``paths.open_table``."""
+    ``can_return_last_commit`` allow times before the first or after the last commit. ``storage``: as for
+    ``paths.open_table``."""
     before = "earliest" if _boolean("canReturnEarliestCommit", can_return_earliest_commit) else "error"
     after = "latest" if _boolean("canReturnLastCommit", can_return_last_commit) else "error"
     given = sum(each is not None for each in (version, timestamp, at_ms))
@@ -322,8 +324,8 @@ def _open(
 
 
 def _suffix(path: Location) -> re.Match[str] | None:
-    """A regex match with the path and the version after ``@``; None if the path has no such suffix, or a directory has
-    the whole path as its name."""
+    """A regex match with the path and the version after ``@``; None if the path has no such suffix, or if the whole
+    path is the name of a directory."""
     url = paths.url_of(path)
     if isinstance(path, deltalog.DeltaTable) or "@" not in url:
         return None
@@ -391,8 +393,8 @@ def timestamp_ms(spark: SparkSession, value: Any, option: str = "timestampAsOf",
             f"{option} {value!r} looks like an epoch number, which Spark does not read as a timestamp. Pass a string "
             "such as '2026-01-31 10:00:00', or look up the version: DeltaTable.version_at(ms).version."
         )
-    # The value is not passed as an argument of spark.sql, because delta-spark's parser, in sessions that have it, drops
-    # arguments.
+    # The value is not passed as an argument of spark.sql, because delta-spark's parser, in sessions that use it,
+    # ignores such arguments.
     moment = spark.sql("select 1").select(F.lit(text).alias("moment"))
     micros = moment.selectExpr("unix_micros(try_cast(moment as timestamp_ltz)) as micros").collect()[0]["micros"]
     if micros is None:
@@ -410,8 +412,8 @@ def _whole_ms(micros: int, round_up: bool) -> int:
 
 def frame(spark: SparkSession, snapshot: deltalog.Snapshot, conditions: Sequence[str] = ()) -> DataFrame:
     """A DataFrame of a snapshot's rows, with exactly its schema. ``conditions`` (SQL text) filter rows and skip
-    files, and so do later filters on the DataFrame. Of a table of more than _MOST_AT_ONCE files the DataFrame has no
-    plan until it is used, and errors of files are raised then."""
+    files, and so do later filters on the DataFrame. For a table of more than _MOST_AT_ONCE files, the DataFrame is
+    planned only when it is used, and errors about files are raised then."""
     where, layout = pruning.predicate(snapshot, conditions), Layout.of(snapshot)
 
     def filtered(rows: DataFrame) -> DataFrame:
@@ -428,7 +430,7 @@ def frame(spark: SparkSession, snapshot: deltalog.Snapshot, conditions: Sequence
 
 
 def _deferred(spark: SparkSession, snapshot: deltalog.Snapshot, layout: Layout) -> Deferred:
-    """The rows of a snapshot, without a plan. Cost: a scan of 1 file."""
+    """The rows of a snapshot, as a ``Deferred``, which has no plan yet. Cost: a scan of 1 file."""
     storage = Storage.of(spark, snapshot)
     one = file_entries.of_files(snapshot, snapshot.files(file_entries.COLUMNS).slice(0, 1))
     shape = scan(spark, layout, one, storage).where(F.lit(False))

@@ -1,8 +1,8 @@
-"""Native Spark scans of a table's files, joined with data from the log.
+"""Scans of a table's files by Spark's own reader, joined with data from the log.
 
 A broadcast join on the full path adds the log's data about a file to the file's rows. Another broadcast join, on file
-and row number, drops deleted rows or selects the rows of a change. Filters and column pruning are pushed down through
-both joins.
+and row number, drops deleted rows, or selects the rows that an operation changes. Filters and column pruning are pushed
+down through both joins.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _FIRST_ID, _ROW_VERSION = "__deltalog_first_id", "__deltalog_row_version"
 _KIND, _VERSION, _TIME = "__deltalog_kind", "__deltalog_version", "__deltalog_time"
 _CHUNK, _BITS = "__deltalog_chunk", "__deltalog_bits"
 _BITS_OF = "__deltalog_bits_of"
-# Row positions are broadcast as bitmaps for this many rows each, which needs little more than one bit per row.
+# Row positions are broadcast as bitmaps, each for this many rows; they take little more than one bit per row.
 _CHUNK_ROWS = 4096
 _MAX_CHUNK = 2**31
 # Reader options that override session settings that could change the rows read from a table.
@@ -51,12 +51,13 @@ _SCAN_OPTIONS = {
     "datetimeRebaseMode": "CORRECTED",
     "int96RebaseMode": "CORRECTED",
 }
-# Spark's Parquet source by its class name. With the short name, a session can select the V2 source
-# (spark.sql.sources.useV1SourceList), which does not return file names.
+# Spark's Parquet source by its class name. If the format is named by its short name, a session's settings can select
+# the V2 source (spark.sql.sources.useV1SourceList), which does not return file names.
 _FORMAT = "org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat"
-# If Spark receives more paths than this, it looks them up in a job with one task per path.
+# If Spark receives more paths than this number, it looks up the paths in a job with one task per path.
 _MAX_LISTED = 32
-# Up to this number of combinations of partition values, one scan for each is cheaper to plan than a join.
+# Up to this number of combinations of partition values, a separate scan for each combination is cheaper to plan than a
+# join.
 _MAX_VALUES = 8
 _MISSING = re.compile(r"\[PATH_NOT_FOUND\] Path does not exist: (.*?)\.(?: SQLSTATE|$)", re.DOTALL)
 _CHANGE_FIELDS = (
@@ -77,12 +78,12 @@ class ExtraColumns:
 
     #: FILE and ROW.
     positions: bool = False
-    #: FILE, where Spark has it at no cost.
+    #: The column FILE, where Spark provides it at no cost.
     files: bool = False
-    #: If not empty, the scan also returns the column OUTCOME: one of these numbers, as the entry of the row's file
-    #: determines, or STAYS.
+    #: If not empty, the scan also returns the column OUTCOME. Its value is one of these numbers, which the entry of the
+    #: row's file determines, or STAYS.
     outcomes: Sequence[int] = ()
-    #: The row ids and the commit versions of rows, under the names that these columns have in files.
+    #: The row ids and the commit versions of rows, with the names of these columns in the data files.
     row_tracking: tuple[str, str] | None = None
 
     @property
@@ -122,7 +123,8 @@ def _union(parts: Sequence[DataFrame]) -> DataFrame:
 def _alike(
     layout: Layout, entries: Sequence[Entry], storage: Storage
 ) -> list[tuple[spark_types.StructType, list[Entry]]]:
-    """Groups of entries that one scan can read: same stored schema, and same kind of row selection."""
+    """Groups of entries that one scan can read, because they have the same stored schema and the same kind of row
+    selection."""
     schemas = read_schemas(layout, {entry.path for entry in entries}, storage.source) if layout.needs_footers else {}
     one_for_all = read_schema(layout)
     found: dict[tuple[int, bool, bool, bool], tuple[spark_types.StructType, list[Entry]]] = {}
@@ -149,7 +151,7 @@ class _Part:
         self._spark = spark
         self._extra = extra
         self._layout = layout
-        self._stored = schema  # ``layout.data_fields`` as the files store them
+        self._stored = schema  # ``layout.data_fields`` in the form in which the files store them
         self._entries = entries
         self._storage = storage
         first = entries[0]
@@ -185,7 +187,7 @@ class _Part:
         return _union(found)
 
     def _of_tree(self, tree: partition_discovery.Tree, entries: Sequence[Entry]) -> DataFrame:
-        """Rows of files under one Hive directory, whose partition values Spark discovers."""
+        """Rows of files below one Hive-style directory; Spark discovers the partition values from the paths."""
         found = self._tree(tree, entries, with_keys=self._with_rows or self._extra.files)
         if self._with_entries or self._extra.row_tracking:
             found = self._with_log_data(found, entries, ())
@@ -208,8 +210,8 @@ class _Part:
         found = self._by_positions(found, entries)
         values = {field.name: named(_value_name(i)) for i, field in enumerate(fields)}
         if texts is not None:
-            # The partition values are constants, so that Spark drops the whole scan if a condition excludes these
-            # values. The columns are nullable, because joined values are; the table's nullability is applied later.
+            # The partition values are constants, so Spark drops the whole scan if a condition excludes them. The
+            # columns are nullable, like all columns of a join; the table's nullability is applied later.
             literals = (F.nullif(F.lit(text).cast("string"), F.lit(None).cast("string")) for text in texts)
             constants = [literal.alias(_value_name(i)) for i, literal in enumerate(literals)]
             found = found.select("*", *constants)
@@ -217,8 +219,8 @@ class _Part:
         return found.select(*self._shown(values))
 
     def _shown(self, partitions: Mapping[str, Column]) -> Iterator[Column | str]:
-        """The columns of the DataFrame; by name where possible, since PySpark makes a dozen calls for a Column and one
-        for a name."""
+        """The columns of the DataFrame. They are names where possible, since PySpark makes a dozen JVM calls for a
+        Column object, but only one for a name."""
         layout = self._layout
         stored = {f.name: s for f, s in zip(layout.data_fields, self._stored.fields, strict=True)}
         for field, shown in zip(layout.schema.fields, layout.shown.fields, strict=True):
@@ -247,8 +249,8 @@ class _Part:
     # --- scans
 
     def _tree(self, tree: partition_discovery.Tree, entries: Sequence[Entry], with_keys: bool) -> DataFrame:
-        """A scan of files under one Hive directory. Directory keys that are not columns are read as strings and
-        dropped."""
+        """A scan of files under one Hive directory. Keys in directory names that are not columns of the table are read
+        as strings and then dropped."""
         shown = [*self._read.fields, *partition_discovery.discovered(self._layout)]
         extra = [spark_types.StructField(key, spark_types.StringType()) for key in tree[1]]
         columns = [*[quoted(field.name) for field in shown], *(self._keys() if with_keys else ())]
@@ -309,7 +311,7 @@ class _Part:
         self, found: DataFrame, entries: Sequence[Entry], fields: Sequence[spark_types.StructField]
     ) -> DataFrame:
         """Join the rows with the log's data about their files, including the partition values of ``fields``. If a file
-        has several entries, its rows are repeated."""
+        has several entries, its rows are returned once per entry."""
         rows: list[tuple[object, ...]] = []
         for number, entry in enumerate(entries):
             change = (entry.change.kind, entry.change.version, entry.change.timestamp_ms) if entry.change else ()
@@ -338,7 +340,7 @@ class _Part:
         return [named(_KIND), named(_VERSION), F.timestamp_millis(named(_TIME)).alias(_TIME)]
 
     def _by_positions(self, found: DataFrame, entries: Sequence[Entry]) -> DataFrame:
-        """The rows that the entries select by position, with OUTCOME if ``ExtraColumns`` asks for it."""
+        """The rows that the entries select by position, with the column OUTCOME if ``ExtraColumns`` asks for it."""
         if self._by_row:
             found = self._chosen(found, entries)
         return self._with_outcomes(found, entries) if self._extra.outcomes else found
@@ -378,19 +380,19 @@ def _in_chunk() -> Column:
 
 
 def _is_set(bits: str) -> Column:
-    """Whether the row's bit is set in a bitmap column, as ``chunks`` encodes it."""
+    """Whether the row's bit is set in a bitmap column that ``chunks`` encoded."""
     word, bit = f"cast({_ROW} div 64 % {_CHUNK_ROWS // 64} as int)", f"cast({_ROW} % 64 as int)"
     return F.expr(f"getbit({bits}[{word}], {bit}) = 1")
 
 
 def chunks(positions: BitMap64) -> Iterator[tuple[int, list[int]]]:
-    """Row positions as bitmaps of 4096 rows (chunks): for each chunk, its number and 64 signed 64-bit words, lowest bit
-    first."""
+    """Row positions as bitmaps, one for each chunk of 4096 rows: the number of the chunk, and 64 signed 64-bit words,
+    lowest bit first."""
     at = pa.array(positions.to_array(), pa.uint64())
     # Unsigned scalars: with Python numbers the results would be signed.
     one, six, low = (pa.scalar(number, pa.uint64()) for number in (1, 6, 63))
     word, bit = pc.shift_right(at, six), pc.shift_left(one, pc.bit_wise_and(at, low))
-    # Each bit occurs once per word, so the sum of the bits equals their bitwise OR.
+    # Each bit occurs at most once in a word; therefore the sum of the bits equals their bitwise OR.
     sums = pa.table({"word": word, "bit": bit}).group_by("word").aggregate([("bit", "sum")]).sort_by("word")
     pairs = zip(sums["word"].to_pylist(), sums["bit_sum"].cast(pa.int64(), safe=False).to_pylist(), strict=True)
     for chunk, group in groupby(pairs, lambda pair: pair[0] // (_CHUNK_ROWS // 64)):
@@ -403,7 +405,7 @@ def chunks(positions: BitMap64) -> Iterator[tuple[int, list[int]]]:
 
 
 def _once(entries: Sequence[Entry]) -> list[Entry]:
-    """One entry per file, sorted by path: Spark returns the rows of a repeated path twice."""
+    """One entry per file, sorted by path: If a path occurs twice, Spark returns its rows twice."""
     return sorted({entry.path: entry for entry in entries}.values(), key=lambda entry: entry.path)
 
 
@@ -434,8 +436,8 @@ def _arrow_scan(
     source, most_items = storage.source, MOST_ITEMS
 
     def batches(inputs: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        # Runs in a worker, which may lack this package if the table is on a disk, so it must not capture anything but
-        # pyarrow.
+        # Runs in a Python worker, which may lack this package if the table is on a disk, so the function must not
+        # capture anything but pyarrow.
         import pyarrow
         import pyarrow.parquet
 

@@ -49,8 +49,8 @@ def named(name: str) -> Column:
 
 
 def typed(name: str, field: spark_types.StructField) -> Column:
-    """A partition value from the log (a string column), cast to its type. The query fails for a value that cannot be
-    cast."""
+    """A partition value from the log (a string column), cast to the type of the partition column. The query fails for a
+    value that cannot be cast."""
     kind = field.dataType.simpleString()
     # The meaning of "timestamp" depends on the session (spark.sql.timestampType).
     value = F.expr(f"try_cast({quoted(name)} as {'timestamp_ltz' if kind == 'timestamp' else kind})")
@@ -70,8 +70,8 @@ def is_exact(stored: spark_types.StructField, field: spark_types.StructField) ->
 
 
 def exact(column: Column, have: spark_types.DataType, field: spark_types.StructField) -> Column:
-    """The column, read as ``have`` (everything nullable), converted to what the field declares, with the field's
-    metadata."""
+    """The column, read with the type ``have`` (everything nullable), converted to the type that the field declares, and
+    with the field's metadata."""
     value = _padded(_value(column, have, field.dataType), field)
     if not field.nullable:
         value = _not_null(value, field.dataType, field.name)
@@ -119,7 +119,7 @@ def _value(column: Column, have: Any, want: Any) -> Column:
 
 def _must_be_rebuilt(have: Any, want: Any) -> bool:
     """Whether a cast is not enough, because a nested field is NOT NULL or void, or because map keys have another type.
-    Spark does not cast map keys if it considers the result nullable (as from date to timestamp_ntz)."""
+    Spark does not cast map keys if it considers the result of the cast nullable (as for date to timestamp_ntz)."""
     if isinstance(want, spark_types.StructType):
         pairs = zip(have.fields, want.fields, strict=True)
         return any(not f.nullable or _must_be_rebuilt(stored.dataType, f.dataType) for stored, f in pairs)
@@ -132,7 +132,7 @@ def _must_be_rebuilt(have: Any, want: Any) -> bool:
 
 
 def _not_null(column: Column, data_type: spark_types.DataType, name: str) -> Column:
-    # The last argument is never evaluated. This argument is not nullable, so that Spark considers the column NOT NULL.
+    # The last argument is never evaluated. This argument is not nullable, so Spark treats the column as NOT NULL.
     found_null = F.raise_error(F.lit(f"DELTALOG: column {name} is NOT NULL, but a data file has a NULL in it"))
     return F.coalesce(column, found_null, _some_value(data_type))
 

@@ -110,11 +110,11 @@ class ChangedFiles:
     ) -> list[deltalog.engine.AddFile]:
         """Write rows from ``new_rows`` or ``old_rows``, and stage their files.
 
-        ``num_rows``: the expected number of rows; None if not known. ``extra``: the names of the columns that follow
-        the table's columns. If CHANGE_TYPE is among these columns, the files are change data files; without
-        ``as_changes``, they are also data files. ``count``: as for ``Job.write``. Raises RowCountError if the number of
-        rows differs, by the job's count or by the files; the errors of the table's rules; JobFailedError, StoreError,
-        and Spark's own errors. Cost: the job.
+        ``num_rows``: the expected number of rows; None if not known. ``extra``: the names of additional columns, which
+        follow the table's columns. If CHANGE_TYPE is among these columns, the job writes change data files; without
+        ``as_changes``, these files are also data files. ``count``: as for ``Job.write``. Raises RowCountError if the
+        number of rows differs, by the job's count or by the files; the errors of the table's rules; JobFailedError,
+        StoreError, and Spark's own errors. Cost: the job.
         """
         job = job_of(self.url)
         self._jobs.append(job)

@@ -43,7 +43,7 @@ class Rows:
     table: deltalog.DeltaTable
     transaction: deltalog.Transaction
     alias: str | None
-    #: The files that can contain rows that the statement may change, from ``Transaction.find_files``, which has
+    #: The files that can contain rows that the statement may change, as found by ``Transaction.find_files``, which also
     #: declared the read.
     files: pa.Table
     #: The same files, for scans.
@@ -71,7 +71,7 @@ class Rows:
         )  # fmt: skip
 
     def read(self, chosen: Sequence[Entry], extra: ExtraColumns = ExtraColumns()) -> DataFrame:  # noqa: B008
-        """The rows of entries; columns can be qualified with the alias."""
+        """The rows of the chosen files; columns can be qualified with the alias."""
         return self._qualified(scan(self.spark, self.layout, chosen, self.storage, extra=extra))
 
     def nothing(self) -> DataFrame:
@@ -82,12 +82,12 @@ class Rows:
         return frame if self.alias is None else frame.alias(self.alias)
 
     def found(self, where: Any) -> Found:
-        """The positions of the rows that ``where``, a function, selects from a DataFrame; they get outcome 0."""
+        """The positions of the rows that the function ``where`` selects from a DataFrame; these rows get outcome 0."""
         return row_positions.positions(where(self.read(self.entries, ExtraColumns(positions=True))), self.entries)
 
     def can_select_again(self, expressions: Sequence[Expression | None]) -> bool:
         """Whether a second query with the same conditions can be used to select the rows of the first query again. This
-        is the case if the conditions certainly select the same rows again, and the session reports the digest that
+        is possible if the conditions are certain to select the same rows again and the session reports the digest that
         verifies this."""
         return pruning.is_repeatable(expressions) and not counts_are_not_sent(self.spark)
 
@@ -109,8 +109,8 @@ class Removal:
     rows: Rows
     found: deltalog.engine.RowRemoval
     positions: Mapping[int, BitMap64]
-    #: A condition that selects these rows in their files, which is much cheaper than selecting them by position; None
-    #: if no condition can.
+    #: A condition that selects the same rows in their files, which is much cheaper than a selection by position; None
+    #: if there is no such condition.
     again: Column | None = None
     #: The digest of the rows.
     digest: int = 0
@@ -121,13 +121,14 @@ class Removal:
 
     @property
     def tracked(self) -> tuple[str, ...]:
-        """The file columns for row ids and row commit versions; empty without row tracking."""
+        """The columns of data files that store row ids and row commit versions; empty if row tracking is off."""
         return self.found.kept_columns or ()
 
     @property
     def marks(self) -> tuple[int, int] | None:
-        """The number and the digest of the rows, if ``removed(with_ids=True)`` and ``rewritten`` evaluate the condition
-        ``again`` to select them (and then return FILE and ROW); None if they select rows by position."""
+        """The number and the digest of the selected rows, if ``removed(with_ids=True)`` and ``rewritten`` select rows
+        by evaluating the condition ``again`` (and then return FILE and ROW); None if these methods select rows by
+        position."""
         if self.again is None or self.tracked:
             return None
         return sum(map(len, self.positions.values())), self.digest
@@ -141,12 +142,12 @@ class Removal:
         return self.rows.read(chosen, self.extra if with_ids else ExtraColumns())
 
     def at(self, positions: Mapping[int, BitMap64], with_ids: bool = False) -> DataFrame:
-        """The removed rows at these positions, which are keyed by file number. ``with_ids``: as for ``removed``."""
+        """The removed rows at the given positions, which are keyed by file number. ``with_ids``: as for ``removed``."""
         return self.rows.read(self.rows.entries_at(positions), self.extra if with_ids else ExtraColumns())
 
     def rewritten(self, outcomes: Mapping[int, Mapping[int, BitMap64]], deleted: Collection[int] = ()) -> DataFrame:
-        """All rows, with OUTCOME, of the files in which some rows stay or change. ``outcomes``: positions, keyed by
-        outcome (except STAYS) and file number. ``deleted``: the outcomes whose rows are deleted."""
+        """All rows of those files in which some rows stay or change, with the column OUTCOME. ``outcomes``: positions,
+        keyed by outcome (except STAYS) and file number. ``deleted``: the outcomes whose rows are deleted."""
         chosen, numbers = [], self.rewritten_files(outcomes, deleted)
         if self.marks is not None:
             outcome = F.when(self.again, F.lit(0)).otherwise(F.lit(STAYS))
@@ -284,9 +285,9 @@ def new_values(
     column_of: Callable[[str], Column | None] = named,
     mark: Column | None = None,
 ) -> DataFrame:
-    """Changed rows in the table's types, without the generated columns, which must be recomputed. Row ids are kept; the
-    rows' commit version becomes that of the new file. ``column_of``: returns the old value of a column; None if the
-    rows lack it. ``mark``: the value of MARK. Raises SchemaMismatchError."""
+    """Changed rows, in the table's types, without the generated columns, which must be computed again. Row ids are
+    kept; the rows' commit version becomes that of the new file. ``column_of``: returns the old value of a column; None
+    if the rows lack it. ``mark``: the value of MARK. Raises SchemaMismatchError."""
     if files.rules.identities is not None:
         files.rules.identities.check_assigned(sets.columns)
     recomputed = {check.generates for check in files.rules.checks if check.generates} - sets.columns

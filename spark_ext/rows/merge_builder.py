@@ -19,8 +19,8 @@ from spark_ext.writing.assignments import Expression
 class DeltaMergeBuilder:
     """A merge, begun by ``DeltaTable.merge``: add clauses, then call ``execute``. Every clause returns a new builder.
 
-    For each row, the first clause of a kind whose condition is true applies. If no condition is true, a row of the
-    table stays unchanged, and a row of the source is not inserted. ``whenMatched…`` can use columns of both sides,
+    For each row, the first clause of a kind whose condition is true applies. If no condition is true for a row, a table
+    row stays unchanged and a source row is not inserted. ``whenMatched…`` can use columns of both sides,
     ``whenNotMatchedInsert`` only the source's columns, ``whenNotMatchedBySource…`` only the table's.
     """
 
@@ -38,9 +38,9 @@ class DeltaMergeBuilder:
         return self._with("matched", "update", condition, arguments.values("set", set))
 
     def whenMatchedUpdateAll(self, condition: Expression | None = None) -> DeltaMergeBuilder:
-        """Update every column of the table from the source's column of the same name, ignoring case. Columns and struct
-        fields that the source lacks are an error; with schema evolution they keep their values, except fields of
-        structs in lists and maps."""
+        """Update every column of the table from the source's column of the same name, ignoring case. If the source
+        lacks columns or struct fields, an error is raised; with schema evolution these keep their values, except fields
+        of structs in lists and maps."""
         return self._with("matched", "update", condition, None)
 
     def whenMatchedDelete(self, condition: Expression | None = None) -> DeltaMergeBuilder:
@@ -50,8 +50,8 @@ class DeltaMergeBuilder:
     def whenNotMatchedInsert(
         self, condition: Expression | None = None, values: Mapping[str, Expression] | None = None
     ) -> DeltaMergeBuilder:
-        """Insert a row for every source row that matches no row of the table. Columns without a value are generated, or
-        get their default, or null."""
+        """Insert a row for every source row that matches no row of the table. A column without a value is generated,
+        gets its default, or is null."""
         return self._with("not matched", "insert", condition, arguments.values("values", values))
 
     def whenNotMatchedInsertAll(self, condition: Expression | None = None) -> DeltaMergeBuilder:
@@ -64,7 +64,7 @@ class DeltaMergeBuilder:
         set: Mapping[str, Expression] | None = None,
     ) -> DeltaMergeBuilder:
         """Update columns of rows of the table that no source row matches. If a clause for rows not matched by the
-        source has no condition, the whole table is read, and any row that another writer adds causes a conflict."""
+        source has no condition, the merge reads the whole table and conflicts with any row that another writer adds."""
         return self._with("not matched by source", "update", condition, arguments.values("set", set))
 
     def whenNotMatchedBySourceDelete(self, condition: Expression | None = None) -> DeltaMergeBuilder:
@@ -73,9 +73,9 @@ class DeltaMergeBuilder:
         return self._with("not matched by source", "delete", condition, None)
 
     def withSchemaEvolution(self) -> DeltaMergeBuilder:
-        """Add columns and struct fields of the source that the clauses assign and the table lacks, even if no row
-        changes. Existing columns keep their types, to which values are cast, unless ``delta.enableTypeWidening`` allows
-        wider types."""
+        """Add the source's columns and struct fields that the clauses assign and the table lacks, even if no row
+        changes. Values are cast to the types of the existing columns; these types change only if
+        ``delta.enableTypeWidening`` allows wider types."""
         return DeltaMergeBuilder(self._spark, self._table, replace(self._asked, evolves=True), self._alias)
 
     def execute(self) -> MergeResult:
@@ -84,10 +84,10 @@ class DeltaMergeBuilder:
         Raises CallError if several source rows match one row of the table, unless the only ``whenMatched`` clause is a
         delete without a condition; otherwise as ``DeltaTable.update``. The source is computed once and cached during
         the merge, unless it is already cached. The source should be deterministic, in case Spark has to recompute lost
-        rows. If the table has an alias, files are skipped by conditions on the table alone and by the bounds of the
-        source's keys. Cost: the source; a join that reads the columns of the conditions; a job that joins the changing
-        rows and writes all new ones; with the change data feed one or two more. A merge that only inserts needs one
-        anti join.
+        rows. If the table has an alias, files are skipped by those conditions that use only the table, and by the
+        bounds of the source's keys. Cost: the source; a join that reads the columns of the conditions; a job that joins
+        the changing rows and writes all new ones; with the change data feed one or two more. For a merge that only
+        inserts, one anti join is sufficient.
         """
         with explained(f"MERGE into {self._table.url}"):
             done = merge(self._spark, self._table, self._asked, self._alias)

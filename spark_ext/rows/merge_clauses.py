@@ -1,4 +1,4 @@
-"""A MERGE as its caller describes it: source, condition and clauses."""
+"""A MERGE, as its caller describes it: source, condition and clauses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Action = Literal["update", "delete", "insert"]
 
 @dataclass(frozen=True)
 class Clause:
-    """A WHEN clause. ``sets``: the assignments; None for all columns."""
+    """A WHEN clause. ``sets``: the assignments; None assigns all columns."""
 
     group: Group
     action: Action
@@ -59,8 +59,8 @@ class Merge:
 
     @property
     def may_match_several(self) -> bool:
-        """Whether several source rows may match one row of the table: they may only if no clause uses a value of the
-        source."""
+        """Whether several source rows may match one row of the table: this is allowed only if no clause uses a value of
+        the source."""
         matched = [clause for _, clause in self.clauses_of("matched")]
         return not matched or (len(matched) == 1 and matched[0].action == "delete" and matched[0].condition is None)
 

@@ -37,9 +37,9 @@ from spark_ext.writing.write_options import WriteRequest
 from spark_ext.writing.write_plan import record_transaction
 
 _IN_SOURCE, _MATCHES, _CHOSEN = "__deltalog_in_source", "__deltalog_matches", "__deltalog_chosen"
-# Copies of the columns of both sides, under names that the other side cannot have.
+# Copies of the columns of both sides, each under a name that the other side cannot contain.
 _SOURCE, _TARGET = "__deltalog_source_{}", "__deltalog_target_{}"
-# Key types whose minimum and maximum in the source bound the rows that can match.
+# The types of keys for which the minimum and maximum in the source limit which rows of the table can match.
 _BOUNDED = frozenset(["byte", "short", "integer", "long", "date"])
 
 
@@ -73,7 +73,7 @@ def merge(spark: SparkSession, table: deltalog.DeltaTable, asked: Merge, alias: 
 @contextlib.contextmanager
 def _materialised(source: DataFrame, keys: Sequence[str]) -> Iterator[tuple[int, Sequence[tuple[Any, Any]]]]:
     """Persist the source, which is used several times. Yields the number of rows of the source, and the minimum and
-    maximum of each of its columns ``keys``."""
+    maximum of each of the source's columns in ``keys``."""
     level = source.storageLevel
     is_cached = level.useMemory or level.useDisk
     if not is_cached:
@@ -91,9 +91,9 @@ def _materialised(source: DataFrame, keys: Sequence[str]) -> Iterator[tuple[int,
 
 @dataclass(frozen=True)
 class _Found:
-    """The rows of the table that change."""
+    """The rows of the table that the merge changes."""
 
-    #: Removes all these rows from their files.
+    #: Removes all the given rows from their files.
     removal: Removal
     #: The positions of the changing rows, by clause and file.
     by_clause: Mapping[int, Mapping[int, BitMap64]]
@@ -103,7 +103,7 @@ class _Found:
     digests: Mapping[int, int]
 
     def marks(self, *numbers: int) -> tuple[int, int]:
-        """The number and the digest of the rows to which these clauses apply."""
+        """The number of rows to which these clauses apply, and a digest of those rows."""
         return sum(map(self.count, numbers)), reduce(operator.xor, (self.digests.get(each, 0) for each in numbers), 0)
 
     def count(self, number: int) -> int:
@@ -111,7 +111,7 @@ class _Found:
 
 
 class _Parts:
-    """Several sets of new rows. One job writes all of them and counts the rows of each set separately."""
+    """Several sets of new rows. One job writes all sets and counts the rows of each set separately."""
 
     def __init__(self, files: ChangedFiles, extra: Sequence[str]) -> None:
         self._files, self._extra = files, extra
@@ -119,12 +119,12 @@ class _Parts:
 
     def add(self, rows: DataFrame, num_rows: int | None, marks: tuple[int, int] | None = None) -> None:
         """Add rows of one kind. ``num_rows``: the expected number; None if not known. ``marks``: the expected number
-        and digest of the changed rows among ``rows``, for rows with MARK."""
+        and digest of the changed rows, if ``rows`` have the column MARK."""
         self._parts.append((rows, num_rows, marks))
 
     def write(self) -> tuple[int, int]:
-        """Write all rows. Returns the number of files, and the total number of rows in those sets whose number of rows
-        was not known in advance. Raises as ``ChangedFiles.write``, and RowCountError if the number of rows of a kind
+        """Write all rows. Returns the number of files, and the total number of rows in the sets whose row count was not
+        known in advance. Raises as ``ChangedFiles.write``, and RowCountError if the number of rows of a kind
         differs."""
         if not self._parts:
             return 0, 0
@@ -160,7 +160,7 @@ class _Plan:
     source: DataFrame
     condition: Column
     evolves: bool
-    #: Whether evaluating the conditions a second time is certain to select the same rows: ``Rows.can_select_again``.
+    #: Whether a second evaluation of the conditions is certain to select the same rows: ``Rows.can_select_again``.
     is_again: bool
 
     @classmethod
@@ -190,9 +190,9 @@ class _Plan:
         return cls(asked, rows, files, source, condition, evolves, is_again)
 
     def check(self) -> None:
-        """Raise for a condition or a new value that Spark cannot resolve from the columns its clause can use, or that
-        does not fit its column. Without this check, such a merge would succeed as long as the clause applies to no
-        row."""
+        """Raise an error for a condition or a new value that Spark cannot resolve from the columns available to its
+        clause, and for a new value that does not fit its column. Without this check, such a merge would succeed as long
+        as the clause applies to no row."""
         target = self._with_copies(self.rows.nothing())
         both = target.join(self.source, self.condition, "inner")
         groups: Sequence[tuple[Group, DataFrame]] = (
@@ -200,7 +200,7 @@ class _Plan:
             ("not matched by source", target),
             ("not matched", self.source),
         )
-        both.schema  # noqa: B018 - resolves the condition, over Spark Connect too
+        both.schema  # noqa: B018 - this access resolves the condition, also over Spark Connect
         for group, rows in groups:
             clauses = self.asked.clauses_of(group)
             if any(clause.condition is not None for _, clause in clauses):
@@ -260,8 +260,8 @@ class _Plan:
     def _with_outcomes(
         self, both: DataFrame, carried: Sequence[str], values: Mapping[int, NewValues] | None = None
     ) -> DataFrame:
-        """Rows of the table (with copies, left-joined with the source) with OUTCOME: the number of the clause that
-        applies. If there are clauses for rows not matched by the source, the rows also have the columns of
+        """Rows of the table (with copied columns, left-joined with the source) and with OUTCOME: the number of the
+        clause that applies. If there are clauses for rows not matched by the source, the rows also have the columns of
         ``_alone``."""
         chosen = F.when(named(_IN_SOURCE).isNotNull(), self._number("matched")).alias(_CHOSEN)
         rows, others = both.select("*", chosen), F.lit(STAYS)
@@ -274,7 +274,8 @@ class _Plan:
         self, both: DataFrame, outcome: str, carried: Sequence[str], values: Mapping[int, NewValues]
     ) -> DataFrame:
         """Rows of a join with the source, with only the table's columns visible, as in clauses for rows not matched by
-        the source. The result keeps the copies, ``outcome``, ``carried`` and the new ``values`` of outcomes."""
+        the source. The result keeps the copies of the target's columns, the columns ``outcome`` and ``carried``, and
+        the new ``values`` of outcomes."""
         copies = [_TARGET.format(n) for n in range(len(self.rows.layout.schema.names))]
         own = [named(copy).alias(name) for copy, name in zip(copies, self.rows.layout.schema.names, strict=True)]
         new = [value for number, each in values.items() for value in each.named(named(outcome) == number)]
@@ -329,13 +330,14 @@ class _Plan:
 
     def _is_selected_again(self, found: _Found) -> bool:
         """Whether the conditions are evaluated a second time to select the rows. Selecting these rows by their
-        positions would take two more joins. The digest verifies that the rows selected by the second evaluation are the
-        same as those selected by the first."""
+        positions would take two more joins. The digest verifies that the second evaluation selects the same rows as the
+        first."""
         return self.is_again and not found.removal.tracked
 
     def _updated(self, found: _Found, number: int, is_again: bool) -> DataFrame:
         """The rows that an update clause writes, as files store them, for exactly the rows that were found.
-        ``is_again``: the conditions are evaluated again to select these rows, which then have the column MARK."""
+        ``is_again``: the conditions are evaluated a second time to select these rows, which then have the column
+        MARK."""
         removal, clause = found.removal, self.asked.clauses[number]
         tracked, mark = removal.tracked, row_positions.mark() if is_again else None
         if is_again:
@@ -362,7 +364,7 @@ class _Plan:
             number: self._sets(self.asked.clauses[number]) if number in updates else None for number in found.by_clause
         }
         deleted = [number for number, of_clause in sets.items() if of_clause is None]
-        # The new values of matched rows, to be computed before _alone hides the source's columns.
+        # The new values of matched rows, which must be computed before _alone hides the source's columns.
         first = {number: NewValues(of_clause, number) for number in matched if (of_clause := sets[number]) is not None}
         if self._is_selected_again(found):
             files = found.removal.rewritten_files(found.by_clause, deleted)
@@ -375,7 +377,7 @@ class _Plan:
         if matched:
             is_matched = named(OUTCOME).isin(matched)
             both = both.join(self.source, is_matched & self.condition, "left")
-            # If a source row has disappeared since, the inner join drops its match, and the row count shows that.
+            # If a source row has disappeared since then, the inner join drops its match, which the row count reveals.
             both = both.where(~is_matched | named(_IN_SOURCE).isNotNull())
         tracked = found.removal.tracked
         if matched and len(matched) < len(updates):
@@ -385,12 +387,12 @@ class _Plan:
         return rewritten_rows.from_one_scan(both, self.files, sets, tracked, self._target_column, False, first)
 
     def _with_copies(self, rows: DataFrame) -> DataFrame:
-        """Rows of the table with copies of its columns (_TARGET)."""
+        """Rows of the table, together with copies of the table's columns (_TARGET)."""
         copies = [named(name).alias(_TARGET.format(n)) for n, name in enumerate(self.rows.layout.schema.names)]
         return rows.select("*", *copies)
 
     def _inserted(self, found: _Found, number: int, clause: Clause) -> DataFrame:
-        """The rows that a clause inserts, as files store them."""
+        """The rows that a clause inserts, in the form in which files store them."""
         others, tracked = self.source, found.removal.tracked
         files = range(len(self.rows.entries)) if found.matched is None else found.matched
         if files:
@@ -405,7 +407,7 @@ class _Plan:
         return self._new_rows(others.where(self._number("not matched") == number), clause, tracked)
 
     def _new_rows(self, source: DataFrame, clause: Clause, tracked: Sequence[str]) -> DataFrame:
-        """The rows that a clause inserts for rows of the source, as files store them."""
+        """The rows that a clause inserts for source rows, in the form in which files store them."""
         sets = self._sets(clause)
         carried = [F.lit(None).cast("bigint").alias(name) for name in tracked]
         new = changed(source, self.files.schema.fields, sets, carried, self.files.url, lambda name: None)
@@ -558,7 +560,7 @@ def _keys(transaction: deltalog.Transaction, asked: Merge, alias: str | None) ->
     fields = stored_schema(from_spark(without_void(asked.source.schema))).fields
     types = {field.name.lower(): field.data_type for field in fields}
     if len(types) < len(fields):
-        return []  # names that differ only in case are refused later
+        return []  # names that differ only in case are refused at a later step
     keys = []
     for own, qualifier, other in pruning.equalities(asked.condition, alias):
         if qualifier.lower() in types or snapshot.schema.find(qualifier) is not None:

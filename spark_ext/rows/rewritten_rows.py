@@ -1,6 +1,6 @@
-"""All rows of the rewritten files, both changed and unchanged, from one scan.
+"""All rows of the rewritten files, both changed and unchanged rows, read by a single scan.
 
-New values and the table's conditions are evaluated for changed rows only, so unchanged rows are the same as if a
+New values and the table's conditions are evaluated only for changed rows, so unchanged rows are the same as if a
 separate scan had read them.
 """
 
@@ -33,11 +33,11 @@ def from_one_scan(
     """The rows as files store them. None if one scan is not enough: the table has rules for its rows or gets new
     columns, or a new value contains a nested NOT NULL field.
 
-    ``rows``: all rows of the files, with OUTCOME. ``updates``: the new values, keyed by outcome (except STAYS); None
-    for an outcome whose rows are deleted. ``tracked``: the columns of row ids and commit versions. ``column_of``:
-    returns the old value of a column. ``is_marked``: whether the rows have the columns FILE and ROW, from which the
-    MARK of changed rows is computed. ``computed``: the outcomes for which the rows already have the columns of
-    ``NewValues.named``.
+    ``rows``: all rows of the files, with the column OUTCOME. ``updates``: the new values, keyed by outcome (except
+    STAYS); None for an outcome whose rows are deleted. ``tracked``: the columns that contain row ids and row commit
+    versions. ``column_of``: returns the column with the old value of a column. ``is_marked``: whether the rows have the
+    columns FILE and ROW, from which the column MARK of changed rows is computed. ``computed``: the outcomes for which
+    the rows already have the columns of ``NewValues.named``.
     """
     fields = files.schema.fields
     if files.rules or files.changes_columns or any(CHAR_VARCHAR in field.metadata for field in fields):

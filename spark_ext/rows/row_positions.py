@@ -1,7 +1,7 @@
 """The positions of rows that Spark finds in the files of a table, as bitmaps.
 
-Executors build the bitmaps: 4 KiB for every 32,768 rows of a file in which at least one row matches. Only the bitmaps
-reach the driver.
+Executors build the bitmaps: 4 KiB for each block of 32,768 rows of a file in which at least one row matches. Only the
+bitmaps reach the driver.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from spark_ext.session.jobs import cancelled_with_its_caller
 
 # The number of rows that a bitmap of bitmap_construct_agg covers.
 _ROWS = 32_768
-# The name of the column with ``mark``, in rows that the conditions select a second time.
+# The name of the column that contains ``mark``, in rows that the conditions select for the second time.
 MARK = "__deltalog_mark"
 
 
 def mark() -> Column:
-    """A hash of a row's FILE and ROW. The digest of an outcome is the XOR of the hashes of all rows with this outcome.
-    Only the last segment of the path is hashed, since Spark spells the rest in two ways."""
+    """A hash of the FILE and ROW of a row. The digest of an outcome is the XOR of the hashes of all rows with this
+    outcome. Only the last segment of the path is hashed, because Spark spells the other segments in two ways."""
     return F.expr(f"xxhash64(substring_index({FILE}, '/', -1), {ROW})")
 
 
@@ -39,16 +39,16 @@ def mark() -> Column:
 class Found:
     """The rows that a job found."""
 
-    #: Positions, keyed by outcome and then by file number.
+    #: Row positions, keyed by outcome and then by file number.
     rows: Mapping[int, dict[int, BitMap64]]
-    #: For each outcome: the XOR of the ``mark`` of its rows.
+    #: For each outcome, the XOR of the ``mark`` values of its rows.
     digests: Mapping[int, int]
-    #: The number of rows that must not be changed.
+    #: The number of found rows that the operation is not allowed to change.
     num_faults: int
 
 
 def positions(found: DataFrame, entries: Sequence[Entry]) -> Found:
-    """The positions of the rows in ``found``; all rows get outcome 0. File numbers are indices of ``entries``.
+    """The positions of the rows in ``found``; all rows get outcome 0. File numbers are indices into ``entries``.
     ``found``: distinct rows with FILE and ROW.
 
     Raises RowCountError for a repeated row, and Spark's own errors. Memory: the bitmaps. Cost: a job that returns one
@@ -86,7 +86,7 @@ def outcomes(found: DataFrame, entries: Sequence[Entry], faults: Column | None =
 
 
 def _decoded(bitmap: bytes, first: int) -> BitMap64:
-    """The positions in a bitmap of Spark (lowest bit first), counted from ``first``."""
+    """The positions of the set bits in a bitmap from Spark (lowest bit first), counted from ``first``."""
     flags = pa.Array.from_buffers(pa.bool_(), 8 * len(bitmap), [None, pa.py_buffer(bitmap)])
     numbers: Any = pc.add(pc.indices_nonzero(flags).cast(pa.uint64()), pa.scalar(first, pa.uint64()))
     values = array.array("Q")

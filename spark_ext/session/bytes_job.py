@@ -1,4 +1,4 @@
-"""A Spark job whose tasks call a deltalog function from bytes to bytes.
+"""A Spark job whose tasks call a deltalog function that takes and returns bytes.
 
 Tasks capture only plain values and deltalog's classes, so that executors need deltalog but not spark_ext.
 """

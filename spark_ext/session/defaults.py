@@ -30,7 +30,8 @@ _DYNAMIC_ENABLED = "spark.databricks.delta.dynamicPartitionOverwrite.enabled"
 _AUTO_COMPACT = "spark.databricks.delta.autoCompact.enabled"
 _REPLACE_CHECKED = "spark.databricks.delta.replaceWhere.constraintCheck.enabled"
 _REPLACE_BY_DATA = "spark.databricks.delta.replaceWhere.dataColumns.enabled"
-# The minimum protocol versions of a new table. Settings of these versions or lower ones have no effect.
+# The minimum protocol versions of a new table. Session settings that request these protocol versions or lower ones have
+# no effect.
 _BASE_VERSIONS = {"delta.minReaderVersion": 1, "delta.minWriterVersion": 2}
 # delta-spark's partition size in an optimized write.
 _OPTIMIZED_DEFAULT = "512m"

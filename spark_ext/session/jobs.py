@@ -17,19 +17,20 @@ from spark_ext.session.settings import is_connect
 
 T = TypeVar("T")
 
-# How long to wait for the tasks of a cancelled job.
+# How long to wait until the tasks of a cancelled job have ended.
 _END_S = 20.0
 
-# Java exception names in Spark's messages when a file system fails on an executor.
+# The names of Java exceptions in Spark's messages about a file system that fails on an executor.
 _OF_THE_STORE = re.compile(
     r"\bjava\.[\w.]+: [^\n]*(No space left on device|Disk quota exceeded|File too large|Read-only file system"
     r"|Input/output error|Permission denied|Mkdirs failed to create)"
 )
 # The PySpark errors that Spark Connect raises for failures without a class of their own. All other PySpark errors are
-# about the query. Classic Spark raises errors of its Py4J gateway for failures without an error class of their own.
+# caused by the query itself. Classic Spark raises Py4J gateway errors for failures that have no error class of their
+# own.
 _OF_NO_CLASS = ("SparkConnectGrpcException", "SparkException", "UnknownException")
-# If a Python worker's error contains this text, a Python function of the query raised it. Spark 3.5 has no error class
-# for exceptions of Python functions in a write.
+# An error of a Python worker that contains this text was raised by a Python function of the query. Spark 3.5 has no
+# error class for exceptions of Python functions in a write.
 _OF_PYTHON = "org.apache.spark.api.python.PythonException: Traceback "
 _MAX_CHARS = 300
 
@@ -38,8 +39,8 @@ EXECUTORS = "executors were lost"
 WORKERS = "a Python worker died"
 CANCELLED = "it was cancelled"
 GONE = "the session ended"
-# Patterns of cluster failures in Spark's messages, and the advice for each. The first match applies, since running out
-# of memory also loses executors.
+# Patterns of cluster failures in Spark's messages, and the advice for each. The first match applies: running out of
+# memory also causes the loss of executors.
 _REASONS: Mapping[str, tuple[re.Pattern[str], str]] = {
     MEMORY: (
         re.compile(

@@ -31,8 +31,8 @@ def use_catalog(spark: SparkSession, catalog: str | None) -> None:
     """Set the deltalog catalog that resolves the session's table names; None: no catalog.
 
     ``catalog``: the path of a SQLite file, which is created with the first table, or ``dynamodb:<table>``; or
-    ``spark``, Spark's own catalog, with Spark 4.0 or newer: Spark lists, renames and drops the names, and no catalog
-    manages the tables. Equivalent to the setting ``spark.deltalog.catalog``. Cost: none.
+    ``spark``, Spark's own catalog, with Spark 4.0 or newer: The names can be listed, renamed and dropped in Spark; the
+    tables themselves are not managed by a catalog. Equivalent to the setting ``spark.deltalog.catalog``. Cost: none.
     """
     if catalog is None:
         spark.conf.unset(CATALOG)
@@ -62,7 +62,7 @@ def catalog_of(spark: SparkSession) -> str:
 
 
 def is_name(text: str) -> bool:
-    """Whether text has the form ``table`` or ``schema.table``, and so is not a path or an address."""
+    """Whether text has the form ``table`` or ``schema.table``, which neither a path nor a URL has."""
     return _NAME.fullmatch(text) is not None
 
 
@@ -76,7 +76,7 @@ def full_name(name: str) -> str:
 
 
 def address_of(spark: SparkSession, name: str) -> str:
-    """The address of a table, for calls that take a path; the path of a table in Spark's catalog. Raises CallError,
+    """The address of a table, for calls that expect a path; for a table in Spark's catalog, its path. Raises CallError,
     and TableNotFoundError if Spark's catalog has no such Delta table. Cost: 1 Spark command; 2 with Spark's catalog."""
     catalog = catalog_of(spark)
     if catalog != SPARK:
@@ -91,7 +91,7 @@ def address_of(spark: SparkSession, name: str) -> str:
 
 
 def can_be_registered(full: str) -> bool:
-    """Whether a catalog accepts this ``schema.table``: it is not too long, and has no control characters."""
+    """Whether a catalog accepts this ``schema.table``: it is not too long and contains no control characters."""
     parts = full.partition(".")[::2]
     return all(_REGISTRABLE.fullmatch(part) and len(part.encode()) <= _MOST_BYTES for part in parts)
 

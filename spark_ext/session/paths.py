@@ -34,8 +34,8 @@ def check_format(source: str) -> None:
 
 
 def not_here(name: str, elsewhere: Mapping[str, str], kind: str) -> Callable[..., NoReturn]:
-    """A stand-in for a method that Spark's reader or writer has and this one lacks; it raises CallError when called.
-    Raises AttributeError for other names."""
+    """A stand-in for a method of Spark's reader or writer that this class does not support; it raises CallError when
+    called. Raises AttributeError for other names."""
     if name not in elsewhere:
         raise AttributeError(f"spark_ext.{kind} has no attribute {name!r}")
 
@@ -51,7 +51,7 @@ def is_address(url: str) -> bool:
 
 
 def url_of(location: Location) -> str:
-    """The path or the address of a location; for an open table, its root."""
+    """The location as a path or an address; for an open table, the table's root."""
     return location.url if isinstance(location, deltalog.DeltaTable) else os.fspath(location)
 
 
@@ -90,7 +90,7 @@ def _opened(
 
 
 def storage_of(spark: SparkSession, url: str, storage: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """The options for the store at a location: ``storage`` if not empty, otherwise the session's S3A settings."""
+    """The options for the store at a location: ``storage`` if it is not empty, otherwise the session's S3A settings."""
     if storage:
         return storage
     return stores.of_session(spark, url) if is_address(url) or stores.bucket_of(url) else {}
@@ -120,8 +120,8 @@ def uri(path: str) -> str:
 def literal(path: str) -> str:
     """A path for ``spark.read`` with glob characters escaped.
 
-    Spark's option against globbing, ``__globPaths__``, does not help: Spark Connect ignores this option, and classic
-    Spark returns the rows of n files n times if a path has a glob character.
+    Spark's option that turns globbing off, ``__globPaths__``, does not help: Spark Connect ignores this option. If a
+    path contains a glob character, classic Spark returns the rows of n files n times.
     """
     return _GLOB.sub(r"\\\1", path)
 
@@ -146,7 +146,7 @@ def hive_unescape(text: str) -> str:
 
 
 def hidden_from_spark(name: str) -> bool:
-    """Whether Spark silently skips a file of this name, or cannot open it.
+    """Whether Spark would silently skip, or fail to open, a file with this name.
 
     Spark skips names that begin with ``_`` or ``.`` (it lists ``_metadata`` but does not scan it). On a local disk, a
     colon makes the name of the checksum file invalid.

@@ -12,7 +12,7 @@ import time
 
 try:
     import fcntl
-except ImportError:  # Windows, where no abandoned directories are removed
+except ImportError:  # on Windows, no abandoned directories are removed
     fcntl = None  # type: ignore[assignment]
 
 _LOCK = ".lock"
@@ -26,8 +26,9 @@ _searching = threading.Lock()
 class ScratchDirectory:
     """An empty temporary directory, locked until ``remove`` or the end of this process.
 
-    The first such directory in a process also triggers the removal of up to 64 directories that killed processes of
-    this user left behind. Raises OSError. Cost: once per process, a listing of the directory for temporary files.
+    The first scratch directory that a process creates also triggers the removal of up to 64 directories that killed
+    processes of this user left behind. Raises OSError. Cost: once per process, a listing of the directory for temporary
+    files.
     """
 
     def __init__(self, prefix: str) -> None:
@@ -66,7 +67,7 @@ def _remove_abandoned(place: str, prefix: str) -> None:
 
 
 def _is_abandoned(entry: os.DirEntry[str]) -> bool:
-    """Whether a directory belongs to this user, and is unlocked although old enough to have been locked."""
+    """Whether a directory belongs to this user and is unlocked, although it is old enough to have been locked."""
     try:
         seen = entry.stat(follow_symlinks=False)
         if not stat.S_ISDIR(seen.st_mode) or seen.st_uid != os.getuid() or time.time() - seen.st_mtime < _MIN_AGE_S:

@@ -1,4 +1,4 @@
-"""Settings that a Spark job needs to write valid files, whatever its session and Hadoop settings are."""
+"""Settings that make the files of a Spark job valid, whatever the settings of the session and of Hadoop are."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ SETTINGS: Mapping[str, str] = {
 }
 # Settings for tables with variants. Variants must not be shredded, since shredded variants need another table feature.
 SETTINGS_FOR_VARIANTS: Mapping[str, str] = {"spark.sql.variant.writeShredding.enabled": "false"}
-# The Spark version from which a write takes the timestamp setting as an option; it takes the other settings from the
-# session.
+# The first Spark version in which a write takes the timestamp setting as an option. Writes take all other settings from
+# the session.
 TIMESTAMP_SETTING_AS_OPTION = (4, 2)
 # Write options that become Hadoop settings of the job. With version 2 of the committer's algorithm, the files of failed
 # tasks would remain; with another base name, files could be hidden.
@@ -37,7 +37,7 @@ OPTIONS: Mapping[str, str] = {
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
     "mapreduce.output.basename": "part",
     "parquet.summary.metadata.level": "NONE",
-    # A file system that writes no .crc files, which would have to be removed after the job.
+    # A file system that writes no .crc files, because such files would have to be removed after the job.
     "fs.file.impl": "org.apache.hadoop.fs.RawLocalFileSystem",
     # Without this setting, Hadoop returns a cached file system that was created before ``fs.file.impl`` changed.
     "fs.file.impl.disable.cache": "true",
@@ -59,7 +59,7 @@ def is_connect(spark: SparkSession) -> bool:
 
 @dataclass
 class _SharedSettings:
-    """Settings of a session that concurrent writes share, and the values from before the first of these writes."""
+    """The session settings that concurrent writes share, and their values before the first of these writes."""
 
     session: SparkSession
     keys: frozenset[str]
@@ -75,8 +75,8 @@ _held: list[_SharedSettings] = []
 def session_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
     """Apply settings to the session during a write. Settings that already have the required value are not changed.
 
-    Concurrent writes of one session share the changed settings, even through different SparkSession objects: the first
-    write applies its values, and the last write to finish restores the previous values.
+    Concurrent writes in one session share the changed settings, even through different SparkSession objects: the
+    settings of the first write apply to all of them, and the last write to finish restores the previous values.
     """
     if not settings:
         yield
@@ -106,7 +106,7 @@ def session_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterat
 
 
 def _are_one(one: SparkSession, other: SparkSession) -> bool:
-    """Whether both objects are the same session of the JVM and so share settings."""
+    """Whether both objects are the same session of the JVM and therefore share settings."""
     if one is other:
         return True
     if type(one) is not type(other):
@@ -119,4 +119,4 @@ def _are_one(one: SparkSession, other: SparkSession) -> bool:
         finally:
             one.conf.unset(_PROBE)
     except Exception:
-        return False  # the session was stopped concurrently
+        return False  # another thread stopped the session

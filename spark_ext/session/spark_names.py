@@ -1,8 +1,8 @@
-"""Table names in Spark's own catalog, as ``use_catalog(spark, "spark")`` selects it.
+"""Table names in Spark's own catalog, which ``use_catalog(spark, "spark")`` selects.
 
-A name is an entry of Spark's catalog with the provider ``deltalog``, or ``delta`` if another engine registered it, and
-with the location of the table. Spark lists, renames and drops it; deltalog reads and writes the table there. The table
-itself knows nothing about its name, so that it can also be used by its path.
+A name is an entry in Spark's catalog that contains the location of the table and the provider: ``deltalog``, or
+``delta`` if another engine registered the name. Spark lists, renames and drops it; deltalog reads and writes the table
+there. The table itself does not record its name, so it can also be used by its path.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _PROVIDER = re.compile(r"^Provider: (\w+)$", re.MULTILINE)
 _LOCATION = re.compile(r"^Location: (.+)$", re.MULTILINE)
 _BY_PATH = re.compile(r"(?:delta|deltalog)\.`((?:[^`]|``)+)`", re.IGNORECASE)
 _FILE = re.compile(r"^file:/+")
-# What ``install`` sets: a function that registers the provider ``deltalog`` in a session.
+# The hook that ``install`` sets: a function that registers the provider ``deltalog`` in a session.
 _provide: Callable[[SparkSession], None] | None = None
 
 
 def use_by_default(provide: Callable[[SparkSession], None] | None) -> None:
-    """Whether names are those of Spark's catalog in sessions without a setting. ``provide``: registers the provider
-    ``deltalog`` in a session; None: they are not."""
+    """Set whether table names refer to Spark's catalog in sessions that do not set this themselves. ``provide``:
+    registers the provider ``deltalog`` in a session; None: they are not."""
     global _provide
     _provide = provide
 
@@ -63,8 +63,8 @@ def location_of(spark: SparkSession, name: str) -> str | None:
 
 
 def _location(information: str) -> str | None:
-    """The location in what Spark shows of a Delta table. A comment, which may look like anything, is between both
-    lines."""
+    """The location of a Delta table, taken from Spark's description of the table. Between both lines there is a comment
+    with any content."""
     shown = information.rpartition("\nSchema: root")[0] or information
     provider, places = _PROVIDER.search(shown), _LOCATION.findall(shown)
     if provider is None or provider[1].lower() not in PROVIDERS or not places:
@@ -73,8 +73,9 @@ def _location(information: str) -> str | None:
 
 
 def add(spark: SparkSession, name: str, location: str | None, columns: StructType) -> None:
-    """Register a name. Without ``location`` Spark chooses it, below its warehouse directory, and deletes the files when
-    the name is dropped. ``columns``: what Spark lists as the columns. Raises Spark's errors. Cost: 1 Spark command."""
+    """Register a name. Without ``location``, Spark chooses the location, below its warehouse directory, and deletes the
+    files when the name is dropped. ``columns``: what Spark lists as the columns. Raises Spark's errors. Cost: 1 Spark
+    command."""
     if _provide is not None:
         _provide(spark)
     at = "" if location is None else f" LOCATION {_literal(location)}"

@@ -93,7 +93,8 @@ def _options_of(store: Any) -> Mapping[str, Any]:
 
 
 def s3a_settings(options: Mapping[str, Any], buckets: Iterable[str]) -> dict[str, str]:
-    """Options as S3A settings for these buckets. Options without a counterpart are left out. Pure."""
+    """The storage options, converted to S3A settings for these buckets. Options without a counterpart are left out.
+    Pure."""
     client = options.get("client_kwargs") or {}
     s3 = (options.get("config_kwargs") or {}).get("s3") or {}
     endpoint = options.get("endpoint_url") or client.get("endpoint_url")
@@ -144,16 +145,16 @@ def deltalog_options(settings: Mapping[str, str]) -> dict[str, Any]:
 
 
 def of_session(spark: SparkSession, url: str) -> dict[str, Any]:
-    """The session's S3A settings (``fs.s3a.…`` and ``spark.hadoop.fs.s3a.…``; per-bucket settings take precedence) as
-    options for a table. Cost: 1 command, and 1 query for every setting that is set."""
+    """The session's S3A settings (``fs.s3a.…`` and ``spark.hadoop.fs.s3a.…``; per-bucket settings take precedence)
+    converted to storage options for a table. Cost: 1 command, and 1 query for every setting that is set."""
     return options_in(session_settings(spark, bucket_of(url)), url)
 
 
 def session_settings(spark: SparkSession, bucket: str | None = None) -> dict[str, str]:
-    """The session's S3A settings in ``_KNOWN``, by full name: all of them, or with ``bucket`` only the settings that
-    apply to it. Cost: 1 command, and 1 query for every setting that is set."""
+    """The session's S3A settings that ``_KNOWN`` contains, keyed by full name: all of them or, with ``bucket``, only
+    the settings that apply to this bucket. Cost: 1 command, and 1 query for every setting that is set."""
     found: dict[str, str] = {}
-    # Only the names are used, since this command redacts values that look like secrets.
+    # Only the names are used, because the SET command redacts values that look like secrets.
     for row in spark.sql("SET").collect():
         name = str(row[0])
         of_bucket = _SETTING.fullmatch(name)

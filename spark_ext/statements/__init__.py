@@ -1,1 +1,2 @@
-"""SQL statements on tables given by path or name, for Spark without an extension: they are parsed and executed here."""
+"""SQL statements on tables given by path or by name, for Spark without an extension: this package parses and executes
+them."""

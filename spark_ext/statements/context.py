@@ -22,7 +22,7 @@ class Named:
 
     #: None for a table by name.
     path: str | None
-    #: The name or the path as written.
+    #: The name or the path, as it is written in the statement.
     name: str
     #: The location of a table in the session's catalog; None if it is not in the catalog.
     location: Location | None
@@ -52,7 +52,7 @@ class Context:
     """The session and the arguments with which a statement runs."""
 
     spark: SparkSession
-    #: The tables of the session's catalog that the statement names, by ``schema.table``.
+    #: The tables of the session's catalog to which the statement refers, keyed by ``schema.table``.
     tables: Mapping[str, Location]
     #: Storage options for the tables that a statement names by path.
     storage: Mapping[str, Any] | None
@@ -91,7 +91,7 @@ class Context:
         return Target(core, DeltaTable(self.spark, core), found.qualifier, name)
 
     def numbers(self, **columns: int | None) -> DataFrame:
-        """A DataFrame of one row of numbers, like those that delta-spark's statements return."""
+        """A DataFrame with one row of numbers, like the results of delta-spark's statements."""
         schema = ", ".join(f"{name} bigint" for name in columns)
         return self.spark.createDataFrame([tuple(columns.values())], schema)
 
@@ -101,7 +101,7 @@ class Context:
 
 
 def default_of(schema: deltalog.schema.StructType, column: str) -> str:
-    """The default of a column as SQL; NULL if it has none."""
+    """The default of a column as SQL; NULL if the column has none."""
     field = schema.find(unquoted(column))
     return "NULL" if field is None else str(field.metadata.get("CURRENT_DEFAULT", "NULL"))
 

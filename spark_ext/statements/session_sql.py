@@ -30,8 +30,8 @@ from spark_ext.statements.context import Context
 
 Args = Mapping[str, Any] | Sequence[Any] | None
 
-# The calls to use instead of refused statements. {0}: path or address of the table; {1}, {2}: the calls that save and
-# load it.
+# For each refused statement, the call to use instead. {0}: the path or address of the table; {1} and {2}: the calls
+# that save and load the table.
 _CALLS = {
     "insert": "Write with spark_ext.write(df).mode('append' or 'overwrite').{1}",
     "create": "Create the table with spark_ext.write(df).{1}",
@@ -64,7 +64,7 @@ _STATEMENTS = {
     "generate": copies.generate,
     "convert": copies.convert,
 }
-# Statements about a single table, whose name begins at the token ``Statement.subject_at``.
+# Statements about a single table; the name of the table begins at the token ``Statement.subject_at``.
 _ABOUT_ONE_TABLE = ("describe", "desc", "show", "drop", "truncate", "reorg")
 # Statements whose target was already parsed as a Reference.
 _WRITING = ("delete", "update", "merge", "insert", "with")
@@ -94,14 +94,14 @@ def sql(
     tables if the query reads such tables; CREATE, REPLACE and ALTER TABLE, RESTORE, VACUUM, GENERATE, CREATE TABLE …
     CLONE, ANALYZE TABLE … COMPUTE DELTA STATISTICS, which do the same as the methods of ``DeltaTable``, ``write`` and
     ``deltalog.DeltaTable``; CONVERT TO DELTA of a directory (``parquet.`path```). Other statements on deltalog tables
-    are refused. A statement that names no such table is passed to Spark unchanged. WHERE skips files as
+    are refused. A statement that names no deltalog table is passed to Spark unchanged. WHERE skips files as
     ``Reader.where`` does, and a query that only counts rows is answered from the log under the same conditions as
     ``Reader.count``.
 
     ``args`` fill ``:name`` markers, also in time travel clauses; ``frames`` fill ``{name}`` as in ``spark.sql``. A
     timestamp is a string (in the session time zone, as for ``timestampAsOf``), ``:name``, ``timestamp'…'``,
     ``date'…'``, a function call, or any constant expression in parentheses. References are resolved by this call, not
-    when rows are read. The other arguments apply to all these tables: ``can_return_earliest_commit`` and
+    when rows are read. The other arguments apply to all tables of the statement: ``can_return_earliest_commit`` and
     ``can_return_last_commit`` allow timestamps before the first and after the last commit; ``allowed_paths`` and
     ``storage_options`` mean the same as for ``read``. Raises CallError, and the errors of ``Reader.load``. Cost: a load
     of each table; if the session has a catalog, 1 call to it for each other name.
@@ -147,9 +147,9 @@ def sql(
 
 
 def _named_tables(spark: SparkSession, statement: Statement, options: Mapping[str, Any]) -> dict[str, Location]:
-    """The tables of the session's catalog that a statement names, by ``schema.table``. Raises CallError for a name that
-    Spark knows too. Cost: 1 catalog call for each unresolved name; for each table found, as ``DeltaTable.open`` and 1
-    Spark command."""
+    """The tables of the session's catalog that a statement names, keyed by ``schema.table``. Raises CallError for a
+    name that Spark knows too. Cost: 1 catalog call for each unresolved name; for each table found, as
+    ``DeltaTable.open`` and 1 Spark command."""
     catalog = names.setting_of(spark) if statement.other_names else None
     found: dict[str, Location] = {}
     if catalog == names.SPARK:
@@ -170,7 +170,8 @@ def _named_tables(spark: SparkSession, statement: Statement, options: Mapping[st
 
 
 def _tables_of_spark(spark: SparkSession, statement: Statement, options: Mapping[str, Any]) -> dict[str, Location]:
-    """As ``_named_tables``, for names of Spark's own catalog. Spark drops and creates a name without a table."""
+    """Like ``_named_tables``, but for names in Spark's own catalog. Spark drops and creates a name that refers to no
+    table."""
     found: dict[str, Location] = {}
     for name, written in statement.other_names:
         location = None if name in found else spark_names.location_of(spark, written)
@@ -185,8 +186,8 @@ def _tables_of_spark(spark: SparkSession, statement: Statement, options: Mapping
 
 
 def _registered(spark: SparkSession, catalog: str, name: str, options: Mapping[str, Any]) -> Location | None:
-    """The table registered under a name, which may end in a version ``@v…`` or timestamp ``@…``; None if the name is
-    not registered."""
+    """The table registered under a name, which may be followed by a version (``@v…``) or a timestamp (``@…``); None if
+    the name is not registered."""
     plain = without_suffix(catalog + name).removeprefix(catalog)
     for each in dict.fromkeys((name, plain)):
         if names.can_be_registered(each):
@@ -337,8 +338,8 @@ def _run(
     options: Mapping[str, Any],
     form: str = "{}",
 ) -> DataFrame:
-    """Run ``text[start:end]`` of a statement with arguments in place of its references, in the template ``form``.
-    ``tables``: tables of the catalog, by name. ``options``: keyword arguments for ``resolve``."""
+    """Run ``text[start:end]`` of a statement, with arguments in place of the references to them, in the template
+    ``form``. ``tables``: tables of the catalog, by name. ``options``: keyword arguments for ``resolve``."""
     asked = query_of(statement, args)
     snapshots: dict[tuple[str, bool, str | None, Any], deltalog.Snapshot] = {}
     loaded: dict[tuple[deltalog.Snapshot, deltalog.Predicate | None], str] = {}

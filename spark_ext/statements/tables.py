@@ -92,8 +92,8 @@ def _is_ours(context: Context, cursor: Cursor, named: Named) -> bool:
 
 
 def _adopts(context: Context, named: Named, definition: _Definition) -> bool:
-    """Register an existing table under a name of Spark's catalog, as delta-spark does; False if that is not asked for.
-    Raises SchemaMismatchError."""
+    """Register an existing table under a name of Spark's catalog, as delta-spark does; False if the statement does not
+    require this. Raises SchemaMismatchError."""
     if named.path is not None or named.location is not None or definition.location is None:
         return False
     if names.setting_of(context.spark) != names.SPARK or spark_names.location_of(context.spark, named.name):
@@ -289,8 +289,9 @@ def _renamed(rows: DataFrame, columns: Sequence[str], url: str, are_listed: bool
 
 
 def _fitted(rows: DataFrame, schema: deltalog.schema.StructType, by_name: bool, url: str) -> DataFrame:
-    """The rows cast to the table's columns, with checked casts. Columns of the query that the table lacks are kept.
-    ``by_name``: struct fields are matched by name, otherwise by position. Raises SchemaMismatchError."""
+    """The rows, cast to the types of the table's columns with checked casts. Columns of the query that the table lacks
+    are kept. ``by_name``: whether struct fields are matched by name; if false, they are matched by position. Raises
+    SchemaMismatchError."""
     known = {name: schema.find(name) for name in rows.columns}
     twice = duplicates(rows.columns)
     if twice:

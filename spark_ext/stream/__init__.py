@@ -1,1 +1,1 @@
-"""Streams with format("deltalog"), and writers of micro-batches."""
+"""Streams with format("deltalog"), and functions that write micro-batches."""

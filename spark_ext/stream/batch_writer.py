@@ -1,4 +1,4 @@
-"""Writes the micro-batches of ``foreachBatch`` exactly once. This writer works with every version of Spark, and uses
+"""Writes the micro-batches of ``foreachBatch`` exactly once. This writer works with every version of Spark and uses
 Spark's Parquet writer.
 
 The commit of a batch records the application id and the batch id in a txn action. If Spark repeats a batch after a
@@ -26,8 +26,8 @@ _OWN_OPTIONS = ("txnappid", "txnversion", "path")
 
 @dataclass(frozen=True)
 class StreamWriter:
-    """The object that ``stream_writer`` returns; its fields are the arguments of that function. Call it with a batch
-    and its id."""
+    """The object that ``stream_writer`` returns; its fields are the arguments of that function. Call the writer with a
+    batch and the id of the batch."""
 
     location: Location
     app_id: str
@@ -62,10 +62,10 @@ def stream_writer(
     """A function for ``DataStreamWriter.foreachBatch`` that writes every batch to the table at ``location`` exactly
     once, and creates the table if it does not exist.
 
-    ``app_id``: a name for the query; the same after restarts, different for different checkpoints. ``output_mode``: the
-    output mode of the query: ``append``, or ``complete`` if every batch replaces the rows of the table.
-    ``partition_by``: for a new table. ``options``: as for ``Writer``. ``storage_options``: the options of the table's
-    store. Raises CallError. Cost: none.
+    ``app_id``: a name for the query. It must stay the same after restarts, and must differ between queries with
+    different checkpoints. ``output_mode``: the output mode of the query: ``append``, or ``complete`` if every batch
+    replaces all rows of the table. ``partition_by``: the partition columns of a new table. ``options``: as for
+    ``Writer``. ``storage_options``: the options of the table's store. Raises CallError. Cost: none.
     """
     if not isinstance(app_id, str) or not app_id:
         raise deltalog.CallError(f"app_id must be a non-empty string, not {app_id!r}.")

@@ -1,7 +1,7 @@
 """Batches with ``format("deltalog")``: a slow path for programs that can only name a format.
 
-One task reads all rows with deltalog, so ``spark_ext.read`` is much faster; the tasks of an append stage files with
-deltalog, and the driver commits them once.
+A single task reads all rows with deltalog, so ``spark_ext.read`` is much faster than this source; in an append, tasks
+stage files with deltalog, and the driver commits them once.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _OPERATORS = {
     "LessThan": operator.lt,
     "LessThanOrEqual": operator.le,
 }
-# The values of columns that mean the same to Spark and to deltalog.
+# The types of columns whose values mean the same to Spark and to deltalog.
 _VALUES: dict[str, type] = {
     **dict.fromkeys(("byte", "short", "integer", "long"), int),
     "date": datetime.date,
@@ -62,10 +62,11 @@ class BatchReader(DataSourceReader):
 
 
 class FilteringReader(BatchReader):
-    """A reader to which Spark passes filters: Spark 4.1 and newer, with ``spark.sql.python.filterPushdown.enabled``."""
+    """A reader to which Spark passes filters: For Spark 4.1 and newer, with
+    ``spark.sql.python.filterPushdown.enabled``."""
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:
-        """Use comparisons to skip files and rows. Spark applies all filters again."""
+        """Use the comparisons in a condition to skip files and rows. Spark applies all filters again."""
         schema = self._options.table.open().snapshot(version=self._version).schema
         for each in filters:
             kind, value = type(each).__name__, getattr(each, "value", None)
@@ -110,7 +111,7 @@ class _Appends:
                 parameters = {"mode": "Append", "partitionBy": "[]"}
                 transaction.commit("WRITE", parameters, metrics, self._options.user_metadata)
         except deltalog.DeltaLogError as error:
-            if error.outcome is not deltalog.errors.Outcome.UNKNOWN:  # otherwise the commit may name the files
+            if error.outcome is not deltalog.errors.Outcome.UNKNOWN:  # otherwise the commit may refer to the files
                 discard(table, staged)
             raise
 

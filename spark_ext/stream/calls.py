@@ -1,9 +1,9 @@
-"""Patches the methods of ``readStream`` and ``writeStream`` that Spark does not pass to Python data sources:
-``partitionBy``, ``clusterBy``, and ``table`` and ``toTable`` with names.
+"""Patches the methods of ``readStream`` and ``writeStream`` whose arguments Spark does not pass to Python data sources:
+``partitionBy``, ``clusterBy``, and calls of ``table`` and ``toTable`` with a table name.
 
 Spark passes only options to a Python sink, so the columns of ``partitionBy`` and ``clusterBy`` become options. A name
-in the session's deltalog catalog becomes the address of its table. ``register`` patches each of these Spark classes
-only once.
+in the session's deltalog catalog is replaced with the address of that table. ``register`` patches each Spark class only
+once.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _DONE = "_deltalog_has_calls"  # set on patched classes
 
 
 def add_calls(spark: SparkSession) -> None:
-    """Patch the stream reader and writer classes of a session. Cost: none."""
+    """Patch the classes of a session that read and write streams. Cost: none."""
     add_calls_of("pyspark.sql.connect" if is_connect(spark) else "pyspark.sql")
 
 
@@ -117,7 +117,7 @@ def _address(spark: SparkSession, name: str, call: str) -> str:
 
 
 def _is_ours(spark: SparkSession, name: str) -> bool:
-    """Whether the session's deltalog catalog contains a table with this name, and Spark knows no table with it."""
+    """Whether the session's deltalog catalog contains a table with this name, and Spark has no table with this name."""
     catalog = names.setting_of(spark)
     if not catalog or not names.is_name(name):
         return False

@@ -27,7 +27,7 @@ from spark_ext.stream.source import columns_of, source
 
 
 class StreamFormat(DataSource):
-    """The data source. ``register`` registers a subclass with the defaults of a session."""
+    """The data source. ``register`` registers a subclass that contains the defaults of a session."""
 
     session_time_zone = "UTC"
     default_storage = DefaultStorage()
@@ -39,7 +39,8 @@ class StreamFormat(DataSource):
         return "deltalog"
 
     def schema(self) -> StructType:
-        """The columns of a source. Spark does not say whether it is a stream; only batches have these options."""
+        """The columns of a source. Spark does not say whether the source is a stream; only batch reads have the options
+        ``versionAsOf`` and ``timestampAsOf``."""
         if any(name.lower() in ("versionasof", "timestampasof") for name in self.options):
             return columns_of(self._batch_options().snapshot())
         return columns_of(self._source_options().open())

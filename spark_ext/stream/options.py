@@ -1,4 +1,4 @@
-"""Parses the options of ``format("deltalog")``, which Spark passes as strings; finds the last recorded batch of a
+"""Parses the options of ``format("deltalog")``, which Spark passes as strings, and finds the last recorded batch of a
 stream."""
 
 from __future__ import annotations
@@ -118,7 +118,7 @@ class SinkOptions:
 
 @dataclass(frozen=True)
 class BatchOptions:
-    """The options of a batch that is read."""
+    """The options for reading one version as a batch."""
 
     table: TableOptions
     version: int | None = None
@@ -188,11 +188,11 @@ def sink_options(given: Mapping[str, str], default: DefaultStorage) -> SinkOptio
 
 
 def recorded_batch(snapshot: deltalog.Snapshot, app_id: str, batch: int, what: str, option: str) -> int | None:
-    """The number of the last batch of an application that is recorded in the table. ``what`` and ``option``: how
-    messages name the application and the option with its id.
+    """The number of the last batch of an application that the table has recorded. ``what`` and ``option``: in messages,
+    the names of the application and of the option that sets its id.
 
-    Raises CallError for an earlier ``batch``: Spark repeats only the last batch, so an earlier batch comes from another
-    stream, whose rows would be lost.
+    Raises CallError for an earlier ``batch``: Spark repeats only the last batch, so an earlier batch must come from
+    another stream; if it were skipped, the rows of that stream would be lost.
     """
     recorded = snapshot.transaction_version(app_id)
     if recorded is not None and batch < recorded:
@@ -205,8 +205,8 @@ def recorded_batch(snapshot: deltalog.Snapshot, app_id: str, batch: int, what: s
 
 
 def timestamp_ms(text: str, time_zone: str, round_up: bool = True) -> int:
-    """A date, or a date and a time, in milliseconds since 1970, rounded up or truncated. A text without a UTC offset
-    is a time in ``time_zone``. Raises InvalidTimestampError. Pure."""
+    """A date, or a date and a time, in milliseconds since 1970, rounded up or truncated. A text without a UTC offset is
+    a time in the time zone ``time_zone``. Raises InvalidTimestampError. Pure."""
     try:
         iso = re.sub(r"^(\d{4}-\d{2}-\d{2}) +", r"\1T", text.strip()).replace("Z", "+00:00")
         moment = datetime.datetime.fromisoformat(_six_digits(iso))

@@ -14,17 +14,17 @@ from spark_ext.session import stores
 
 
 def register(spark: SparkSession, *, storage_options: Mapping[str, Any] | None = None) -> None:
-    """Register ``format("deltalog")`` in a session, for ``spark.readStream`` and ``df.writeStream``; and for batches as
-    a slow path, which reads in one task and only appends (``read`` and ``write`` are the native one).
+    """Register ``format("deltalog")`` in a session for ``spark.readStream`` and ``df.writeStream``. For batches it is a
+    slow path that reads in one task and can only append; ``read`` and ``write`` are the native path.
 
     ``storage_options``: the options of the tables' stores, as for ``DeltaTable.open(url, **options)``. By default
     tables on S3 use the session's S3A settings (``fs.s3a.…``; per-bucket settings take precedence), like ``read`` and
-    ``write``. These settings, and the session time zone for times without a zone in stream options, are captured now:
-    call this function again after changing them. After this call, in this process, ``writeStream`` passes
-    ``partitionBy`` and ``clusterBy`` to the sink (Spark does not pass them to Python sinks), and ``readStream.table``
-    and ``toTable`` accept names of the session's catalog. Spark's driver and executors need deltalog, spark_ext,
-    pyarrow and pandas. Raises UnsupportedFeatureError before Spark 4.0, CallError. Cost: 2 commands, and 1 query for
-    every S3A setting that is set.
+    ``write``. These settings are captured now, and so is the session time zone, which applies to times without a zone
+    in stream options: call this function again after changing them. This call has two effects in this process:
+    ``writeStream`` passes ``partitionBy`` and ``clusterBy`` to the sink, although Spark does not pass them to Python
+    sinks; and ``readStream.table`` and ``toTable`` accept names in the session's catalog. Spark's driver and executors
+    need deltalog, spark_ext, pyarrow and pandas. Raises UnsupportedFeatureError before Spark 4.0, CallError. Cost: 2
+    commands, and 1 query for every S3A setting that is set.
     """
     if find_spec("pyspark.sql.datasource") is None:
         raise deltalog.UnsupportedFeatureError(

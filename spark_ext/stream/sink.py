@@ -25,7 +25,7 @@ from spark_ext.session.stores import bucket_of
 from spark_ext.stream.options import SinkOptions, TableOptions, recorded_batch
 from spark_ext.types import from_spark
 
-_METADATA = "metadata"  # the file in a streaming checkpoint that contains the id of the query
+_METADATA = "metadata"  # the file in a stream's checkpoint that contains the id of the query
 
 
 class Staged(WriterCommitMessage):
@@ -41,7 +41,8 @@ class Staged(WriterCommitMessage):
 
 
 class _Sink(DataSourceStreamWriter):
-    """Spark creates an instance in every task, and in a process of the driver for every commit."""
+    """Spark creates an instance of this class in every task, and for every commit in a separate process of the
+    driver."""
 
     def __init__(self, options: SinkOptions, schema: StructType, overwrite: bool) -> None:
         self._options = options
@@ -61,8 +62,8 @@ class _Sink(DataSourceStreamWriter):
         table = self._options.table.open()
         app_id = self._options.app_id or query_id(self._options)
         try:
-            # The recorded batch is read from the version on which the commit is based, so a concurrent commit of the
-            # same batch by another driver is a conflict.
+            # The id of the last recorded batch is read from the version on which the commit is based; therefore a
+            # concurrent commit of the same batch by another driver is a conflict.
             with table.transaction() as transaction:
                 if not self._is_recorded(transaction, app_id, batchId) and (
                     self._overwrite or any(each.files for each in staged)
@@ -105,8 +106,8 @@ class _Sink(DataSourceStreamWriter):
         transaction.commit("STREAMING UPDATE", parameters, metrics, self._options.user_metadata)
 
     def abort(self, messages: Sequence[Any], batchId: int) -> None:
-        """Remove the files of a batch with a failed task, best effort. If all tasks have succeeded, a commit may have
-        been attempted, and nothing is removed."""
+        """Remove, best effort, the files of a batch in which a task failed. If all tasks have succeeded, a commit may
+        have been attempted, and nothing is removed."""
         if any(message is None for message in messages):
             staged = [message.files for message in messages if message is not None]
             if staged:
@@ -114,7 +115,7 @@ class _Sink(DataSourceStreamWriter):
 
 
 def check_metadata(transaction: deltalog.Transaction, staged: Sequence[deltalog.StagedFiles], what: str) -> None:
-    """Raise MetadataChangedError if the table's metadata have changed since the tasks staged their files. ``what``:
+    """Raise MetadataChangedError if the table's metadata has changed since the tasks staged their files. ``what``:
     what happened meanwhile, and what to do."""
     assert transaction.snapshot is not None
     if any(each.table != transaction.metadata for each in staged):
@@ -210,8 +211,8 @@ def _nullable(field: deltalog.schema.StructField) -> deltalog.schema.StructField
 
 
 def query_id(options: SinkOptions) -> str:
-    """The id of the query, read from its checkpoint, where it stays the same across restarts. Raises CallError. Cost: 1
-    GET."""
+    """The id of the query, read from the query's checkpoint, so that it stays the same across restarts. Raises
+    CallError. Cost: 1 GET."""
     root = str(options.checkpoint)
     try:
         store = deltalog.open_store(root.removeprefix("file:"), **_of_store(root, options.table))
@@ -233,13 +234,13 @@ def _of_store(root: str, table: TableOptions) -> Mapping[str, Any]:
 
 
 def discard(table: deltalog.DeltaTable, staged: Sequence[deltalog.StagedFiles]) -> None:
-    """Remove staged files, best effort, unless a version of the table contains one of them."""
+    """Remove staged files on a best-effort basis; if a version of the table contains one of them, remove none."""
     with contextlib.suppress(Exception):
         table.discard_staged(staged)
 
 
 def chained(first: pa.RecordBatch, others: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """All batches again, after the first was looked at."""
+    """All batches, including the first, which has already been taken from the iterator."""
     yield first
     yield from others
 

@@ -30,8 +30,8 @@ except ImportError:  # Spark 4.0 and 4.1
 _TASK_BYTES = 128 << 20
 # The cost of opening a file, in bytes, as spark.sql.files.openCostInBytes.
 _OPEN_BYTES = 4 << 20
-# The minimum size of a task. Each task costs a round trip to a Python worker, so small batches have fewer than _TASKS
-# tasks.
+# The minimum size of a task. Each task costs a round trip to a Python worker, so small batches are split into fewer
+# than _TASKS tasks.
 _LEAST_BYTES = 8 * _OPEN_BYTES
 _TASKS = 8
 
@@ -52,7 +52,7 @@ class _Reader(DataSourceStreamReader):
         self._schema = schema
 
     def __getstate__(self) -> dict[str, Any]:
-        # Tasks get everything else from the partition that they read.
+        # Tasks get all other data from the input partition that they are given.
         return {"_options": None, "_schema": self._schema}
 
     @cached_property
@@ -101,8 +101,8 @@ class StreamSource(_Reader):
         super().__init__(options, schema)
 
     def latestOffset(self) -> dict[str, Any]:
-        """The end of the next batch. Spark calls this before it passes the checkpoint's offset, so the batch may begin
-        at a later offset than this method assumes."""
+        """The end of the next batch. Spark calls this method before it passes the checkpoint's offset, so the batch may
+        begin at a later offset than this method assumes."""
         return self._stream.latest_offset(self._first).to_json()
 
 
@@ -140,7 +140,7 @@ if limits is not None:
 
 
 def source(options: SourceOptions, schema: StructType) -> DataSourceStreamReader:
-    """A stream source of the class that this version of Spark supports."""
+    """A stream source, of the class that this version of Spark supports."""
     return StreamSource(options, schema) if limits is None else LimitedStreamSource(options, schema)
 
 
@@ -158,7 +158,8 @@ def columns_of(stream: deltalog.TableStream | deltalog.Snapshot) -> StructType:
 
 
 def grouped_into_tasks(files: Sequence[deltalog.engine.StreamFile]) -> list[list[deltalog.engine.StreamFile]]:
-    """Files grouped by task, in order: at most about _TASK_BYTES per task, and up to _TASKS tasks in small batches."""
+    """The files, in order, divided among tasks: at most about _TASK_BYTES per task; a small batch is divided among up
+    to _TASKS tasks."""
     weight = sum(file.size_bytes + _OPEN_BYTES for file in files)
     most = max(_LEAST_BYTES, min(_TASK_BYTES, weight // _TASKS))
     tasks: list[list[deltalog.engine.StreamFile]] = []

@@ -53,14 +53,14 @@ class Assignments:
 
     @property
     def columns(self) -> set[str]:
-        """The columns that are assigned as a whole or in part."""
+        """The columns to which the assignments assign a value, either to the whole column or to a field of it."""
         return {path[0] for path in self.values}
 
 
 def targets(
     given: Mapping[str, Expression], schema: deltalog.schema.StructType, alias: str | None
 ) -> dict[Path, Column]:
-    """The assignments in ``given``, keyed by path. ``alias``: a qualifier by which names may be preceded. Raises
+    """The assignments in ``given``, keyed by path. ``alias``: a qualifier that may precede names. Raises
     CallError."""
     if not isinstance(given, Mapping) or not given:
         raise deltalog.CallError("set must be a non-empty dict from column names to new values.")
@@ -116,8 +116,8 @@ def _parts(name: str) -> list[str]:
 @dataclass(frozen=True)
 class NewValues:
     """The new values that a statement, or one clause of it, assigns, as extra columns of a DataFrame. ``named`` adds
-    the values as columns whose names contain ``number``. After that the types of the values are known, and ``value_of``
-    casts the values.
+    the values as columns whose names contain ``number``. After the types of the values are known, ``value_of`` casts
+    the values.
     """
 
     sets: Assignments
@@ -141,7 +141,7 @@ class NewValues:
         fields is assigned.
 
         ``types``: the types of the frame's columns; old values have the table's column names. ``has_old``: whether the
-        frame has the old value of this column. Reasons why a value does not fit are added to ``problems``.
+        frame contains the old value of this column. The reasons why a value does not fit are added to ``problems``.
         """
         path, want = (column.name,), spark_type(column.data_type)
         old = Value(quoted(column.name), types[column.name]) if has_old else None
@@ -175,11 +175,12 @@ def changed(
     column_of: Callable[[str], Column | None] = named,
     left_out: Collection[str] = (),
 ) -> DataFrame:
-    """The rows with their new values, cast to the types of the table's ``fields``. Columns with neither a new nor an
-    old value are left out.
+    """The rows with their new values, cast to the types of the table's ``fields``. Columns that have neither a new nor
+    an old value are left out.
 
-    ``carried``: further columns, appended. ``column_of``: returns the old value of a column; None if the rows lack it.
-    ``left_out``: columns whose old value is dropped, since it must be computed again. Raises SchemaMismatchError.
+    ``carried``: further columns, which are appended. ``column_of``: returns the old value of a column; None if the rows
+    lack it. ``left_out``: columns whose old values are dropped, since their values must be computed again. Raises
+    SchemaMismatchError.
     """
     new, problems = NewValues(sets), list[str]()
     old = {each.name: column_of(each.name) for each in fields if each.name not in left_out}
@@ -202,8 +203,8 @@ def changed(
 
 
 def at_their_positions(rows: DataFrame, fields: Sequence[deltalog.schema.StructField], url: str) -> DataFrame:
-    """Rename the struct fields of rows, at every depth, by position to the names in ``fields``. Columns that are not in
-    ``fields`` are unchanged. Raises SchemaMismatchError."""
+    """At every depth, rename the struct fields of rows to the names in ``fields``, matching by position. Columns that
+    are not in ``fields`` are unchanged. Raises SchemaMismatchError."""
     problems, columns = list[str](), []
     wanted = {each.name: spark_type(each.data_type) for each in fields}
     for each in rows.schema.fields:
@@ -217,8 +218,8 @@ def at_their_positions(rows: DataFrame, fields: Sequence[deltalog.schema.StructF
 def inserted(
     rows: DataFrame, fields: Sequence[deltalog.schema.StructField], carried: Sequence[str], url: str
 ) -> DataFrame:
-    """Rows cast to the types of ``fields``. Struct fields are matched by name; struct fields that the table lacks are
-    kept. ``carried``: further columns, appended. Raises SchemaMismatchError."""
+    """The rows, cast to the types of ``fields``. Struct fields are matched by name; struct fields that the table lacks
+    are kept. ``carried``: further columns, which are appended. Raises SchemaMismatchError."""
     fitting, columns = Fitting(), []
     have = {each.name: each.dataType for each in rows.schema.fields}
     for each in fields:

@@ -53,7 +53,7 @@ class Fitting:
         return typed(self.text(value, want, where, old), value, want)
 
     def text(self, value: Value, want: Any, where: str, old: Value | None = None) -> str:
-        """Like ``column``, but SQL text of a type that Spark casts to ``want`` by position."""
+        """Like ``column``, but returns SQL text of a type that Spark casts to ``want`` by position."""
         have = value.data_type
         if isinstance(have, spark_types.NullType):
             return "null"
@@ -152,14 +152,15 @@ def _nullable(data_type: Any) -> Any:
 
 
 def struct_text(fields: Iterable[tuple[str, str]]) -> str:
-    """A struct as SQL, from the names and values of its fields."""
+    """The SQL text of a struct, built from the names and values of its fields."""
     return f"named_struct({', '.join(part for name, text in fields for part in (_literal(name), text))})"
 
 
 def positioned(have: Any, want: Any, where: str, problems: list[str]) -> Any:
-    """The type ``have``, whose struct fields get the names in ``want`` by position; a cast to it renames the fields of
-    a value. Fields of ``have`` beyond those in ``want`` keep their names. A struct with fewer fields, or with the
-    fields of ``want`` in another order (probably meant by name), is added to ``problems``."""
+    """The type ``have`` with its struct fields renamed, by position, to the names in ``want``; a cast to this type
+    renames the fields of a value. Fields that ``have`` contains in addition to those of ``want`` keep their names. A
+    struct with fewer fields than ``want``, or with the same fields in another order (probably meant by name), is added
+    to ``problems``."""
     if isinstance(have, spark_types.ArrayType) and isinstance(want, spark_types.ArrayType):
         element = positioned(have.elementType, want.elementType, f"{where}.element", problems)
         return spark_types.ArrayType(element, have.containsNull)
@@ -207,7 +208,7 @@ def extended(have: Any, want: Any) -> Any:
 
 
 def is_same(have: Any, want: Any) -> bool:
-    """Whether two types are equal up to nullability."""
+    """Whether two types are equal, apart from nullability."""
     if isinstance(have, spark_types.StructType) and isinstance(want, spark_types.StructType):
         pairs = zip(have.fields, want.fields, strict=False)
         return have.names == want.names and all(is_same(one.dataType, other.dataType) for one, other in pairs)

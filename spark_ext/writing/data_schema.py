@@ -1,4 +1,4 @@
-"""Checks whether the columns of a DataFrame fit a table, and determines the schema that is stored. Pure."""
+"""Checks whether the columns of a DataFrame fit a table, and determines the schema to store. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ _FILLED_BY = ("delta.generationExpression", "CURRENT_DEFAULT", "delta.identity.s
 
 
 def stored_schema(schema: deltalog.schema.StructType) -> deltalog.schema.StructType:
-    """The schema that a new table gets from data: all fields nullable, without field metadata from another table."""
+    """The schema that a new table gets from data: all fields are nullable, and field metadata from another table is
+    removed."""
 
     def stored(data_type: Any) -> Any:
         if isinstance(data_type, deltalog.schema.StructType):
@@ -49,7 +50,7 @@ def stored_schema(schema: deltalog.schema.StructType) -> deltalog.schema.StructT
 
 
 def check_unique(schema: deltalog.schema.StructType) -> None:
-    """Raise SchemaMismatchError for two fields of a struct, at any depth, whose names differ only in case."""
+    """Raise SchemaMismatchError if a struct, at any depth, has two fields whose names differ only in case."""
     twice = deltalog.schema.names_twice(schema)
     if twice is not None:
         where, _, name = twice
@@ -74,7 +75,7 @@ def typed(df: DataFrame, table: deltalog.schema.StructType) -> DataFrame:
 
 
 def problems(table: Any, data: Any, merge: bool, where: str) -> Iterator[str]:
-    """The reasons why data of the type ``data`` cannot be written to the type ``table``, as sentences."""
+    """The reasons, as sentences, why data of the type ``data`` cannot be written to the type ``table``."""
     if isinstance(table, deltalog.schema.StructType) and isinstance(data, deltalog.schema.StructType):
         prefix = f"{where}." if where else ""
         for given in data.fields:

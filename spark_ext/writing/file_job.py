@@ -20,11 +20,11 @@ from spark_ext.writing.task_job import TaskJob
 
 
 class Job(Protocol):
-    """Writes rows as files of a table. One object serves one write."""
+    """Writes rows into new data files of a table. One object serves one write."""
 
-    #: Whether Spark's own Parquet writer writes this job's files. If it does, the columns must have physical names and
-    #: field ids, and partition values must be encoded as in directory names; otherwise the rows have the table's
-    #: logical columns.
+    #: Whether Spark's own Parquet writer writes this job's files. If Spark's writer is used, the columns must have
+    #: physical names and field ids, and partition values must be encoded as in directory names; otherwise the rows have
+    #: the table's logical columns.
     is_native: bool
 
     @property
@@ -37,13 +37,13 @@ class Job(Protocol):
         """Write the rows of ``frame``, as ``file_rows`` returns them, and stage the files of successful tasks in the
         transaction. Returns their add actions.
 
-        ``options``: ``compression`` and ``maxRecordsPerFile``, both optional. ``count``: counts the rows; by default
-        the job counts them itself. Raises RowCountError if the number of rows in the files differs from that count.
+        ``options``: ``compression`` and ``maxRecordsPerFile``, both optional. ``count``: counts the rows; without it,
+        the job itself counts them. Raises RowCountError if the number of rows in the files differs from that count.
         """
 
     def remove(self, stragglers: bool = False) -> None:
-        """Remove the files, best effort, if nothing was committed. ``stragglers``: the job failed or was cancelled,
-        and its tasks may still run for a moment."""
+        """Remove the files, best effort, if nothing was committed. ``stragglers``: whether the job failed or was
+        cancelled, so that some of its tasks may still be running."""
 
 
 def job_of(url: str) -> Job:
@@ -54,8 +54,8 @@ def job_of(url: str) -> Job:
 
 @contextlib.contextmanager
 def explained(rules: deltalog.engine.TableRules, replaced: str | None, job: Job) -> Iterator[None]:
-    """Convert Spark's errors about the rows, the store or the cluster to errors of deltalog. ``replaced``: the
-    condition of ``replaceWhere``."""
+    """Convert Spark's errors that concern the rows, the store or the cluster into errors of deltalog. ``replaced``: the
+    condition of ``replaceWhere``, whose rows the write replaces."""
     try:
         yield
     # An AnalysisException contains Spark's plan with all its error messages.

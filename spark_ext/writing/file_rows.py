@@ -33,10 +33,10 @@ def new_rows(
     carried: Sequence[str] = (),
     is_inserted: bool = True,
 ) -> DataFrame:
-    """New rows as files store them: cast to the table's columns, missing columns filled in, and checked against the
-    table's rules and the condition of ``replacement``.
+    """New rows in the form in which files store them: they are cast to the table's columns, missing columns are filled
+    in, and the rows are checked against the table's rules and the condition of ``replacement``.
 
-    ``data``: the schema of the rows, without the columns in ``carried``. ``is_native``: as ``Job.is_native``.
+    ``data``: the schema of the rows, without the columns in ``carried``. ``is_native``: as in ``Job.is_native``.
     ``carried``: columns that are appended unchanged. ``is_inserted``: false for updated rows, in which a NOT NULL field
     of a null struct may stay null.
     """
@@ -73,8 +73,8 @@ def new_rows(
 def old_rows(
     rows: DataFrame, files: NewFiles, is_native: bool, carried: Sequence[str] = (), is_inserted: bool = False
 ) -> DataFrame:
-    """Rows that already have the table's columns, in the form in which files store them. Arguments: as for
-    ``new_rows``."""
+    """Rows that already have the table's columns, with the values in the form in which files store them. Arguments: as
+    for ``new_rows``."""
     partition_columns = files.partition_columns
     columns = (
         _stored(f, named(f.name), f.name in partition_columns, is_native, is_inserted) for f in files.schema.fields
@@ -91,7 +91,8 @@ def _under_stored_names(frame: DataFrame, files: NewFiles, is_native: bool, carr
 def _ready(
     rows: DataFrame, data: deltalog.schema.StructType, files: NewFiles, is_native: bool, is_inserted: bool
 ) -> Iterator[Column | str]:
-    """The columns of data that already has the table's types; just the name if a column needs no expression."""
+    """The columns of data that already has the table's types; a column that needs no expression is given only by its
+    name."""
     exact = {field.name for field in rows.schema.fields if not field.metadata}
     for field in files.schema.fields:
         in_path = field.name in files.partition_columns
@@ -102,7 +103,7 @@ def _ready(
 
 
 def _is_ready(given: deltalog.schema.StructField | None, field: deltalog.schema.StructField) -> bool:
-    """Whether the data's column needs no cast. Every expression that PySpark builds costs milliseconds."""
+    """Whether the data's column needs no cast. Building an expression with PySpark takes milliseconds."""
     return given is not None and _fits(given.data_type, field.data_type) and CHAR_VARCHAR not in field.metadata
 
 
@@ -176,7 +177,8 @@ def _value(column: Column, have: Any, want: Any) -> Column:
 
 
 def _fits(have: Any, want: Any) -> bool:
-    """Whether a value needs no cast: same names, order, case and types, and no nested NOT NULL to check."""
+    """Whether a value needs no cast: its names, order, case and types are the same, and it contains no nested NOT NULL
+    field to check."""
     if isinstance(want, deltalog.schema.StructType) and isinstance(have, deltalog.schema.StructType):
         return have.names == want.names and all(
             w.nullable and _fits(h.data_type, w.data_type) for h, w in zip(have.fields, want.fields, strict=True)
@@ -222,7 +224,7 @@ def _length_checked(column: Column, field: deltalog.schema.StructField) -> Colum
 
 
 def _partition_value(column: Column, field: deltalog.schema.StructField, in_directory: bool) -> Column:
-    """A partition value, checked so that the log can represent it exactly; with ``in_directory``, so can the name of
+    """A partition value, checked to be exactly representable in the log and, with ``in_directory``, also in the name of
     the directory that Spark derives from it."""
     name = str(field.data_type)
     if name == "binary":

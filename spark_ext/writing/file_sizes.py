@@ -19,14 +19,15 @@ from spark_ext.writing.write_options import WriteRequest
 _PROPERTY = "delta.targetFileSize"
 # The number of newest files from which the size of a row is estimated.
 _SAMPLE = 1000
-# With these settings a rebalance yields partitions of a given size (of shuffled rows) instead of one per core.
+# With these settings, a rebalance yields partitions of a given size (of shuffled rows) instead of one partition per
+# core.
 _ADVISORY_SIZE = "spark.sql.adaptive.advisoryPartitionSizeInBytes"
 _PARALLELISM_FIRST = "spark.sql.adaptive.coalescePartitions.parallelismFirst"
 
 
 def rows_per_file(request: WriteRequest, transaction: deltalog.Transaction) -> int | None:
-    """The rows in a file of the target size, from the option ``targetFileSize`` or the table's property; None without a
-    target.
+    """The number of rows in a file of the target size, which the option ``targetFileSize`` or the table's property
+    sets; None without a target.
 
     The size of a row is estimated from the table's newest files, or, for a new table, from the types of its columns.
     Raises CallError. Cost: with a target, two columns of ``Snapshot.files``.
@@ -60,7 +61,7 @@ def _row_bytes(transaction: deltalog.Transaction) -> float:
 
 
 def _type_bytes(data_type: Any) -> int:
-    """The size of a value that Spark's optimizer assumes for its type."""
+    """The size that Spark's optimizer assumes for a value of a type."""
     name = data_type.typeName()
     if name == "struct":
         return sum(_type_bytes(field.dataType) for field in data_type.fields) or 1

@@ -1,4 +1,4 @@
-"""Checks the footers of a job's files: that they have the columns and types that the table needs.
+"""Checks that the footers of a job's files have the columns and types that the table needs.
 
 Other threads can change settings of the session while a job runs, and some settings cannot be set for one write only.
 """
@@ -19,9 +19,9 @@ _OLD_CALENDAR = b"org.apache.spark.legacyDateTime"
 
 
 def examiner(url: str, stored: deltalog.schema.StructType, has_ids: bool) -> Callable[[str, Any], None]:
-    """A function that checks a file by its path and footer: exactly the columns ``stored`` and their types, with
-    ``has_ids`` their field ids, no INT96, no Julian calendar. The function raises InvalidDataFileError if a check
-    fails."""
+    """A function that checks a file, given its path and footer: the file must have exactly the columns ``stored`` with
+    their types and, with ``has_ids``, their field ids, but no INT96 columns and no Julian calendar. The function raises
+    InvalidDataFileError if a check fails."""
 
     def examine(path: str, footer: Any) -> None:
         fault = next(_faults(footer, stored, has_ids), None)

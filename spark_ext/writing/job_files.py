@@ -1,4 +1,5 @@
-"""The files of a job on a local disk: collected after the job, renamed into place, removed after a failure.
+"""The files that a job writes on a local disk: they are collected after the job and renamed into place, or removed
+after a failure.
 
 A job writes to its own directory, so that jobs cannot collide. The job's files are then renamed into the table's Hive
 directories: other readers treat any ``key=value`` in a path as a partition column, and Spark discovers partitions below
@@ -22,11 +23,11 @@ import deltalog
 from spark_ext.reading.bounded_footers import schema_of
 from spark_ext.session import paths
 
-# The directory of a failed job is removed repeatedly until no task recreates it. The interval between checks, the
-# number of successive checks that must not find the directory, and the maximum number of checks.
+# The directory of a failed job is removed repeatedly, until no task recreates the directory. The interval between
+# checks, the number of successive checks that must not find the directory, and the maximum number of checks.
 _CHECK_EVERY_S, _QUIET_CHECKS, _MAX_CHECKS = 0.1, 5, 100
 
-# A data file: its relative path, and its partition values as in the log.
+# A data file: its relative path, and its partition values in the form in which the log stores them.
 DataFile = tuple[str, dict[str, str | None]]
 
 
@@ -72,7 +73,7 @@ class JobDirectory:
         return f"{self._name}/{path}"
 
     def _is_ready(self, below: str) -> bool:
-        """Whether the directory exists, after creating it if necessary, and is not a symbolic link."""
+        """Whether the directory, which is created if necessary, exists and is not a symbolic link."""
         directory = self._table
         for segment in below.split("/") if below else ():
             directory = os.path.join(directory, segment)
@@ -106,10 +107,10 @@ class JobDirectory:
 def collect(
     directory: str, target: deltalog.schema.StructType, partition_columns: Sequence[str], stored_columns: Sequence[str]
 ) -> list[DataFile]:
-    """The data files of a job, by paths relative to its directory. Other files that Spark wrote to the directory are
-    removed.
+    """The data files of a job; their paths are relative to the job's directory. Other files that Spark wrote to the
+    directory are removed.
 
-    ``stored_columns``: the names of ``partition_columns`` in the log.
+    ``stored_columns``: the names that the log uses for ``partition_columns``.
     """
     found: list[DataFile] = []
     for parent, directories, files in os.walk(directory):
@@ -131,7 +132,7 @@ def collect(
 
 
 def _has_rows(path: str, segments: Sequence[str]) -> bool:
-    # Spark writes a file without rows only for the first task of a job without partition columns.
+    # Spark writes a file without rows only in the first task of a job whose table has no partition columns.
     if segments or not os.path.basename(path).startswith("part-00000-"):
         return True
     try:

@@ -25,7 +25,7 @@ from spark_ext.writing.job_files import JobDirectory, collect
 from spark_ext.writing.new_files import NewFiles
 from spark_ext.writing.row_count import Count, RowCount
 
-# The directory of change data files.
+# The name of the directory that contains the change data files.
 _CHANGES = "_change_data"
 
 
@@ -47,7 +47,7 @@ class LocalJob:
     def write(
         self, frame: DataFrame, files: NewFiles, options: Mapping[str, Any], count: Count | None = None
     ) -> list[deltalog.engine.AddFile]:
-        """Like ``Job.write``; ``frame`` has the columns of the files and the partition columns. ``options``: options of
+        """Like ``Job.write``; ``frame`` contains the files' columns and the partition columns. ``options``: options of
         Spark's Parquet writer.
 
         Raises RowCountError, InvalidDataFileError, and Spark's own errors. Cost: the job, and a footer read for each
@@ -65,12 +65,12 @@ class LocalJob:
         )
 
     def remove(self, stragglers: bool = False) -> None:
-        """Remove the files that the job wrote, best effort. ``stragglers``: whether tasks of the job may still run for
-        a moment."""
+        """Remove the files that the job wrote, as far as possible. ``stragglers``: whether some tasks of the job may
+        still be running."""
         self._directory.remove(stragglers)
 
     def _run(self, frame: DataFrame, files: NewFiles, options: Mapping[str, Any], count: Count) -> int | None:
-        """The number of rows written, as the job counted them."""
+        """The number of written rows, counted by the job."""
         spark, directory = frame.sparkSession, self._directory.path
         settings, all_options = dict(SETTINGS), {**OPTIONS, **options}
         if files.has_variants:

@@ -17,7 +17,7 @@ class NewFiles:
     #: The columns of the table after the transaction.
     schema: deltalog.schema.StructType
     partition_columns: list[str]
-    #: Columns that follow the table's columns in the files, such as ``_change_type``.
+    #: Additional columns after the table's columns in the files, such as ``_change_type``.
     extra_columns: tuple[deltalog.schema.StructField, ...] = ()
     #: Whether the files are change data files.
     as_changes: bool = False
@@ -26,7 +26,7 @@ class NewFiles:
     def in_transaction(
         cls, transaction: deltalog.Transaction, extra_columns: tuple[deltalog.schema.StructField, ...] = ()
     ) -> NewFiles:
-        """The new files of a transaction, whose schema must already be final."""
+        """The new files of a transaction; the transaction's schema must already be final."""
         partition_columns = list(transaction.metadata.partition_columns)
         return cls(transaction, transaction.schema, partition_columns, extra_columns)
 

@@ -1,4 +1,4 @@
-"""Column mapping on write: gives columns the physical names and field ids of data files."""
+"""Column mapping on write: gives columns the physical names and field ids that data files use."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ def is_mapped(transaction: deltalog.Transaction) -> bool:
 
 
 def stored_name(field: deltalog.schema.StructField) -> str:
-    """The physical name of a column in a mapped table: in files, paths and the log. Raises CorruptTableError."""
+    """The physical name of a column, as used in the files, paths and log of a table with column mapping. Raises
+    CorruptTableError."""
     name = field.metadata.get(PHYSICAL_NAME_KEY)
     if not isinstance(name, str) or not isinstance(field.metadata.get(ID_KEY), int):
         raise deltalog.CorruptTableError(
@@ -51,7 +52,7 @@ def under_stored_names(frame: DataFrame, target: deltalog.schema.StructType, car
 
 
 def stored_schema(schema: deltalog.schema.StructType) -> deltalog.schema.StructType:
-    """The schema with physical names, and field ids in the metadata."""
+    """The schema with physical names, and with field ids in the fields' metadata."""
     return deltalog.schema.StructType(
         tuple(
             deltalog.schema.StructField(

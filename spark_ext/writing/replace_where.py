@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 import deltalog
 from spark_ext.types import CHAR_VARCHAR
 
-# Names of UTC, in which deltalog evaluates conditions.
+# Names of the time zone UTC, in which deltalog evaluates conditions.
 _UTC = frozenset(["UTC", "ETC/UTC", "GMT", "Z", "+00:00"])
 _TIME_ZONE = "spark.sql.session.timeZone"
 _ANSI = "spark.sql.ansi.enabled"

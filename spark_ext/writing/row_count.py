@@ -19,31 +19,33 @@ _WAIT_S = 120.0
 
 
 def counts_are_not_sent(spark: SparkSession) -> bool:
-    """Whether the session does not report the counts of a job that writes: Spark Connect before 4.1."""
+    """Whether the session does not report the row counts of jobs that write, which is the case for Spark Connect before
+    4.1."""
     return is_connect(spark) and spark_version(spark) < (4, 1)
 
 
 class Count(Protocol):
-    """Counts the rows of one job while it writes them."""
+    """Counts the rows that one job writes."""
 
     def observe(self, frame: DataFrame) -> DataFrame:
         """The same rows, counted when they are written."""
 
     def rows(self, spark: SparkSession, directory: str | None) -> int | None:
-        """The number of rows, after the job; None if it is not known. ``directory``: the directory that contains the
-        job's files; None if no single directory does. Raises StoreError if Spark does not report it."""
+        """The number of rows, after the job; None if it is not known. ``directory``: the directory that contains all
+        files of the job; None if there is no such directory. Raises StoreError if Spark does not report it."""
 
 
 class RowCount:
-    """A count by Spark's ``observe``. Retried and speculative tasks count once. ``mark``: a column of numbers or nulls;
-    ``observe`` counts its non-null values and drops the column."""
+    """A count by Spark's ``observe``. Retried and speculative tasks are counted only once. ``mark``: a column of
+    numbers or nulls; ``observe`` counts its non-null values and drops the column."""
 
     def __init__(self, mark: str | None = None) -> None:
         self._observation = Observation()
         self._mark = mark
 
     def observe(self, frame: DataFrame) -> DataFrame:
-        """Returns ``frame`` without the mark column, observed so that Spark counts the rows when it writes them."""
+        """Returns ``frame`` without the mark column, and with an observation that makes Spark count the rows while it
+        writes them."""
         rows = F.count(F.lit(1)).alias(_ROWS)
         if self._mark is None:
             return frame.observe(self._observation, rows)
@@ -53,7 +55,7 @@ class RowCount:
 
     def rows(self, spark: SparkSession, directory: str | None) -> int | None:
         """Like ``Count.rows``. Spark Connect before 4.1 does not send the count to the client. If the count is missing,
-        the server counts the rows in the files of ``directory``; without a directory, the number is unknown."""
+        the server counts the rows in the files of ``directory``; if there is no directory, the count is unknown."""
         metrics = self._metrics()
         if not metrics:
             if directory is None:
@@ -63,8 +65,8 @@ class RowCount:
         return int(metrics[_ROWS])
 
     def marked(self) -> tuple[int, int]:
-        """The number of rows with a mark, and the XOR of their marks. Call this method after the job, and only if Spark
-        reports counts. Raises StoreError as ``rows``."""
+        """The number of rows whose mark column is not null, and the XOR of their marks. Call this method after the job,
+        and only if Spark reports counts. Raises StoreError as ``rows``."""
         metrics = self._metrics()
         if not metrics:
             raise deltalog.StoreError(
@@ -102,7 +104,7 @@ class RowCount:
 
 
 class SumOfCounts:
-    """The sum of the counts of the frames that a job writes together."""
+    """The total row count of the DataFrames that one job writes together."""
 
     def __init__(self, counts: Sequence[Count]) -> None:
         self._counts = counts
@@ -112,6 +114,6 @@ class SumOfCounts:
         return frame
 
     def rows(self, spark: SparkSession, directory: str | None) -> int | None:
-        """The sum of the counts; None if one is not known."""
+        """The sum of the counts; None if any count is unknown."""
         found = [each.rows(spark, None) for each in self._counts]
         return None if None in found else sum(number for number in found if number is not None)

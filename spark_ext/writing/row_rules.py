@@ -1,7 +1,7 @@
 """A table's rules for its rows; Spark evaluates them in the job that writes the rows.
 
-deltalog has parsed every expression first, so Spark never runs one that deltalog does not support. As in delta-spark,
-expressions use the session's time zone.
+deltalog parses every expression first, so Spark never evaluates an expression that deltalog does not support.
+Expressions use the session's time zone, as in delta-spark.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from spark_ext.types import spark_type
 
 # Extracts the message of a refusal from the error of the Spark job that raised it.
 REFUSAL = re.compile(r"DELTALOG: (.*?) :DELTALOG", re.DOTALL)
-# The start of the message for a row that the condition of a replacement does not select.
+# The start of the error message for a new row that does not satisfy the replacement's condition.
 _OUTSIDE = "a row lies outside of the replaced rows, "
 
 
@@ -27,14 +27,14 @@ def refuse(message: str) -> Column:
 
 
 def refusal(message: str) -> str:
-    """The message, delimited so that ``REFUSAL`` finds it in Spark's message."""
+    """The error message, with delimiters by which ``REFUSAL`` finds it inside Spark's message."""
     return f"DELTALOG: {message} :DELTALOG"
 
 
 def filled(
     df: DataFrame, rules: deltalog.engine.TableRules, target: deltalog.schema.StructType, absent: set[str]
 ) -> DataFrame:
-    """The rows with missing columns filled in: defaults first, since generated columns may use them."""
+    """The rows with missing columns filled in: first the default values, since generated columns may use these."""
     for name, expression in rules.fillings.items():
         if name in absent:
             value = F.expr(expression.text).cast(spark_type(target.field(name).data_type))
@@ -76,7 +76,7 @@ def checked(df: DataFrame, rules: deltalog.engine.TableRules) -> DataFrame:
 
 
 def selected(df: DataFrame, replacement: deltalog.engine.Replacement) -> DataFrame:
-    """The rows; the job fails if the condition of a replacement does not select one of them."""
+    """The rows; the job fails if any of them does not satisfy the condition of the replacement."""
     values = [
         F.concat(F.lit(f"{name} = "), F.coalesce(named(name).cast("string"), F.lit("NULL")))
         for name in replacement.columns
@@ -91,7 +91,7 @@ def selected(df: DataFrame, replacement: deltalog.engine.Replacement) -> DataFra
 
 
 def too_long(name: str, declared: str) -> Column:
-    """An expression that fails the job, for a value that is longer than its char(n) or varchar(n) column."""
+    """An expression that makes the job fail if a value is longer than its char(n) or varchar(n) column allows."""
     return refuse(_too_long(name, declared))
 
 

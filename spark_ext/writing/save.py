@@ -1,6 +1,6 @@
 """Saves a DataFrame to a table as one commit.
 
-``save`` calls every stage of a write once, in this order: the session's settings complete the request
+``save`` runs every stage of a write once, in this order: the session's settings complete the request
 (``write_options``), the write is planned (``write_plan``), the rows are cast and checked (``file_rows``), a job writes
 the files (``file_job``), replaced files are removed, the transaction commits, and a catalog registers the name of a new
 table (``targets``).
@@ -29,12 +29,12 @@ from spark_ext.writing.write_plan import WritePlan, ignored, plan_write
 
 # Options that Spark's Parquet writer accepts.
 _FILE_OPTIONS = ("compression", "maxRecordsPerFile")
-# Escapes braces: PySpark applies str.format to a query that has DataFrames as arguments.
+# Escapes braces: PySpark applies str.format to a query if DataFrames are passed as arguments.
 _BRACES = str.maketrans({"{": "{{", "}": "}}"})
 
 
 def save(df: DataFrame, request: WriteRequest, target: Target, must_exist: bool = False) -> WriteResult:
-    """Write the rows of ``df`` as one commit, or nothing. ``request``: the caller's request, without the session's
+    """Write all rows of ``df`` in one commit, or nothing. ``request``: the caller's request, without the session's
     settings. ``must_exist``: raise TableNotFoundError instead of creating the table. Raises as ``Writer.save``."""
     request.check()
     spark = df.sparkSession
@@ -96,7 +96,7 @@ def _write_files(plan: WritePlan, job: Job) -> list[deltalog.engine.AddFile]:
 
 
 def _rows(plan: WritePlan, rules: deltalog.engine.TableRules, is_native: bool) -> DataFrame:
-    """The rows as the files store them, shuffled for an optimized write."""
+    """The rows in the form in which the files store them, shuffled for an optimized write."""
     checked = plan.replacement if plan.request.defaults.checks_replacing_rows else None
     frame = file_rows.new_rows(plan.rows, plan.data, plan.files, rules, is_native, replacement=checked)
     if plan.change_column is not None:
@@ -137,7 +137,8 @@ def _commit(plan: WritePlan, job: Job, num_rows: int, metrics: Mapping[str, Any]
     try:
         result = plan.transaction.commit(plan.operation, plan.parameters, metrics, user_metadata)
     except deltalog.DeltaLogError as error:
-        if error.outcome is not deltalog.errors.Outcome.UNKNOWN:  # otherwise the commit may refer to the files
+        # Otherwise the commit may have taken effect and refer to the files.
+        if error.outcome is not deltalog.errors.Outcome.UNKNOWN:
             _discard(plan, job)
         raise
     return WriteResult(
@@ -156,7 +157,7 @@ def _commit(plan: WritePlan, job: Job, num_rows: int, metrics: Mapping[str, Any]
 
 
 def _discard(plan: WritePlan, job: Job, stragglers: bool = False) -> None:
-    """Remove the files that the job and the transaction wrote."""
+    """Remove the files that the job wrote and the files that the transaction wrote."""
     with contextlib.suppress(deltalog.DeltaLogError):  # the transaction may already have ended
         plan.transaction.abort()
     job.remove(stragglers)

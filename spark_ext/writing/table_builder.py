@@ -25,7 +25,7 @@ Kind = Literal["CREATE TABLE", "CREATE TABLE IF NOT EXISTS", "REPLACE TABLE", "C
 
 @dataclass
 class IdentityGenerator:
-    """The definition of an identity column, like delta-spark's class of the same name."""
+    """The definition of an identity column, with the interface of delta-spark's class of the same name."""
 
     start: int = 1
     step: int = 1
@@ -49,7 +49,7 @@ class DeltaTableBuilder(Generic[T]):
 
     @property
     def _jbuilder(self) -> DeltaTableBuilder[T]:
-        """The builder itself. In delta-spark, this is the JVM's builder; programs call its methods and assign the
+        """The builder itself. In delta-spark, this is the builder of the JVM. Programs call its methods and assign the
         results."""
         return self
 
@@ -87,7 +87,7 @@ class DeltaTableBuilder(Generic[T]):
         generatedByDefaultAs: IdentityGenerator | None = None,
         comment: str | None = None,
     ) -> DeltaTableBuilder[T]:
-        """Add a column. ``dataType``: a Spark type, or its SQL. ``generatedAlwaysAs``: a SQL expression of other
+        """Add a column. ``dataType``: a Spark type, or its SQL. ``generatedAlwaysAs``: a SQL expression that uses other
         columns. Raises UnsupportedFeatureError for identity columns, CallError."""
         name = arguments.text("The name of a column", colName)
         data_type = type_of(self._spark, dataType)
@@ -125,7 +125,7 @@ class DeltaTableBuilder(Generic[T]):
         )
 
     def addColumns(self, cols: spark_types.StructType | Sequence[spark_types.StructField]) -> DeltaTableBuilder[T]:
-        """Add the columns of a Spark schema. Raises CallError, SchemaMismatchError."""
+        """Add all columns of a Spark schema. Raises CallError, SchemaMismatchError."""
         fields: list[Any] = [cols]
         if isinstance(cols, (list, tuple, spark_types.StructType)):
             fields = list(cols.fields if isinstance(cols, spark_types.StructType) else cols)
@@ -140,7 +140,7 @@ class DeltaTableBuilder(Generic[T]):
         return self
 
     def clusterBy(self, *cols: Any) -> DeltaTableBuilder[T]:
-        """The names of the clustering columns, by which ``OPTIMIZE`` orders rows. Raises CallError."""
+        """The names of the clustering columns, which determine how ``OPTIMIZE`` orders rows. Raises CallError."""
         self._clustering_columns = column_names("clusterBy", cols)
         return self
 
@@ -152,7 +152,7 @@ class DeltaTableBuilder(Generic[T]):
         return self
 
     def execute(self) -> T:
-        """Create or replace the table, in one commit, and return it.
+        """Create or replace the table in one commit, and return the table.
 
         Raises CallError, TableExistsError, TableNotFoundError, SchemaMismatchError, InvalidPropertyError. Cost: as
         ``DeltaTable.create``; to replace a table, as ``Transaction.remove_all_files``.

@@ -27,8 +27,8 @@ class TableWriter:
     """Set options, then call a method that writes, which makes one commit or none.
 
     The options are the same as for ``Writer``, except those that methods replace (``replaceWhere``,
-    ``overwriteSchema``, ``partitionOverwriteMode``). ``path``: the location of a new table that is created by name. The
-    methods that write return a WriteResult and raise as ``Writer.save``.
+    ``overwriteSchema``, ``partitionOverwriteMode``). ``path``: the location for a new table that is created by name.
+    The methods that write return a WriteResult and raise the same errors as ``Writer.save``.
     """
 
     def __init__(self, df: DataFrame, table: Location) -> None:
@@ -107,7 +107,7 @@ class TableWriter:
         return self._change("overwrite", partitionOverwriteMode=True)
 
     def _create(self, statement: str, mode: str = "overwrite", must_exist: bool = False) -> WriteResult:
-        # A static overwrite, whatever the session's setting, since the whole table is replaced.
+        # A static overwrite, whatever the session's setting is, because the whole table is replaced.
         replaces = {"overwriteSchema": True, "partitionOverwriteMode": False} if mode == "overwrite" else {}
         return self._save(must_exist, replaces, mode=mode, statement=statement)
 

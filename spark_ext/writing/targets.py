@@ -16,8 +16,8 @@ from spark_ext.types import to_spark
 
 class NameNotRegisteredError(deltalog.DeltaLogError):
     """The table was created with its rows at ``url``, but its ``name`` could not be registered in the catalog. Do not
-    repeat the write, which would write the rows twice; call ``TransactionManager.register_table(name, url)``. The
-    ``__cause__`` is the error of the registration."""
+    repeat the write, because that would write the rows twice; call ``TransactionManager.register_table(name, url)``.
+    The ``__cause__`` is the error of the registration."""
 
     code = "NAME_NOT_REGISTERED"
     outcome = deltalog.errors.Outcome.PARTLY_COMMITTED
@@ -39,7 +39,7 @@ class NewTable:
 
     @property
     def options(self) -> dict[str, Any]:
-        """The arguments of ``create_transaction`` other than the schema."""
+        """The arguments of ``create_transaction``, except the schema."""
         return {"partition_by": self.partition_by, "cluster_by": self.cluster_by, "properties": self.properties}
 
 
@@ -72,7 +72,7 @@ class PathTarget:
         return paths.url_of(self._location)
 
     def existing(self, spark: SparkSession, storage: Mapping[str, Any]) -> deltalog.DeltaTable | None:
-        """The table; None if the path has no table. Raises TableNotFoundError for an address."""
+        """The table; None if no table exists at the path. Raises TableNotFoundError for an address."""
         try:
             return paths.open_table(spark, self._location, storage=storage)
         except deltalog.TableNotFoundError:
@@ -131,7 +131,7 @@ class NamedTarget:
 
 class SparkTarget:
     """A table by its name in Spark's own catalog. The name is registered before the table is created, since Spark
-    chooses the location; a name without a table is used again."""
+    chooses the location; a name that was left without a table is reused."""
 
     def __init__(self, spark: SparkSession, name: str, location: str | None) -> None:
         self._spark, self._name, self._location = spark, name, location
@@ -143,7 +143,7 @@ class SparkTarget:
         return found or self._location or names.location_of(self._spark, self._name)
 
     def existing(self, spark: SparkSession, storage: Mapping[str, Any]) -> deltalog.DeltaTable | None:
-        """The table; None if Spark's catalog does not have the name, or no table was created yet."""
+        """The table; None if Spark's catalog has no table with this name, or if the table is not created yet."""
         location = spark_names.location_of(spark, self._name)
         if location is None:
             return None
@@ -171,7 +171,7 @@ class SparkTarget:
 
 
 def named(spark: SparkSession, name: str, location: str | None) -> Target:
-    """The table ``name`` in the session's catalog. ``location``: where to create it. Raises CallError."""
+    """The table ``name`` in the session's catalog. ``location``: where the table is created. Raises CallError."""
     catalog = names.catalog_of(spark)
     if catalog == names.SPARK:
         return SparkTarget(spark, name, location)

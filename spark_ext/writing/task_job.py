@@ -25,7 +25,7 @@ from spark_ext.writing.new_files import NewFiles
 from spark_ext.writing.row_count import Count, RowCount
 
 _RETURNED = "add string, rows long"
-# The session settings that are Spark's defaults for these options.
+# The session setting that contains Spark's default for each of these options.
 _SETTINGS = {
     "compression": "spark.sql.parquet.compression.codec",
     "maxRecordsPerFile": "spark.sql.files.maxRecordsPerFile",
@@ -34,12 +34,13 @@ _SETTINGS = {
 # Text in Spark's messages about failed tasks.
 _ABSENT = re.compile(r"No module named '(deltalog|s3fs)\b")
 _OF_DELTALOG = re.compile(r"^(?:deltalog\.errors\.)(\w+): (.*?)\.?$", re.MULTILINE)
-# The interval and the maximum number of searches for files of stragglers.
+# The seconds between searches for files of stragglers (tasks that are still running), and the maximum number of
+# searches.
 _CHECK_EVERY_S, _MAX_CHECKS = 0.5, 10
 
 
 class TaskJob:
-    """The job of one write. The names of the files that it writes begin with ``part-`` and the id of the job."""
+    """The job of one write. The names of the files that the job writes begin with ``part-`` and the id of the job."""
 
     is_native = False
 
@@ -87,7 +88,7 @@ class TaskJob:
 
     def remove(self, stragglers: bool = False) -> None:
         """Remove the files of tasks, best effort; the transaction has already removed the files that Spark returned.
-        ``stragglers``: tasks may still be writing, so search the store for files of the job."""
+        ``stragglers``: whether tasks may still be writing; if so, the store is searched for files of the job."""
         if not stragglers or self._tasks is None:
             return
         with contextlib.suppress(Exception):
@@ -99,8 +100,8 @@ class TaskJob:
 
 @contextlib.contextmanager
 def explained_by_task(url: str, work: str = "write", outcome: str = " Nothing was committed.") -> Iterator[None]:
-    """Raise deltalog's errors from tasks as deltalog's errors on the driver. ``work``: a verb that says what the tasks
-    do with the files; ``outcome``: a sentence on the effect of the failure on the table."""
+    """Raise deltalog's errors that occurred in tasks as deltalog's errors on the driver. ``work``: a verb that says
+    what the tasks do with the files; ``outcome``: a sentence on the effect of the failure on the table."""
     try:
         yield
     except ImportError as error:
@@ -129,8 +130,7 @@ def explained_by_task(url: str, work: str = "write", outcome: str = " Nothing wa
 
 
 def _task(write: Callable[..., Any]) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """The function that a task runs. The function captures nothing from spark_ext, so that executors need only
-    deltalog."""
+    """The function that a task runs. The function captures nothing from spark_ext, so executors need only deltalog."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         import json
@@ -140,7 +140,7 @@ def _task(write: Callable[..., Any]) -> Callable[[Iterator[pa.RecordBatch]], Ite
 
         context = TaskContext.get()
         adds, rows = write(batches, context.partitionId(), context.taskAttemptId())
-        # After this point nothing is deleted, since the driver may commit the files.
+        # From here on, nothing is deleted, since the driver may commit the files.
         texts = pyarrow.array([json.dumps(add.to_json()) for add in adds], pyarrow.string())
         yield pyarrow.RecordBatch.from_arrays([texts, pyarrow.array(rows, pyarrow.int64())], ["add", "rows"])
 

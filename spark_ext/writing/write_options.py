@@ -52,7 +52,7 @@ class WriteRequest:
     #: None if the caller set no partition or clustering columns.
     partition_by: tuple[str, ...] | None = None
     cluster_by: tuple[str, ...] | None = None
-    #: Parsed values, by name (``parsed_option``).
+    #: The option values that ``parsed_option`` parsed, keyed by option name.
     options: Mapping[str, Any] = field(default_factory=dict)
     #: Table properties, for a write that creates the table.
     properties: Mapping[str, str] = field(default_factory=dict)
@@ -129,7 +129,7 @@ def as_text(value: Any) -> str:
 
 
 def parameter_text(value: Any) -> str:
-    """A list or a mapping as JSON, as in the operation parameters of the log."""
+    """A list or a mapping as JSON text, as in the operation parameters of the log."""
     return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
 
 

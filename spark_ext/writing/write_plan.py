@@ -34,7 +34,7 @@ _KEPT = (
 
 @dataclass(frozen=True, slots=True)
 class WritePlan:
-    """A write, planned as far as possible before its rows are computed."""
+    """A write, with everything planned that can be planned before its rows are computed."""
 
     #: The DataFrame. Untyped NULL columns have the types of the table's columns.
     rows: DataFrame
@@ -44,7 +44,8 @@ class WritePlan:
     url: str
     #: The schema of ``rows``, as a table stores it.
     data: deltalog.schema.StructType
-    #: The files to write. Their transaction uses the schema and the properties that the table has after the write.
+    #: The files to write. The transaction that adds these files uses the schema and the properties that the table has
+    #: after the write.
     files: NewFiles
     #: With ``replaceWhere``: the rows of the table that are replaced.
     replacement: deltalog.engine.Replacement | None = None
@@ -63,7 +64,8 @@ class WritePlan:
 
     @property
     def change_column(self) -> str | None:
-        """The extra column that makes the data files serve as change data files as well; None if they do not."""
+        """The extra column with which the data files also serve as change data files; None if they do not serve as
+        such."""
         return None if self.replacement is None else self.replacement.change_column
 
     @property
@@ -83,8 +85,8 @@ class WritePlan:
 
     @property
     def changes_anything(self) -> bool:
-        """Whether there is something to commit after the job's files have been staged. As in delta-spark, a write
-        without rows to add or remove and without other changes makes no commit."""
+        """Whether there is something to commit after the job's files have been staged. As in delta-spark, a write makes
+        no commit if it adds and removes no rows and makes no other changes."""
         transaction, staged = self.transaction, self.transaction.staged
         if transaction.snapshot is None or staged.adds or staged.removes or "txnAppId" in self.request.options:
             return True
@@ -224,7 +226,8 @@ def _change_columns(replacement: deltalog.engine.Replacement | None) -> tuple[de
 
 
 def _reads(df: DataFrame, table: deltalog.DeltaTable) -> Sequence[Read]:
-    """Like ``reads_of``. A constant that does not fit its column already fails here, when Spark plans the DataFrame."""
+    """Like ``reads_of``. A constant that does not fit its column causes the error here already, when Spark plans the
+    DataFrame."""
     try:
         return reads_of(df, table)
     except deltalog.CallError as error:
@@ -235,8 +238,8 @@ def _reads(df: DataFrame, table: deltalog.DeltaTable) -> Sequence[Read]:
 
 
 def record_transaction(request: WriteRequest, transaction: deltalog.Transaction) -> str | None:
-    """Stage the ``txnVersion`` of the request, if it has one. If the table has already recorded this version, returns
-    the reason why nothing is written."""
+    """Stage the ``txnVersion`` of the write request, if the request contains one. Returns the reason why nothing is
+    written if the table has already recorded this version."""
     snapshot, app_id = transaction.latest, request.options.get("txnAppId")
     if app_id is None:
         return None
@@ -267,14 +270,15 @@ def set_layout(
 
 
 def replace_properties(transaction: deltalog.Transaction, wanted: Mapping[str, str]) -> None:
-    """Stage the properties of a replaced table. Those in ``_KEPT`` stay."""
+    """Stage the table properties of a replaced table. Those in ``_KEPT`` stay."""
     dropped = [key for key in transaction.metadata.configuration if key not in wanted and not key.startswith(_KEPT)]
     transaction.unset_properties(dropped)
     transaction.set_properties(wanted)
 
 
 def _fit(transaction: deltalog.Transaction, data: deltalog.schema.StructType, merges: bool) -> None:
-    """Raise SchemaMismatchError for data that does not fit the table. ``merges``: merge the schemas first."""
+    """Raise SchemaMismatchError for data that does not fit the table. ``merges``: whether the schemas are merged
+    first."""
     unmerged: deltalog.SchemaMismatchError | None = None
     if merges:
         try:

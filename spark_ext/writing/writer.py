@@ -1,4 +1,4 @@
-"""The writer: Spark writes the Parquet files, deltalog commits them from the calling process.
+"""The writer: Spark writes the Parquet files; deltalog commits them from the calling process.
 
 A write is one Spark job and one commit. If a write fails before the commit, the log is unchanged and the files are
 removed.
@@ -43,9 +43,9 @@ class Writer:
     ``txnAppId`` with ``txnVersion``, ``maxRecordsPerFile``, ``targetFileSize``, ``compression``, and table properties
     ``delta.*`` if the write creates the table. With mode ``overwrite``, ``replaceWhere`` (a condition) and
     ``partitionOverwriteMode`` (``dynamic``) replace a part of the table. ``optimizeWrite`` shuffles rows into fewer
-    files. ``expectedVersion``: fail unless this is still the latest version at the commit. ``path``: for
-    ``saveAsTable``. The defaults of the options are the session's settings for delta-spark (see
-    docs/spark-reference.md).
+    files. ``expectedVersion``: the save fails unless this is still the table's latest version when it commits.
+    ``path``: the location of the table that ``saveAsTable`` creates. The defaults of the options are the session's
+    settings for delta-spark (see docs/spark-reference.md).
 
     If the DataFrame was read from the table that it is saved to, commits of other writers since that read are checked
     for conflicts.
@@ -74,7 +74,8 @@ class Writer:
 
     def clusterBy(self, *columns: str | Sequence[str]) -> Writer:
         """The clustering columns, by which ``OPTIMIZE`` orders rows, for a write that creates the table or, with
-        ``overwriteSchema``, replaces it. All other writes are refused if the table's clustering columns differ."""
+        ``overwriteSchema``, replaces it. A write that does neither is refused if the clustering columns differ from
+        those of the table."""
         return self._with(cluster_by=column_names("clusterBy", columns))
 
     def option(self, key: str, value: Any) -> Writer:
@@ -111,9 +112,9 @@ class Writer:
         return save(self._df, self._request, PathTarget(path))
 
     def saveAsTable(self, name: str) -> WriteResult:
-        """Like ``save``, by name in the session's catalog (``spark_ext.use_catalog``): ``table`` or ``schema.table``. A
-        missing table is created at ``option("path", …)``, by default below Spark's warehouse directory, and managed by
-        the catalog. Raises as ``save``."""
+        """Like ``save``, by name in the session's catalog (``spark_ext.use_catalog``): ``table`` or ``schema.table``.
+        If the table does not exist, it is created at ``option("path", …)`` or, by default, below Spark's warehouse
+        directory, and is managed by the catalog. Raises as ``save``."""
         return save(self._df, self._request, named_target(self._df, name, self._path))
 
     def insertInto(self, tableName: str, overwrite: bool | None = None) -> WriteResult:

@@ -1,6 +1,6 @@
 """Bad input is refused with a specific error, and leaves nothing half-written or extra behind.
 
-Each error is a DeltaLogError, names the table, version or file, and says what to do.
+Each error is a DeltaLogError, names the table, version or file, and explains what to do.
 """
 
 from __future__ import annotations
@@ -134,7 +134,7 @@ def test_a_damaged_commit_file(damage: str, version: int, root: Path) -> None:
 
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_commit_file_that_is_damaged_under_an_open_table(damage: str, root: Path) -> None:
-    """The version's checksum still provides protocol and metadata, but reading or writing rows is refused."""
+    """The checksum file of the version still provides protocol and metadata, but reading or writing rows is refused."""
     change, says = DAMAGES[damage]
     file = commit_file(root, 2)
     file.write_bytes(change(file.read_bytes()))

@@ -1,7 +1,8 @@
-"""Every public call with one wrong argument at a time succeeds or raises a DeltaLogError, and the table can still be
-opened.
+"""Every public call with one wrong argument at a time either succeeds or raises a DeltaLogError, and the table can
+still be opened.
 
-The methods and parameters come from ``inspect.signature``, so new ones are tested without a change to this module.
+The methods and parameters come from ``inspect.signature``, so new methods and parameters are tested without a change to
+this module.
 """
 
 from __future__ import annotations
@@ -382,8 +383,7 @@ def test_nothing_is_listed_that_is_not_there() -> None:
 
 @pytest.fixture
 def memory_path() -> Iterator[Path]:
-    """An in-memory directory if the system has one, because syncing thousands of files to disk would take most of the
-    time."""
+    """An in-memory directory if the system has one; syncing thousands of files to disk would take most of the time."""
     with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as path:
         yield Path(path)
 
@@ -511,7 +511,7 @@ def test_one_wrong_argument(
         warnings.simplefilter("ignore")
         for parameter in parameters:
             values = sorted(WRONG.keys() - _OWN.get(parameter, set()))
-            # Every value is tested for at least one parameter, and several values for every parameter.
+            # Every value is tested with at least one parameter, and every parameter with several values.
             if not request.config.getoption("--long"):
                 values = values[len(label + parameter) % _SHARE :: _SHARE]
             for wrong in values:

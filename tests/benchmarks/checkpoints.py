@@ -1,4 +1,5 @@
-"""The worker's measurement of writing checkpoints, each on a fresh copy of the table's log."""
+"""The measurement, in the worker process, of writing checkpoints; each checkpoint is written to a fresh copy of the
+table's log."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 [--files N]``.
 
 Each table is checked in a separate process; its wall time, CPU time and peak memory are printed. Data files are hard
-links to a few Parquet files, so the files exist with real sizes and footers.
+links to a few Parquet files, so that every file exists and has a real size and footer.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ def _commit(path: Path, version: int, time_ms: int, lines: list[str]) -> None:
 
 
 def build(path: Path, commits: int, adds: int) -> None:
-    """A table with two initial commits, ``commits`` more with ``adds`` add actions each, and a checkpoint at the
-    end."""
+    """A table with two initial commits, ``commits`` further commits with ``adds`` add actions each, and a checkpoint of
+    the last version."""
     add, start_ms = _first(path)
     number = 0
     for version in range(2, commits + 2):
@@ -65,8 +65,8 @@ def build(path: Path, commits: int, adds: int) -> None:
 
 
 def measure(path: Path) -> dict[str, Any]:
-    """Check a table in a separate process. Returns the duration in seconds, its peak memory in MiB, the counts of what
-    it examined, and the findings."""
+    """Check a table in a separate process. Returns the duration of the check in seconds, the peak memory of the process
+    in MiB, the counts of what was examined, and the findings."""
     done = subprocess.run(
         [sys.executable, "-m", "tests.benchmarks.doctor", "--child", str(path)],
         capture_output=True, text=True, check=True,

@@ -33,9 +33,9 @@ _OURS, _THEIRS = "from deltalog import DeltaTable\n", "from deltalake import Del
 
 @dataclass(frozen=True)
 class Program:
-    """A program for deltalog and the program that it is compared with, each with ``root``, its table. ``table``: a
-    table of tests.benchmarks.tables; empty for a small one of each side. ``reach``: the CPU time of ``ours`` at most,
-    as a share of that of ``theirs``."""
+    """A program for deltalog and the program that it is compared with, each with the root of its table (``root``).
+    ``table``: a table of tests.benchmarks.tables; if empty, each program uses a small table of its own. ``reach``: the
+    CPU time that ``ours`` may take at most, as a share of the CPU time of ``theirs``."""
 
     key: str
     title: str
@@ -117,7 +117,7 @@ def programs(is_quick: bool = False) -> list[Program]:
 
 
 def compare(chosen: Sequence[Program], tables: Path, times: int) -> Iterator[Figures]:
-    """Run each program ``times`` times, ours and theirs in turn, after one run that fills the caches."""
+    """Run each of our and their programs ``times`` times, alternately, after one run that fills the caches."""
     with tempfile.TemporaryDirectory(prefix="first-calls-") as place:
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONPYCACHEPREFIX": str(Path(place) / "bytecode")}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)

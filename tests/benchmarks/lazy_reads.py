@@ -1,10 +1,10 @@
 """Lazy reads compared with deltalake, polars.scan_delta and DuckDB: ``python -m tests.benchmarks.lazy_reads [--rows N]
 [--processes N] [--quick]``.
 
-Each query of each system runs in processes of its own, the systems in turn. A process opens the table and runs the
-query four times, after a first time that is not counted; its figure is the median. Printed are medians over processes,
-of wall and of CPU time, and the ratio to the fastest of the other systems. All systems must find the same number of
-rows and the same sum.
+Each query of each system runs in its own processes; the systems alternate. A process opens the table and runs the query
+five times; the first run is not counted, and the reported figure is the median of the others. The benchmark prints
+medians over processes, of wall time and of CPU time, and the ratio to the fastest of the other systems. All systems
+must find the same number of rows and the same sum.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def _rows(start: int, count: int) -> pa.Table:
 
 
 def build(directory: Path, name: str, rows: int) -> Path:
-    """The table ``name`` in ``directory``, made if it is not there."""
+    """The table ``name`` in ``directory``; it is created if it does not exist."""
     from deltalog import DeltaTable
 
     path = directory / f"{name.replace(' ', '-')}-{rows}"
@@ -73,7 +73,7 @@ def _bounds(rows: int) -> tuple[int, int]:
 
 
 def _query(system: str, path: str, query: str, rows: int) -> Callable[[], pa.Table]:
-    """A call that opens the table, runs the query and returns Arrow data."""
+    """A function that opens the table, runs the query and returns Arrow data."""
     low, high = _bounds(rows)
     columns = ["id", "x"] if query == "two columns" else None
     selected = ", ".join(columns or ["*"])

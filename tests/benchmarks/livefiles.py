@@ -2,7 +2,7 @@
 
 As in tables.py, only the logs of the tables exist, not their data files. The columns are an id, a timestamp, a string,
 a price, a day and the partition column region. The statistics of all columns except region are JSON text of about 300
-bytes. File ``n`` contains the ids from ``n * IDS`` on, so a range of ids selects a range of files.
+bytes. File ``n`` contains the next ``IDS`` ids from ``n * IDS`` on, so a range of ids selects a range of files.
 """
 
 from __future__ import annotations
@@ -82,14 +82,14 @@ class FilesTable:
         return self.size // ADDS - 1 if self.layout == "commits" else CHECKPOINT + TAIL
 
     def live(self) -> Sequence[int]:
-        """The numbers of the live files. In the layouts with commits after a checkpoint, each of these commits adds one
-        file and removes one."""
+        """The numbers that identify the live files. In the layouts that contain commits after a checkpoint, each of
+        these commits adds one file and removes one file."""
         if self.layout == "changes":
             return [number for number in range(self.size) if (number + 1) % REPLACES or number + 1 == self.size]
         return range(self.size) if self.layout == "commits" else range(TAIL, self.size + TAIL)
 
     def totals(self, files: Sequence[int] | None = None) -> dict[str, int]:
-        """The expected number, bytes and records of ``files`` (default: the live files)."""
+        """The expected count, total size in bytes and number of records of ``files`` (default: the live files)."""
         numbers = np.array(self.live() if files is None else files, np.int64)
         return {
             "files": len(numbers),
@@ -98,7 +98,7 @@ class FilesTable:
         }
 
     def questions(self, call: str) -> list[dict[str, Any]]:
-        """The arguments for each use of a call, and the fields of the right answer that the call must return."""
+        """The arguments for each use of a call, and the fields that its correct answer must contain."""
         if call == "protocol":
             small = self.small_actions
             right = {"writer": small.protocol()["minWriterVersion"], "id": small.metadata()["id"]}
@@ -133,7 +133,7 @@ def _texts(*parts: Any) -> pa.Array:
 
 
 def _uuids(numbers: Any) -> pa.Array:
-    """A UUID for each number, made of two multiplicative hashes, so it is always the same."""
+    """A UUID for each number; two multiplicative hashes make it, so the same number always gets the same UUID."""
     wide = numbers.astype(np.uint64)
     with np.errstate(over="ignore"):
         mixed = np.stack([(wide + np.uint64(i)) * np.uint64(m) for i, m in enumerate(_MULTIPLIERS, 1)])
@@ -169,7 +169,7 @@ def _stats(numbers: Any, names: pa.Array) -> pa.Array:
 
 
 def adds(numbers: Any) -> pa.Table:
-    """The add actions of these files, as columns with the protocol's field names."""
+    """The add actions of these files as a table whose columns have the protocol's field names."""
     uuids = _uuids(numbers)
     regions = pa.array(numbers % REGIONS).cast(pa.string())
     number = pc.utf8_lpad(pa.array(numbers % 200).cast(pa.string()), 5, "0")
@@ -203,7 +203,7 @@ def _removes(numbers: Any) -> pa.Table:
 
 
 def add_lines(numbers: Any) -> list[str]:
-    """The add actions of new files as lines of a commit."""
+    """The add actions of new files, as the lines of a commit file."""
     table = adds(numbers)
     escaped = pc.replace_substring(table["stats"], '"', '\\"')
     regions = pa.array(numbers % REGIONS).cast(pa.string())
@@ -277,7 +277,7 @@ def _write_deltalog(table: FilesTable, log: Path) -> None:
     before = CHECKPOINT - 1
     _write_classic(table, log, before)
     _write_commit(table, log, CHECKPOINT, [], range(table.size))
-    # deltalog writes its checkpoint in a separate process, so that neither this process nor a measured process has
+    # deltalog writes the checkpoint in a separate process, so that neither this process nor a measured process has
     # loaded deltalog.
     subprocess.run([sys.executable, "-m", __name__, str(log.parent)], cwd=ROOT, check=True)
     (log / f"{before:020d}.checkpoint.parquet").unlink()

@@ -39,7 +39,7 @@ CONDITIONS = tuple(f"{name} >= {at} AND {name} < {at + _RANGE // 100}" for name 
 
 
 def _rows(first: int, count: int) -> pa.Table:
-    """Rows with these ids and with random numbers that depend only on the ids."""
+    """Rows with ``count`` consecutive ids from ``first`` on, and with random numbers that depend only on the ids."""
     ids = pa.array(range(first, first + count), pa.int64())
     x, y = (
         pc.floor(pc.multiply(pc.random(count, initializer=2 * first + which), float(_RANGE))).cast(pa.int64())
@@ -62,8 +62,8 @@ def build(path: Path, files: int, rows_of_file: int) -> None:
 
 
 def call(system: str, operation: str, path: str, target: int) -> Callable[[], Any]:
-    """A function that runs the operation; imports, starting a session and opening the table are not part of its
-    time."""
+    """A function that runs the operation. Its measured time excludes imports, the start of a session and the opening of
+    the table."""
     if system == "delta-spark":
         from tests.benchmarks.sessions import with_delta_spark
 
@@ -103,8 +103,8 @@ def _child(system: str, operation: str, path: str, target: int) -> None:
 
 
 def layout(path: str) -> dict[str, Any]:
-    """The number of files, their bytes, and the average share of bytes that must be read for a condition in
-    CONDITIONS."""
+    """The number of files, their total size in bytes, and the average share of these bytes that must be read for a
+    condition in CONDITIONS."""
     from deltalog import DeltaTable
 
     snapshot = DeltaTable.open(path).snapshot()

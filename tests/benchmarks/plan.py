@@ -1,4 +1,5 @@
-"""The measurements, their tables, and notes on the remaining differences in each comparison."""
+"""The measurements, the tables in which they are reported, and notes on the remaining differences between the engines
+in each comparison."""
 
 from __future__ import annotations
 
@@ -12,15 +13,15 @@ FLOOR = "floor"
 
 @dataclass(frozen=True)
 class Measurement:
-    """A measurement, whose results are one group of rows in the report. ``tables``: the table for each system that
-    takes part. ``call``: see worker.System."""
+    """A measurement, whose results are one group of rows in the report. ``tables``: for each system that takes part,
+    its table. ``call``: see worker.System."""
 
     key: str
     title: str
     call: str
     tables: dict[str, str]
     notes: tuple[str, ...] = field(default=())
-    amount: int = 0  # the number of commits in one run, or of actions in one commit
+    amount: int = 0  # the number of commits in one run, or the number of actions in one commit
     writers: int = 0  # concurrent writers
 
     @property

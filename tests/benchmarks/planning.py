@@ -1,9 +1,10 @@
 """Planning of scans over many files: ``python -m tests.benchmarks.planning [--files N ...] [--quick]``.
 
-The tables have a V2 checkpoint with sidecars of about a million file actions each, unordered, as delta-spark writes
-them, and one tombstone for every twenty live files. Three later commits change files that the conditions select: they
-remove some, add some back, and add deletion vectors to some. Only the logs exist, without data files. Each scan is
-planned in a separate process; its wall time, CPU time, and the peak memory of the whole process are printed.
+The tables have a V2 checkpoint whose sidecars contain about a million file actions each, unordered, as delta-spark
+writes them, and one tombstone for every twenty live files. Three later commits change files that the conditions select:
+they remove some of these files, add some of them back, and add deletion vectors to some. Only the logs exist, without
+data files. Each scan is planned in a separate process; its wall time, CPU time, and the peak memory of the whole
+process are printed.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from tests.benchmarks.actions import BEGIN_MS, ROWS, SIDECAR, SmallActions, text
 from tests.benchmarks.livefiles import CHECKPOINT, COLUMNS, IDS, REGIONS
 
 SYSTEMS = ("deltalog", "deltalake")
-# Statistics as JSON text, as both text and structs like in delta-spark's checkpoints, or only as structs.
+# Statistics as JSON text only, as structs only, or as both, as in delta-spark's checkpoints.
 FORMS = ("text", "both", "structs")
 CONDITIONS = ("ten", "region and tenth of ids", "region")
 SIDECAR_ROWS, GROUP_ROWS = 1_000_000, 200_000
@@ -62,7 +63,7 @@ class PlanTable:
         return _WithVectors(f"plan {self.size}", (*COLUMNS, ("region", "integer")), "region", v2_checkpoint=True)
 
     def live(self) -> Any:
-        """The numbers of the live files, and whether each has a deletion vector."""
+        """The numbers of the live files, and for each file whether it has a deletion vector."""
         numbers = np.arange(self.size + self.changed)
         gone = range(self.middle + self.changed // 2, self.middle + self.changed)
         marked = range(self.middle + self.changed, self.middle + 2 * self.changed)
@@ -70,7 +71,8 @@ class PlanTable:
         return numbers[kept], ((numbers >= marked.start) & (numbers < marked.stop))[kept]
 
     def ids(self, condition: str) -> tuple[int, int]:
-        """The first id that a condition selects, and the end (exclusive) of its range."""
+        """The clauses in the table of the page, each with the pairs (module, test) that the last cell of its row
+        names."""
         files = {
             "ten": (self.size // 2 - 5 * REGIONS, self.size // 2 + 5 * REGIONS),
             "region and tenth of ids": (self.size * 45 // 100, self.size * 55 // 100),
@@ -122,7 +124,7 @@ def build(root: Path, table: PlanTable) -> None:
     manifest = pa.table({"sidecar": pa.array(sidecars, SIDECAR)})
     version = pa.table({"checkpointMetadata": pa.array([{"version": CHECKPOINT}])})
     small = {name: pa.array([body], ROWS.field(name).type) for name, body in table.small_actions.rows()}
-    # delta-spark determines the columns of the sidecars from these empty columns of the main file.
+    # delta-spark uses these empty columns of the main file to determine the columns of the sidecars.
     none = _rows(np.arange(0), table.form).slice(0, 0)
     rows = [version, *(pa.table({name: array}) for name, array in small.items()), manifest, none]
     name = f"{CHECKPOINT:020d}.checkpoint.{text_uuid(str(table.size))}.parquet"
@@ -162,7 +164,7 @@ def _parsed_values(live: Any) -> pa.StructArray:
 
 
 def _parsed(live: Any) -> pa.StructArray:
-    """The statistics of livefiles as structs."""
+    """The statistics of the table livefiles, as structs."""
     names = pc.utf8_slice_codeunits(livefiles._uuids(live), 0, 18)
     begins = BEGIN_MS + live % 200 * 86_400_000 + live % 60 * 1000
     days = pa.array(live % 200 + BEGIN_MS // 86_400_000, pa.int32()).cast(pa.date32())
@@ -222,7 +224,7 @@ def _marked(line: str, number: int) -> str:
 
 
 def plan(system: str, path: str, low: int, high: int) -> Callable[[], Any]:
-    """A function that opens the table and lists the files of a region that may hold ids from ``low`` up to, but not
+    """A function that opens the table and lists the files of a region that may contain ids from ``low`` up to, but not
     including, ``high``."""
     if system == "deltalake":
         import deltalake

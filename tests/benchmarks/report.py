@@ -43,7 +43,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Reach:
-    """A stated goal. ``met`` is None if the goal was not measured."""
+    """A stated goal. ``met``: whether the goal was met; None if it was not measured."""
 
     goal: str
     found: str
@@ -52,7 +52,7 @@ class Reach:
 
 
 def rows(plan: Sequence[Measurement], results: Results) -> list[Row]:
-    """The figures, in the order of the plan."""
+    """The measured values, in the order in which the plan lists them."""
     found = []
     for measurement in plan:
         for system, runs in results.runs.get(measurement.key, {}).items():
@@ -119,7 +119,7 @@ def _time(row: Row, phase: str) -> float:
 
 
 def reach(plan: Sequence[Measurement], found: Sequence[Row], quick: bool) -> list[Reach]:
-    """The goals, judged by these rows; a quick run does not judge goals on time, because its tables are small."""
+    """The goals, judged by these rows; a quick run does not judge the goals for times, because its tables are small."""
     goals = _goals(plan, found)
     return [replace(goal, met=None) if quick and goal.timed else goal for goal in goals]
 
@@ -260,7 +260,7 @@ def doubling(figures: Figures, keys: Sequence[str], system: str, phase: str) -> 
 
 def most_reads(commits: int) -> int:
     """The maximum number of commits that are read to find a commit by its time: each round reads 8 commits, and leaves
-    a fifth of the versions as candidates."""
+    a fifth of the versions as candidates for the next round."""
     return 8 * math.ceil(math.log(commits, 5))
 
 
@@ -384,8 +384,7 @@ def text(plan: Sequence[Measurement], results: Results, quick: bool) -> str:
 
 
 def _rates(plan: Sequence[Measurement], results: Results, found: Sequence[Row]) -> list[tuple[str, ...]]:
-    """The median of each figure over the runs of all processes, except for the longest commit, for which it is the
-    maximum."""
+    """The median of each figure over the runs of all processes; for the longest commit, the maximum."""
     chosen = {m.key: m for m in plan if m.call in ("appends", "writers")}
     table: list[tuple[str, ...]] = []
     for row in (row for row in found if row.key in chosen):
@@ -407,8 +406,8 @@ _ENDS = ("slowest", "fastest")
 
 
 def markdown(plan: Sequence[Measurement], found: Sequence[Row]) -> str:
-    """A table for docs/benchmarks.md: deltalog's times, and the other systems' times as multiples of them (first /
-    warm)."""
+    """A table for docs/benchmarks.md: deltalog's times, and the times of the other systems as multiples of deltalog's
+    (first / warm)."""
     figures = Figures(found)
     others = (*PEERS, FLOOR)
     lines = [

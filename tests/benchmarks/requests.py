@@ -1,4 +1,4 @@
-"""Counts store calls, under the names in docs/store-calls.md."""
+"""Counts store calls, with the names that docs/store-calls.md uses for them."""
 
 from __future__ import annotations
 

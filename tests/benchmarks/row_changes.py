@@ -1,11 +1,12 @@
 """Merges, updates and deletes compared with deltalake: ``python -m tests.benchmarks.row_changes [--rows N] [--repeats
 N]``.
 
-Each operation runs in separate processes on fresh copies of a table of ten partitions. In one process the operation is
-the first call; in another it follows the same operation on a small table, so that all code is already imported (our SQL
-parser is imported at the first use, deltalake's together with deltalake). The benchmark prints the time of the call;
-the time of the first call, including importing the package and opening the table; the peak memory of the first call
-above that of the process before it; and the number and sums of the resulting rows, on which the two systems must agree.
+Each operation runs in separate processes on fresh copies of a table of ten partitions. The operation is measured twice.
+In one process it is the first call. In another it follows the same operation on a small table, so that all code is
+already imported: deltalog's SQL parser is imported at its first use, deltalake's when deltalake is imported. The
+benchmark prints the time of the call; the time of the first call, including the import of the package and the opening
+of the table; how much the first call raises the peak memory of the process; and the number and sums of the resulting
+rows, which must be the same for both systems.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ OPERATIONS = ("merge spread", "merge one partition", "update", "delete")
 FLOOR = "floor"  # pyarrow alone: reads the files that a merge reads, and writes their rows again
 SYSTEMS = ("deltalog", "deltalog, vectors", "deltalake")  # deltalake does not write deletion vectors
 FIGURES = ("seconds", "cpu_seconds", "first_seconds", "peak_mib")
-_SMALL = 1000  # number of rows in the table for the preceding call
+_SMALL = 1000  # number of rows in the table that the preceding call uses
 _VECTORS = {"delta.enableDeletionVectors": "true"}
 
 
@@ -50,7 +51,7 @@ def _rows(numbers: Any, add: float = 0.0) -> pa.Table:
 
 
 def build(path: Path, rows: int, vectors: bool) -> None:
-    """A table of ``rows`` rows, with files in all partitions."""
+    """A table with ``rows`` rows, whose files are spread over all partitions."""
     from deltalog import DeltaTable
 
     DeltaTable.create(path, SCHEMA, partition_by=["p"], properties=_VECTORS if vectors else {})
@@ -168,7 +169,7 @@ def _child(system: str, operation: str, path: str, rows: int, small: str | None)
 
 
 def answer(path: str) -> list[float]:
-    """The number of rows, and the sum of each of two columns."""
+    """The number of rows, and the sums of two columns."""
     from deltalog import DeltaTable
 
     found = DeltaTable.open(path).snapshot().scan(["id", "v"]).to_arrow()

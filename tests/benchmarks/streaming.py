@@ -39,7 +39,7 @@ def stream_bytes(url: str, size_mib: int) -> Snapshot:
 
 
 def stream_records(url: str, size_mib: int) -> Snapshot:
-    """Rows that take 16 bytes each in Arrow, as record batches of 1 MiB."""
+    """Rows that each take 16 bytes in Arrow, as record batches of 1 MiB."""
     schema = pa.schema([("id", pa.int64()), ("value", pa.float64())])
 
     def batches() -> Iterator[pa.RecordBatch]:

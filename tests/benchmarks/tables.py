@@ -78,7 +78,7 @@ class LogTable:
         _write_log(self, root / "_delta_log")
 
     def questions(self, call: str) -> list[dict[str, Any]]:
-        """The arguments of a call, and the fields of the right answer that this call returns."""
+        """The arguments of a call, and the fields of the correct answer that this call must return."""
         if call == "history":
             return [{"ask": [], "right": {"commits": self.size, "newest": self.size - 1}}]
         asked = []
@@ -133,13 +133,13 @@ class LongLog:
             os.utime(path, ns=(at_ms * 1_000_000, at_ms * 1_000_000))
 
     def questions(self, call: str) -> list[dict[str, Any]]:
-        """The arguments for each use of a call, and the right answer."""
+        """The arguments for each use of a call, and the expected result."""
         return [{"ask": [each["timestamp_ms"]], "right": each["version"]} for each in instants(self.size)]
 
 
 @dataclass(frozen=True)
 class NewTable:
-    """Only version 0: three columns, no partitions, no rows."""
+    """The table has only version 0: three columns, no partitions, no rows."""
 
     name: str
     ict: bool = True
@@ -165,7 +165,7 @@ class NewTable:
         (log / f"{0:020d}.crc").write_bytes(small.checksum(0, BEGIN_MS, 0, 0))
 
     def questions(self, call: str) -> list[dict[str, Any]]:
-        """There are no questions for writers: the log itself shows whether their writes were right."""
+        """Writers are not asked questions, because the log itself shows whether their writes were correct."""
         return []
 
 
@@ -234,7 +234,7 @@ def obtain(name: str, directory: Path) -> Path:
 
 
 def restore(root: Path, size: int, used: Path) -> None:
-    """Move the commits and data files that a measurement added to a log of ``size`` versions into ``used``."""
+    """A measurement added commits and data files to a log of ``size`` versions; move them into ``used``."""
     log, aside = root / "_delta_log", Path(tempfile.mkdtemp(dir=used))
     for directory in root.glob("date=*"):
         directory.rename(aside / directory.name)
@@ -250,11 +250,11 @@ def restore(root: Path, size: int, used: Path) -> None:
         hint.unlink(missing_ok=True)
 
 
-# ------------------------------------------------------------------------------------ contents of the logs
+# ------------------------------------------------------------------------------------------ generated logs
 
 
 def commit_times(count: int) -> list[int]:
-    """The commit times of versions 0 to count - 1: increasing, in steps from 1 ms to some hours."""
+    """The commit times of versions 0 to count - 1; they increase in steps of between 1 ms and several hours."""
     chance = random.Random(20240101)
     scale = min(1.0, 20_000 / count)  # all of them in the past
     times, at_ms = [], BEGIN_MS
@@ -267,7 +267,8 @@ def commit_times(count: int) -> list[int]:
 
 
 def instants(size: int) -> list[dict[str, int]]:
-    """Timestamps with the right version for each; a timestamp is that of a commit, or 1 ms before the next commit's."""
+    """Timestamps, each with the version that a reader must find; a timestamp is that of a commit, or 1 ms before that
+    of the next commit."""
     times = commit_times(size)
     asked = []
     for number, share in enumerate((0.5, 0.31, 0.77, 0.96)):
@@ -322,7 +323,7 @@ def add_body(number: int, at_ms: int) -> dict[str, Any]:
 
 
 def arrow_schema() -> pa.Schema:
-    """The columns, for writers that need a schema."""
+    """The columns, for those writers that need a schema."""
     types = {
         "long": pa.int64(), "timestamp": pa.timestamp("us", "UTC"), "string": pa.string(), "double": pa.float64(),
         "integer": pa.int32(), "date": pa.date32(),
@@ -338,7 +339,7 @@ def small_batch() -> pa.Table:
 
 
 def log_batch() -> pa.Table:
-    """The rows, of one day, that are appended to a LogTable."""
+    """The rows, all of one day, that are appended to a LogTable."""
     day = datetime.date(2024, 1, 1)
     row = {
         "id": 1, "event_time": datetime.datetime(2024, 1, 1, tzinfo=datetime.timezone.utc), "customer": "c",
@@ -373,7 +374,8 @@ def _write_log(table: LogTable, log: Path) -> None:
 
 
 def _write_checkpoint(table: LogTable, log: Path, version: int, adds: Sequence[dict[str, Any]], hint: bool) -> None:
-    """One Parquet file, with its rows in an order unrelated to that of the commits, as in Spark's checkpoints."""
+    """One Parquet file, whose rows are in an order that is unrelated to the order of the commits, as in Spark's
+    checkpoints."""
     rows = [{**add, "dataChange": False, "partitionValues": list(add["partitionValues"].items())} for add in adds]
     actions = [*table.small_actions.rows(), *(("add", row) for row in rows)]
     random.Random(version).shuffle(actions)

@@ -21,8 +21,8 @@ from tests.benchmarks.tables import TABLES, LogTable, commit_times, instants, ob
 pytestmark = pytest.mark.timeout(300)
 
 
-# The parameter only carries the mark `long`: tests that use this fixture take a minute and a half, and run only with
-# --long.
+# The parameter is only used to attach the mark `long`: tests that use this fixture take a minute and a half, and run
+# only with --long.
 @pytest.fixture(scope="module", params=[pytest.param("quick", marks=pytest.mark.long)])
 def outcome(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The JSON of a quick run without delta-spark, with its output and exit status."""

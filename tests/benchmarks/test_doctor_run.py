@@ -1,4 +1,4 @@
-"""The benchmark of the check runs on small tables, and its tables are healthy."""
+"""The benchmark of the doctor's check runs on small tables, and the tables that it generates are healthy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The latency benchmark counts rounds correctly, and its quick run gets right answers from both systems."""
+"""The latency benchmark counts rounds correctly, and its quick run gets correct answers from both systems."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.timeout(300)
             [(0, 25), (0, 60), (26, 51), (61, 86)],
             3,
         ),  # a long request concurrent with a chain of two, then one more request
-        ([(0, 25), (26, None)], 1),  # not answered before the operation ended
+        ([(0, 25), (26, None)], 1),  # requests that were not answered before the operation ended
     ],
 )
 def test_rounds_are_requests_that_follow_one_another(spans: list[Any], count: int) -> None:

@@ -1,4 +1,4 @@
-"""The benchmark of planning runs on small tables, and the systems find the expected files."""
+"""The planning benchmark runs on small tables, and every system finds the expected files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The benchmark of vacuum runs on a small table, and the systems list and delete the same files."""
+"""The vacuum benchmark runs on a small table, and all systems list and delete the same files."""
 
 from __future__ import annotations
 

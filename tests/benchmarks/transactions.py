@@ -36,7 +36,7 @@ from deltalog.testing.coordinators import WrappedCoordinator
 
 SCHEMA = pa.schema([("id", pa.int64()), ("value", pa.float64())])
 ROWS = pa.table({"id": list(range(100)), "value": [1.0] * 100}, schema=SCHEMA)
-# Do not write the checkpoint that is due at every tenth commit.
+# Leave out the checkpoint that is due at every tenth commit.
 PROPERTIES = {"delta.checkpointInterval": "1000000"}
 ICT = {"delta.enableInCommitTimestamps": "true"}
 TABLES = (1, 2, 10)
@@ -55,7 +55,8 @@ QUICK = Effort(rounds=3, each_process=3, unpublished=30, processes=2)
 
 @dataclass
 class Row:
-    """One figure. ``ms``: the median of one operation; ``calls``, ``fsyncs``: for one operation (None: not counted)."""
+    """One figure. ``ms``: the median time of one operation; ``calls``, ``fsyncs``: the numbers for one operation (None:
+    not counted)."""
 
     title: str
     ms: float
@@ -111,7 +112,7 @@ class Catalog:
         self.appended.update(names)
 
     def check(self, report: Report) -> None:
-        """Check that every commit exists once, and that none waits to be published."""
+        """Check that every commit exists exactly once, and that no commit is still unpublished."""
         for name, count in self.appended.items():
             table = self.manager.table(name)
             report.check(f"files of {name}", table.snapshot().num_files, count)
@@ -137,7 +138,7 @@ def counted_fsyncs() -> Iterator[collections.Counter[str]]:
 
 
 def one_writer(catalog: Catalog, effort: Effort, report: Report) -> None:
-    """Separate commits to one table, without and with the catalog, alternating with transactions."""
+    """Separate commits to one table, without a catalog and with one; they alternate with transactions."""
     plain = deltalog.DeltaTable.create(catalog.root / "plain", SCHEMA, properties={**PROPERTIES, **ICT})
     (single,) = catalog.tables(1)
     managed = catalog.manager.table(single)
@@ -222,8 +223,8 @@ def _process(
 
 
 def recovery(catalog: Catalog, effort: Effort, report: Report) -> None:
-    """Commits that were ratified but never published: measures a read before they are published, their publication, and
-    a read after it."""
+    """Commits that were ratified but never published. Measured are a read before their publication, the publication
+    itself, and a read after it."""
     (name,) = catalog.tables(1)
     ratify_only(catalog, name, effort.unpublished)
 

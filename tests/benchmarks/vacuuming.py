@@ -1,8 +1,8 @@
 """Vacuum compared with deltalake and delta-spark: ``python -m tests.benchmarks.vacuuming [--files N] [--quick]``.
 
-The table has N empty files in 100 partitions: a tenth of them were removed before the retention began, and another
-tenth are not named by any version. A dry run and a deleting run execute in separate processes, after opening the table.
-For each run, the wall time, the CPU time and the peak memory above that of the process before the run are printed. The
+The table has N empty files in 100 partitions. A tenth of the files were removed before the retention period began, and
+no version names another tenth. A dry run and a deleting run execute in separate processes, after opening the table. For
+each run, the wall time, the CPU time, and the peak memory beyond what the process used before the run are printed. The
 systems must list, and delete, the same number of files. In the Spark (``local[2]``) measurements, the sessions have
 already read the table's log. The CPU time includes the JVM, whose memory is not measured. delta-spark deletes files in
 parallel tasks, which is not its default.
@@ -104,7 +104,7 @@ def _make(path: Path, names: Iterable[str]) -> None:
 
 
 def _restore_table(path: Path, files: int) -> None:
-    """Restore the files that a run with deletions has deleted."""
+    """Restore the files that a benchmark run with deletions has deleted."""
     for commit in sorted((path / "_delta_log").iterdir()):
         if commit.name[:20].isdigit() and int(commit.name[:20]) > 2:
             commit.unlink()
@@ -191,7 +191,7 @@ def measure(system: str, mode: str, path: Path, files: int) -> dict[str, Any]:
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     left = sum(len(os.listdir(path / f"p={number}")) for number in range(_PARTITIONS))
     held = counts(files)
-    if system != "delta-spark" or mode == "dry run":  # delta-spark returns no paths after a deletion
+    if system != "delta-spark" or mode == "dry run":  # after a deletion, delta-spark returns no paths
         assert result["files"] == held[1] + held[2], (system, mode, result)
     assert left == (files if mode == "dry run" else held[0]), (system, mode, left)
     if mode != "dry run":

@@ -26,7 +26,7 @@ Answer = Callable[[], Any]
 
 
 class System(Protocol):
-    """The calls of a measured system. If a system lacks a method, the call is not measured for it.
+    """The calls of a measured system. A call for which a system has no method is not measured for this system.
 
     ``open`` returns a handle on the latest version; ``refresh`` brings it up to date, outside the measured time if the
     system does not do it itself; ``commit`` adds one file. The other methods open the table themselves: ``resolve``
@@ -133,7 +133,7 @@ class Deltalog:
 
     def statistics(self, root: Any) -> Answer:
         snapshot = self.open(root).snapshot()
-        # Without the JSON text of the statistics, which the peers do not return either.
+        # The JSON text of the statistics is left out, because the peers do not return it either.
         files = snapshot.files(["path", "partition_values", "size", "modification_time"])
         statistics = snapshot.statistics()
         return lambda: {**_summary(files, "size")(), **_records(statistics, "num_records")}
@@ -185,8 +185,8 @@ class Deltalake:
         if call == "prune":
             importlib.import_module(
                 "pyarrow.compute"
-                # This part of pyarrow is needed only for a filter; importing it here keeps its memory out of the
-                # measurements of other calls.
+                # Only a filter needs this part of pyarrow; importing it here keeps its memory out of the measurements
+                # of other calls.
             )
         from deltalake import CommitProperties, DeltaTable, Schema, write_deltalake
         from deltalake.exceptions import CommitFailedError
@@ -201,8 +201,8 @@ class Deltalake:
         return self.table(root)
 
     def refresh(self, handle: Any) -> None:
-        """After its own commit a deltalake handle still has the version before it, and would then check its own commits
-        for conflicts. Not measured."""
+        """After its own commit, a deltalake handle still refers to the version before that commit, and would then check
+        its own commits for conflicts. Not measured."""
         handle.update_incremental()
 
     def add(self, body: dict[str, Any]) -> Any:
@@ -318,7 +318,7 @@ class DeltaSpark:
         return version
 
     def adds(self, bodies: list[dict[str, Any]]) -> Any:
-        """Writes a log that Delta decodes: passing the actions one by one would take minutes."""
+        """Writes a log for Delta to decode, because passing the actions one by one would take minutes."""
         from tests.benchmarks.actions import SmallActions
         from tests.benchmarks.tables import COLUMNS
 
@@ -483,8 +483,8 @@ class Floor:
         return _rows(chunks) if chunks else self._commits(root, -1)
 
     def statistics(self, root: str) -> Answer:
-        """Like ``files``, and parse the statistics with pyarrow's JSON parser, or read the columns of the struct if
-        there is one."""
+        """Like ``files``, but also parse the statistics with pyarrow's JSON parser or, if the statistics are a struct,
+        read the columns of this struct."""
         chunks = self._adds(root, "stats_parsed")
         if chunks and any(field.name == "stats_parsed" for field in chunks[0].type):
             return _rows(chunks)
@@ -603,7 +603,8 @@ def _iso(timestamp_ms: int) -> str:
 
 
 class Clock:
-    """Collects the wall and CPU seconds of calls. CPU seconds cover this process with its threads, not a JVM."""
+    """Collects the wall and CPU seconds of calls. CPU seconds are those of this process and its threads, not of a
+    JVM."""
 
     def __init__(self) -> None:
         self.wall: list[float] = []
@@ -619,19 +620,19 @@ class Clock:
         self.cpu.append(time.process_time() - self._cpu)
 
     def share(self, amount: int) -> None:
-        """Divide the time of the last call by the number of its operations."""
+        """Divide the time of the last call by the number of operations in this call."""
         self.wall[-1] /= amount
         self.cpu[-1] /= amount
 
     def remember(self, system: System) -> None:
-        """Record the memory of the first call."""
+        """Record the peak memory of the first call."""
         if self.first_mib is None:
             self.first_mib = system.peak_mib()
 
 
 def measure(spec: dict[str, Any]) -> dict[str, Any]:
-    """Run a specification. ``first`` is the first call in this process, ``warm`` are the calls after it: as many as
-    requested, but none begins after ``budget_s``."""
+    """Run a specification. ``first``: the first call in this process; ``warm``: the calls after it, as many as
+    requested, but none that begins after ``budget_s``."""
     started = time.perf_counter()
     system: System = SYSTEMS[spec["system"]](spec["call"])
     start_s = time.perf_counter() - started
@@ -702,7 +703,7 @@ def _ask_questions(system: System, spec: dict[str, Any], clock: Clock) -> list[A
                 answer = call(subject, *question["ask"])
             clock.remember(system)
             got = answer()
-            del answer  # frees its memory for the next call
+            del answer  # frees the memory of the result before the next call
         except Exception as error:  # an error counts as a wrong answer
             got = f"{type(error).__name__}: {str(error).strip().splitlines()[0][:160]}"
         answers.append({"right": question["right"], "got": got})

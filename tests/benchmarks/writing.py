@@ -1,7 +1,8 @@
 """The worker's measurements of writing: appends, concurrent writers, and commits of many actions.
 
-Each measured run has its own copy of the table, next to the original and thus on the same disk. Times are seconds per
-commit: the time of a run divided by its number of commits. At the top, this module imports only the standard library.
+Each measured run uses its own copy of the table, which is next to the original and therefore on the same disk. Times
+are seconds per commit: the time of a run divided by its number of commits. At module level, this module imports only
+the standard library.
 """
 
 from __future__ import annotations
@@ -76,7 +77,7 @@ def writers(system: Any, spec: dict[str, Any], clock: Any) -> list[Any]:
 
 
 def _shares(found: list[dict[str, Any]]) -> dict[str, float]:
-    """Measures of fairness: the longest time that one commit took, and the commit rates of the fastest and the slowest
+    """Measures of fairness: the longest time that a commit took, and the commit rates of the fastest and the slowest
     writer."""
     rates = [len(each["acknowledged"]) / (each["ended"] - each["begun"]) for each in found]
     return {
@@ -212,7 +213,7 @@ def requests_of_appends(spec: dict[str, Any]) -> dict[str, dict[str, int]]:
     copy = _copy(spec)
     store = CountingStore(Remote(copy))
     table, other = DeltaTable.open(store), DeltaTable.open(copy)
-    # Derived files are written in the background after the commit; these requests are counted too.
+    # Derived files are written in the background after the commit; the requests for these files are counted too.
     table.append(small_batch())
     table.flush()
     with store.counted() as alone:

@@ -18,7 +18,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> LogStore:
 
 @pytest.fixture(params=["local", "memory", "s3"])
 def any_store(request: pytest.FixtureRequest, tmp_path: Path) -> LogStore:
-    """Like ``store``, but also on an S3 server, to test behaviour that is specific to S3."""
+    """Like ``store``, but runs on an S3 server too, to test behaviour that is specific to S3."""
     if request.param == "s3":
         made: LogStore = request.getfixturevalue("ministack").store()
         return made

@@ -132,7 +132,7 @@ def test_alone_nobody_ever_conflicts(table: DeltaTable) -> None:
 
 
 def test_append_follows_what_others_commit(place: MemoryStore) -> None:
-    """Unlike a transaction, append succeeds even if others have committed in the meantime."""
+    """Unlike a transaction, an append succeeds even if other writers have committed in the meantime."""
     table = DeltaTable.open(rivals(place, 3), environment=environment())
     assert table.append(rows(1)).version == 4
 

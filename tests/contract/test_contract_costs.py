@@ -72,7 +72,8 @@ def test_a_warm_write_puts_its_data_its_commit_and_its_checksum_and_looks_before
             table.flush()
         assert calls.of("open_output") == files
         assert calls.of("put_if_absent") == 1 and calls.of("put", "*.crc") == 1
-        assert calls.of("head") == 2  # of the parent commit: during the upload, and in the background after the commit
+        # HEADs of the parent commit: one during the upload, one in the background after the commit.
+        assert calls.of("head") == 2
         assert calls.of() == files + 4, calls
 
 

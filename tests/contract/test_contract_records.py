@@ -94,7 +94,7 @@ def test_records_are_pulled_when_they_are_wanted(table: DeltaTable, monkeypatch:
 
     summary = Dataset(table).stream_write_records(counted()).commit_summary
     assert summary.row_count == pulled == 100_000 and len(summary.files) > 10
-    assert max(ahead) <= 1  # the one record pulled to notice that a batch is full
+    assert max(ahead) <= 1  # the one record that is read ahead to detect that a batch is full
 
 
 def test_a_table_of_blobs_has_no_form_for_records(blobs: DeltaTable) -> None:

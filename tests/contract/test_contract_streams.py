@@ -45,7 +45,7 @@ def streamed(table: DeltaTable | Dataset, **options: Any) -> StreamWriter:
 
 
 def left(store: LogStore) -> list[str]:
-    """The blobs and data files that no version names."""
+    """The blobs and data files to which no version refers."""
     version = DeltaTable.open(store).version
     named = {file.path for each in Dataset(DeltaTable.open(store)).snapshots() for file in each.files}
     assert store.head(commit_path(version + 1)) is None
@@ -379,7 +379,7 @@ def test_a_stream_whose_table_changed_meanwhile_still_fits_or_says_why(table: De
 
 @contextlib.contextmanager
 def full_disk(limit_bytes: int) -> Iterator[None]:
-    """Let no file grow beyond this size during the block."""
+    """During the block, let no file grow beyond ``limit_bytes``."""
     import resource
 
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)

@@ -20,7 +20,7 @@ BESIDE = ROOT.parent / "shared"
 CORPUS = Path(os.environ.get("DELTALOG_CORPUS", BESIDE / "corpus"))
 CHECKER = Path(os.environ.get("DELTALOG_CORPUS_CHECK", BESIDE / "tools" / "corpus_check.py"))
 
-# Checks that are expected to fail, with the reason, keyed by (table, group). Remove an entry when its check passes.
+# The reasons why checks are expected to fail, keyed by (table, group). Remove an entry as soon as its check passes.
 NOT_YET: dict[tuple[str, str], str] = {}
 GROUPS = {"log", "files", "rows", "time_travel"}
 

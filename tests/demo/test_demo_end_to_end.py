@@ -1,5 +1,5 @@
-"""Runs the demo from end to end on two months, with real flights and real Spark, and in a separate process like a
-user's."""
+"""Runs the demo from end to end on two months of real flights, with real Spark, in a separate process as a user would
+run it."""
 
 from __future__ import annotations
 

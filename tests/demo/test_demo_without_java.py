@@ -1,4 +1,4 @@
-"""The example program flights refuses bad input before Spark starts and before anything is written or deleted; these
+"""The example program flights refuses bad input before it starts Spark and before it writes or deletes anything. These
 tests also cover the end of the program's output.
 """
 
@@ -30,7 +30,7 @@ Run = Callable[..., tuple[int, str]]
 
 @pytest.fixture
 def run(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs the program in this process; returns its exit status and its standard error."""
+    """Runs the program in this process. Returns the program's exit status and its standard error."""
 
     def run(*arguments: object, env: dict[str, str] | None = None) -> tuple[int, str]:
         for name, value in (env or {}).items():
@@ -133,7 +133,7 @@ def test_help_names_the_extra_and_java() -> None:
 
 
 def test_the_example_uses_documented_names_only() -> None:
-    """The example imports only the top-level package of deltalog, which has the public names."""
+    """The example imports only the top-level package of deltalog, which exports the public names."""
     files = [*(ROOT / "examples").rglob("*.py")]
     imports = [line for file in files for line in file.read_text(encoding="utf-8").splitlines() if "import" in line]
     own = [line for line in imports if re.match(r" *(from|import) (deltalog|spark_ext)\b", line)]

@@ -1,7 +1,8 @@
 """Tests each extra as a user installs it: as a wheel of the project, in a virtual environment that contains nothing
 else.
 
-``tests/house/test_extras.py`` is the cheap variant: it hides packages of this environment instead.
+``tests/house/test_extras.py`` is the cheap variant of this test: it hides packages of this environment instead of
+installing extras.
 """
 
 from __future__ import annotations

@@ -63,7 +63,7 @@ def _table(has_foreign: bool) -> Files:
 
 
 def with_foreign(kind: str) -> tuple[Files, list[str]]:
-    """A table, with the file to damage next to it."""
+    """A table and, next to it, the file to damage."""
     return {**_table(has_foreign=False), FOREIGN: foreign(kind)}, [FOREIGN]
 
 
@@ -125,7 +125,7 @@ def _enter_files(data: bytes, files: Files, step: Any, stack: contextlib.ExitSta
 
 
 def _first_rows(table: DeltaTable) -> None:
-    """Read the first rows only, since a footer may claim any number of rows."""
+    """Read only the first rows, because a footer may claim any number of rows."""
     left = 100_000
     for batch in table.snapshot().scan().batches():
         batch.validate()
@@ -156,7 +156,7 @@ def _update_objects(data: bytes) -> None:
 
 
 def _enter_spark(data: bytes, step: Any, stack: contextlib.ExitStack) -> None:
-    """The code of spark_ext that reads on the driver, without a session."""
+    """The code of spark_ext that reads on the driver without a session."""
     from pyspark.sql import types
 
     from spark_ext.reading.file_schema import Layout, read_schemas
@@ -174,7 +174,7 @@ def _enter_spark(data: bytes, step: Any, stack: contextlib.ExitStack) -> None:
 
 
 def _environment(seed: int | None = None) -> Environment:
-    """An environment whose UUIDs depend only on ``seed``, so that a case is the same in every process."""
+    """An environment whose UUIDs depend only on ``seed``, so that a case gives the same result in every process."""
     random = Random(seed)
     return Environment(
         clock_ms=lambda: NOW,

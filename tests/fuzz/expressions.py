@@ -1,6 +1,6 @@
-"""Hostile expressions, and every call that accepts them as text: from callers, from foreign logs and from remote
-callers. Each call must return a result or raise a DeltaLogError, in bounded time and memory. tests/interop compares the
-meaning of expressions with Spark.
+"""Hostile expressions, passed to every call that accepts expressions as text from callers, from foreign logs or from
+remote clients. Each call must return a result or raise a DeltaLogError, in bounded time and memory. tests/interop
+compares the meaning of expressions with Spark.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ _AROUND = [
     ("filter(items, x -> ", ")"), ("(s || ", ")"), ("concat_ws(", ", s, s, s)"), ("((((", "))))"),
     ("case i when 1 then 2 else ", " end"), ("/*", "*/"),
 ]  # fmt: skip
-# Strings to repeat many times in sequence.
+# Strings that are each repeated many times in sequence.
 _CHAINS = [
     " or q", " and not q", " + 1", " || s", ".x", "[0]", "::string", ", 1", " = 1", " in (1)", " is null", "'a'",
     " - interval 1 day", "/**/", "--\n", "\\", "'", '"', "`", " 1 day", " like '%'", " when q then 1", ";", "\u00e4",
@@ -200,7 +200,8 @@ def _by_spark_ext(text: str) -> Any:
     from spark_ext.parse import queries, table_references
     from spark_ext.reading import pruning
 
-    snapshot, text = _table().snapshot(), text[:50_000]  # bounded, because the text is tokenized seven times
+    # The text is bounded in length, because it is tokenized seven times.
+    snapshot, text = _table().snapshot(), text[:50_000]
     pruning.predicate(snapshot, [text])
     with contextlib.suppress(pruning.ConditionError):
         pruning.exact_predicate(snapshot, [text])

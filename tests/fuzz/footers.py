@@ -16,7 +16,7 @@ Struct = list[list[Any]]
 
 
 def damage_footer(data: bytes, random: Random) -> bytes:
-    """The Parquet file with its footer damaged."""
+    """The Parquet file with a damaged footer."""
     (length,) = struct.unpack_from("<I", data, len(data) - 8)
     start = len(data) - 8 - length
     draw = random.random()
@@ -44,7 +44,8 @@ _TEXTS = (
 
 def _change(tree: Struct, random: Random) -> None:
     """Make one change to the tree."""
-    places: list[tuple[list[Any], int, int]] = []  # the struct or list, a position in it, the type
+    # The struct or list, a position in it, and the type of the value at that position.
+    places: list[tuple[list[Any], int, int]] = []
     _places(STRUCT, tree, places)
     if not places:
         return
@@ -112,7 +113,7 @@ def _claim(count: int) -> bytes:
 
 
 def _long_lists(footer: bytes, random: Random) -> bytes:
-    """Declare row groups, and columns in the first of them, that do not exist."""
+    """Declare row groups that do not exist and, in the first of them, columns that do not exist."""
     count = random.choice((20_000, 1_000_000, 2**31 - 1))
     head = encoded(_file([element(b"r", 1), element(b"id", None)]))[:-3]
     return head + b"\x19" + _claim(count) + b"\x19" + _claim(count) + b"\x2c\x15\x02\x19" + _claim(count)
@@ -124,7 +125,7 @@ def _deep_columns(footer: bytes, random: Random) -> bytes:
 
 
 def _long_paths(footer: bytes, random: Random) -> bytes:
-    """Many columns nested under long names, so that the total size of their paths is (number of columns) × (length of
+    """Many columns nested under long names, so that all paths together are as large as (number of columns) × (length of
     the names)."""
     columns, names = random.choice(((900, 1_000), (20_000, 4_000), (20_000, 20_000)))
     above = [element(b"n" * names, 1) for _ in range(40)]

@@ -67,7 +67,7 @@ def _fuzz(target: str, seconds: str, first_seed: str, corpus: str) -> None:
 def _write_corpus(
     directory: Path, bases: list[Any], damage: Callable[[bytes, str, Random], bytes], random: Random
 ) -> None:
-    """Write each valid file, and some seeded mutations of it."""
+    """Write each valid file and some seeded mutations of it."""
     for table, (_, files, paths) in enumerate(bases):
         for number, path in enumerate(paths):
             choice = bytes([(table + number * len(bases)) % 256])

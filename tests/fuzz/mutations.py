@@ -12,7 +12,7 @@ from typing import Any
 
 
 def damage_bytes(data: bytes, random: Random, start: int = 0, end: int | None = None) -> bytes:
-    """One to four random mutations of ``data[start:end]``."""
+    """Apply one to four random mutations to ``data[start:end]``."""
     end = len(data) if end is None else end
     middle = data[start:end]
     for _ in range(random.choice((1, 1, 1, 2, 4))):
@@ -45,7 +45,7 @@ def _noise(data: bytes, random: Random) -> bytes:
 
 
 def _number(data: bytes, random: Random) -> bytes:
-    """A wrong length, count or offset."""
+    """A wrong value for a length, count or offset."""
     code = random.choice(("<i", ">i", "<q", ">q", "<H", ">I"))
     size = struct.calcsize(code)
     value = random.choice((0, 1, -1, 127, 128, 255, 65535, 2**31 - 1, -(2**31), 2**63 - 1, -(2**63), len(data)))
@@ -246,7 +246,7 @@ def _near(value: Any, random: Random) -> Any:
 
 
 def mutate_json_text(text: str, random: Random) -> str:
-    """JSON text with one change, or with random bytes damaged."""
+    """JSON text in which one value was changed or random bytes were damaged."""
     if random.random() < 0.15:
         return damage_bytes(text.encode(), random).decode("utf-8", "replace")
     try:
@@ -256,7 +256,8 @@ def mutate_json_text(text: str, random: Random) -> str:
 
 
 def mutate_json_lines(data: bytes, random: Random) -> bytes:
-    """A file of JSON lines, or of a single JSON document, with its structure, its text or random bytes damaged."""
+    """A file of JSON lines, or with a single JSON document, in which the structure, the text or random bytes are
+    damaged."""
     draw = random.random()
     if draw < 0.25:
         return damage_bytes(data, random)

@@ -17,7 +17,7 @@ from tests.fuzz.tables import parquet
 
 
 def damage_parquet(data: bytes, random: Random) -> bytes:
-    """A file in which bytes, the footer, columns or rows are changed."""
+    """A Parquet file whose bytes, footer, columns or rows are changed."""
     draw = random.random()
     if draw < 0.30:
         return damage_bytes(data, random)
@@ -132,14 +132,15 @@ def _change_child(table: pa.Table, random: Random) -> pa.Table:
 
 
 def _wider(values: pa.Array) -> pa.Array:
-    """The same values in a similar type."""
+    """The same values, cast to a similar type."""
     if pa.types.is_string(values.type):
         return values.cast(pa.large_string())
     return values.cast(pa.int64()) if pa.types.is_integer(values.type) else values
 
 
 def _change_rows(table: pa.Table, random: Random) -> pa.Table:
-    """Replace a value of a row; types are kept if they still fit, and inferred again otherwise."""
+    """Replace a value of a row; each column keeps its type if its values still fit, and gets an inferred type
+    otherwise."""
     if table.num_rows == 0 or len(set(table.column_names)) < table.num_columns:
         return table
     try:

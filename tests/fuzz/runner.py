@@ -1,8 +1,8 @@
-"""Runs a supervised worker process for each target: a crash, hang or memory growth is attributed to its seed, and the
-run continues.
+"""Runs a supervised worker process for each target. Each crash, hang or memory growth is attributed to the seed that
+caused it, and the run continues.
 
-The worker reports each seed before the case, and its outcome after it; the parent only listens. A case that ends the
-process, or is killed because it takes too long, is a violation; a new worker continues after it.
+The worker reports each seed before it runs the case, and the outcome afterwards; the parent only listens. A case that
+ends the process, or is killed because it takes too long, is a violation; a new worker continues after it.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from typing import IO, Any
 ROOT = Path(__file__).resolve().parents[2]
 SEEDS = Path(__file__).with_name("seeds.txt")
 WORKER = ("-X", "faulthandler", "-m", "tests.fuzz.worker")
-# The longest time for which a worker may send nothing. This limit stops only workers that sleep forever; the limit on
-# CPU time stops the others.
+# The longest time for which a worker may send nothing. This limit stops only workers that sleep forever; all other
+# workers that hang are stopped by the limit on CPU time.
 MAX_WALL_SECONDS = 120.0
 MAX_START_SECONDS = 600.0
 
@@ -56,8 +56,8 @@ def kept_seeds(target: str) -> list[int]:
 
 
 def run(target: str, seconds: float, first_seed: int = 0, most: int | None = None) -> Report:
-    """Run the kept seeds, then ``first_seed`` and the seeds after it, for ``seconds`` or ``most`` cases. No case can
-    end it."""
+    """Run the kept seeds, then ``first_seed`` and the seeds after it, until ``seconds`` have passed or ``most`` cases
+    have run. No case can end it."""
     report = Report(target)
     started = time.monotonic()
     kept, following, broken = kept_seeds(target), first_seed, True
@@ -119,7 +119,7 @@ def _count(report: Report, message: dict[str, Any]) -> None:
 
 
 def _messages(worker: subprocess.Popen[bytes]) -> Iterator[dict[str, Any]]:
-    """The worker's messages, until the worker ends or sends no message for too long."""
+    """The worker's messages, until the worker ends or has sent no message for too long."""
     assert worker.stdout is not None
     pipe, rest = worker.stdout.fileno(), b""
     with selectors.DefaultSelector() as selector:

@@ -105,7 +105,7 @@ def statistics(first: int) -> str:
 
 
 def parquet(table: pa.Table, **options: Any) -> bytes:
-    """A Parquet file in memory, with page checksums as parquet-mr writes them."""
+    """A Parquet file in memory, with page checksums like those that parquet-mr writes."""
     buffer = io.BytesIO()
     pq.write_table(table, buffer, write_page_checksum=True, **options)
     return buffer.getvalue()
@@ -117,7 +117,7 @@ def vector_bytes(positions: Iterable[int]) -> bytes:
 
 
 def vector_file(*bodies: bytes) -> tuple[bytes, list[int]]:
-    """A file of deletion vectors, and the offset of each vector."""
+    """A file with deletion vectors, and the offset of each vector in it."""
     out, offsets = bytearray(b"\x01"), []
     for body in bodies:
         offsets.append(len(out))
@@ -200,7 +200,7 @@ def metadata(**properties: str) -> Action:
 
 
 def add(number: int, vector: Action | None = None) -> Action:
-    """The add action of file ``number``, which has rows ``4 * number`` to ``4 * number + 3``."""
+    """The add action of file ``number``, which contains the rows ``4 * number`` to ``4 * number + 3``."""
     body = {
         "path": f"f{number}.parquet", "partitionValues": {"part": f"p{number % 2}", "bucket": str(number)},
         "size": len(data_file(number)), "modificationTime": NOW + number, "dataChange": True,
@@ -344,7 +344,7 @@ def state() -> tuple[list[Action], list[Action]]:
 
 
 def action_table(actions: Sequence[Action], columns: Sequence[str] = _CLASSIC) -> pa.Table:
-    """Actions as the rows of a checkpoint."""
+    """Actions, converted to the rows of a checkpoint."""
     schema = pa.schema([(name, _STRUCTS[name]) for name in columns])
     return pa.Table.from_pylist([_maps_as_pairs(action) for action in actions], schema=schema)
 
@@ -395,8 +395,8 @@ _SIDECARS = ("3a0d65cd-4056-49b8-937b-95f9e3ee90e5.parquet", "016ae953-37a9-438e
 
 
 def v2(form: str = "json", first_commit: int = 0) -> Files:
-    """A V2 checkpoint with two sidecars. ``form``: the format and name of the top-level file: json, parquet, or classic
-    for the name of a classic checkpoint."""
+    """A V2 checkpoint with two sidecars. ``form``: the form of the top-level file: json, parquet, or classic (a Parquet
+    file with the name of a classic checkpoint)."""
     small, large = state()
     sidecars = {
         f"{LOG}/_sidecars/{name}": parquet(action_table(rows, ("add", "remove")))
@@ -443,6 +443,6 @@ def with_checksums(files: Files) -> Files:
 
 @functools.cache
 def fixture(name: str) -> Files:
-    """A table that delta-spark wrote."""
+    """A table written by delta-spark."""
     root = FIXTURES / name / "table"
     return {str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}

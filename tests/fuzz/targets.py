@@ -1,7 +1,8 @@
-"""The targets: one for each kind of file to damage, with the checks that must still hold afterwards.
+"""The fuzz targets: one for each kind of file to damage, with the checks that must still succeed afterwards.
 
 For every target, only a DeltaLogError may be raised. ``judge`` adds the checks that depend on the kind of file: answers
-must not depend on a hint, a deletion vector file has checksums, and unsound statistics must not skip files.
+must not depend on a hint, the checksums of a deletion vector file must detect damage, and unsound statistics must not
+cause files to be skipped.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from tests.fuzz.parquet import damage_parquet
 from tests.fuzz.tables import LAST, LOG, Files, commit_path
 from tests.fuzz.usage import PREDICATES, Outcomes, observe
 
-# A function that returns the violation in the outcomes of a case, or None.
+# A function that returns the rule violation that the outcomes of a case show, or None.
 Judge = Callable[["Case", Outcomes], "str | None"]
 
 
@@ -103,8 +104,8 @@ def _unchanged(case: Case, outcomes: Outcomes) -> str | None:
 
 
 def _true_or_refused(*steps: str) -> Judge:
-    """A judge that requires each of these answers (by default all) to equal the answer for the undamaged table, or to
-    be an error."""
+    """A judge that requires the answer of each of ``steps`` (by default of all steps) to be an error, or to equal the
+    answer for the undamaged table."""
 
     def judge(case: Case, outcomes: Outcomes) -> str | None:
         expected = truth(case.target, case.table)
@@ -116,9 +117,9 @@ def _true_or_refused(*steps: str) -> Judge:
 
 
 def _judge_checksums(case: Case, outcomes: Outcomes) -> str | None:
-    """A checksum that does not name its commit has no effect. A checksum that names its commit is trusted until the log
-    itself is read; the list of files never depends on a wrong checksum, nor do rows if the commits that are read
-    contain the schema."""
+    """A version checksum that does not identify its commit has no effect. A checksum that names its commit is trusted
+    until the log itself is read. The list of files never depends on a wrong checksum; nor do the rows, if the commits
+    that are read contain the schema."""
     if not _names_its_commit(case):
         return _true_or_refused()(case, outcomes)
     told = case.table in ("commits", "checkpoint")
@@ -140,7 +141,7 @@ def _names_its_commit(case: Case) -> bool:
 _rows_true_or_refused = _true_or_refused("rows", *PREDICATES)
 
 
-# --------------------------------------------------------------------------------------------------- vectors
+# ------------------------------------------------------------------------------------------ deletion vectors
 
 
 def _damage_vectors(data: bytes, path: str, random: Random) -> bytes:
@@ -180,7 +181,7 @@ def _descriptor(descriptor: Any, random: Random) -> Any:
 
 
 def _in_action(data: bytes, key: str, change: Callable[[Any, Random], Any], random: Random) -> bytes:
-    """Change one value called ``key`` in the file's actions; damage it blindly if no action has one."""
+    """Change one value called ``key`` in the file's actions; damage the file blindly if no action has such a value."""
     rows = [json.loads(row) for row in data.splitlines()]
     having = [body for row in rows for body in row.values() if isinstance(body, dict) and key in body]
     if not having:
@@ -191,7 +192,8 @@ def _in_action(data: bytes, key: str, change: Callable[[Any, Random], Any], rand
 
 
 def _judge_vectors(case: Case, outcomes: Outcomes) -> str | None:
-    """Checksums protect a deletion vector file: deleted rows must not reappear, and live rows must not disappear."""
+    """Checksums protect a deletion vector file against damage: deleted rows must not reappear, and live rows must not
+    disappear."""
     if case.path.endswith(".bin") and not _sound_checksums(case.files[case.path]):
         return _rows_true_or_refused(case, outcomes)
     return None
@@ -220,7 +222,7 @@ def _other_partition(values: Any, random: Random) -> Any:
 
 def _judge_statistics(case: Case, outcomes: Outcomes) -> str | None:
     """Damaged statistics must not cause files to be skipped, so the rows must be the same as without statistics. If
-    other data was damaged too, other rows may be right and nothing is checked."""
+    data other than statistics was damaged too, a result with different rows may be right, so nothing is checked."""
     try:
         damaged = _statistics_of(case.files[case.path])
         rest = _without_statistics(case.files[case.path])
@@ -233,7 +235,7 @@ def _judge_statistics(case: Case, outcomes: Outcomes) -> str | None:
 
 
 def _statistics_of(data: bytes) -> dict[str, set[tuple[str, ...]]]:
-    """For each file, the leaf values of its statistics that a reader may use, as strings."""
+    """For each file, those leaf values of its statistics that a reader may use, as strings."""
     adds = [row["add"] for row in map(json.loads, data.splitlines()) if isinstance(row.get("add"), dict)]
     return {add["path"]: _believable(add.get("stats")) for add in adds}
 
@@ -293,7 +295,7 @@ def _hostile(data: bytes, path: str, random: Random) -> bytes:
     return expressions.as_file(expressions.hostile_text(random))
 
 
-# --------------------------------------------------------------------------------------------------- targets
+# ---------------------------------------------------------------------------------------------- fuzz targets
 
 
 def _checksums() -> dict[str, Callable[[], tuple[Files, list[str]]]]:

@@ -1,8 +1,8 @@
-"""Reading damaged tables raises only DeltaLogErrors, gives no wrong answer where the right one is known, does not crash
+"""Reading damaged tables raises only DeltaLogErrors, returns no wrong answer if the right one is known, does not crash
 or hang, and does not exhaust memory.
 
-Each target has a fixed number of cases (``--long``: ten times as many), two targets at a time, with seeds from
-DELTALOG_FUZZ_FIRST_SEED (0) on; with DELTALOG_FUZZ_SECONDS, each target runs as many cases as fit in that time. A
+Each target runs a fixed number of cases (``--long``: ten times as many) with seeds from DELTALOG_FUZZ_FIRST_SEED (0)
+on; two targets run at a time; with DELTALOG_FUZZ_SECONDS, each target runs as many cases as fit in that time. A
 failing case prints the command that repeats it; add its seed to seeds.txt.
 """
 
@@ -51,14 +51,14 @@ def test_no_damage_gets_through(target, reports, capsys):
     with capsys.disabled():
         print(f"\n[fuzz] {str(report).splitlines()[0]}")
     assert not report.violations, str(report)
-    # A run without cases would test nothing; kept seeds run regardless of the time.
+    # A run without cases would test nothing; therefore kept seeds are always run, even if the time is up.
     assert report.executions > len(runner.kept_seeds(target))
     assert report.outcomes["ok"] > 0
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_every_shape_tells_the_same_history(shape):
-    """The checks assume that the answers do not depend on the log layout."""
+    """The checks assume that the results do not depend on the layout of the log."""
     assert observe(SHAPES[shape]()) == observe(tables.plain())
 
 
@@ -93,7 +93,7 @@ def test_most_cases_are_damaged_and_no_two_alike():
 
 
 def _mutant(monkeypatch, run):
-    """Replace the fuzz target ``commit`` with one that calls ``run`` for each case."""
+    """Replace the fuzz target ``commit`` with a target that calls ``run`` for each case."""
     mutant = replace(TARGETS["commit"], judge=lambda case, outcomes: run(case))
     monkeypatch.setitem(TARGETS, "commit", mutant)
 

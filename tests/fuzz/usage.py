@@ -56,7 +56,7 @@ def environment() -> Environment:
 
 
 def observe(files: Files, predicates: tuple[str, ...] = PREDICATES, *, brief: bool = False) -> Outcomes:
-    """Open the table and run all queries on it; with ``brief``, only the snapshot's state, the files and the
+    """Open the table and run all queries on it; with ``brief``, query only the snapshot's state, the files and the
     predicates.
 
     Raises any error that is not a DeltaLogError.
@@ -139,7 +139,7 @@ def _rows(table: pa.Table) -> list[Any]:
 
 
 def _as_numbers(table: pa.Table) -> pa.Table:
-    """Times as integers: Python's datetimes end with the year 9999; Arrow's do not."""
+    """Times as integers: Python's datetimes end in the year 9999; Arrow's timestamps do not."""
     wide = {"timestamp[us, tz=UTC]": pa.int64(), "timestamp[us]": pa.int64(), "date32[day]": pa.int32()}
     return table.cast(pa.schema([field.with_type(wide.get(str(field.type), field.type)) for field in table.schema]))
 

@@ -1,4 +1,4 @@
-"""Whatever paths a log contains, nothing outside the table is opened or requested: on local disk, in memory and on
+"""Whatever paths a log contains, deltalog opens and requests nothing outside the table: on local disk, in memory and on
 S3."""
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class Arena(ABC):
 
     @abstractmethod
     def watched(self) -> contextlib.AbstractContextManager[list[str]]:
-        """The accesses outside the table during the block."""
+        """The accesses outside the table that occur during the block."""
 
 
 class LocalArena(Arena):
@@ -246,8 +246,8 @@ def rows_of(snapshot: Any, number: int) -> list[Any]:
 
 
 def read_tables_of_their_own(arena: Arena, paths: list[str], tally: Tally) -> None:
-    """Tests hostile paths in those places of a log for which each path needs a table of its own: removed files and
-    change data files in the change data feed, sidecars, and the hint."""
+    """Tests hostile paths in the parts of a log that need a separate table for each path: removed files and change data
+    files in the change data feed, sidecars, and the hint."""
     for number, path in enumerate(paths):
         table = f"t{number}"
         store = arena.at(table)
@@ -286,8 +286,8 @@ CDC = {"partitionValues": {"p": "1"}, "size": 10, "dataChange": False}
 def test_no_hostile_path_leaves_its_table(
     arenas: list[Arena], listener: Proxy, capsys: pytest.CaptureFixture[str], is_long: bool
 ) -> None:
-    """Creating a table for each path takes long, so without --long only every third path has its own table, and on S3
-    every twelfth."""
+    """Creating a table for each path takes a long time. Therefore, without --long, only every third path gets its own
+    table, and on S3 only every twelfth."""
     tally = Tally()
     counts = []
     for arena in arenas:
@@ -307,7 +307,7 @@ def test_no_hostile_path_leaves_its_table(
 
 
 def test_the_witnesses_see_what_is_outside(arenas: list[Arena], listener: Proxy) -> None:
-    """On every store the test detects a reader that does not check paths."""
+    """On every store, this test would detect a reader that does not check paths."""
     local, in_memory, on_s3 = arenas
     assert isinstance(local, LocalArena) and isinstance(on_s3, S3Arena)
     with local.watched() as outside:

@@ -1,8 +1,9 @@
-"""The tree in docs/architecture.md lists every package and only existing modules, and marks pure modules. A new module
-needs no line in this tree.
+"""The tree in docs/architecture.md lists every package and only existing modules, and marks pure modules. New modules
+need not be added to this tree.
 
-A line of the tree has module names or one package, separated by two spaces; three or more spaces; a description.
-``(pure)`` at the end of the description applies to all modules in the line, or to the whole package.
+A line of the tree consists of one package, or of module names separated by two spaces; then three or more spaces; and
+then a description. ``(pure)`` at the end of the description applies to all modules in the line, or to the whole
+package.
 """
 
 from __future__ import annotations

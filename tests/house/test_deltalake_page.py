@@ -1,4 +1,4 @@
-"""The table of members in docs/from-deltalake.md is that of the modules."""
+"""The table of members in docs/from-deltalake.md matches the members of the modules."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def test_suites_of_runs_exist_and_none_is_part_of_another(dev: ModuleType) -> No
     )
 
 
-# The features whose Spark tests a usual run must contain.
+# The features whose Spark tests must be part of a usual run.
 FEATURES = {
     "append", "overwrite", "replaceWhere", "delete", "update", "merge", "SQL: rows", "SQL: tables", "SQL: queries",
     "stream source", "stream sink", "optimize", "vacuum", "restore", "clone", "convert", "create", "replace",

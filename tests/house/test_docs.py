@@ -1,8 +1,8 @@
 """The examples in README.md and docs/ run without errors.
 
 Code blocks marked ``python`` are executed: those of one page in order, in one namespace and in a temporary directory.
-Blocks marked ``python no-run`` are skipped, and the Spark tests execute those marked ``python spark``: this module
-starts no JVM.
+Blocks marked ``python no-run`` are skipped. Blocks marked ``python spark`` are executed by the Spark tests, because
+this module starts no JVM.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def fences(page: Path) -> list[tuple[int, str, str]]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_examples_run(page: Path, tmp_path: Path) -> None:
-    # Blank lines are added so that tracebacks show the page's line numbers.
+    # Blank lines are added so that tracebacks show the line numbers of the page.
     source, line = "", 1
     for start, mark, text in fences(page):
         if mark or SPARK.search(text):
@@ -97,7 +97,7 @@ def test_links_within_the_project_lead_somewhere(page: Path) -> None:
 
 
 def test_the_readme_names_files_and_does_not_link_to_them() -> None:
-    """The README is also the package's page on PyPI, where relative links do not work, so it writes paths as
+    """The README is also the package's page on PyPI, where relative links do not work, so the README writes paths as
     code."""
     text = FENCE.sub("", (ROOT / "README.md").read_text(encoding="utf-8"))
     assert [link for link in re.findall(r"\]\(\s*([^)\s]*)", text) if not re.match(r"https?:", link)] == []

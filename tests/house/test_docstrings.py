@@ -1,4 +1,4 @@
-"""Public names have docstrings; modules that implement a part of the protocol name the section of PROTOCOL.md."""
+"""Public names have docstrings; a module that implements a part of the protocol cites the section of PROTOCOL.md."""
 
 from __future__ import annotations
 

@@ -18,7 +18,8 @@ from tests.house.test_dev import dev  # noqa: F401  (a fixture)
 from tests.support.extras import BASE, ROOT, closure, extras, modules_of, requirement, run_with
 from tests.support.extras.program import CALLS, PROMISED, modules, needs_of
 
-# Extras that the quick environment always installs, listed here so that the check is the same in every environment.
+# Extras that the quick environment always installs. They are listed here so that the check is the same in every
+# environment.
 ALWAYS = {BASE, "cli", "server"}
 QUICK = "deltalog[test-core]"
 
@@ -93,7 +94,7 @@ def test_mypy_needs_no_package_that_the_quick_tests_do_not_install() -> None:
 
 
 def imported_at_once(module: str) -> set[str]:
-    """The modules that a module imports at import time, and imported names that may be modules too."""
+    """The modules that a module imports when it is itself imported, and the imported names that may also be modules."""
     place = ROOT.joinpath(*module.split("."))
     file = place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
     names = set[str]()

@@ -1,4 +1,4 @@
-"""The page "From delta-spark" lists what delta-spark and PySpark have today."""
+"""The page "From delta-spark" lists the public names that delta-spark and PySpark currently have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Only one module opens Parquet files, and this module protects against malicious footers. No other module uses
+"""Only one module opens Parquet files; it protects the library against malicious footers. No other module uses
 pyarrow's readers, or reads the metadata of a column chunk from an unchecked footer."""
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 GUARD = "deltalog/parquet/footers.py"
 READERS = {"ParquetFile", "ParquetDataset", "read_metadata", "read_schema", "read_table", "read_pandas", "dataset"}
-# Other modules that may use these readers, and why.
+# Other modules that may use pyarrow's readers, and why.
 ALLOWED = {
     GUARD: "the guard",
     "deltalog/conformance/builder.py": "reads files that it wrote",

@@ -65,7 +65,7 @@ def lazy_imports(tree: ast.Module) -> Iterator[str]:
 
 
 def type_imports(tree: ast.Module) -> Iterator[str]:
-    """Modules of deltalog and spark_ext that are imported for type checkers only, and not at their first use either."""
+    """Modules of deltalog and spark_ext that are imported only for type checkers, and not even at their first use."""
     for node in type_checks(tree):
         lazy = set(modules_at_first_use(node).values())
         yield from (name for name in own_imports(node) if name not in {each.rpartition(".")[0] for each in lazy})
@@ -91,7 +91,7 @@ def modules_at_first_use(node: ast.If) -> dict[str, str]:
 
 
 def modules_for_types(node: ast.If) -> dict[str, str]:
-    """The imports in the body of ``if TYPE_CHECKING``, as modules: full names by global."""
+    """The imports in the body of ``if TYPE_CHECKING``: the full name of the module for each global."""
     found = dict[str, str]()
     for each in node.body:
         if isinstance(each, ast.ImportFrom):
@@ -127,7 +127,8 @@ def test_type_checkers_see_the_modules_that_are_imported_at_their_first_use() ->
 
 
 def test_modules_imported_at_their_first_use_are_not_imported_at_once_besides() -> None:
-    """A module of deltalog that one line makes lazy and another line of the same module imports."""
+    """A module of deltalog that one line of a module declares as lazy, although another line of the same module imports
+    it."""
     twice = set()
     for name, tree in TREES.items():
         lazy = {full for node in type_checks(tree) for full in modules_at_first_use(node).values()}

@@ -34,7 +34,8 @@ def test_every_module_imports_only_what_is_below_it(lint_imports: list[str]) -> 
 
 
 def test_a_broken_layer_is_noticed(lint_imports: list[str], tmp_path: Path) -> None:
-    """The contract is effective: with two layers swapped, import-linter reports it as broken."""
+    """The contract of import-linter is effective: if two layers are swapped, import-linter reports the contract as
+    broken."""
     config = (ROOT / "pyproject.toml").read_text()
     changed = config.replace('    "read",\n    "log",\n', '    "log",\n    "read",\n')
     assert changed != config
@@ -70,8 +71,8 @@ def layered() -> dict[str, tuple[str, list[list[str]], list[str]]]:
 
 
 def children(package: str, root: Path = ROOT) -> dict[str, set[str]]:
-    """The modules and subpackages of a package, and the modules of the package that each imports, under the names used
-    in layers."""
+    """For each module and subpackage of a package: the modules of the package that it imports, under the names that the
+    layers use."""
     folder = root / package.replace(".", "/")
     found = dict[str, set[str]]()
     for path in sorted(folder.iterdir()):

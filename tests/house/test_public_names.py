@@ -74,7 +74,8 @@ def test_names_are_imported_from_where_type_checkers_see_them(home: str) -> None
 
 
 def test_the_core_runs_without_the_extras(tmp_path: Path) -> None:
-    """Tables can be written, read and queried with SQL text if only the mandatory dependencies can be imported."""
+    """If only the mandatory dependencies can be imported, tables can still be written, read and queried with SQL
+    text."""
     code = (
         "import sys\n"
         "for name in ('typer', 'rich', 'click', 'pydantic', 'pyspark', 's3fs', 'boto3', 'uvicorn'):\n"
@@ -90,7 +91,7 @@ def test_the_core_runs_without_the_extras(tmp_path: Path) -> None:
 
 def test_the_core_imports_neither_spark_nor_a_cloud_sdk_nor_pandas_nor_a_parser() -> None:
     heavy = ["pyspark", "delta", "boto3", "botocore", "s3fs", "fsspec", "obstore", "aiohttp", "pandas", "rich", "typer"]
-    heavy.append("sqlglot")  # importing it takes a third of a second, and it is needed only to parse SQL text
+    heavy.append("sqlglot")  # importing it takes a third of a second, and only parsing SQL text needs it
     code = (
         f"import sys; from deltalog import *; print(sorted(set({heavy!r}) & {{m.split('.')[0] for m in sys.modules}}))"
     )

@@ -21,7 +21,7 @@ ALLOWED = {
     *("json", "math", "numbers", "operator", "re", "string", "struct", "textwrap", "types", "typing", "unicodedata"),
     *("urllib.parse", "zlib", "msgspec", "pyarrow", "pyarrow.compute", "pyroaring", "sqlglot", "typing_extensions"),
 }
-# Names that are allowed from modules that are otherwise not allowed: value types, and parsers of bytes.
+# Names that may be imported from modules that must not be imported otherwise: value types, and parsers of bytes.
 ALLOWED_NAMES = {
     "sys": {"float_info", "maxsize"},
     "uuid": {"UUID"},
@@ -29,12 +29,12 @@ ALLOWED_NAMES = {
     "deltalog.lazy_names": {"lazy_modules"},
     "deltalog.storage.base": {"Entry", "EntryKind", "FileMeta", "PutOutcome", "WalkPart"},
 }
-# The names of deltalog.lazy_arrow, and the modules that they are.
+# The names in deltalog.lazy_arrow, each with the module that it stands for.
 LAZY_ARROW = {"pc": "pyarrow.compute", "pj": "pyarrow.json", "pq": "pyarrow.parquet"}
 BUILTINS = {"open", "input", "print", "__import__", "breakpoint"}
 # Names in allowed modules that access the clock or files.
 ATTRIBUTES = {"utcnow", "today", "memory_map", "OSFile", "input_stream", "output_stream", "create_memory_map", "fs"}
-# Modules that say "Pure." but are not. The test fails if an entry is no longer needed.
+# Modules whose docstring contains "Pure." although they are not pure. The test fails if an entry is no longer needed.
 BROKEN: set[str] = set()
 
 
@@ -78,7 +78,7 @@ def is_allowed(module: str, name: str | None, trees: dict[str, ast.Module]) -> b
 
 
 def impurities(tree: ast.Module, trees: dict[str, ast.Module]) -> Iterator[str]:
-    """The impure parts of a module that says "Pure."."""
+    """The impure parts of a module whose docstring says "Pure."."""
     names = imported(tree)
     for module, name in names.values():
         if not is_allowed(module, name, trees):
@@ -87,7 +87,7 @@ def impurities(tree: ast.Module, trees: dict[str, ast.Module]) -> Iterator[str]:
 
 
 def used(node: ast.AST, names: dict[str, tuple[str, str | None]]) -> Iterator[str]:
-    """Impure builtins and attributes: they access files, the clock or the environment."""
+    """Impure builtins and attributes, which access files, the clock or the environment."""
     for each in ast.walk(node):
         if isinstance(each, ast.Name) and each.id in BUILTINS and each.id not in names:
             yield f"line {each.lineno}: {each.id}"
@@ -138,8 +138,8 @@ def test_the_protocol_is_pure(name: str) -> None:
 
 
 def test_deciders_are_pure() -> None:
-    """The tests that inject faults are deterministic only if these modules are pure, so their docstrings must keep
-    saying "Pure."."""
+    """The tests that inject faults are deterministic only if the modules that decide outcomes are pure, so their
+    docstrings must keep saying "Pure."."""
     deciders = {"log.segment", "log.replay", "log.checksum", "commit.conflicts", "commit.validate", "catalog.records"}
     assert {f"deltalog.{each}" for each in deciders} <= set(PURE)
     assert set(PURE) >= BROKEN, "BROKEN names modules that do not say Pure."

@@ -1,5 +1,5 @@
-"""The docs claim only Spark versions with results in docs/spark-versions.md, and dev.py runs the tests with the
-versions on that page."""
+"""The docs name only Spark versions with results in docs/spark-versions.md, and dev.py runs the tests with the versions
+on that page."""
 
 from __future__ import annotations
 

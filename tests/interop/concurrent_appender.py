@@ -1,9 +1,9 @@
 """One process that appends to a table concurrently with others: ``python concurrent_appender.py ENGINE TABLE NUMBER
 DIRECTORY``.
 
-The process writes ``ready-NUMBER`` into DIRECTORY, and starts to append when ``go`` exists. A commit adds ROWS unique
-rows and identifies its writer in its metadata; acknowledged commits are written to ``acknowledged-NUMBER``, one per
-line. delta-spark makes SPARK_COMMITS commits, deltalog continues until ``stop`` exists.
+The process writes ``ready-NUMBER`` into DIRECTORY, and starts to append when ``go`` exists. Each commit adds ROWS
+unique rows, and its metadata identifies its writer; acknowledged commits are written to ``acknowledged-NUMBER``, one
+per line. delta-spark makes SPARK_COMMITS commits, deltalog continues until ``stop`` exists.
 """
 
 from __future__ import annotations

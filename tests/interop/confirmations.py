@@ -2,7 +2,7 @@
 
 A confirmation writes a small table by hand, without the kit and its adapters, calls the engine, and returns its answer.
 The answers are stored with the explanations in tests/interop/conformance/explanations.json;
-test_interop_confirmations.py repeats them.
+test_interop_confirmations.py repeats the confirmations.
 
     python -m tests.interop.confirmations deltalake    # or polars, delta-spark: prints the current answers
     python -m tests.interop.confirmations polars --keep  # and stores them
@@ -35,7 +35,7 @@ Line = dict[str, Any]
 
 
 def parquet(root: Path, name: str, rows: pa.Table) -> Line:
-    """A data file, and its add action."""
+    """A data file and the add action for it."""
     file = root / name
     file.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(rows, file)
@@ -75,7 +75,7 @@ def head(
 
 
 def commit(root: Path, version: int, lines: Sequence[Line], time_ms: int | None = None) -> Path:
-    """Write a commit; ``time_ms``: the modification time of its file."""
+    """Write a commit. ``time_ms``: the modification time of the commit file."""
     file = root / "_delta_log" / f"{version:020d}.json"
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
@@ -143,7 +143,7 @@ def hinted(root: Path) -> Path:
 
 
 def partitioned(root: Path, *files: tuple[str, str]) -> Path:
-    """Data files, each given by its path and its value of the string column p."""
+    """Data files, each given by its path and its value in the string column p."""
     lines = [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}]
     lines += head(schema_text(id="long", p="string"), partitions=["p"])
     for number, (name, value) in enumerate(files):
@@ -155,7 +155,7 @@ def partitioned(root: Path, *files: tuple[str, str]) -> Path:
 
 
 def broken(root: Path, shorter: int) -> Path:
-    """The data file of version 0 is not a Parquet file, and is this many bytes shorter than its size in the log."""
+    """The data file of version 0 is not a Parquet file; it is this many bytes shorter than the log says."""
     numbered(root, [T])
     (root / "0.parquet").write_bytes(b"x" * ((root / "0.parquet").stat().st_size - shorter))
     return root
@@ -187,8 +187,8 @@ def sorted_ids(rows: Any) -> list[Any]:
 
 
 class Deltalake:
-    """The confirmations for deltalake. The name of each method is the first word of the case pattern of an
-    explanation."""
+    """The confirmations for deltalake. Each explanation has a case pattern, and the first word of the pattern is the
+    name of a method here."""
 
     def version_at(self, root: Path, ms: int) -> int:
         import deltalake
@@ -432,7 +432,7 @@ class DeltaSpark:
 
 
 def confirm(engine: Any, place: Path) -> dict[str, str]:
-    """The engine's answer for an explanation, selected by its first case pattern."""
+    """The answers of the engine, one for each explanation; the key is the first case pattern of the explanation."""
     return {
         pattern: getattr(engine, method)(_made(place / f"{number}-{method}" / "table"))
         for number, (pattern, method) in enumerate(engine.CASES.items())
@@ -445,7 +445,7 @@ def _made(path: Path) -> Path:
 
 
 def engine_of(name: str) -> Any:
-    """The engine with this name; delta-spark uses a session of the tests."""
+    """The engine with this name; for delta-spark, it uses the Spark session of the tests."""
     if name != "delta-spark":
         return {"deltalake": Deltalake, "polars": Polars}[name]()
     from tests.support.spark import delta_session

@@ -44,7 +44,7 @@ _CONF = {
 
 
 def engine_of(name: str) -> Engine:
-    """The engine with this name; Spark engines use a session of the tests."""
+    """The engine with this name; Spark engines use the Spark session of the tests."""
     if name not in SPARK:
         return load_engine(name)
     from spark_ext.conformance import DeltaSparkEngine, SparkExtEngine
@@ -82,8 +82,8 @@ def keep(name: str, found: Mapping[str, Any]) -> None:
 
 
 def merged(before: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
-    """The stored results, updated with the results of a run of some cases. Raises ValueError if the engine's version
-    has changed, because results of two versions must not be mixed."""
+    """The stored results, updated with the results of a run that executed only some cases. Raises ValueError if the
+    engine's version has changed, because results of two versions must not be mixed."""
     if (before["engine"], before["version"]) != (found["engine"], found["version"]):
         raise ValueError(
             f"The kept results of {before['engine']} are of {before['version']}, not {found['version']}: run all cases."
@@ -115,7 +115,8 @@ def run_and_keep(name: str, patterns: str | None, only_new: bool) -> None:
 
 
 def explanation(engine: str, id: str, explanations: Mapping[str, Any]) -> Mapping[str, str] | None:
-    """The first explanation for a case, or for a pattern that it matches, and its confirmation."""
+    """The first explanation that is listed for a case, or for a pattern that matches the case, and the confirmation of
+    that explanation."""
     for entry in explanations.get(engine, ()):
         if any(fnmatch.fnmatchcase(id, pattern) for pattern in entry["cases"].split()):
             return dict(entry)
@@ -180,7 +181,7 @@ def _skipped(runs: Sequence[Mapping[str, Any]]) -> list[str]:
     for found in runs:
         reasons = Counter(_quoted(case["reason"]) for case in found["cases"] if case["outcome"] == SKIPPED)
         if reasons:
-            # Only the most frequent reasons; the file of outcomes lists the reason for every case.
+            # Lists only the most frequent reasons; the file of outcomes lists the reason for every case.
             shown = "; ".join(f"{number} for {reason}" for reason, number in reasons.most_common(8))
             lines += [f"- {found['engine']}: {shown}" + (" and others." if len(reasons) > 8 else ".")]
     return [*lines, ""]
@@ -199,7 +200,8 @@ def _quoted(reason: str, most: int = 160) -> str:
 
 
 def main(names: Sequence[str], more: Sequence[str]) -> None:
-    """Run engines, each in its own process, and write the page. ``more``: command line options that select cases."""
+    """Run engines, each in its own process, and write the page. ``more``: further command line options, which select
+    cases."""
     for name in names:
         # A separate process for each engine, because a process supports only one kind of Spark session.
         command = [sys.executable, "-m", "tests.interop.conformance_matrix", "--run", name, *more]

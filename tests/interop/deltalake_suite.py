@@ -1,12 +1,12 @@
-"""Runs delta-rs's own Python tests against ``deltalog.deltalake``, and prints what passed, by file.
+"""Runs delta-rs's own Python tests against ``deltalog.deltalake``, and prints for each file what passed.
 
     python -m tests.interop.deltalake_suite <checkout of delta-rs> [--real] [--only test_merge] [--report report.json]
 
-``--real`` runs them against the installed deltalake instead, for comparison. The tests are copied into a scratch
+``--real`` runs the tests against the installed deltalake instead, for comparison. The tests are copied into a scratch
 directory outside of the project and are not changed. They need pytest-mock, arro3-core, arro3-compute and
-azure-storage-blob, besides what deltalog's tests need. Tests of services that are not here (LakeFS, Unity Catalog,
-OpenDAL, OpenTelemetry), benchmarks and file system handlers are left out; so are tests that delta-rs leaves out by
-default.
+azure-storage-blob, besides what deltalog's tests need. Tests of services that are not available here (LakeFS, Unity
+Catalog, OpenDAL, OpenTelemetry), benchmarks and file system handlers are left out; so are tests that delta-rs leaves
+out by default.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _INSTALL = "import deltalog.deltalake\n\ndeltalog.deltalake.install()\n"
 
 @dataclass(frozen=True)
 class Outcome:
-    """The outcome of one test. ``reason``: the last line of its error."""
+    """The outcome of one test. ``reason``: the last line of the test's error."""
 
     name: str
     group: str
@@ -43,7 +43,7 @@ class Outcome:
 
 
 def build(checkout: Path, scratch: Path, real: bool) -> Path:
-    """Copy the tests and the tables that they read; return the directory to run them in."""
+    """Copy the tests and the tables that they read; return the directory in which to run the tests."""
     python = scratch / "python"
     shutil.copytree(checkout / "python" / "tests", python / "tests", ignore=shutil.ignore_patterns(*LEFT_OUT))
     data = Path("crates") / "test" / "tests" / "data"
@@ -53,7 +53,7 @@ def build(checkout: Path, scratch: Path, real: bool) -> Path:
 
 
 def run(directory: Path, only: str | None, timeout_s: int) -> list[Outcome]:
-    """Run the tests in a process of their own."""
+    """Run the tests in a separate process."""
     report = directory / "report.xml"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", _MARKERS, "--tb=short"]
     command += [f"--junitxml={report}", "-o", "junit_family=xunit1", "tests"]

@@ -2,8 +2,9 @@
 
     python -m tests.interop.matrix        # runs the tests and writes the page
 
-A cell of the page is `ok`, or it is `refused`, which requires the expected error. Anything else, such as different
-rows, fails the run and is never written to the page. test_interop_matrix.py compares the page with its results.
+A cell of the page is either `ok`, or `refused` with the expected error. Any other difference, such as different rows,
+fails the run and is never written to the page. test_interop_matrix.py compares the page with the results of its own
+run.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ UNAPPENDED = {
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the page, with its cells as strings."""
+    """A row of the page's table, with its cells as strings."""
 
     feature: str
     written_by: str
@@ -110,7 +111,8 @@ def _rows(table: DeltaTable, path: Path, delta: DeltaSpark) -> str:
 
 
 def _log(feature: Feature, table: DeltaTable, path: Path, delta: DeltaSpark) -> str:
-    """Compares the version and its `.crc`. Times and operations are compared later, after delta-spark has committed."""
+    """Compares the version with its `.crc`. Times and operations are compared later, after delta-spark has
+    committed."""
     assert delta.latest(path) == table.snapshot().version
     defect = delta.checksum_defect(path)
     assert defect == (None if feature.checksum else "there is no readable .crc")
@@ -208,8 +210,8 @@ def _appended_by_deltalake(feature: Feature, copy: Path) -> str:
 
 
 def _refusal(error: DeltaError, known: Collection[str]) -> str:
-    """The features that deltalake's error names. Fails unless all of them are in ``known``, the features that deltalake
-    lacks."""
+    """The features that deltalake's error names. Fails unless all these features are in ``known``, the features that
+    deltalake lacks."""
     named = _NAMED.search(str(error))
     features = sorted(named[1].split(", ")) if named else []
     assert features and set(features) <= set(known), f"deltalake fails: {error}"

@@ -123,9 +123,9 @@ class _Run:
         return f"MERGE {evolution}INTO {{t}} t USING {VIEW} src ON t.id = src.id {' '.join(clauses)}"
 
     def assigned(self, own: pa.Schema, source: pa.Schema) -> Iterator[str]:
-        """Assignments from the source to columns and fields of the table. The source may lack the value, and the table
-        may lack the column or field. Names that the table lacks are not qualified, since delta-spark looks them up in
-        the source."""
+        """Assignments from the source to columns and fields of the table. The source may lack the value; the table may
+        lack the column or the field. Names of columns that the table does not have are not qualified, since delta-spark
+        looks them up in the source."""
         candidates = [*_paths(own), *_paths(source)]
         known = {_low(path) for path in _paths(own)}
         for path in self.separate(candidates, 2):
@@ -153,7 +153,7 @@ class _Run:
         return f"named_struct({', '.join(parts)})"
 
     def separate(self, candidates: Sequence[tuple[str, ...]], most: int) -> list[tuple[str, ...]]:
-        """A random selection of these paths in which no path contains another."""
+        """A random selection of these paths, such that no selected path contains another."""
         found: list[tuple[str, ...]] = []
         for path in self.chance.sample(candidates, len(candidates)):
             low, others = _low(path), [_low(other) for other in found]
@@ -168,7 +168,7 @@ class _Run:
         return f"UPDATE {{t}} t SET {sets} WHERE id % 3 = {self.chance.randint(0, 2)}"
 
     def insert(self) -> str:
-        # One kind of difference at a time: with several, delta-spark matches fields by position.
+        # One kind of difference at a time, because with several kinds delta-spark matches fields by position.
         self.source(self.chance.choice(("missing", "extra")))
         evolution = self.chance.choice(("", "WITH SCHEMA EVOLUTION "))
         return f"INSERT {evolution}INTO {{t}} BY NAME SELECT * FROM {VIEW}"

@@ -68,7 +68,7 @@ KINDS: Mapping[str, Kind] = {
         _struct,
     ),
 }  # fmt: skip
-#: The wider type to which a column of each type can be changed.
+#: For each type, the wider type to which a column can be changed.
 WIDER: Mapping[str, str] = {"int": "long"}
 PARTITIONING = ("int", "string", "date", "char", "boolean")
 
@@ -227,6 +227,6 @@ def random_plan(chance: random.Random) -> Plan:
         properties["delta.checkpointPolicy"] = "v2"
     if chance.random() < 0.2:
         properties["delta.dataSkippingNumIndexedCols"] = chance.choice(["0", "2", "-1"])
-    # Only Spark's DDL makes char columns.
+    # Only Spark's DDL can create char columns.
     creator = "delta-spark" if "char" in kinds or chance.random() < 0.4 else "deltalog"
     return Plan(tuple(columns), partition_by, properties, creator)

@@ -52,8 +52,8 @@ class Difference(AssertionError):
 
 
 def run_verbs(delta: DeltaSpark, path: Path, seed: int, verbs: int) -> collections.Counter[str]:
-    """Run the verbs on a new table. Returns the numbers of refusals by each engine, and of comparisons. Raises
-    Difference."""
+    """Run the verbs on a new table. Returns the number of refusals by each engine, and the number of comparisons.
+    Raises Difference."""
     run = _Run(delta, path, seed)
     try:
         run.live(verbs)
@@ -359,8 +359,8 @@ class _Run:
             self.judge_row_ids()
 
     def judge_metrics(self, before: State | None) -> None:
-        """The numbers of added and removed rows in the commit's metrics must match the change in the row count. Checked
-        only for commits by deltalog, whose metrics are exact."""
+        """The numbers of added and removed rows in the commit's metrics must match the change in the row count. This is
+        checked only for commits by deltalog, whose metrics are exact."""
         entry = self.table.history(1)[0]
         if before is None or not (entry.engine_info or "").startswith("deltalog"):
             return

@@ -1,4 +1,5 @@
-"""One session with delta-spark and Hadoop's S3A, in which delta-spark and spark_ext read each other's tables on S3.
+"""One session with delta-spark and with Hadoop's S3A, in which delta-spark and spark_ext read each other's tables on
+S3.
 
 ``python -m tests.interop.spark_on_s3 URL`` reads the storage options as JSON from standard input and writes the results
 as JSON to standard output. This program runs in a separate process, because the session of the other tests has no S3A.

@@ -182,7 +182,8 @@ def test_changes_are_signed_as_delta_spark_signs_them(delta: DeltaSpark, tmp_pat
 
 
 def _parsed(parameters: dict[str, Any]) -> dict[str, Any]:
-    """The parameters with parsed JSON, without the metadata of columns, which contains ids and random names.
+    """The operation parameters, with JSON values parsed and the columns' metadata left out, because it contains ids and
+    random names.
 
     deltalog writes each parameter as a string; delta-spark writes numbers, booleans and null as JSON values.
     """
@@ -310,8 +311,7 @@ def test_domains_of_ones_own_stay(delta: DeltaSpark, tmp_path: Path) -> None:
 @pytest.mark.sampled(2)
 @MODES
 def test_rows_taken_out_of_mapped_tables(delta: DeltaSpark, tmp_path: Path, mode: str) -> None:
-    """Physical column names are also used in files with moved rows, files with deletion vectors, and change data
-    files."""
+    """Physical column names also occur in files with moved rows, files with deletion vectors, and change data files."""
     path = tmp_path / "table"
     properties = {MODE: mode, "delta.enableChangeDataFeed": "true", "delta.enableRowTracking": "true"}
     table = DeltaTable.create(path, NESTED.schema, partition_by=["part"], properties=properties)

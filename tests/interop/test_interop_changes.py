@@ -107,8 +107,8 @@ def test_changes_of_ranges(delta: DeltaSpark, tmp_path: Path, name: str) -> None
         delta.sql(statement.format(t=f"delta.`{path}`"))
     table = DeltaTable.open(str(path))
     last = table.version
-    # The ranges from each version to the last, from versions 0 and 1 to each version, and each single version. Not all
-    # ranges are compared, since delta-spark takes half a second per query.
+    # The ranges from each version to the last version, the ranges from versions 0 and 1 to each version, and each
+    # single version. Not all ranges are compared, since delta-spark takes half a second per query.
     ranges = {pair for v in range(last + 1) for pair in ((v, last), (0, v), (v, v), (1, v)) if pair[0] <= pair[1]}
     read = 0
     for low, high in sorted(ranges):

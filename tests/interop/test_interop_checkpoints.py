@@ -136,7 +136,7 @@ def test_delta_spark_can_read_a_last_checkpoint_that_deltalog_replaced(
 def test_the_crc_chain_goes_on_above_a_checkpoint(
     delta: DeltaSpark, writers: dict[str, Writer], tmp_path: Path, by: str
 ) -> None:
-    """The first commit by a process that opened the table exactly at a checkpoint also has a `.crc`."""
+    """The first commit by a process that opened the table exactly at a checkpoint has a `.crc` too."""
     path = tmp_path / "table"
     writers[by].create(path, Shape((), ict=True, interval=2))
     for start in (0, 3):
@@ -159,8 +159,8 @@ V2_FORMS: dict[str, dict[str, Any]] = {
 
 
 def deltalake_rows(path: Path) -> list[list[object]]:
-    """The rows as read by deltalake's query engine, which supports more features than its pyarrow reader, such as V2
-    checkpoints."""
+    """The rows as read by deltalake's query engine, which supports more features than deltalake's pyarrow reader, such
+    as V2 checkpoints."""
     columns = ", ".join(SCHEMA.names)
     query = deltalake.QueryBuilder().register("t", deltalake.DeltaTable(str(path)))
     return plain_rows(pa.table(query.execute(f"SELECT {columns} FROM t").read_all()))
@@ -218,8 +218,8 @@ def test_delta_spark_reads_a_compacted_log_as_the_commits(delta: DeltaSpark, tmp
 def test_a_cleaned_log_is_read_by_both(
     delta: DeltaSpark, writers: dict[str, Writer], tmp_path: Path, name: str
 ) -> None:
-    """Commits from two months and a checkpoint, then a commit made today, whose clean-up removes everything older than
-    the retention."""
+    """The log contains commits from two months and a checkpoint; then a commit is made today, and its clean-up removes
+    everything older than the retention."""
     path = tmp_path / "table"
     now_ms = time.time_ns() // 1_000_000
     clock_ms = now_ms - 60 * DAY_MS

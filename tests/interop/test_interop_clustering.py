@@ -43,8 +43,8 @@ def optimized(delta: DeltaSpark, path: Path, full: str = "") -> tuple[int, int]:
 def same(delta: DeltaSpark, path: Path, count: int) -> None:
     table = DeltaTable.open(str(path))
     found = table.to_pyarrow_table()
-    # A commit after several commits by delta-spark may have no .crc, if its totals cannot be computed from the part of
-    # the log that its handle has read.
+    # A commit that follows several commits by delta-spark may have no .crc, if its totals cannot be computed from the
+    # part of the log that the handle has read.
     assert found.num_rows == count and {each.rule for each in table.check(deep=True).findings} <= {"crc-missing"}
     assert plain_rows(delta.spark.read.format("delta").load(str(path)).toArrow()) == plain_rows(found)
 

@@ -1,4 +1,4 @@
-"""The engines still give the answers that confirm the explanations in the conformance matrix."""
+"""The engines still give the answers on which the explanations in the conformance matrix are based."""
 
 from __future__ import annotations
 

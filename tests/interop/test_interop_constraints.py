@@ -1,4 +1,4 @@
-"""Constraints added by one engine: the other engine enforces them, and both refuse the same rows."""
+"""If one engine adds a constraint, the other engine enforces it, and both refuse the same rows."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def refused_by_both(delta: DeltaSpark, path: Path, data: pa.Table, error: type[E
 
 
 def same_rows(delta: DeltaSpark, path: Path) -> list[dict[str, Any]]:
-    """The rows as deltalog reads them, after comparison with delta-spark's."""
+    """The rows that deltalog reads, after they were compared with the rows that delta-spark reads."""
     ours = DeltaTable.open(str(path)).snapshot().scan().to_arrow()
     theirs = delta.spark.read.format("delta").load(str(path)).select(*ours.column_names).toArrow()
     found = sorted(ours.to_pylist(), key=str)

@@ -10,7 +10,8 @@ from deltalog.protocol.paths import commit_path
 from tests.support.core import SCHEMA, rows
 from tests.support.spark import DeltaSpark
 
-METADATA = {"run": {"id": 7, "tags": ["a", None]}, "text": "ä" * 3000}  # more than the 4 KiB that are read first
+# The commit is longer than the 4 KiB that are read first.
+METADATA = {"run": {"id": 7, "tags": ["a", None]}, "text": "ä" * 3000}
 
 
 def test_delta_spark_reads_and_goes_on_with_a_table_whose_commits_carry_metadata(

@@ -23,7 +23,7 @@ YEAR_2100_MS = 4_102_444_800_000
 
 @pytest.fixture
 def late(delta: DeltaSpark, tmp_path: Path) -> Path:
-    """Versions 0 and 1 without in-commit timestamps, which version 2 enables; version 3 is an append."""
+    """Versions 0 and 1 have no in-commit timestamps, version 2 enables them, and version 3 is an append."""
     path = tmp_path / "late"
     delta.sql(f"CREATE TABLE delta.`{path}` (id LONG, name STRING) USING delta")
     delta.sql(f"INSERT INTO delta.`{path}` VALUES (1, 'a'), (2, 'b')")
@@ -100,7 +100,8 @@ def test_a_wrong_pair(delta: DeltaSpark, timed: Path) -> None:
 
 @pytest.mark.long
 def test_the_year_2100_goes_on_with_every_commit(delta: DeltaSpark, timed: Path, tmp_path: Path) -> None:
-    """One writer's clock was ahead; each of delta-spark's next commits is 1 ms later than the previous one."""
+    """The clock of one writer was ahead; after that writer's commit, each commit by delta-spark is 1 ms later than the
+    previous one."""
     path = tmp_path / "poisoned"
     shutil.copytree(timed, path)
     commit = path / "_delta_log" / f"{1:020d}.json"
@@ -177,8 +178,8 @@ def test_times_before_there_were_time_zones_have_no_finding(delta: DeltaSpark, t
         assert scan.to_arrow()["id"].to_pylist() == [number] and scan.files().num_rows == 1, text
 
 
-# Changes that a restore undoes. For each: the statements that run before the version to restore, and those that run
-# after it.
+# Changes that a restore undoes. For each change: the statements that run before the version to restore, and those that
+# run after it.
 CROSSED = {
     "the start of column mapping": (
         "",
@@ -212,7 +213,7 @@ def test_a_restore_has_no_error(delta: DeltaSpark, tmp_path: Path, crossed: str)
         delta.sql(f"ALTER TABLE delta.`{path}` {change}")
         assert_no_error(path)
     changed = DeltaTable.open(path).version
-    # delta-spark refuses to restore deletion vectors if they are disabled now.
+    # delta-spark refuses to restore a version with deletion vectors if deletion vectors are disabled now.
     for version in (1,) if crossed == "the end of deletion vectors" else (2, 1, changed):
         delta.sql(f"RESTORE TABLE delta.`{path}` TO VERSION AS OF {version}")
         assert_no_error(path)

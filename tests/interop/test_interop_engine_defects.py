@@ -25,7 +25,7 @@ TIMESTAMP_KEY = "delta.inCommitTimestampEnablementTimestamp"
 
 @pytest.fixture
 def late(writers: dict[str, Writer], tmp_path: Path) -> Path:
-    """A table created by delta-spark: two commits without in-commit timestamps, which version 2 enables, and one
+    """A table created by delta-spark: two commits without in-commit timestamps, version 2, which enables them, and one
     append."""
     path, spark = tmp_path / "late", writers["delta-spark"]
     assert isinstance(spark, SparkWriter)
@@ -131,8 +131,8 @@ def test_overwrite_keeps_in_commit_timestamps_on(delta: DeltaSpark, late: Path) 
 
 
 def test_a_clone_with_the_pair_of_its_source_is_not_read_wrongly(delta: DeltaSpark, late: Path, tmp_path: Path) -> None:
-    """SHALLOW CLONE copies the source's enablement pair into version 0, so it refers to a version beyond the clone's
-    own history."""
+    """SHALLOW CLONE copies the source's in-commit timestamp enablement (version and timestamp) into version 0, where it
+    refers to a version beyond the clone's own history."""
     clone = tmp_path / "clone"
     delta.sql(f"CREATE TABLE delta.`{clone}` SHALLOW CLONE delta.`{late}`")
     assert delta.metadata(clone)["configuration"][VERSION_KEY] == "2"

@@ -1,4 +1,4 @@
-"""Missing requirements of the Spark tests are detected and reported by name."""
+"""Missing requirements of the Spark tests are detected, and are reported by name."""
 
 from __future__ import annotations
 

@@ -39,7 +39,7 @@ def compared(spark: Any, expressions: list[str]) -> list[str]:
     named = [f"{text} AS c{number}" for number, text in enumerate(expressions)]
     frame = spark.sql(f"SELECT row, {', '.join(named)} FROM edges")
     types = StructType.from_json(frame.schema.json())
-    # Spark would compute an expression that two columns share for all rows, even if each column uses it under a
+    # If two columns share an expression, Spark would compute it for all rows, even if each column uses it only under a
     # condition.
     spark.conf.set("spark.sql.subexpressionElimination.enabled", "false")
     try:

@@ -30,7 +30,7 @@ def crc_of(path: Path) -> Path:
 
 
 def listed(path: Path) -> list[dict[str, Any]] | None:
-    """The file list of the latest version; None if its .crc has none."""
+    """The file list in the .crc of the latest version; None if that .crc contains no list."""
     found: list[dict[str, Any]] | None = json.loads(crc_of(path).read_text(encoding="utf-8")).get("allFiles")
     return found
 
@@ -43,8 +43,8 @@ def put_list(path: Path, adds: list[dict[str, Any]] | None) -> None:
 
 @dataclass(frozen=True)
 class Case:
-    """A table and changes to it, with the list verified after each change. ``is_listed``: whether the `.crc` file of
-    each version lists the table's files."""
+    """A table, the changes to it, and a check of its file list after each change. ``is_listed``: whether the `.crc`
+    file of each version lists the table's files."""
 
     steps: tuple[Callable[[DeltaTable], Any], ...]
     create: dict[str, Any] = field(default_factory=dict)
@@ -131,7 +131,8 @@ def test_delta_spark_finds_no_difference(delta: DeltaSpark, tmp_path: Path, name
 
 @pytest.mark.parametrize("shallow", [False, True])
 def test_clones(delta: DeltaSpark, tmp_path: Path, shallow: bool) -> None:
-    """The paths in a shallow clone are absolute and can be spelled in several ways, so its .crc has no file list."""
+    """The paths in a shallow clone are absolute and have several possible spellings, so the clone's .crc has no file
+    list."""
     source = DeltaTable.create(str(tmp_path / "source"), SCHEMA, data=batch(0, 9))
     path = tmp_path / "clone"
     clone = source.clone(str(path), shallow=shallow)

@@ -19,7 +19,8 @@ DELTA = "spark.databricks.delta."
 
 @pytest.fixture(scope="module")
 def path(delta: DeltaSpark, tmp_path_factory: pytest.TempPathFactory) -> str:
-    """A delta-spark table with commits for each kind of value in the history, and with commits by deltalog."""
+    """A table created by delta-spark, with a commit for each kind of value in the history, and with commits by
+    deltalog."""
     path = str(tmp_path_factory.mktemp("frames") / "table")
     properties = "'delta.enableInCommitTimestamps'='true', 'delta.enableDeletionVectors'='true', 'x'='y'"
     columns = "(id long, day date) using delta partitioned by (day) comment 'what it is'"
@@ -48,7 +49,8 @@ def test_detail(delta: DeltaSpark, path: str, tmp_path: Path, clustered: bool) -
         delta.spark.sql(f"create table delta.`{path}` (id long, s struct<a: int>) using delta cluster by (s.a, id)")
     theirs, ours = delta.spark.sql(f"describe detail delta.`{path}`"), spark_ext.detail(delta.spark, path)
     assert ours.schema == theirs.schema
-    # With in-commit timestamps, delta-spark returns the commit file's modification time in the column lastModified.
+    # For tables with in-commit timestamps, delta-spark's column lastModified still contains the commit file's
+    # modification time.
     assert _known(ours, clustered) == _known(theirs, clustered)
 
 
@@ -67,8 +69,8 @@ def test_sql_in_a_session_that_has_delta_spark(delta: DeltaSpark, path: str) -> 
 
 
 def test_changes_out_of_range(delta: DeltaSpark, tmp_path: Path) -> None:
-    """Change data feeds for ranges that begin or end after the latest version, also with delta-spark's setting that
-    allows such ranges."""
+    """Change data feeds for ranges that begin or end after the latest version, with and without delta-spark's setting
+    that allows such ranges."""
     path = str(tmp_path / "feed")
     feed = {"delta.enableChangeDataFeed": "true"}
     deltalog.DeltaTable.create(path, pa.schema([("id", pa.int64())]), data=pa.table({"id": [1]}), properties=feed)

@@ -18,15 +18,15 @@ from tests.interop.matrix import PAGE, WRITE, Row, committed_rows, examine, rend
 from tests.support.spark import DeltaSpark
 
 WRITES_PAGE = os.environ.get(WRITE) == "1"
-# Methods that only read, or that other public methods call.
+# Methods that only read the table, or that other public methods call.
 _NO_ROW = {
     "open", "exists", "create_transaction", "version_at", "explain_timestamp", "history", "changes", "retrying",
     "snapshot", "latest", "snapshots", "open_blob",
     "advance", "check", "flush", "stream", "to_pyarrow_table", "to_pandas", "to_pyarrow_dataset", "scan_polars",
     "to_duckdb", "with_options",
 }  # fmt: skip
-# test_interop_contract.py tests these. test_interop_catalog_managed.py tests how other engines handle a catalog-managed
-# table.
+# test_interop_contract.py tests the write contract. test_interop_catalog_managed.py tests how other engines handle a
+# catalog-managed table.
 _ELSEWHERE = {"write", "stream_write", "stream_write_records", "stage", "commit_staged", "discard_staged"}
 _ELSEWHERE |= {"convert", "clone", "generate"}  # test_interop_copies.py
 # tests/unit/write/test_transaction_options.py: its commit has remove actions only.
@@ -66,8 +66,8 @@ def verbs_of_a_table() -> set[str]:
 
 
 def test_everything_that_can_be_written_has_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The tables call every public method that writes, and every table feature that deltalog writes is in the protocol
-    of some version."""
+    """Building the tables calls every public method that writes, and every table feature that deltalog writes is in the
+    protocol of some version."""
     called: set[str] = set()
     verbs = verbs_of_a_table()
     for name in verbs:

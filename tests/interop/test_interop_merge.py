@@ -19,7 +19,7 @@ from tests.support.spark.twins import CHANGES, MODES, SCHEMA, VECTORS, check_com
 LAYOUTS: Mapping[str, tuple[str, ...]] = {"partitioned": ("p",), "plain": ()}
 # test_interop_spark_rows.py tests merges that move rows.
 USUAL = ("vectors, changes, ids, by name", "partitioned")
-# Without partitions, one case is enough: the modes do not depend on partitioning.
+# One case of an unpartitioned table is enough, because the modes do not depend on partitioning.
 CASES = [
     pytest.param(mode, layout, marks=() if (mode, layout) == USUAL else pytest.mark.long)
     for mode, layout in [*((mode, "partitioned") for mode in MODES), ("moved, ids", "plain")]
@@ -30,7 +30,8 @@ Values = Mapping[str, str]
 
 @dataclass(frozen=True)
 class When:
-    """A clause. ``values``: an SQL expression per column; None: all columns, or no column for a delete."""
+    """A clause. ``values``: an SQL expression for each column; None means all columns of the source, or no column for a
+    delete."""
 
     group: str
     action: str
@@ -118,7 +119,7 @@ STATEMENTS: tuple[tuple[list[int | None], str, list[When]], ...] = (
     ([None, 5, 20], "t.n = src.n", [update({"d": "src.d - 0.125"}), unmatched("update", "t.p IS NULL", {"p": "'z'"})]),
     ([4, 5, 18], "t.id = src.id", [update(), unmatched("delete", "t.p = 'z'")]),
 )
-# Every kind of clause, and a change of the schema in between.
+# Every kind of merge clause, and a schema change between them.
 USUAL_STATEMENTS = (0, 3, 4)
 METRICS = {
     "MERGE": (
@@ -173,8 +174,8 @@ def test_both_engines_merge_alike(delta: DeltaSpark, tmp_path: Path, mode: str, 
 
 
 def check_ids(delta: DeltaSpark, known: Mapping[Path, dict[int, int]], ours: Path, theirs: Path) -> None:
-    """A row keeps its id in each engine, and both assign the same row commit versions. Ids of inserted rows are not
-    compared: they follow the order of files, which differs between the engines."""
+    """A row keeps its id in each engine, and both engines assign the same row commit versions. The ids of inserted rows
+    are not compared, because they depend on the order of files, which differs between the engines."""
     versions = []
     for path in (ours, theirs):
         rows = delta.sql(f"SELECT {', '.join(ID_COLUMNS)} FROM delta.`{path}`").collect()

@@ -23,7 +23,7 @@ MODES = {
 
 
 def optimized(path: Path, properties: dict[str, str], partition_by: tuple[str, ...]) -> DeltaTable:
-    """A compaction, a purge and a Z-ordering, with other changes in between."""
+    """A compaction, a purge and a Z-ordering, with other changes between them."""
     table = DeltaTable.create(str(path), SCHEMA, properties=properties, partition_by=partition_by)
     for start in range(0, 60, 12):
         table.append(batch(start, 12))

@@ -1,4 +1,5 @@
-"""Runs the scenarios with delta-spark and with spark_ext; docs/spark-parity.md shows how the results differ."""
+"""Runs the scenarios with delta-spark and with spark_ext; docs/spark-parity.md shows the differences between their
+results."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A few tables of ``random_verbs``; ``--long`` runs many, and the module's own command runs any number."""
+"""Runs ``random_verbs`` on a few tables, with ``--long`` on many; the command of that module runs it on any number."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 from tests.interop.random_verbs import run_verbs
 from tests.support.spark import DeltaSpark
 
-# A partitioned table with column mapping by name, deletion vectors, in-commit timestamps and a change data feed.
+# A partitioned table with name-based column mapping, deletion vectors, in-commit timestamps and a change data feed.
 USUAL = (5,)
 VERBS = 10
 

@@ -37,7 +37,7 @@ DELETE_METRICS = {
 
 
 def rewritten(path: Path, properties: dict[str, str], partition_by: tuple[str, ...]) -> DeltaTable:
-    """A table on which deltalog removes rows from files in every way, one per version."""
+    """A table from whose files deltalog removes rows in every possible way, one way per version."""
     table = DeltaTable.create(str(path), SCHEMA, properties=properties, partition_by=partition_by)
     table.append(batch(0, 40))
     table.append(batch(40, 40))
@@ -141,7 +141,7 @@ def test_delta_spark_reads_vectors_of_any_shape(delta: DeltaSpark, tmp_path: Pat
     ours = table.snapshot().scan(["k", "f"]).to_arrow().group_by("f").aggregate([([], "count_all"), ("k", "sum")])
     expected = sorted(zip(ours["f"].to_pylist(), ours["count_all"].to_pylist(), ours["k_sum"].to_pylist(), strict=True))
     assert [tuple(row) for row in delta.sql(sums).collect()] == expected
-    # delta-spark adds to deletion vectors stored in a file and in the log.
+    # delta-spark adds rows to deletion vectors that are stored in a file or in the log.
     delta.sql(f"DELETE FROM delta.`{path}` WHERE k = 7")
     assert not table.snapshot().scan(["k"], "k = 7").to_arrow().num_rows
     assert table.snapshot().scan(["k"]).to_arrow().num_rows == sum(n for _, n, _ in expected) - sum(
@@ -182,7 +182,7 @@ def test_deltalake_reads_what_is_left(tmp_path: Path, partition_by: tuple[str, .
         theirs = deltalake.DeltaTable(str(path), version=version).to_pyarrow_table().select(SCHEMA.names)
         assert plain_rows(theirs) == plain_rows(table.snapshot(version).scan().to_arrow()), version
     if partition_by:
-        return  # deltalake opens change data files by the escaped paths in the log
+        return  # deltalake opens change data files by the escaped form of their paths, as written in the log
     feed: Any = deltalake.DeltaTable(str(path)).load_cdf(starting_version=0)
     names = [*SCHEMA.names, "_change_type", "_commit_version"]
     theirs = pa.table(feed.read_all()).select(names)

@@ -54,7 +54,8 @@ def test_spark_read_with_timestamp_as_of(delta: DeltaSpark, written: Written) ->
 def test_time_travel_after_a_copy_that_changed_every_file_time(
     delta: DeltaSpark, written: Written, tmp_path: Path
 ) -> None:
-    """File times as after `cp` or a download: later than every in-commit timestamp, and here also in reverse order."""
+    """File times as after `cp` or a download: later than every in-commit timestamp, and in this test also in reverse
+    order."""
     copy = tmp_path / "copy"
     shutil.copytree(written.path, copy)
     newest = max(get_mtimes(copy).values())
@@ -107,8 +108,8 @@ def test_protocol_metadata_and_files(delta: DeltaSpark, written: Written) -> Non
 
 
 def test_in_commit_timestamps_in_the_log(written: Written) -> None:
-    """In the log, read with only the json module, exactly the commits made while in-commit timestamps are enabled have
-    an in-commit timestamp, and these timestamps strictly increase."""
+    """In the log, which is read with only the json module, exactly the commits made while in-commit timestamps are
+    enabled have one, and these timestamps strictly increase."""
     stamps = in_commit_timestamps(written.path)
     on = written.shape.ict
     expected_on = [on]

@@ -46,7 +46,7 @@ OF_OVERWRITES: dict[str, tuple[Any, ...]] = {
     "replaceWhere": ("p = 'a'", "p in ('a', 'c')", "id >= 2", "id <> 2", "p = 'a' or id > 2", "id = 9 and p is null"),
     "overwriteSchema": ("true",),
 }
-# Options that spark_ext refuses to combine; in delta-spark, one of them takes precedence.
+# Options that spark_ext refuses in combination; in delta-spark, one of them takes precedence.
 ALONE = ("partitionOverwriteMode", "replaceWhere", "overwriteSchema")
 
 
@@ -67,7 +67,8 @@ def case(seed: int) -> dict[str, Any]:
         options[name] = rng.choice(OF_OVERWRITES[name])
         if name == "overwriteSchema":
             options.pop("mergeSchema", None)
-    if mode != "overwrite":  # delta-spark checks this setting in all modes, although it has no effect in the others
+    # Delta-spark checks this setting in all modes, although it has an effect only in the mode overwrite.
+    if mode != "overwrite":
         settings.pop(DELTA + "dynamicPartitionOverwrite.enabled", None)
     columns = rng.choice(("9L id, 'a' p", "9L id, 'a' p, 'new' extra", "9L id, cast(null as string) p"))
     partitioned = rng.random() < 0.75

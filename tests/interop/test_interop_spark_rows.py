@@ -90,7 +90,7 @@ def test_rows_change_as_by_delta_spark(
         if "delta.enableRowTracking" in properties:
             query = "SELECT id, _metadata.row_id, _metadata.row_commit_version FROM delta.`{}`"
             ids = [sorted(tuple(row) for row in delta.sql(query.format(path)).collect()) for path in (ours, theirs)]
-            # Rows that a merge inserts get ids in the order of their files.
+            # Rows that a merge inserts get row ids in the order of their files.
             kept = [[row for row in each if row[1] < 24] for each in ids]
             assert kept[0] == kept[1] and len(ids[0]) == len(ids[1]) == len({row[1] for row in ids[0]}), name
     if "delta.enableChangeDataFeed" in properties:

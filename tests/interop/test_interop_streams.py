@@ -1,4 +1,4 @@
-"""Streams of deltalog and delta-spark read each other's output, and return the same rows of one table."""
+"""Streams of deltalog and delta-spark read each other's output, and return the same rows of the same table."""
 
 from __future__ import annotations
 

@@ -57,8 +57,8 @@ def test_partition_directories_of_both_engines(delta: DeltaSpark, tmp_path: Path
 
 
 def test_statistics_do_not_lose_rows_in_delta_spark(delta: DeltaSpark, tmp_path: Path) -> None:
-    """One file per row, so that a bound truncated in the wrong direction (strings at 32 characters, times at the
-    millisecond) would skip the only file with the row."""
+    """One file per row: a bound that is truncated in the wrong direction (strings at 32 characters, times at the
+    millisecond) would skip the only file that contains the row."""
     path = tmp_path / "table"
     names = [n for n in COLUMNS if not pa.types.is_nested(COLUMNS[n][0])]
     rows = ROWS.select(names)

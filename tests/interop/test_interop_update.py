@@ -1,5 +1,5 @@
-"""Run the same UPDATE with deltalog and delta-spark on identical tables; rows, changes, row ids and history must
-match."""
+"""Run the same UPDATE with deltalog and with delta-spark on identical tables; the rows, changes, row ids and history
+must match."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 Each builder function creates a table with either engine and returns nothing. After a builder has run, all data files
 are made two days old, so that a vacuum with a retention of 0 hours may delete them; files whose path begins with
-``young`` are not.
+``young`` stay new.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ NO_DIFFERENCES: Mapping[str, str] = {}
 
 @dataclass(frozen=True)
 class Case:
-    """A table. ``hours``: the retention. ``ours`` and ``theirs``: the files that only deltalog or only delta-spark
-    would delete, as path patterns with the reason; ``lite_…``: the same for VACUUM LITE."""
+    """A table. ``hours``: the retention. ``ours`` and ``theirs``: path patterns, each with the reason, of the files
+    that only deltalog or only delta-spark would delete; ``lite_…``: the same for VACUUM LITE."""
 
     build: Builder
     hours: int = 0
@@ -73,7 +73,7 @@ def case(
 
 
 def make(name: str, delta: DeltaSpark, path: Path) -> None:
-    """Build a table, and set the times of its files back."""
+    """Build a table, and set the modification times of its files back."""
     CASES[name].build(delta, path)
     old = time.time() - 2 * DAY_MS / 1000
     for file in path.rglob("*"):
@@ -115,7 +115,7 @@ def part(number: int = 1) -> str:
     return f"part-{number:05d}-{uuid.UUID(int=number)}-c000.snappy.parquet"
 
 
-# ----------------------------------------------------------------------------- tables that deltalog wrote
+# ----------------------------------------------------------------------------- tables written by deltalog
 
 
 @case()

@@ -1,6 +1,6 @@
-"""The library and a 60-line model take the same steps, and must agree on every version.
+"""The library and a 60-line model take the same steps; every version must be the same in both.
 
-A normal run executes 30 examples; DELTALOG_MODEL_EXAMPLES=20000 executes more.
+A normal run executes 30 examples; DELTALOG_MODEL_EXAMPLES sets a higher number, such as 20000.
 """
 
 from __future__ import annotations

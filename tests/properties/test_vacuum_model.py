@@ -1,6 +1,6 @@
-"""Compares vacuum with a model, on random tables with random unrelated files in their directories and at random times.
-The model itself replays the JSON of the log. No file that a version within the retention needs may be deleted, and
-every other old file must be deleted.
+"""Compares vacuum with a model, on random tables, with random unrelated files in the table directories, and at random
+times. The model replays the JSON of the log itself, without the library. No file that a version within the retention
+period needs may be deleted; every other old file must be deleted.
 """
 
 from __future__ import annotations
@@ -115,7 +115,8 @@ def vacuum_once(rng: random.Random, store: MemoryStore, clock: Clock, hours: int
     assert not needed & set(report.paths)
     at_cutoff = {path for path, time_ms in model.tombstones.items() if time_ms == cutoff_ms}
     for path in after.keys() - needed - STAYS - at_cutoff if is_full else ():
-        # Checkpoints omit expired tombstones, so a file with an expired tombstone looks as if it was never committed.
+        # Checkpoints omit expired tombstones, so after a checkpoint, a file whose tombstone has expired looks as if it
+        # had never been committed.
         is_named = model.tombstones.get(path, 0) > clock.now_ms - HOUR * hours
         assert before[path] >= cutoff_ms or (not is_named and before[path] > clock.now_ms - DAY), path
     assert sum(report.kept.values()) == len(after) or not is_full

@@ -1,4 +1,4 @@
-"""The checker detects each way to break an invariant, shown with one bad history for each."""
+"""For each way to break an invariant, the checker detects one history that breaks it in that way."""
 
 from __future__ import annotations
 
@@ -135,7 +135,8 @@ def test_good_histories_are_good():
 
 
 def changed(history, **operation_changes):
-    """The history with some fields of its operations replaced. ``operation_changes``: token -> fields."""
+    """The history with some fields of its operations replaced. ``operation_changes``: the new field values of each
+    operation, keyed by its token."""
     for each in history.operations:
         for name, value in operation_changes.get(each.token, {}).items():
             setattr(each, name, value)
@@ -143,7 +144,8 @@ def changed(history, **operation_changes):
 
 
 def with_log(history, **versions):
-    """The history with other bytes in the log. The writers' attempts and the watcher's reads are changed to match."""
+    """The history with other bytes in the log. The writers' attempts and the watcher's reads are changed to match these
+    bytes."""
     log = {**history.log, **{int(name[1:]): data for name, data in versions.items()}}
     history.log, history.sightings, history.attempts, history.reads = log, [], [], []
     return history
@@ -154,7 +156,7 @@ OPERATION_TWICE = commit(info("o1", "txn-other"), add("b"))
 INFO_LATE = commit({"add": json.loads(commit(add("b")))["add"]}, info("o3", ict=1004))
 
 BAD = {
-    # name: (the invariant, a history that breaks it, a part of the message)
+    # name: (the invariant, a history that breaks it, a part of the expected message)
     "a commit changes": (
         "I1",
         lambda: good(sightings=[*good().sightings, Sighting(9, 2, good().log[1])]),

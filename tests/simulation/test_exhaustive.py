@@ -1,8 +1,8 @@
 """Two writers append concurrently: every interleaving with few switches between them, and every single fault with even
 fewer switches.
 
-In a usual run there are up to three switches between writers, or one switch and a fault; with ``--long``, up to four,
-or two with a fault.
+In a usual run, a schedule has up to three switches between writers, or one switch and one fault; with ``--long``, up to
+four switches, or two switches and one fault.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def one_fault_and_switch():
 
 @pytest.mark.parametrize("table", TABLES)
 def test_every_fault_at_every_call_with_few_switches(table, capsys, is_long, one_fault_and_switch):
-    """The soak command runs this test with any number of switches: about 32,000 schedules per table."""
+    """The soak command runs this test with any number of switches between clients: about 32,000 schedules per table."""
     totals, bad = explore(table, faults=1, max_switches=2) if is_long else one_fault_and_switch(table)
     with capsys.disabled():
         print(f"\n[exhaustive] {table}, one fault: {totals.line()}", end="")
@@ -46,7 +46,7 @@ def test_every_fault_at_every_call_with_few_switches(table, capsys, is_long, one
 
 
 def test_all_lists_of_choices_are_tried_once():
-    """Choose twice among three options; if the first choice was 1, then choose once more among two options."""
+    """Choose twice among three options; if the first choice was 1, choose a third time, among two options."""
     seen = list[tuple[int, int, int | None]]()
     given: list[int] | None = []
     while given is not None:
@@ -63,7 +63,8 @@ def test_a_broken_writer_is_found(monkeypatch):
 
     monkeypatch.setattr(CommitLoop, "_is_ours", lambda self, occupant: False)
     _, bad = explore("plain", faults=1, max_switches=1)
-    assert bad and "I5" in bad[0]  # the writer mistakes its own commit, whose response was lost, for another writer's
+    # The writer takes its own commit, whose response was lost, for a commit of another writer.
+    assert bad and "I5" in bad[0]
 
 
 def test_parts_for_several_processes_are_all_of_it(one_fault_and_switch):

@@ -1,5 +1,5 @@
-"""Tables that are deleted, created again, rolled back or restored while handles are open: in seeded schedules, and
-before each store call of each public method."""
+"""Tables are deleted, created again, rolled back or restored while handles are open. The tests do this in seeded
+schedules, and before each store call of each public method."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ CLEAN: dict[tuple[str, int, str], list[str]] = {}
 
 
 def unchanged(run, seed, options):
-    """The violations of the unchanged code; run once for each kind of schedule, seed and options."""
+    """The violations that the unchanged code causes; it runs once for each kind of schedule, seed and options."""
     key = (run.__name__, seed, repr(options))
     if key not in CLEAN:
         CLEAN[key] = [str(violation) for violation in run(seed, **options).violations]

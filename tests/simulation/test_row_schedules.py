@@ -30,10 +30,11 @@ DOMAINS = {"kinds": {"append": 1, "restore": 3, "domain": 3}}
 WITHOUT_MERGES = {kind: often for kind, often in ROW_KINDS.items() if kind not in ("merge", "optimize")}
 WITHOUT_MERGES |= {"move": 8, "add constraint": 5, "drop constraint": 3}
 KEPT = [
-    # When a commit that moved rows was rebased onto the enablement of row tracking, the rows got other ids.
+    # When a commit that moved rows was rebased onto the commit that enabled row tracking, the ids of these rows
+    # changed.
     (1, TURN_ROW_IDS_ON),
     (11, DOMAINS),  # a RESTORE that was rebased onto a change of a metadata domain did not restore the domain
-    (14, {"kinds": WITHOUT_MERGES}),  # delete(txn=...) that found no row did not record its application version
+    (14, {"kinds": WITHOUT_MERGES}),  # a delete(txn=...) that matched no row did not record its application version
 ]
 
 

@@ -1,4 +1,4 @@
-"""The soak command: its output line, its exit on failures, and the replay of a failure."""
+"""The soak command: its output line, its exit status after failures, and the replay of a failure."""
 
 from __future__ import annotations
 

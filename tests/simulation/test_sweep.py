@@ -1,6 +1,6 @@
-"""Every store call of every operation fails with every second kind of fault, for one of three combinations of tables
-and settings. ``--long`` runs all three combinations with every kind of fault, ``python -m
-tests.support.simulation.soak`` all existing combinations.
+"""Every store call of every operation is made to fail, with every second kind of fault, for one of three combinations
+of tables and settings. ``--long`` runs all three combinations with every kind of fault; ``python -m
+tests.support.simulation.soak`` runs all combinations that exist.
 """
 
 from __future__ import annotations
@@ -56,8 +56,8 @@ VERBS_WITHOUT_A_ROW = {
     "drop_feature",  # makes two commits, but an operation in this test makes only one
     "create_for_blobs",  # the same as ``create``, but with fixed columns
     "discard_staged",  # deletes staged files, which no version refers to
-    "open_blob",  # takes a snapshot, and reads one file
-    "advance",  # registers a snapshot, without a store call
+    "open_blob",  # takes a snapshot and reads one file
+    "advance",  # registers a snapshot; makes no store call
     "check",  # reads only
     "stream",  # reads only
     "to_pyarrow_table",  # takes a snapshot, and reads its rows
@@ -82,7 +82,7 @@ def _is_verb(value):
 
 
 def _names(function):
-    """The names that occur in the code of a function and of the functions in its module that it calls."""
+    """The names that occur in the code of a function, and in the functions of the same module that it calls."""
     seen, waiting = set(), [function]
     while waiting:
         code = waiting.pop().__code__

@@ -24,7 +24,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def versions_in_the_report(record_testsuite_property: Any) -> None:
-    """Record the version and the mode in the report, for docs/spark-versions.md."""
+    """Record Spark's version and mode in the report, for docs/spark-versions.md."""
     record_testsuite_property("pyspark", version("pyspark"))
     record_testsuite_property("python", platform.python_version())
     packages = ("pandas", "numpy", "pyarrow")
@@ -32,7 +32,7 @@ def versions_in_the_report(record_testsuite_property: Any) -> None:
 
 
 # Each test runs many small queries once. Without these settings most of the time goes to generating and compiling code
-# for these queries. With --long the session has Spark's defaults.
+# for these queries. With --long, the session uses Spark's default settings.
 _SMALL_QUERIES = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.codegen.wholeStage": "false",

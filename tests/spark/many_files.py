@@ -1,5 +1,5 @@
-"""Cases for tables with so many files that Spark would look them up in a job. The cases run in classic Spark and in
-Spark Connect."""
+"""Cases for tables with so many files that Spark would look them up in a job. The cases run both in classic Spark and
+in Spark Connect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes of every kind under random session settings, and a Python model of the expected rows."""
+"""Writes of every kind under random session settings, checked against a Python model of the expected rows."""
 
 from __future__ import annotations
 
@@ -106,8 +106,8 @@ Row = dict[str, Any]
 
 @dataclass
 class OddSession:
-    """A table, the writes to it, and their settings. ``told`` contains descriptions of all of them, which are shown
-    when a test fails."""
+    """A table, the writes to it, and their settings. ``told`` describes the table, the writes and the settings; a
+    failed test shows these descriptions."""
 
     spark: Any
     path: str
@@ -183,7 +183,7 @@ class OddSession:
             self._rows = new
 
     def _delete(self) -> None:
-        """Delete a row with deltalog, in some tables with a deletion vector."""
+        """Delete a row with deltalog; in some of the tables, this writes a deletion vector."""
         if self._rows and self._random.random() < 0.4:
             gone = self._random.choice(self._rows)["id"]
             self.told.append(f"delete {gone}")

@@ -1,4 +1,5 @@
-"""The kind of session in which the suite runs, and session settings for the duration of a block."""
+"""The kind of session in which the suite runs, and a function that changes session settings for the duration of a
+block."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ def skipped_over_connect(items: list[pytest.Item]) -> None:
 
 
 def since(first: str, what: str) -> pytest.MarkDecorator:
-    """Skip a test of ``what`` if PySpark is older than ``first`` (such as 4.0), the first version that has it."""
+    """Skip a test if PySpark is older than ``first`` (such as 4.0), the first version that supports ``what``."""
     found, needed = ([int(part) for part in re.findall(r"\d+", text)[:2]] for text in (version("pyspark"), first))
     return pytest.mark.skipif(found < needed, reason=f"{what}: PySpark {first} and newer")
 

@@ -1,4 +1,4 @@
-"""Test streams, which read a directory of JSON files, one file per batch."""
+"""Test streams that read a directory of JSON files, one file per batch."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _without_result(write: Callable[[Any, int], Any]) -> Callable[[Any, int], No
 
 
 def finish(query: Any) -> None:
-    """Wait until a query ends by itself. Raises the error that ended it."""
+    """Wait until a query ends without being stopped. Raises the error that ended it."""
     try:
         assert query.awaitTermination(120), "the stream did not end"
     finally:

@@ -1,4 +1,4 @@
-"""Helpers for the Spark tests: they inspect and write log files, data files, and tables with unusual layouts."""
+"""Helpers for the Spark tests. They inspect and write log files, data files, and tables with unusual layouts."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def rows(df: Any, *order: str) -> list[tuple[Any, ...]]:
 
 
 def to_arrow(df: Any) -> pa.Table:
-    """All rows as Arrow, with variants as JSON, since PySpark's own conversion fails on null variants."""
+    """All rows as Arrow, with variants as JSON, because PySpark's own conversion fails for null variants."""
     from pyspark.sql import functions as F
 
     quoted = {field.name: F.col("`" + field.name.replace("`", "``") + "`") for field in df.schema.fields}
@@ -88,8 +88,8 @@ def make(
     partition_by: Sequence[str] = (),
     named_in_log: Mapping[str, str] | None = None,
 ) -> None:
-    """A table whose files have exactly these relative paths. ``named_in_log``: the values of add.path that differ from
-    the file's path, keyed by that path."""
+    """A table whose files have exactly the given relative paths. ``named_in_log``: the values of add.path that differ
+    from the file's path, keyed by that path."""
     named = named_in_log or {}
     transaction = deltalog.DeltaTable.create_transaction(table, schema, partition_by=partition_by)
     for path, values, data in files:

@@ -1,4 +1,4 @@
-"""Batches with `format("deltalog")` of Spark's Python data sources, without `install`."""
+"""Batch reads and writes with `format("deltalog")`, a Python data source of Spark, without `install`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Values that a table cannot store unchanged: empty partition values become null, and repeated fields are refused."""
+"""Values that a table cannot store unchanged: empty partition values become null, and structs with two fields of the
+same name are refused."""
 
 from __future__ import annotations
 

@@ -88,8 +88,8 @@ def _worker_dies(spark: Any) -> Any:
 
 
 def _fills_the_memory(spark: Any) -> Any:
-    # A constant, so that the driver computes it: a task that runs out of memory would end this process, which is also
-    # the executor. Spark versions before 4.2 do not compute the constant on the driver.
+    # The expression is a constant, so the driver computes it: a task that runs out of memory would end this process,
+    # which is also the executor. Spark versions before 4.2 do not compute the constant on the driver.
     return spark.range(1).selectExpr("length(repeat('x', 2000000000)) as id", "concat(repeat('x', 2000000000)) as a")
 
 

@@ -1,5 +1,5 @@
-"""A sample of the runs in which tasks and drivers fail; ``python -m tests.support.spark_failures`` makes fifty of
-them."""
+"""A sample of the runs in which tasks and drivers fail; ``python -m tests.support.spark_failures`` performs fifty such
+runs."""
 
 from __future__ import annotations
 

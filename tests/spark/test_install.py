@@ -1,4 +1,4 @@
-"""Programs for delta-spark, as they are, after `spark_ext.install`."""
+"""Programs written for delta-spark, unchanged, after `spark_ext.install`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Filters on what `load` returned skip files by the log."""
+"""Filters on the DataFrame that `load` returned use the log to skip files."""
 
 from __future__ import annotations
 
@@ -23,7 +23,8 @@ from tests.spark.test_where import ARROW, condition, write
 
 @pytest.fixture(autouse=True, params=["planned", "deferred"])
 def way(request: Any, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Small tables, with a plan from the beginning, and large ones, with a plan when it is needed."""
+    """Small tables, whose DataFrames have a plan from the beginning, and large tables, whose DataFrames get a plan when
+    it is needed."""
     if request.param == "deferred":
         monkeypatch.setattr(reader, "_MOST_AT_ONCE", 1)
     return str(request.param)
@@ -41,7 +42,7 @@ def ids(df: Any) -> list[int]:
 
 
 def make_files(table: str, count: int = 40, properties: dict[str, str] | None = None) -> None:
-    """Files of ten ids each, named by their number."""
+    """Files with ten ids each, named by their number."""
     fields = pa.schema([("id", pa.int64()), ("day", pa.date32()), ("name", pa.string())])
     deltalog.DeltaTable.create(table, fields, properties=properties or {})
     for number in range(count):
@@ -59,7 +60,7 @@ def make_files(table: str, count: int = 40, properties: dict[str, str] | None = 
 
 @pytest.fixture
 def one_readable(table: str) -> str:
-    """A table of 40 files of which only that of the ids 70 to 79 can be read."""
+    """A table of 40 files; only the file with the ids 70 to 79 can be read."""
     make_files(table)
     (found,) = (
         deltalog.DeltaTable.open(table).snapshot().scan(where=deltalog.col("id") == 75).files()["path"].to_pylist()

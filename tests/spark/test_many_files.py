@@ -26,7 +26,7 @@ def test_loading_runs_no_job_and_leaves_nothing(spark: Any, table: str, scratch:
     df = spark_ext.read(spark).load(table)
     assert jobs() == before and lists() == []
     spark.read.schema("id long").parquet(*[paths.literal(str(path)) for path in Path(table).rglob("*.parquet")])
-    assert jobs() == before + 1  # Spark runs this one job to look up the paths
+    assert jobs() == before + 1  # Spark runs one job to look up the paths
     assert df.count() == COUNT
 
 

@@ -22,7 +22,7 @@ KEPT = [("int", "double"), ("int", "decimal(20,2)"), ("bigint", "double"), ("str
 
 
 def row(spark: Any, types: list[str]) -> Any:
-    """A row with a column of every type: c0, c1, …"""
+    """A row with a column of each type: c0, c1, …"""
     values = [f"CAST({_literal(each)} AS {each}) AS c{number}" for number, each in enumerate(types)]
     return spark.sql(f"SELECT {', '.join(values)}")
 

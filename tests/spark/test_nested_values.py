@@ -1,4 +1,4 @@
-"""New values of structs, lists and maps: with missing or extra fields, or with fields in another order, case or
+"""New values of structs, lists and maps, with missing or extra fields, or with fields in another order, case or
 type."""
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ def values(table: str, spark: Any, *columns: str) -> list[tuple[Any, ...]]:
 
 @pytest.mark.parametrize("properties", SHAPES, ids=["plain", "feed", "vectors"])
 def test_update_all_keeps_the_fields_that_the_source_lacks(spark: Any, table: str, properties: dict[str, str]) -> None:
-    """Fields are kept even if the source's struct is null. Structs in lists and maps are replaced, and lose those
-    fields."""
+    """Fields are kept even if the source's struct is null. Structs in lists and maps are replaced as a whole, so they
+    lose the fields that the new value lacks."""
     target = made(spark, table, **properties)
     source = spark.sql(
         "SELECT id, if(id = 2, NULL, named_struct('deep', named_struct('V', 20), 'A', id * 10)) AS S, "

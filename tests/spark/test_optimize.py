@@ -18,7 +18,7 @@ KEPT = ["id", "p", "_metadata.row_id", "_metadata.row_commit_version"]
 
 @pytest.fixture
 def t(spark: Any, table: str) -> str:
-    """Four appends to two partitions, and two deleted rows."""
+    """Four appends to two partitions, and the deletion of two rows."""
     for start in (0, 10, 20, 30):
         frame = spark.range(start, start + 10).selectExpr("id", "concat('p ', id % 2) AS p").coalesce(1)
         writer = spark_ext.write(frame).mode("append").partitionBy("p")

@@ -28,7 +28,7 @@ select * from values
 """
 MAPPING, VECTOR = "refused: columnMapping", "refused: deletionVectors"
 DECIMAL = "refused: a negative decimal as a partition value"
-# Partition columns and properties, and how polars and readers of deltalake's dataset read such a table.
+# Tables with partition columns and properties, as polars and readers of deltalake's dataset read them.
 KINDS: dict[str, tuple[list[str], dict[str, str], str, str]] = {
     "no partitions": ([], {}, "ok", "ok"),
     "numbers": (["n"], {}, "ok", "ok"),
@@ -57,7 +57,7 @@ def test_a_table_of_spark_ext_is_read_by_others(spark: Any, table: str, kind: st
 
 
 def trees(table: str) -> list[partition_discovery.Tree]:
-    """The scans of the table that use Spark's partition discovery."""
+    """The directory trees of the table's files in which Spark discovers the partition values."""
     snapshot = deltalog.DeltaTable.open(table).snapshot()
     found, others = partition_discovery.trees(Layout.of(snapshot), file_entries.of_snapshot(snapshot))
     return [] if others else sorted(found)

@@ -1,5 +1,5 @@
-"""Session and Hadoop settings that would change the files of a write are pinned, or their effect is detected in the
-footers."""
+"""Session and Hadoop settings that would change the files of a write are set to fixed values for the write, or their
+effect is detected in the footers."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def test_a_setting_does_not_change_the_table(spark: Any, table: str, key: str, v
 
 
 def test_files_are_in_place_only_when_the_job_is_committed(spark: Any, table: str) -> None:
-    """Version 2 of Hadoop's commit algorithm moves a task's files when the task ends, even if another attempt
-    follows."""
+    """Version 2 of Hadoop's commit algorithm moves a task's files when the task ends, even if the task is attempted
+    again afterwards."""
 
     def look(number: int) -> str:
         """Fail the second task after the first one has ended."""
@@ -154,14 +154,15 @@ def test_without_ids_no_file_is_taken_in_a_table_that_is_mapped_by_name(
 
 
 def wrappers(spark: Any) -> Iterator[Any]:
-    """Several SparkSession objects for one session of the JVM, such as PySpark itself creates."""
+    """Several SparkSession objects for one session of the JVM, as PySpark itself creates them."""
     while True:
         yield SparkSession(spark.sparkContext, spark._jsparkSession)
 
 
 @pytest.mark.classic("Spark Connect has only one SparkSession object for each session")
 def test_objects_of_one_session_share_its_settings(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the order in which the writes end, the last one restores the settings from before the first write."""
+    """Whatever the order in which the writes end, the last write to end restores the settings from before the first
+    write."""
     settings = {TIMESTAMPS: "TIMESTAMP_MICROS"}
     one, two, other = next(wrappers(spark)), next(wrappers(spark)), spark.newSession()
     with session_of(spark, {TIMESTAMPS: "INT96"}):

@@ -1,4 +1,4 @@
-"""Writes of rows that were read from the same table: commits that others made since the read are kept, or cause a
+"""Writes of rows that were read from the same table: commits that others have made since the read are kept, or cause a
 conflict."""
 
 from __future__ import annotations

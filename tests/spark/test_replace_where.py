@@ -243,7 +243,7 @@ def test_a_condition_of_two_meanings_is_refused(
 def test_new_rows_are_checked_by_the_condition_as_old_ones_are(
     spark: Any, table: str, where: str, new: str, partitioned: bool
 ) -> None:
-    """Without ANSI mode, Spark's ``where`` with the condition selects these new rows."""
+    """The new rows satisfy the condition according to Spark's ``where`` without ANSI mode."""
     writer = spark_ext.write(spark.sql("SELECT id, 0L AS p, string(id) AS s FROM range(3)"))
     (writer.partitionBy("p") if partitioned else writer).save(table)
     before = data_files(table)

@@ -21,7 +21,7 @@ SHORT = "'abc' AS n"
 
 @pytest.fixture
 def one_scan(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """For each statement that rewrites files, whether it read their rows in one scan."""
+    """For each statement that rewrites files, whether it read the rows of these files in one scan."""
     made: list[bool] = []
     of = rewritten_rows.from_one_scan
 
@@ -125,7 +125,7 @@ OTHERS: Mapping[str, tuple[str, str | None, dict[str, str], list[Any]]] = {
     "a constraint": ("id AS n", "ALTER TABLE delta.`{}` ADD CONSTRAINT c CHECK (n < 100)", {"n": "90"}, [90, 3]),
     "a length": (SHORT, None, {"n": "'xyz'"}, ["xyz", "abc"]),
 }
-# Assignments that cast values. One scan of the table is enough for these statements.
+# Assignments that cast values. One scan of the table is enough for the statements with these assignments.
 CAST: Mapping[str, tuple[str, dict[str, str], list[Any]]] = {
     "a struct of another type": ("struct(id AS x) AS n", {"n": "struct(7 AS x)"}, [(7,), (3,)]),
     "a list of another type": ("array(id) AS n", {"n": "array(cast(7 AS int))"}, [[7], [3]]),

@@ -218,7 +218,8 @@ def test_wrong_calls(spark: Any, table: str, sets: dict[str, Any], what: str) ->
 
 
 def test_wrong_statements_are_refused_whatever_rows_there_are(spark: Any, tmp_path: Path) -> None:
-    """The error is also raised for a table without rows, and if no row satisfies the condition."""
+    """The error for a wrong statement is raised even for a table without rows, and even if no row satisfies the
+    condition."""
     for number, start in enumerate((0, 6)):
         path = str(tmp_path / str(number))
         spark_ext.write(spark.sql(f"SELECT id, named_struct('a', id) AS s FROM range({start}, 6)")).save(path)

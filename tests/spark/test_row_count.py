@@ -107,7 +107,7 @@ def test_damaged_files_are_not_committed(
 
 
 def test_what_a_job_counts(spark: Any, tmp_path: Path) -> None:
-    """Data without rows, already observed data, adaptive plans."""
+    """Data without rows, data that is already observed, and adaptive plans."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
 
@@ -178,7 +178,7 @@ spark.stop()
 
 @pytest.mark.long
 def test_executors_with_another_disk(tmp_path: Path) -> None:
-    """The executor's process sees a different file system at the table's directory."""
+    """In the executor's process, a different file system is mounted at the table's directory."""
     if shutil.which("unshare") is None or subprocess.run(["unshare", "-rm", "true"]).returncode:
         pytest.skip("this machine lets nobody make a mount namespace")
     table = tmp_path / "shared" / "table"

@@ -153,7 +153,7 @@ def test_several_matches_of_one_row_are_refused(spark: Any, table: str) -> None:
 
 def test_inserts_alone_are_one_anti_join(spark: Any, table: str, monkeypatch: pytest.MonkeyPatch) -> None:
     target = simple(spark, table)
-    monkeypatch.setattr(row_positions, "outcomes", None)  # fails if a job searches for matched rows of the table
+    monkeypatch.setattr(row_positions, "outcomes", None)  # fails if a job searches the table for matched rows
     source = spark.sql("SELECT id, -id AS n FROM range(4, 9, 1, 2)").alias("s")
     result = target.merge(source, F.expr("t.id = s.id")).whenNotMatchedInsertAll().execute()
     assert (result.num_rows, result.num_removed_files) == (3, 0)
@@ -236,7 +236,7 @@ def test_wrong_calls(spark: Any, table: str, wrong: Callable[[Any], Any], what: 
     assert versions(table) == [0]
 
 
-# Clauses that are invalid whatever the rows, and their errors.
+# Clauses that are invalid for any rows, with the expected errors.
 WRONG: Mapping[str, tuple[str, str, str]] = {
     "condition of the merge": ("t.nope = s.id", "WHEN NOT MATCHED THEN INSERT *", "nope"),
     "condition of matched rows": ("t.id = s.id", "WHEN MATCHED AND s.nope = 1 THEN DELETE", "nope"),
@@ -255,7 +255,7 @@ WRONG: Mapping[str, tuple[str, str, str]] = {
 
 @pytest.mark.parametrize("wrong", WRONG)
 def test_a_wrong_clause_is_refused_whatever_rows_there_are(spark: Any, tmp_path: Path, wrong: str) -> None:
-    """The error for a wrong clause is also raised if the table has no rows or the clause applies to no row."""
+    """The error for an invalid clause is raised even if the table has no rows or the clause applies to no row."""
     on, clause, what = WRONG[wrong]
     for number, (start, source) in enumerate(((0, 1), (0, 99), (6, 1))):
         path = str(tmp_path / str(number))
@@ -275,7 +275,7 @@ def test_clauses_for_rows_without_a_source_see_the_table_alone(
     spark: Any, table: str, properties: dict[str, str], matched: str
 ) -> None:
     """A name that occurs on both sides refers to the table's column. The condition and the value are not evaluated for
-    matched rows, on which they would fail."""
+    matched rows; for these rows, the evaluation would fail."""
     target = simple(spark, table, **properties)
     result = spark_ext.sql(
         spark,

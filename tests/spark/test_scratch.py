@@ -1,4 +1,4 @@
-"""Temporary directories of killed processes; none of these tests needs a session."""
+"""Tests of the temporary directories of killed processes; none of the tests needs a session."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ DYNAMIC = {"spark.sql.sources.partitionOverwriteMode": "dynamic"}
 
 
 def two_partitions(spark: Any, table: str) -> Any:
-    """A table with one row in each of two partitions, and a new row for the first partition."""
+    """A table with one row in each of two partitions, and a new row for the first of them."""
     spark_ext.write(spark.sql("select 1L id, 'a' p union all select 2L, 'b'")).partitionBy("p").save(table)
     return spark.sql("select 3L id, 'a' p")
 

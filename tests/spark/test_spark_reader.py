@@ -228,8 +228,8 @@ def test_one_odd_path_does_not_change_how_the_others_are_read(spark: Any, table:
     df = read(spark).load(table)
     assert rows(df.select("p").na.fill(9)) == [(p,) for p in (0, 0, 1, 1, 1, 2, 2, 3, 3, 9)]
     plan = explained(df.where("p = 3"), capsys)
-    # Files outside the directory tree are read by one scan for each partition value; Spark drops the scans of values
-    # that do not match.
+    # Files outside the directory tree are read by a separate scan for each partition value; Spark drops the scans whose
+    # value does not match the filter.
     assert "PartitionFilters: [isnotnull" in plan and "Join" not in plan and plan.count("FileScan") == 1
     assert plan.count("MapInArrow") == 1
 
@@ -440,11 +440,11 @@ def test_no_delta_class_and_no_jar_is_there(spark: Any) -> None:
 def test_nothing_reaches_into_the_jvm_and_names_are_sorted() -> None:
     root = Path(spark_ext.__file__).parent
     for source in root.glob("*.py"):
-        if source.name == "conformance.py":  # the adapter of the conformance kit, which also runs delta-spark
+        if source.name == "conformance.py":  # the adapter of the conformance kit; this module also runs delta-spark
             continue
         text = source.read_text(encoding="utf-8")
         words = ["py4j", "_jvm", "_jdf", "_jsparkSession", "sparkContext"]
-        if source.name == "bytes_job.py":  # sets the description of jobs with sparkContext in classic sessions
+        if source.name == "bytes_job.py":  # in classic sessions, sets the description of jobs through sparkContext
             words.remove("sparkContext")
         assert not any(word in text for word in words), source
         assert "from deltalog." not in text and "import deltalog." not in text, source

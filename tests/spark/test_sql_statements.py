@@ -11,7 +11,7 @@ from spark_ext.parse.table_references import tokens_of
 
 pytestmark = pytest.mark.classic("the tests compare with the lexer in the JVM")
 
-# Spark's token types for quoted text, and for text that is skipped.
+# The token types that Spark uses for quoted text and for text that is skipped.
 _KINDS = {
     "STRING_LITERAL": "s",
     "DOUBLEQUOTED_STRING": "s",

@@ -29,7 +29,7 @@ from spark_ext.stream.options import DefaultStorage, sink_options, source_option
             "2026-10-25 02:30:00",
             "Europe/Vienna",
             1_792_888_200_000,
-        ),  # occurs twice: read as the earlier time, as in Spark
+        ),  # a time that occurs twice is read as the earlier one, as in Spark
     ],
 )
 def test_times(text: str, zone: str, found: int) -> None:

@@ -46,7 +46,7 @@ def recorded(table: str) -> list[tuple[str, int]]:
 
 
 def repeated(source: Input, batches: Sequence[int]) -> None:
-    """Make Spark repeat these batches, as if the checkpoint had not recorded them as finished."""
+    """Make Spark repeat these batches, as if its checkpoint had not recorded that they were finished."""
     for batch in batches:
         for name in (f"{batch}", f".{batch}.crc"):
             (Path(source.checkpoint) / "commits" / name).unlink(missing_ok=True)

@@ -1,5 +1,5 @@
-"""Streams read with format("deltalog"): every file is read exactly once, across restarts and with limits, and errors
-are clear."""
+"""Streams read with format("deltalog"): every file is read exactly once, even after restarts and with limits, and error
+messages are clear."""
 
 from __future__ import annotations
 

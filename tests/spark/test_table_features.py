@@ -131,7 +131,7 @@ def test_one_file_with_two_deletion_vectors_is_refused(spark: Any, table: str) -
 def test_a_missing_data_file_is_named(spark: Any, table: str) -> None:
     make(table, schema(id="long"), [("a b.parquet", {}, ids(1))])
     (Path(table) / "a b.parquet").unlink()
-    if IS_CONNECT:  # the server finds the missing file only when an action runs
+    if IS_CONNECT:  # the server notices the missing file only when an action runs
         df = spark_ext.read(spark).load(table)
         with pytest.raises(Exception, match=r"a b\.parquet|a%20b\.parquet"):
             df.collect()
@@ -182,7 +182,7 @@ def test_columns_are_read_under_their_physical_names(spark: Any, table: str, nam
     ann = {"c12": 7, "c11": "Ann"}
     data = pa.table(
         {
-            # The data of a dropped column: because of column mapping, it is not read as the column id.
+            # The data of a dropped column. Because of column mapping, this data is not read as the column named id.
             "id": pa.array([9, 9, 9], pa.int64()),
             "c1": pa.array([1, 2, 3], pa.int64()),
             "c2": pa.array([ann, None, ann], kind),
@@ -340,7 +340,7 @@ def test_files_from_before_a_type_was_widened(spark: Any, table: str) -> None:
 
 
 def test_keys_of_maps_from_before_their_type_was_widened(spark: Any, table: str) -> None:
-    """Spark does not cast a map if the cast may make a key null, as from date to timestamp_ntz."""
+    """Spark does not cast a map if the cast could make a key null, for example a cast of date keys to timestamp_ntz."""
     kind = {"type": "map", "keyType": "timestamp_ntz", "valueType": "long", "valueContainsNull": True}
     changed: dict[str, Any] = {
         "delta.typeChanges": [{"fromType": "date", "toType": "timestamp_ntz", "fieldPath": "key"}]

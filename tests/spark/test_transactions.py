@@ -1,4 +1,5 @@
-"""Spark reads and writes a catalog's tables by their address, and can change several of them in one transaction."""
+"""Spark reads and writes the tables of a catalog by their addresses, and can change several tables in one
+transaction."""
 
 from __future__ import annotations
 
@@ -108,8 +109,8 @@ def test_a_table_that_was_opened_takes_no_allowed_paths(spark: Any, bank: deltal
 def test_transfers_by_two_spark_jobs_and_a_python_process_never_make_or_lose_money(
     spark: Any, bank: deltalog.TransactionManager, catalog: str, tmp_path: Path
 ) -> None:
-    """Any two of the writers write to one common table. The first three transactions are all ready before the first
-    commit, so only one of them can succeed."""
+    """Any two of the writers write to one common table. The first three transactions are all ready before the first of
+    them commits, so only one can succeed."""
     pairs = {"one": ("bank.a", "bank.b"), "two": ("bank.b", "bank.c"), "python": ("bank.c", "bank.a")}
 
     def job(name: str, seed: int) -> transfers.Outcome:

@@ -1,4 +1,4 @@
-"""VACUUM by Spark's tasks: DeltaTable.vacuum(onExecutors=True), the setting, and SQL."""
+"""VACUUM by Spark's tasks: DeltaTable.vacuum(onExecutors=True), the session's setting, and SQL."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ ON_EXECUTORS = {EXECUTORS: "true"}
 
 @pytest.fixture
 def t(spark: Any, table: str, tmp_path: Path) -> str:
-    """A table with three appends to four partitions, the first of which was removed, and with files that do not belong
-    to it; all files are old."""
+    """A table to which three appends wrote four partitions; the files of the first append were removed again. The
+    directory also contains files that do not belong to the table. All files are old."""
     for start in (0, 10, 20):
         frame = spark.range(start, start + 10).selectExpr("id", "id % 4 AS p").coalesce(1)
         spark_ext.write(frame).mode("append").partitionBy("p").save(table)
@@ -113,7 +113,7 @@ def test_jobs_say_what_they_do(spark: Any, t: str) -> None:
 
 
 def by_tasks(spark: Any, t: str, change: Any, **options: Any) -> deltalog.VacuumReport:
-    """A vacuum without retention whose tasks run ``change(function)`` instead of their usual function."""
+    """A vacuum without a retention period, whose tasks run ``change(function)`` instead of their usual function."""
     run = _runner(spark, t, parallelism(spark))
     table = deltalog.DeltaTable.open(t)
     return table.vacuum(

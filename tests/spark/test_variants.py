@@ -1,4 +1,4 @@
-"""Variants that Spark or tasks wrote can be read by Spark and deltalog, are kept by copies, and are not shredded."""
+"""Variants that Spark or its tasks wrote can be read by Spark and by deltalog, survive copies, and are not shredded."""
 
 from __future__ import annotations
 

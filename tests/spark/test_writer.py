@@ -642,7 +642,7 @@ def test_a_job_makes_no_checksum_files(spark: Any, table: str, monkeypatch: pyte
     monkeypatch.setattr(spark_ext.writing.local_job, "collect", looked_at)
     result = spark_ext.write(spark.range(6).selectExpr("id", "id % 3 as p")).partitionBy("p").save(table)
     assert len(found) == result.num_files and all(name.endswith(".parquet") for name in found)
-    # Other writes of the session still create checksum files.
+    # After this, other writes of the session still create checksum files.
     spark.range(1).coalesce(1).write.parquet(f"{table}-plain")
     assert any(name.endswith(".crc") for name in os.listdir(f"{table}-plain"))
 

@@ -19,7 +19,7 @@ ACCOUNTS, EACH = 4, 100
 TOTAL = len(TABLES) * ACCOUNTS * EACH
 _PATIENCE_S = 120
 
-# Takes an amount from an account in one table and adds it to the same account in another table.
+# Subtracts an amount from an account in one table, and adds it to the same account in another table.
 Move = Callable[[deltalog.DeltaTable, deltalog.DeltaTable, int, int], None]
 
 
@@ -84,12 +84,12 @@ def move_in_python(source: deltalog.DeltaTable, target: deltalog.DeltaTable, acc
 
 
 def python_process(catalog: str, root: str, pair: tuple[str, str], rounds: int, seed: int) -> Outcome:
-    """The program that the process without Spark runs."""
+    """The program that runs in the process without Spark."""
     chance = random.Random(seed)
 
     def move(source: deltalog.DeltaTable, target: deltalog.DeltaTable, account: int, amount: int) -> None:
         move_in_python(source, target, account, amount)
-        time.sleep(chance.uniform(0, 0.3))  # leaves time in which Spark, which is slower, can commit too
+        time.sleep(chance.uniform(0, 0.3))  # leaves time for Spark, which is slower, to commit too
 
     meet = lambda: rendezvous(Path(root), "python", 3)  # noqa: E731
     return transfer(deltalog.TransactionManager(catalog), pair, rounds, seed, move, meet)

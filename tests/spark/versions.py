@@ -5,7 +5,7 @@
 
 Each version has two reports of pytest (JUnit XML), one of classic sessions and one of Spark Connect. The results in
 these reports are stored in version_results.json, so that the page keeps the results of the other versions when one
-version is run. A report with a failed test removes that version and mode from the page.
+version is run. If a report contains a failed test, its version and mode are removed from the page.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ SAMPLED = (
 
 
 class IncompleteResultsError(Exception):
-    """A test failed in a run, or the report belongs to another version."""
+    """A test failed in a run, or a run's report is for another version."""
 
 
 @dataclass
@@ -88,7 +88,7 @@ class Run:
 
     @classmethod
     def from_json(cls, found: Mapping[str, Any]) -> Run:
-        """A run from the result of ``to_json``."""
+        """A run, built from the result of ``to_json``."""
         counts = {name: collections.Counter(found[name]) for name in ("passed", "skipped")}
         return cls(**{**found, **counts, "reasons": {why: set(tests) for why, tests in found["reasons"].items()}})
 
@@ -99,7 +99,7 @@ class Run:
 
 
 def row_of(test: str) -> str:
-    """The row of a test, which is given as ``module::test``."""
+    """The row for a test, which is given as ``module::test``."""
     return next(row for row, pattern in ROWS if re.search(pattern, test))
 
 
@@ -130,8 +130,8 @@ def parse(report: str, lane: str, mode: str) -> Run:
 
 
 def page(runs: Sequence[Run], missing: Sequence[str] = ()) -> str:
-    """The text of the page. ``runs``: in the order of the columns. ``missing``: the Spark versions and modes for which
-    there are no results."""
+    """The text of the page. ``runs``: the runs, in the order of the page's columns. ``missing``: the Spark versions and
+    modes for which there are no results."""
     columns = " | ".join(f"{run.spark} {'Connect' if run.mode == 'connect' else run.mode}" for run in runs)
     lines = [HEAD, f"| | {columns} |", "|---" * (len(runs) + 1) + "|"]
     for row, _ in ROWS:
@@ -158,7 +158,7 @@ def _cell(passed: int, skipped: int) -> str:
 
 
 def _reasons(runs: Sequence[Run]) -> list[str]:
-    """One line per reason for which tests are skipped: the versions and modes, and the number of tests."""
+    """One line for each reason why tests are skipped: the Spark versions and modes, and the number of tests."""
     places: dict[str, list[str]] = collections.defaultdict(list)
     tests: dict[str, set[str]] = collections.defaultdict(set)
     for run in runs:
@@ -182,8 +182,8 @@ def _places(found: Sequence[str], every: Mapping[str, Sequence[str]]) -> str:
 
 
 def main(lanes: Sequence[tuple[str, str]]) -> int:
-    """Read the reports of these versions and modes, and write the page. Returns 1 if the report of any of them contains
-    a failed test, else 0."""
+    """Read the reports of these versions and modes, and write the page. Returns 1 if any of the reports contains a
+    failed test, else 0."""
     kept = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {}
     problems = []
     for lane, mode in lanes:

@@ -12,8 +12,8 @@ from tests.spark.many_files import COUNT, IGNORED, ManyFiles, lists, make_flat, 
 from tests.spark.many_files import scratch as scratch
 from tests.spark.settings import session_of
 
-# A setting that makes Spark Connect analyze each query again, as Spark 3.5 always does, and as later versions do when
-# the server's cache has evicted the plan.
+# A setting that makes Spark Connect analyze each query again. Spark 3.5 always does so, and later versions do if the
+# server's cache has evicted the plan.
 _ANEW = {"spark.connect.session.planCache.enabled": "false"}
 
 
@@ -34,7 +34,8 @@ def test_the_list_lives_as_long_as_a_dataframe_of_it(spark: Any, table: str, scr
     del derived
     gc.collect()
     assert lists() == []
-    assert spark.table("many_files").count() == COUNT - 4  # the server keeps the view's plan, including the file list
+    # The server keeps the view's plan, which includes the list of files.
+    assert spark.table("many_files").count() == COUNT - 4
 
 
 @pytest.mark.parametrize("make", [make_flat, make_hive])

@@ -53,7 +53,7 @@ def place(ministack: Server) -> Iterator[Place]:
 
 @contextmanager
 def session_reaches(spark: Any, place: Place) -> Iterator[None]:
-    """Set the session's settings so that it can access the bucket, for the duration of the block."""
+    """For the duration of the block, set the session's settings so that the session can access the bucket."""
     bucket, port = place.url.split("/")[2], place.options["endpoint_url"].rpartition(":")[2]
     settings = {
         "access.key": place.options["key"],

@@ -1,4 +1,5 @@
-"""Streams between tables on S3: every row is written exactly once, despite restarts and lost responses of the store."""
+"""Streams between tables on S3: every row is written exactly once, even after restarts and if responses of the store
+are lost."""
 
 from __future__ import annotations
 

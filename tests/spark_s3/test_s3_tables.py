@@ -131,7 +131,7 @@ def test_requests_for_each_file(spark: Any, place: Place) -> None:
     assert not [request for request in made if "/p=" in request.key]
     with place.proxy.counted() as made:
         assert loaded.selectExpr("sum(id)").first()[0] == sum(range(count))
-    # Per file, one HEAD, which S3A sends when it opens the file, and one GET.
+    # For each file, one HEAD, which S3A sends when it opens the file, and one GET.
     by_method = {method: sum(request.method == method for request in made) for method in ("HEAD", "GET")}
     assert by_method == {"HEAD": result.num_files, "GET": result.num_files}
 
@@ -334,7 +334,7 @@ def test_rows_are_changed(spark: Any, place: Place, properties: dict[str, str]) 
 
 def test_tasks_vacuum(spark: Any, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tasks list ranges of keys and delete in batches. A refused request ends the vacuum, and the next vacuum completes
-    the work. With many files, tasks do the work by default."""
+    the work. With many files, Spark tasks do the work by default."""
     schema = spark_ext.from_spark(spark.range(1).selectExpr("id", "id % 3 as p").schema)
     table = deltalog.DeltaTable.create(place.url, schema, partition_by=["p"], **place.options)
     for start in (0, 3, 6, 9):

@@ -1,4 +1,5 @@
-"""The table of members in docs/from-deltalake.md, from the modules of the door, so that none can be missing.
+"""Generates the table of members in docs/from-deltalake.md from the modules of ``deltalog.deltalake``, so that no
+member can be missing.
 
 ``python -m tests.support.deltalake_page`` writes the table.
 """
@@ -28,7 +29,7 @@ _ERRORS = tuple(getattr(door.exceptions, name) for name in door.exceptions.__all
 
 
 def rendered(text: str) -> str:
-    """The page with the table of the present modules."""
+    """The page, with its table updated for the present modules."""
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}{''.join(_lines())}{END}{after}"

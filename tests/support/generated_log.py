@@ -1,4 +1,4 @@
-"""A log of arbitrary length that takes no memory: commits and checksums are generated when they are read."""
+"""A log of any length that needs no memory for its contents: commits and checksums are generated when they are read."""
 
 from __future__ import annotations
 

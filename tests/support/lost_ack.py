@@ -113,7 +113,7 @@ class Deltalog:
 
 
 class Deltalake:
-    """The operations, run with deltalake (delta-rs)."""
+    """The operations, performed with deltalake (delta-rs)."""
 
     def __init__(self, url: str, server: Server) -> None:
         options = server.options()

@@ -1,4 +1,4 @@
-"""Locations of tables that are deleted, re-created, rolled back or restored while a handle is open on them."""
+"""Locations whose tables are deleted, re-created, rolled back or restored while a handle to the table is open."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Place:
 
 
 def opened(place: Place, commits: int = 2) -> DeltaTable:
-    """A warm handle whose own commit is the latest version."""
+    """A warm handle that itself committed the latest version."""
     table = DeltaTable.create(place.store, SCHEMA)
     for number in range(commits):
         table.append(rows(number))

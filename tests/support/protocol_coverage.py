@@ -20,7 +20,7 @@ PAGE = ROOT / "docs" / "protocol-coverage.md"
 CASES_PAGE = ROOT / "docs" / "conformance-cases.md"
 COMMAND = "python -m tests.support.protocol_coverage"
 _PACKAGES = ("deltalog", "spark_ext")
-# These modules test requirements rather than implement them; the page lists their rules and cases instead.
+# These modules test requirements and do not implement them; the page lists their rules and cases instead.
 _TESTING = ("deltalog/doctor/", "deltalog/conformance/")
 
 
@@ -36,12 +36,12 @@ class Coverage:
 
     @property
     def needs_note(self) -> bool:
-        """Whether the section lacks a module, or lacks both a rule and a case."""
+        """Whether a section of the protocol lacks a module, or lacks both a rule and a case."""
         return not self.modules or not (self.rules or self.cases)
 
 
 def coverage() -> tuple[Coverage, ...]:
-    """The coverage of all sections, in the order of the protocol."""
+    """The coverage of all sections of PROTOCOL.md, in its order."""
     modules: dict[str, list[str]] = {}
     for path in sorted(file for package in _PACKAGES for file in (ROOT / package).rglob("*.py")):
         name = path.relative_to(ROOT).as_posix()
@@ -145,7 +145,7 @@ def cases_page() -> str:
 
 
 def case_link(case: Case) -> str:
-    """A link to a case, from another page of docs."""
+    """A link to a case, for use in another page of docs."""
     return f"[`{case.id}`](conformance-cases.md#case-{case.id})"
 
 

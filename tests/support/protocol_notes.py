@@ -1,4 +1,4 @@
-"""Notes that explain why a section of PROTOCOL.md has no module, or neither a rule of the doctor nor a case of the kit.
+"""Notes that explain why a section of PROTOCOL.md has no module, or has neither a doctor rule nor a conformance case.
 
 tests/house/test_protocol_coverage.py fails if a section has a note but does not need one.
 """

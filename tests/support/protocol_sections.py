@@ -13,8 +13,8 @@ URL = "https://github.com/delta-io/delta/blob/master/PROTOCOL.md"
 
 @dataclass(frozen=True)
 class Section:
-    """A section. ``level``: 1 for a chapter. ``chapter``: the anchor of the level 1 section that contains it, or its
-    own."""
+    """A section. ``level``: 1 for a chapter. ``chapter``: the anchor of the level 1 section that contains this section,
+    or of this section itself if it has level 1."""
 
     anchor: str
     title: str

@@ -1,8 +1,8 @@
 """Counts rounds: the length of an operation's longest chain of dependent requests.
 
-On an object store, the length of this chain determines how long an operation takes. ``RoundStore`` delays every request
-until the round of the request ends. A round ends when no thread of the process can continue; all requests made before
-then are concurrent. A round is one unit of virtual time.
+On an object store, the length of an operation's longest chain of dependent requests determines how long the operation
+takes. ``RoundStore`` delays every request until the round of the request ends. A round ends when no thread of the
+process can continue; all requests made before then are concurrent. A round is one unit of virtual time.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from deltalog.storage.ranges import TAIL_BYTES, RangeReader
 from deltalog.storage.remote import LIST_PAGE, get_together
 from deltalog.storage.wrapped import WrappedStore
 
-# The process counts as waiting if its other threads use less processor time than this between two samples.
+# The process counts as waiting if, between two samples, its other threads use less processor time than this.
 _IDLE_NS = 30_000
 _LOOK_S = 0.001
 _LOOKS = 3
@@ -30,8 +30,9 @@ _LOOKS = 3
 class RoundStore(WrappedStore[LogStore]):
     """A store on which each request takes one round, as on an object store.
 
-    A listing takes one request per page of 1,000 names. Opening a data file takes one request for its last 64 KiB, and
-    one for each read outside those bytes. ``get_many`` sends 32 requests at a time, like the S3 store.
+    A listing takes one request per page of 1,000 names. Opening a data file takes one request for the last 64 KiB of
+    the file; each read outside these bytes takes one more request. ``get_many`` sends 32 requests at a time, like the
+    S3 store.
     """
 
     def __init__(self, inner: LogStore, beside: RoundStore | None = None) -> None:
@@ -156,8 +157,8 @@ class RoundStore(WrappedStore[LogStore]):
 
 
 def _is_idle() -> bool:
-    """Whether no other thread has run for a moment, and none is ready to run. One sample is not enough: a thread that
-    waits for the interpreter lock, which the caller holds, looks idle."""
+    """Whether all other threads are idle: none has run for a moment, and none is ready to run. One sample is not
+    enough: a thread that waits for the interpreter lock, which the caller holds, looks idle."""
     used_ns = time.process_time_ns() - time.thread_time_ns()
     time.sleep(_LOOK_S)
     return time.process_time_ns() - time.thread_time_ns() - used_ns < _IDLE_NS and not _can_run()

@@ -1,6 +1,6 @@
 """The tests of the JVM suites that a default test run executes, grouped by verb and feature.
 
-The other suites run completely, except for cases that the marks `long` and `sampled` exclude.
+The other suites run completely, except for cases that are excluded by the pytest marks `long` and `sampled`.
 
 An entry is a module, a test, or one case of a test. The pytest marks `long` and `sampled` also apply within a listed
 module or test; a case that is listed by its own id always runs.
@@ -239,7 +239,7 @@ ENTRIES = frozenset(entry for entries in USUAL_RUN.values() for entry in entries
 
 
 def is_limited(node_id: str) -> bool:
-    """Whether a test belongs to a suite of which a default test run executes only some tests."""
+    """Whether a test belongs to a suite of which a default run executes only some of the tests."""
     return node_id.startswith(tuple(f"{suite}/" for suite in SUITES))
 
 
@@ -250,7 +250,7 @@ def entry_of(node_id: str) -> str | None:
 
 
 def without_tests(node_ids: Iterable[str]) -> set[str]:
-    """Entries for these tests' modules that match none of the tests."""
+    """Entries that belong to the modules of these tests but cover none of the tests."""
     node_ids = list(node_ids)
     modules = {node_id.partition("::")[0] for node_id in node_ids}
     named = {entry for node_id in node_ids for entry in (node_id, node_id.partition("[")[0])} | modules

@@ -1,5 +1,5 @@
-"""The files that each version of a table needs, computed only from the JSON of its log, to judge vacuums. The module
-shares no code with vacuum, except the function that names deletion vector files."""
+"""To judge vacuums: the files that each version of a table needs, computed only from the JSON of the table's log. The
+module shares no code with vacuum, except the function that names deletion vector files."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from deltalog.protocol.deletion_vectors import relative_path
 
 class VacuumModel:
     """By version: ``live``: the files that contain the rows of the version; ``changes``: the files of its change data
-    feed; ``removed``: the files that it removed; ``times``: its commit time. By path: ``tombstones``: the time of the
-    latest removal of each file. Deletion vector files are included."""
+    feed; ``removed``: the files that it removed; ``times``: its commit time. By path: ``tombstones``: for each removed
+    file, the time of its latest removal. Deletion vector files are included."""
 
     def __init__(self, log: Mapping[int, bytes]) -> None:
         self.live: dict[int, set[str]] = {}
@@ -56,7 +56,7 @@ class VacuumModel:
         return max((v for v in self.live if self.times[v] <= cutoff_ms), default=0)
 
     def removed_before(self, cutoff_ms: int) -> set[str]:
-        """The files that commits up to a cut-off time removed, or wrote for the change data feed."""
+        """The files that commits up to a cut-off time removed, and the change data files that these commits wrote."""
         before = [v for v in self.live if v <= self.current(cutoff_ms) and self.times[v] <= cutoff_ms]
         return {path for v in before for path in self.removed[v] | self.changes[v]}
 

@@ -18,7 +18,7 @@ def create(store: Any, clock: Clock, properties: dict[str, str] | None = None, *
 
 
 def files(store: Any) -> set[str]:
-    """The paths of all files outside the log."""
+    """The paths of all files that are not in the log directory."""
     return {entry.path for entry in store.walk(lambda directory: True) if entry.kind is EntryKind.FILE}
 
 

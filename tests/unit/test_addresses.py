@@ -14,7 +14,7 @@ ROWS = pa.table({"id": [1, 2]})
 
 @pytest.fixture
 def catalog(tmp_path: Path) -> Path:
-    """The file of a catalog that has the table bank.a."""
+    """The file of a catalog that contains the table bank.a."""
     made = tmp_path / "catalog.db"
     TransactionManager(str(made)).create_table("bank.a", str(tmp_path / "a"), ROWS.schema, data=ROWS)
     return made

@@ -97,7 +97,7 @@ def test_a_value_of_another_type_is_no_scalar(value: object, kind: pa.DataType) 
 @pytest.mark.parametrize("kind", [pa.string(), pa.binary(), pa.int64(), pa.list_(pa.string())], ids=str)
 @pytest.mark.parametrize("given", ["slice", "chunks", "offsets"])
 def test_a_null_beside_a_slice_leaves_its_values_alone(given: str, kind: pa.DataType, null_first: bool) -> None:
-    """A slice's offsets do not start at 0, and the offsets of arrays from other programs may not start there either."""
+    """The offsets of a slice do not start at 0; those of arrays from other programs may also start elsewhere."""
     texts = ["ab", "é", "", None, "ghi", "j", "€"]
     made: Any = {
         pa.string(): lambda: pa.array(texts),

@@ -1,4 +1,5 @@
-"""Background work is done in order and before the process exits, by threads that end when it does."""
+"""Background work is done in order, by threads that end when the work does, and is finished before the process
+exits."""
 
 from __future__ import annotations
 
@@ -79,7 +80,7 @@ def test_who_queues_faster_than_the_work_is_done_waits(gate: threading.Event) ->
     thread.start()
     for _ in range(background.MAX_WAITING):
         assert queued.acquire(timeout=30)
-    thread.join(0.1)  # enough time for the thread to continue if it were not blocked
+    thread.join(0.1)  # enough time for the thread to continue, if it were not blocked
     assert thread.is_alive() and background._queues["bounded"].added <= background.MAX_WAITING + 1
     gate.set()
     thread.join(30)

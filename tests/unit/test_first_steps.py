@@ -1,4 +1,4 @@
-"""What newcomers write first either works or is answered with what to write."""
+"""Code that newcomers write first either works, or raises an error that says what to write instead."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_dates_and_times_in_a_time_zone(tmp_path: Path) -> None:
             assert table.version_at(moment, after="latest", time_zone=zone).version == 1
         with pytest.raises(InvalidTimestampError, match="time_zone="):
             table.version_at(moment, after="latest")
-    # The same wall clock is nine hours earlier in Tokyo.
+    # In Tokyo, the clock shows the same time nine hours earlier.
     wall = datetime.datetime(2024, 1, 1, 9)
     tokyo, utc = table.explain_timestamp(wall, time_zone="Asia/Tokyo"), table.explain_timestamp(wall, time_zone="UTC")
     assert utc.requested_ms - tokyo.requested_ms == 9 * 3600 * 1000

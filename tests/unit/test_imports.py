@@ -1,4 +1,4 @@
-"""What each entrance loads: modules that a short program does not need must not be imported by it.
+"""The modules that each entry point imports: a short program must not import modules that it does not need.
 
 Each entrance runs in a fresh process, which prints the modules that it has loaded.
 """
@@ -14,7 +14,8 @@ import pytest
 
 from deltalog import DeltaTable
 
-# What no entrance loads: parsers of SQL, other frameworks, and modules of the standard library that take long to load.
+# Modules that importing deltalog or its entry points must not load: SQL parsers, other frameworks, and slow modules of
+# the standard library.
 NEVER = (
     "sqlglot",
     "pandas",
@@ -26,7 +27,7 @@ NEVER = (
     "botocore",
     "s3fs",
 )
-# The verbs that an entrance below does not call, and what serves only them.
+# The modules of verbs that an entry point below does not call, and the modules that only these verbs use.
 OTHER_VERBS = (
     *("deltalog.alter", "deltalog.create", "deltalog.dataset", "deltalog.doctor", "deltalog.maintenance"),
     *("deltalog.rows.merge", "deltalog.rows.update", "deltalog.rows.delete", "deltalog.rows.overwrite"),
@@ -102,7 +103,7 @@ print(*sorted(name for name, module in sys.modules.items() if module is not None
 
 @pytest.fixture
 def table(tmp_path: Path) -> str:
-    """A table of two files, without anything special."""
+    """A plain table of two data files."""
     url = str(tmp_path / "t")
     rows = pa.table({"id": pa.array([1, 2], pa.int64()), "name": ["a", "b"]})
     DeltaTable.create(url, rows.schema, data=rows).append(rows)

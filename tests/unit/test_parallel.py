@@ -113,7 +113,7 @@ def test_one_iterator_is_read_ahead_of_the_caller() -> None:
     sources = Sources([100])
     items = read_ahead(next(iter(sources))(), 3)
     assert next(items) == (0, 0)
-    while sources.taken[0] < 4:  # meanwhile the caller does something else, and the thread reads ahead
+    while sources.taken[0] < 4:  # while the caller does something else, the thread reads ahead
         time.sleep(0.001)
     time.sleep(0.01)
     assert sources.taken == [4] and [*items] == sources.expected()[1:] and no_thread_is_left()

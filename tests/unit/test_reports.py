@@ -1,5 +1,5 @@
-"""The repr of a result shows the operation and its figures, and stays short however many files it names. Lists of
-result objects can be converted to pandas, polars and Arrow tables."""
+"""The repr of a result shows the operation and its figures, and stays short even if the result names many files. Lists
+of result objects can be converted to pandas, polars and Arrow tables."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def classes() -> Iterator[Any]:
                 continue
             if inspect.unwrap(own).__code__.co_filename == inspect.getfile(
                 found
-            ):  # Python generates it for dataclasses
+            ):  # not a method that Python generates for a dataclass
                 yield each
 
 

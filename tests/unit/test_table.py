@@ -286,7 +286,8 @@ def test_the_cost_of_opening(counted: tuple[CountingStore, DeltaTable]) -> None:
     with store.counted() as calls:
         DeltaTable.open(store)
     assert summary(calls) == {"get": 3, "list_from": 1, "head": 1}
-    # The hint, the version checksum, the HEAD of its commit; and the commit file's metadata, to recognize it later.
+    # The requests read the hint, the version checksum, the HEAD of that version's commit, and the metadata by which the
+    # commit file is recognized later.
 
 
 def test_the_cost_of_asking_for_a_table(counted: tuple[CountingStore, DeltaTable]) -> None:
@@ -314,8 +315,8 @@ def test_the_cost_of_the_latest_snapshot(counted: tuple[CountingStore, DeltaTabl
     DeltaTable.open(store, environment=environment(Clock(NOW + 20_000))).append(rows(10))
     with store.counted() as calls:
         assert table.snapshot().version == 10
-    # The HEAD requests look for the next version, for the one after it, and for its checkpoint, and check before and
-    # after reading the commit that the known version still belongs to this table.
+    # The HEAD requests look for the next version, for the one after it, and for its checkpoint; before and after the
+    # commit is read, they check that the known version still belongs to this table.
     assert calls.of("head") == 6 and calls.of("get") == 1 and calls.of() == 7
 
 
@@ -354,7 +355,7 @@ def test_the_cost_of_files(counted: tuple[CountingStore, DeltaTable]) -> None:
     snapshot = DeltaTable.open(store).snapshot()
     with store.counted() as calls:
         snapshot.files()
-    assert calls.of("get", "*.json") == 10  # one GET for each commit file, because there is no checkpoint
+    assert calls.of("get", "*.json") == 10  # one GET for each commit file, because the table has no checkpoint
     assert calls.of("head") == 1 and calls.of() == 11  # checks that it is still the same table
     with store.counted() as calls:
         snapshot.files()
@@ -387,7 +388,8 @@ def test_the_cost_of_changing_properties(verb: str, counted: tuple[CountingStore
             table.set_properties({"owner": "me"})
         else:
             table.disable_in_commit_timestamps()
-    # The HEAD requests: for the refresh, before the commit, after it, and before and after a checkpoint.
+    # The HEAD requests: those of the refresh, those before and after the commit, and those before and after a
+    # checkpoint.
     assert calls.of("put_if_absent", "*.json") == 1 and calls.of("head") == 2 + 1 + 2 + 2
 
 

@@ -1,7 +1,7 @@
 """The cases, by area. The modules contain only data: tables built with ``TableBuilder``, steps, and expected outcomes.
 
-``SUITE_VERSION`` is the version of the cases: its first number changes if the outcome of a case changes or a case is
-deleted, its second if cases are added.
+``SUITE_VERSION`` is the version of the set of cases. Its first number changes if the outcome of a case changes or a
+case is deleted, and its second number if cases are added.
 """
 
 from __future__ import annotations

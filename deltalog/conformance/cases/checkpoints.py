@@ -1,4 +1,4 @@
-"""Cases about reading and writing checkpoints in all formats and log compaction files."""
+"""Cases about reading and writing log compaction files, and checkpoints in all formats."""
 
 from __future__ import annotations
 
@@ -266,7 +266,7 @@ def _compaction() -> Iterator[Case]:
 
 
 def _written() -> Iterator[Case]:
-    """Checkpoints written by the engine. deltalog reads the rows from the checkpoint alone."""
+    """Checkpoints written by the engine. deltalog reads the rows from the checkpoint alone, without the commits."""
     section = "writer-requirements"
     write = Write("checkpoint")
 

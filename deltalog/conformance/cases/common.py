@@ -44,8 +44,8 @@ class Timeline:
 
     ``at``: the commit time of each version, in minutes. ``file``: the minutes of the commits' file times, by default
     ``at``. ``ict_from``: the first version with in-commit timestamps; ``ict_until``: the first one without them again;
-    None: never. ``pair``: the enablement properties in the metaData, by default the correct ones. ``damage``: arguments
-    of ``TableBuilder.commit`` that differ, by version; ``ict`` may be any value.
+    None: never. ``pair``: the two enablement properties in the metaData; by default, they are correct. ``damage``: for
+    some versions, the arguments with which ``TableBuilder.commit`` is called instead; ``ict`` may be any value.
     """
 
     at: Sequence[float] = (0, 1, 2, 3, 4)
@@ -95,7 +95,7 @@ class Timeline:
 
 
 def plain(table: TableBuilder) -> None:
-    """A table of one commit without rows, with the oldest protocol."""
+    """A table with a single commit that adds no rows, with the oldest protocol."""
     table.commit(table.protocol(), table.metadata())
 
 
@@ -109,7 +109,7 @@ def case_rows(prefix: str, area: str, section: str, rows: Iterable[tuple[Any, ..
 
 @dataclass(frozen=True)
 class Cases:
-    """Creates the cases of an area. ``prefix`` starts their ids; ``section`` is the default section."""
+    """Creates the cases of an area. ``prefix``: the start of the cases' ids; ``section``: the default section."""
 
     prefix: str
     area: str

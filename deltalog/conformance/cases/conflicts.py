@@ -1,4 +1,4 @@
-"""Cases about conflicts: while a transaction is open, another writer commits. Either both changes take effect, or the
+"""Cases about conflicts: another writer commits while a transaction is open. Either both changes take effect, or the
 transaction's commit is refused."""
 
 from __future__ import annotations

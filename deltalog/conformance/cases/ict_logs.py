@@ -32,8 +32,8 @@ def cases() -> Iterator[Case]:
 
 
 def _active() -> Iterator[tuple[object, ...]]:
-    """The three conditions under which in-commit timestamps are used. If one of these conditions is not met, timestamps
-    in commits are ignored."""
+    """The three conditions under which in-commit timestamps are used. If any of the conditions for in-commit timestamps
+    is not met, timestamps in commits are ignored."""
     by_file = [Rows(ids(1), at_ms=minute(101)), Rows(ids(0), at_ms=minute(100.5))]
     file = [100 + n for n in range(5)]
 

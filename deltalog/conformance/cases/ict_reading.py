@@ -30,7 +30,7 @@ FILE_TIMES: dict[str, tuple[str, list[float] | None]] = {
     "in-2001": ("file times in the year 2001", [-24 * 365 * 60 + n for n in range(5)]),
     "one-late": ("one commit file that is days newer", [0, 1, 9 * _DAYS, 3, 4]),
 }
-# Versions 0 to 2 have no in-commit timestamps; version 3 turns them on.
+# Versions 0 to 2 have no in-commit timestamps; version 3 enables them.
 LATE = Timeline(at=(0, 1, 2, 10, 11, 12), ict_from=3)
 ENABLED = minute(10)
 
@@ -117,7 +117,7 @@ def _late() -> Iterator[tuple[object, ...]]:
 
 
 def _late_moved() -> Iterator[tuple[object, ...]]:
-    """Tables whose file times differ from the timestamps."""
+    """Tables whose file times differ from the in-commit timestamps."""
     old = LATE.but(file=(0, 1, 2, -9000, -9000, -9000))
     yield (
         "file-times-after-are-old",
@@ -284,7 +284,7 @@ def _changes() -> Iterator[tuple[object, ...]]:
 
 
 def _spacings() -> Iterator[tuple[object, ...]]:
-    """Commits close together, commits far apart, and many commits."""
+    """A log with commits close together in time, one with commits far apart, and one with many commits."""
     tight = Timeline(at=[n / 60_000 for n in range(6)], ict_from=0, file=[9000] * 6)
     yield (
         "a-millisecond",

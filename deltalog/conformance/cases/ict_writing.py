@@ -405,7 +405,7 @@ def _conflicts() -> Iterator[tuple[object, ...]]:
     append = Write("append", rows=[{"id": 100}], begun=True)
 
     def raced(build: Timeline, *winners: tuple[dict[str, object], str | None]) -> object:
-        """A builder of the table plus the commits of other writers."""
+        """A builder that creates the table, and then the commits of other writers."""
 
         def made(table: TableBuilder) -> None:
             build(table)

@@ -22,7 +22,7 @@ def cases() -> Iterator[Case]:
     yield from _partitions()
 
 
-# --------------------------------------------------------------------------------------------- types
+# -------------------------------------------------------------------------------------- column types
 
 
 _D = decimal.Decimal
@@ -86,7 +86,7 @@ def _types() -> Iterator[Case]:
     yield _case("many-columns", "A table of 120 columns", many, Rows([{f"c{n}": n for n in range(120)}]))
 
 
-# --------------------------------------------------------------------------------------------- partitions
+# --------------------------------------------------------------------------------------- partition values
 
 
 _PARTITIONS: dict[str, tuple[pa.DataType, list[tuple[str | None, Any]]]] = {

@@ -45,7 +45,7 @@ def append(*rows: dict[str, Any]) -> Write:
 
 
 def _rows(*rows: Any) -> tuple[Step, Step]:
-    """Steps that compare the rows as read by the engine and by deltalog."""
+    """Steps that compare the rows that the engine reads with the rows that deltalog reads."""
     return Rows(list(rows)), Log("rows", value=list(rows))
 
 

@@ -1,4 +1,4 @@
-"""DeltaStorageHandler: the data files of a table as a file system of pyarrow, to read and to write new ones."""
+"""DeltaStorageHandler: a pyarrow file system that reads a table's data files and writes new ones."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class DeltaStorageHandler(FileSystemHandler):  # type: ignore[misc]
         return "deltalog"
 
     def equals(self, other: Any) -> bool:
-        """Whether both show the same table."""
+        """Whether both handlers give access to the same table."""
         return isinstance(other, DeltaStorageHandler) and self._store.url == other._store.url
 
     def __eq__(self, other: object) -> bool:
@@ -80,7 +80,7 @@ class DeltaStorageHandler(FileSystemHandler):  # type: ignore[misc]
         return FileInfo(path, FileType.File, size=size)
 
     def get_file_info_selector(self, selector: FileSelector) -> list[FileInfo]:
-        """Nothing: the log, not a listing, says which files a table has (``DeltaTable.file_uris``)."""
+        """Always empty: the log, not a listing, determines which files a table has (``DeltaTable.file_uris``)."""
         return []
 
     @translating
@@ -99,7 +99,7 @@ class DeltaStorageHandler(FileSystemHandler):  # type: ignore[misc]
         return self.open_input_file(path)
 
     def create_dir(self, path: str, recursive: bool) -> None:
-        """Nothing: stores have no directories."""
+        """Does nothing, because stores have no directories."""
 
     def delete_dir(self, path: str) -> None:
         """Raises NotImplementedError."""
@@ -115,7 +115,7 @@ class DeltaStorageHandler(FileSystemHandler):  # type: ignore[misc]
 
     @translating
     def delete_file(self, path: str) -> None:
-        """Delete a file that no version names: nothing checks that here."""
+        """Delete a file. The caller must know that no version refers to the file; this method does not check it."""
         self._store.delete(_inside(path))
 
     def move(self, src: str, dest: str) -> None:
@@ -128,8 +128,8 @@ class DeltaStorageHandler(FileSystemHandler):  # type: ignore[misc]
 
     @translating
     def open_output_stream(self, path: str, metadata: Mapping[str, str] | None = None) -> pa.NativeFile:
-        """Open a new file for writing, which is durable once it is closed. A table has it once a commit names it
-        (``create_write_transaction``)."""
+        """Open a new file for writing, which is durable once it is closed. The file belongs to the table once a commit
+        names it (``create_write_transaction``)."""
         return pa.PythonFile(_Output(self._store, _inside(path)), mode="w")
 
     def open_append_stream(self, path: str, metadata: Mapping[str, str] | None = None) -> pa.NativeFile:

@@ -1,4 +1,4 @@
-"""Helpers under the names of ``deltalake.writer._utils``, which some programs import."""
+"""Helpers with the names that ``deltalake.writer._utils`` defines, because some programs import them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def try_get_table_and_table_uri(
 
 
 def try_get_deltatable(table_uri: str | Path, storage_options: dict[str, str] | None) -> DeltaTable | None:
-    """The table at a location; None if there is none."""
+    """The table at a location; None if no table exists there."""
     try:
         return DeltaTable(table_uri, storage_options=storage_options)
     except TableNotFoundError:

@@ -29,8 +29,8 @@ def convert_to_deltalake(
     commit_properties: CommitProperties | None = None,
     post_commithook_properties: PostCommitHookProperties | None = None,
 ) -> None:
-    """Turn a directory of Parquet files into a table in place: as ``deltalog.DeltaTable.convert``, which also collects
-    statistics always. ``partition_by``: the partition columns, with ``partition_strategy="hive"``."""
+    """Turn a directory of Parquet files into a table in place, with ``deltalog.DeltaTable.convert``, which always
+    collects statistics too. ``partition_by``: the partition columns, with ``partition_strategy="hive"``."""
     commit, hook = deprecate_positional_commit_args(
         "convert_to_deltalake", args, commit_properties, post_commithook_properties
     )

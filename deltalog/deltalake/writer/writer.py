@@ -36,13 +36,14 @@ def write_deltalake(
 ) -> None:
     """Write rows: any object with the Arrow C stream or array interface, or a sequence of such arrays.
 
-    ``partition_by``, ``name``, ``description`` and ``configuration`` are of a new table; ``partition_by`` also with
-    ``mode="overwrite"`` and ``schema_mode="overwrite"``. ``predicate``: with ``mode="overwrite"``, the rows to replace.
-    ``schema_mode``: "merge" adds the columns that the data has, "overwrite" replaces the columns. ``target_file_size``:
-    in bytes; default delta.targetFileSize.
+    ``partition_by``, ``name``, ``description`` and ``configuration`` apply to a new table; ``partition_by`` also
+    applies with ``mode="overwrite"`` and ``schema_mode="overwrite"``. ``predicate``: with ``mode="overwrite"``, the
+    rows to replace. ``schema_mode``: "merge" adds the columns that only the data has, "overwrite" replaces all columns.
+    ``target_file_size``: in bytes; default delta.targetFileSize.
 
-    A new table has no in-commit timestamps, which deltalake could not write, unless the configuration has
-    ``delta.enableInCommitTimestamps``; they are written to tables that have them. Raises DeltaError.
+    A new table has no in-commit timestamps, which deltalake could not write, unless the configuration contains
+    ``delta.enableInCommitTimestamps``; in tables that have in-commit timestamps, every commit gets one. Raises
+    DeltaError.
     """
     if mode not in _MODES:
         raise ValueError(f"mode must be one of {', '.join(_MODES)}; got {mode!r}.")

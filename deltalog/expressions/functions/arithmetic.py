@@ -89,8 +89,8 @@ def _divide(left: Any, right: Any) -> Any:
 
 
 def _remainder(left: Any, right: Any) -> Any:
-    """The remainder, with the sign of the dividend. Division by -1 is avoided: it overflows for the least number, whose
-    remainder is 0."""
+    """The remainder, with the sign of the dividend. Division by -1 is avoided, because it overflows for the smallest
+    number; the remainder is 0 anyway."""
     one = scalar(1, right.type)
     right = pc.if_else(pc.equal(right, scalar(-1, right.type)), one, right)
     return pc.subtract(left, pc.multiply(pc.divide_checked(left, right), right))
@@ -173,14 +173,15 @@ def rounded(mode: str) -> Callable[..., Node]:
 def _with_room(
     node: Node, kind: DecimalType, result: DecimalType, kernel: Callable[[Any], Any], whole_digits: int = 0
 ) -> Node:
-    """Run a kernel on decimals; the result may need one more digit, and at least ``whole_digits`` before the point."""
+    """Run a kernel on decimals; the result may need one more digit, and needs at least ``whole_digits`` before the
+    point."""
     digits = max(kind.precision, whole_digits + kind.scale) + 1
     wider, arrow = pa.decimal256(digits, kind.scale), type_to_arrow(result)
     return apply_kernel(result, lambda values: kernel(values.cast(wider)).cast(arrow), node)
 
 
 def square_root(name: str, node: Node) -> Node:
-    """SQRT; NaN for a negative number."""
+    """SQRT; the result is NaN for a negative number."""
     return apply_kernel(DOUBLE, pc.sqrt, _as_double(name, node))
 
 

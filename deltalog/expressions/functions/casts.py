@@ -77,7 +77,8 @@ def cast(node: Node, wanted: DataType) -> Node:
 
 
 def try_cast(node: Node, wanted: DataType) -> Node:
-    """TRY_CAST: as ``cast``, but null for a value that does not fit. Cost: for each such value, a few more casts."""
+    """TRY_CAST: like ``cast``, but values that cannot be cast become null. Cost: for each such value, a few more
+    casts."""
     if not cast(node, wanted).can_fail:
         return cast(node, wanted)
     cast_all = _caster(node.data_type, wanted)
@@ -98,7 +99,7 @@ def try_cast(node: Node, wanted: DataType) -> Node:
         values = values.combine_chunks() if isinstance(values, pa.ChunkedArray) else values
         try:
             return cast_all(values)
-        except pa.ArrowException:  # few values differ in most columns, so each is tried once
+        except pa.ArrowException:  # most columns have few distinct values, so each distinct value is cast once
             encoded = values.dictionary_encode()
             return run(encoded.dictionary).take(encoded.indices)
 
@@ -191,7 +192,8 @@ _MOST_PLACES = 38
 
 
 def _text_to_decimal(wanted: DecimalType) -> Callable[[Any], Any]:
-    """Cast strings without exponents to decimals; digits beyond the decimal's scale are rounded half up."""
+    """Cast strings without exponents to decimals; values with more digits than the decimal's scale are rounded half
+    up."""
     wider, arrow = pa.decimal256(76, _MOST_PLACES), type_to_arrow(wanted)
 
     def run(values: Any) -> Any:

@@ -32,8 +32,8 @@ from deltalog.protocol.timestamps import parse_iso
 
 
 def common(what: str, *nodes: Node) -> Any:
-    """The nodes, with string literals read as the type of the other nodes, followed by the type that can represent the
-    values of all nodes."""
+    """The nodes, with string literals converted to the type of the other nodes, and then the type that can represent
+    the values of all nodes."""
     kinds = {node.data_type for node in nodes if node.data_type != VOID}
     typed = kinds - {STRING}
     if STRING in kinds and typed:
@@ -44,7 +44,7 @@ def common(what: str, *nodes: Node) -> Any:
 
 
 def _read_text(what: str, node: Node, target: DataType) -> Node:
-    """A string literal that is compared with another type: Spark reads it as that type."""
+    """A string literal that is compared with a value of another type: Spark reads it as that type."""
     text = node.value if node.is_literal else None
     if isinstance(text, str):
         if target in INTEGRAL and re.fullmatch(r"[+-]?\d{1,19}", text):

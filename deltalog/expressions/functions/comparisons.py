@@ -62,8 +62,8 @@ def _null_safe_equal(equal: Callable[[Any, Any], Any], one: Any, other: Any) -> 
 
 
 def _equally_long(what: str, left: Node, right: Node) -> tuple[Node, Node]:
-    """Both sides of a comparison, the shorter one padded with blanks where Spark pads: char(n) against a literal or
-    another char(n)."""
+    """Both sides of a comparison; where Spark pads (char(n) against a literal or another char(n)), the shorter side is
+    padded with blanks."""
     if left.char is None and right.char is None:
         return left, right
     widths = [_width(node) for node in (left, right)]
@@ -89,7 +89,8 @@ def as_char(node: Node, width: int) -> Node:
 
 
 def without_char(what: str, *nodes: Node) -> None:
-    """Raise CallError for a char(n) column, which Spark compares without padding here."""
+    """Raise CallError for a char(n) column, because Spark compares such a column without padding in this kind of
+    expression."""
     if any(node.char is not None for node in nodes):
         raise refuse(f"{what} of char(n)")
 

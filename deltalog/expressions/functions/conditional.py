@@ -19,7 +19,7 @@ from deltalog.protocol.schema import DataType, DecimalType, PrimitiveType, type_
 
 
 def case(branches: Sequence[tuple[Node, Node]], otherwise: Node) -> Node:
-    """CASE WHEN; each value is evaluated only in rows in which its condition is the first that is true."""
+    """CASE WHEN; each value is evaluated only for the rows in which its condition is the first true one."""
     conditions = [condition for condition, _ in branches]
     for condition in conditions:
         if not fits(condition, BOOLEAN):  # not even NULL
@@ -43,7 +43,7 @@ def case(branches: Sequence[tuple[Node, Node]], otherwise: Node) -> Node:
 
 
 def coalesce(*nodes: Node) -> Node:
-    """The first non-null value; later values are evaluated only where needed."""
+    """The first non-null value; later values are evaluated only for rows in which all earlier values are null."""
     first, *others = nodes
     return case([(negation(is_null(node)), node) for node in (first, *others[:-1])], others[-1]) if others else first
 

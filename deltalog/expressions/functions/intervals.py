@@ -1,4 +1,4 @@
-"""Intervals, and their sums with dates and timestamps, in UTC. Pure."""
+"""Intervals, and the sums of intervals with dates and timestamps, in UTC. Pure."""
 
 from __future__ import annotations
 
@@ -172,7 +172,8 @@ def _months_later(days: Any, number: Any) -> Any:
 
 
 def _first_day(month: Any) -> Any:
-    """Days since 1970 of the first day of a month (counted from year 0), computed with years that begin in March."""
+    """The number of days from 1970-01-01 to the first day of a month (counted from year 0), computed with years that
+    begin in March."""
     shifted = pc.subtract(month, 2)
     year = _floor_divided(shifted, 12)
     of_year = pc.subtract(shifted, pc.multiply(year, 12))

@@ -10,7 +10,7 @@ from deltalog.lazy_arrow import pc
 
 
 def conjunction(left: Node, right: Node) -> Node:
-    """AND; the right side is evaluated only where the left side is not false."""
+    """AND; the right side is evaluated only in rows in which the left side is not false."""
     left, right = boolean("AND", left), boolean("AND", right)
 
     def run(rows: Rows) -> Any:

@@ -120,14 +120,14 @@ def _map_value(node: Node, kind: MapType, key: Node) -> Node:
 
 
 def _entries(maps: Any, equal: Callable[[Any, Any], Any], keys: Any) -> tuple[Any, Any]:
-    """The map entries with a key: the row number of each, and its index among all entries."""
+    """The map entries with a given key: the row number of each entry, and its index among all entries."""
     found, rows = _flat(maps, maps.keys), _rows_of(maps)
     places = pc.indices_nonzero(pc.fill_null(equal(found, keys.take(rows)), False))
     return rows.take(places), places
 
 
 def _lengths(lists: Any) -> Any:
-    """The lengths of lists or maps; null where these are null."""
+    """The lengths of lists or maps; null for a list or map that is null."""
     starts, ends = lists.offsets.slice(0, len(lists)), lists.offsets.slice(1)
     return pc.if_else(pc.is_valid(lists), pc.subtract(ends, starts), scalar(None, pa.int32()))
 
@@ -194,7 +194,7 @@ def array_contains(name: str, node: Node, value: Node) -> Node:
 
 
 def map_contains_key(name: str, node: Node, key: Node) -> Node:
-    """MAP_CONTAINS_KEY: whether a map has a key."""
+    """MAP_CONTAINS_KEY: whether a map contains a key."""
     if not isinstance(node.data_type, MapType):
         raise refuse(f"The function {name} of {node.data_type}")
     key, equal = _comparison(f"The function {name}", node.data_type.key_type, key)
@@ -215,7 +215,7 @@ def _membership(lists: Any, values: Any, has: Any, unsure: Any) -> Any:
 
 
 def map_part(of_keys: bool) -> Callable[..., Node]:
-    """MAP_KEYS and MAP_VALUES: the keys or values of a map, as an array."""
+    """MAP_KEYS and MAP_VALUES: the keys and the values of a map, as an array."""
 
     def make(name: str, node: Node) -> Node:
         kind = node.data_type
@@ -243,7 +243,7 @@ def _lists(flat: Any, like: Any, arrow: pa.DataType) -> Any:
 
 
 def named_struct(name: str, *arguments: Node) -> Node:
-    """NAMED_STRUCT: a struct of names, which are literals, and values."""
+    """NAMED_STRUCT: builds a struct from pairs of a name, which must be a literal, and a value."""
     if len(arguments) % 2:
         raise refuse(f"The function {name} with {len(arguments)} arguments")
     return _struct(name, [constant(name, each, STRING) for each in arguments[::2]], arguments[1::2])

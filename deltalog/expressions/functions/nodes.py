@@ -122,8 +122,8 @@ def apply_kernel(data_type: DataType, kernel: Callable[..., Any], *nodes: Node, 
 
 
 def apply_growing_kernel(kernel: Callable[..., Any], size: Callable[..., int], *nodes: Node) -> Node:
-    """Apply a kernel to strings whose result can be far larger than its input. ``size`` returns an upper bound of the
-    result in bytes from the number of rows (1 for scalars only) and the values."""
+    """Apply to strings a kernel whose result can be far larger than its input. ``size`` computes an upper bound for the
+    size of the result in bytes; it gets the number of rows (1 if all values are scalars) and the values."""
 
     def run(rows: Rows) -> Any:
         values = [node.run(rows) for node in nodes]
@@ -154,7 +154,7 @@ def fits(node: Node, *kinds: DataType) -> bool:
 
 
 def any_true(found: Any) -> bool:
-    """Whether any of the values, or the scalar, is true."""
+    """Whether any of the given values is true; also accepts a single scalar."""
     if isinstance(found, pa.Scalar):
         return found.as_py() is True
     return bool(pc.any(found, min_count=0).as_py())

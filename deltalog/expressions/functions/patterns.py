@@ -33,8 +33,8 @@ def regex_like(node: Node, pattern: Node) -> Node:
 
 
 def _translated(pattern: str) -> str:
-    """The pattern for RE2. Supports literal characters, ., character sets, groups, |, repetition, and ^ and $ at the
-    ends."""
+    """The pattern for RE2. Supports literal characters, ``.``, character sets, groups, ``|``, repetition, and ``^`` and
+    ``$`` at the start and end of the pattern."""
     if len(pattern) > _MOST_CHARS:
         raise refuse(f"RLIKE with a pattern of {len(pattern)} characters")
     found: list[str] = []

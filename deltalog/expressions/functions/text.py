@@ -25,7 +25,7 @@ from deltalog.lazy_arrow import pc
 
 
 def ascii_only(kernel: Callable[[Any], Any]) -> Callable[..., Node]:
-    """A case mapping that refuses non-ASCII strings, because engines map other characters differently."""
+    """A case mapping that refuses non-ASCII strings, because other engines map non-ASCII characters differently."""
 
     def run(values: Any) -> Any:
         if any_true(pc.invert(pc.string_is_ascii(values))):
@@ -200,8 +200,8 @@ def _joined(separator: str, *values: Any) -> Any:
 
 
 def _joined_bytes(separators: int) -> Callable[..., int]:
-    """A function that returns the size in bytes of strings when joined, plus ``separators`` copies of the first
-    string."""
+    """A function that returns the total size in bytes of joined strings, plus ``separators`` times the size of the
+    first string."""
 
     def bytes_of(count: int, *values: Any) -> int:
         sizes = [text_bytes(each) * (count if isinstance(each, pa.Scalar) else 1) for each in values]

@@ -14,7 +14,7 @@ BOOLEAN, STRING, BINARY, VOID = (PrimitiveType(n) for n in ("boolean", "string",
 BYTE, SHORT, INTEGER, LONG = (PrimitiveType(n) for n in ("byte", "short", "integer", "long"))
 FLOAT, DOUBLE = PrimitiveType("float"), PrimitiveType("double")
 DATE, TIMESTAMP, TIMESTAMP_NTZ = (PrimitiveType(n) for n in ("date", "timestamp", "timestamp_ntz"))
-# The interval types: of days, of days and times, and of months. Columns cannot have interval types.
+# The interval types: day intervals, day-time intervals and month intervals. Columns cannot have interval types.
 DAYS, DAY_TIME = PrimitiveType("interval day"), PrimitiveType("interval day to second")
 YEAR_MONTH = PrimitiveType("interval year to month")
 INTERVALS: tuple[DataType, ...] = (DAYS, DAY_TIME, YEAR_MONTH)

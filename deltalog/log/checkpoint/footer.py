@@ -2,7 +2,7 @@
 afterwards. Pure.
 
 Spec: PROTOCOL.md#checkpoint-schema. Columns and fields that the protocol does not define are not checked. This module
-never reads the metadata of a column chunk, because pyarrow crashes the process if it is wrong.
+never reads the metadata of a column chunk, because invalid metadata makes pyarrow crash the process.
 """
 
 from __future__ import annotations

@@ -25,7 +25,8 @@ def read_hint(data: bytes) -> int | None:
         version = body["version"]
         expected = body.get("checksum")
         sound = expected is None or expected == checksum(body)
-    # JSON can contain a lone surrogate, which cannot be re-encoded, and values nested too deeply to traverse.
+    # JSON can contain lone surrogates, which cannot be encoded again, and values that are nested too deeply to
+    # traverse.
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
     whole = isinstance(version, int) and not isinstance(version, bool)

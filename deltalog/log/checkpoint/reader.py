@@ -1,4 +1,4 @@
-"""Reads a checkpoint: its small actions, its file actions (in pieces), and the sidecars that it names.
+"""Reads a checkpoint: its small actions, its file actions (in pieces), and the sidecars to which it refers.
 
 Spec: PROTOCOL.md#checkpoints-1, #v1-spec, #v2-spec, #checkpoint-schema, #sidecar-files, #sidecar-file-information,
 #v2-checkpoint-table-feature. A top-level file is in Parquet, or in JSON like a commit; sidecars are in Parquet.
@@ -54,8 +54,8 @@ Piece = TypeVar("Piece")
 
 @dataclass(frozen=True, slots=True)
 class ReadParallelism:
-    """How to read file actions in parallel: in pieces of ``rows`` rows, by ``threads`` threads, each at most ``ahead``
-    pieces ahead of the caller. With 0 threads, the caller's thread reads one piece at a time."""
+    """How to read file actions in parallel: in pieces of ``rows`` rows, with ``threads`` threads that are at most
+    ``ahead`` pieces ahead of the caller. With 0 threads, the caller's thread reads one piece at a time."""
 
     rows: int = 32_768
     threads: int = THREADS
@@ -128,8 +128,8 @@ class CheckpointReader:
                     domains[domain.domain] = domain
         if protocol is None or metadata is None:
             missing = "protocol" if protocol is None else "metaData"
-            # InvalidCheckpointError does not fit here: the file is complete, so the state from which it was written
-            # lacked the action.
+            # InvalidCheckpointError does not fit here: the checkpoint file is complete, so the action was already
+            # missing from the state from which the file was written.
             raise CorruptTableError(
                 f"{self._store.url}: checkpoint {checkpoint.names[0]} has no {missing} action. If no commit before "
                 "it is missing, delete the checkpoint; the state is then rebuilt from the commits."
@@ -181,9 +181,9 @@ class CheckpointReader:
         """The file actions in order, in batches of ``parallelism.rows`` rows; ``convert`` converts each batch.
 
         ``convert`` receives a table as returned by ``rows.file_actions``. ``convert`` runs in the reading threads, so
-        that each thread reuses the memory of the rows and columns that ``convert`` drops. After the last piece, raises
-        InvalidCheckpointError if the number of add actions differs from the checkpoint's own count. Cost: the columns,
-        in ranged GETs.
+        that each thread can reuse the memory of the rows and columns that ``convert`` drops. After the last piece,
+        raises InvalidCheckpointError if the number of add actions differs from the checkpoint's own count. Cost: the
+        columns, in ranged GETs.
         """
         checkpoint = self._checkpoint
         if checkpoint.is_json:
@@ -205,7 +205,7 @@ class CheckpointReader:
             self._expect(file, [*wanted.stored(file.paths), *_CONTENTS], file.groups, ahead=False)
             sidecars, tags = self._contents_of(file)
             counts, counted = _counting(convert)
-            # Starting threads would take longer than reading a single piece.
+            # Starting threads would take longer than reading, if there is only one piece to read.
             split = [file.groups] if file.footer.num_rows <= parallelism.rows else [[group] for group in file.groups]
             read = partial(self._file_actions, file, wanted, counted, parallelism)
             rows = (partial(read, groups) for groups in split)
@@ -262,7 +262,7 @@ class CheckpointReader:
             with self._reading(file.path):
                 rows = file_actions(piece, wanted)
             yield convert(rows)
-        # Releases the memory that allocators keep for this thread after it is freed.
+        # Releases freed memory that the allocators still keep for this thread.
         pa.default_memory_pool().release_unused()
 
     def _check_number(self, wanted: Wanted, counts: Sequence[int], tags: Mapping[str, Any]) -> None:
@@ -300,7 +300,7 @@ class CheckpointReader:
         groups: Sequence[int] | None = None,
         rows: int = FAST.rows,
     ) -> Iterator[pa.Table]:
-        """The rows of the file, ``rows`` at a time, with those of the ``columns`` that the file has."""
+        """The rows of the file, ``rows`` at a time, with those of the ``columns`` that exist in the file."""
         columns = present(columns, file.paths)
         if not columns:
             return

@@ -58,7 +58,7 @@ class Wanted(msgspec.Struct, frozen=True):
 
 
 def present(columns: Iterable[str], paths: Collection[str]) -> list[str]:
-    """Those of the ``columns`` that exist, at least in part, in a file whose leaves have the dotted ``paths``."""
+    """Those of the ``columns`` that exist, at least in part, in a file whose leaf columns have the dotted ``paths``."""
     above = {path[:end] for path in paths for end in _prefixes(path)}
     return [column for column in columns if column in above]
 
@@ -72,7 +72,7 @@ def _prefixes(path: str) -> Iterator[int]:
 
 
 def small_actions(table: pa.Table, keys: Iterable[str]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The actions of the kinds ``keys``, as pairs of kind and JSON body; null fields are omitted."""
+    """The actions of the kinds ``keys``, as pairs of the kind and the JSON body, from which null fields are omitted."""
     for key in keys:
         if key not in table.schema.names:
             continue
@@ -98,7 +98,7 @@ def _metadata_body(body: dict[str, Any]) -> dict[str, Any]:
 
 
 def file_actions(table: pa.Table, wanted: Wanted) -> pa.Table:
-    """The file actions among the rows of a checkpoint: columns of ``wanted.schema``, and with ``wanted.leaves`` a
+    """The file actions among the rows of a checkpoint: the columns of ``wanted.schema`` and, with ``wanted.leaves``, a
     statistics column, ``stats_parsed`` or ``stats``. If the checkpoint stores statistics only as structs, the result
     lacks ``stats``, and ``file_statistics.with_text`` adds it. Raises ValueError as ``check_file_rows``."""
     columns = {f.name: f.type for f in wanted.schema}

@@ -30,7 +30,8 @@ from deltalog.protocol.retention import transaction_cutoff_ms, unexpired_transac
 
 _STRING_LIST = pa.list_(pa.field("element", pa.string()))
 _NARROW = {"offset": pa.int32(), "size_in_bytes": pa.int32()}
-# Parts of the paths of columns with few distinct values. For other columns, a dictionary only costs time and space.
+# Substrings of the paths of those columns that have few distinct values. For other columns, a dictionary encoding only
+# costs time and space.
 _FEW_VALUES = (
     ".partitionValues", ".nullCount.", ".tags.", ".numRecords", ".storageType", ".clusteringProvider",
     ".defaultRowCommitVersion",
@@ -78,7 +79,7 @@ class CheckpointSchema:
         return pa.schema([small.pop("txn"), *files, *small.values()])
 
     def adds(self, files: pa.Table) -> pa.Table:
-        """Checkpoint rows for live files (columns of FILES, and ``stats_parsed`` if there is one). Raises
+        """Checkpoint rows for live files (columns of FILES, and ``stats_parsed`` if that column exists). Raises
         CorruptTableError for a partition value that does not match the type of its column."""
         files = file_statistics.with_text(files) if self._as_text else files
         columns = _action_columns(files.select([name for name in files.schema.names if name in self.file_columns]))
@@ -174,7 +175,7 @@ def widened(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def with_dictionary(paths: Iterable[str]) -> list[str]:
-    """The dotted paths of those checkpoint columns that dictionary encoding makes smaller."""
+    """The dotted paths of the checkpoint columns whose size dictionary encoding reduces."""
     return [path for path in paths if any(part in path for part in _FEW_VALUES)]
 
 
@@ -211,7 +212,8 @@ def _camel_struct(values: Any) -> Any:
 def _indexed_leaves(state: State) -> Sequence[Leaf]:
     try:
         clustered_by = state.clustering_columns
-    except CorruptTableError:  # reported by the next write or CLUSTER BY; the checkpoint stores the domain unchanged
+    # The next write or CLUSTER BY reports an invalid domain; the checkpoint stores it unchanged.
+    except CorruptTableError:
         clustered_by = ()
     return file_statistics.indexed_leaves(state.metadata, clustered_by)
 

@@ -2,9 +2,9 @@
 before it.
 
 Spec: PROTOCOL.md#checkpoints-1, #v1-spec, #v2-spec, #checkpoint-specs, #v2-checkpoint-table-feature,
-#allowed-combinations-for-checkpoint-spec---checkpoint-file-naming. File actions are streamed, one row group at a time,
-from the last checkpoint and the commits after it to the new checkpoint. All file actions are in memory at once only if
-the table is small.
+#allowed-combinations-for-checkpoint-spec---checkpoint-file-naming. File actions from the last checkpoint and from the
+commits after it are streamed into the new checkpoint, one row group at a time. All file actions are in memory at once
+only if the table is small.
 """
 
 from __future__ import annotations
@@ -139,8 +139,8 @@ class _Writing:
         if few:
             self._snapshot.cache.files()  # keeps the commits in memory for the next checkpoint
         pieces = self._snapshot.cache.stream_files(lambda files: files, schema.file_columns, schema.leaves, LEAN)
-        # One thread reads the files (LEAN), and other threads parse their statistics. For few files, starting threads
-        # takes longer than parsing.
+        # One thread reads the add actions (schema LEAN), and other threads parse their statistics. For few files,
+        # starting threads takes longer than parsing.
         threads = 0 if few else THREADS
         for rows, totals in mapped(pieces, lambda files: (schema.adds(files), totals_of(files)), threads, 0):
             counted += totals
@@ -250,7 +250,7 @@ class _Writing:
         written.top_level_bytes = meta.size_bytes or 0
 
     def check(self, written: _Written) -> None:
-        """Read every written file again (of Parquet files only the footer) and compare row counts. Raises
+        """Read every written file again (only the footer if it is a Parquet file) and compare the row counts. Raises
         InvalidCheckpointError."""
         for path, expected in written.expected.items():
             rows = self._rows_in(path)
@@ -324,8 +324,8 @@ def _kept(pieces: list[pa.Table] | None, piece: pa.Table) -> list[pa.Table] | No
 def write_parquet(file: BinaryIO, schema: pa.Schema, groups: Iterable[pa.Table]) -> int:
     """Write row groups to a Parquet file and return the number of rows.
 
-    Uses zstd at level 1, and dictionaries for columns with few distinct values. Of the measured settings, these give
-    the smallest files and the shortest write time (docs/log-files.md).
+    Uses zstd at level 1, and dictionaries for columns with few distinct values. Of the settings that were measured,
+    zstd at level 1 with these dictionaries gives the smallest files and the shortest write time (docs/log-files.md).
     """
     dictionary: Any = with_dictionary(path for field in schema for path in _leaves(field.type, field.name)) or False
     rows = 0
@@ -339,7 +339,7 @@ def write_parquet(file: BinaryIO, schema: pa.Schema, groups: Iterable[pa.Table])
 
 
 def _leaves(kind: pa.DataType, path: str) -> Iterator[str]:
-    """The dotted paths of the Parquet columns for a type."""
+    """The dotted paths of the Parquet columns of which a type consists."""
     if pa.types.is_struct(kind):
         for field in kind.fields:
             yield from _leaves(field.type, f"{path}.{field.name}")

@@ -1,8 +1,8 @@
 """Rewrites files without changing rows: compaction, purge of deletion vectors, clustering and Z-order.
 
 Each batch of files is committed separately, and its commit remains in the log if a later batch fails. The commit of a
-batch conflicts only with the removal of one of the files that it rewrites. After such a conflict, the bins whose files
-another writer has changed are left out, and the other bins are committed.
+batch conflicts only with commits that remove one of the files that it rewrites. After such a conflict, bins with files
+that another writer has changed are left out, and the other bins are committed.
 
 Spec: PROTOCOL.md#add-file-and-remove-file (dataChange), #deletion-vectors, #row-tracking,
 #writer-requirements-for-clustered-table.
@@ -64,7 +64,7 @@ from deltalog.write.table_handle import TableHandle
 
 #: The total size of the files that one commit rewrites.
 COMMIT_BYTES = 16 << 30
-#: The total size of files in a partition that are sorted together.
+#: The total size of those files of a partition that are sorted together.
 SORTED_BYTES = 16 << 30
 _ATTEMPTS = 10
 _SIZES = ["path", "size"]
@@ -145,7 +145,7 @@ def _cluster(handle: TableHandle, options: Options, snapshot: Snapshot, files: p
 
 
 def _one_by_one(options: Options) -> Options:
-    """Process one bin at a time with all threads, to bound memory."""
+    """To bound memory use, process one bin at a time, with all threads."""
     return replace(options, max_concurrent_tasks=1)
 
 
@@ -274,7 +274,7 @@ def run(
 
 @dataclass
 class _Batch:
-    """Bins, with their files, that are rewritten and committed together."""
+    """Bins, with their files; these bins are rewritten and committed together."""
 
     handle: TableHandle
     options: Options

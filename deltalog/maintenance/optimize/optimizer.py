@@ -22,7 +22,7 @@ class OptimizeOptions(TypedDict, total=False):
     """The options of all verbs of ``table.optimize``.
 
     ``max_commit_size``: the maximum size in bytes of the files that one commit rewrites; default 16 GiB. The commits of
-    an interrupted run remain, and a second call continues from there. ``dry_run``: only report what would be rewritten.
+    an interrupted run remain, and a second call continues after them. ``dry_run``: only report what would be rewritten.
     ``progress``: called with the number of files rewritten so far and the total. ``rewrite_bins``: rewrites the files
     of each batch elsewhere, for example in the tasks of a Spark job. This function receives a ``BinTasks`` object and
     the serialized bins, and returns the result of ``BinTasks.run`` for each bin.
@@ -37,18 +37,18 @@ class OptimizeOptions(TypedDict, total=False):
 
 @checked
 class TableOptimizer:
-    """Rewrites the files of a table. Rows and row ids do not change, and the change data feed gets no changes.
+    """Rewrites the files of a table. Rows and row ids do not change, and nothing is added to the change data feed.
 
     Commits have dataChange=false: they never conflict with appends, and conflict with other changes only if these
-    remove a rewritten file or delete some of its rows. If another change does so, the bin of that file is not
-    rewritten, and the other bins are committed.
+    remove a rewritten file or delete some of its rows. If another change removes a file or deletes some of its rows,
+    the bin of that file is not rewritten, and the other bins are committed.
 
     Shared arguments. ``where``: SQL text or a predicate on partition columns; None: all partitions. ``target_size``:
-    the size of new files in bytes; default the table property delta.targetFileSize, else 256 MiB.
-    ``max_concurrent_tasks``: the maximum number of new files written at a time; default the number of processors. For
-    the other arguments, see OptimizeOptions.
+    the size of new files in bytes; the default is the table property delta.targetFileSize or, if that is not set, 256
+    MiB. ``max_concurrent_tasks``: the maximum number of new files written at a time; default the number of processors.
+    For the other arguments, see OptimizeOptions.
 
-    The verbs raise CallError, UnsupportedFeatureError, InvalidDataFileError, RowCountError if the files' row counts
+    The methods raise CallError, UnsupportedFeatureError, InvalidDataFileError, RowCountError if the files' row counts
     differ from the log, and the errors of Transaction.commit.
     """
 
@@ -65,8 +65,8 @@ class TableOptimizer:
         full: bool = False,
         **options: Unpack[OptimizeOptions],
     ) -> OptimizeReport:
-        """Combine small files of a partition into files of the target size, in the order in which they were written. In
-        a clustered table, order rows by the clustering columns.
+        """Combine small files of a partition into files of the target size, in the order in which the small files were
+        written. In a clustered table, order rows by the clustering columns.
 
         Rewrites files below the target size that can be combined with others, and files in which a deletion vector
         deletes more than 5 % of the rows. In a clustered table, rewrites files that are not clustered, and groups of
@@ -92,7 +92,7 @@ class TableOptimizer:
         a name that contains dots is in backticks; a path can also be a list of names. Raises CallError also for columns
         that are not comparable or have no statistics, and for a clustered table. Cost: as ``compact``; also reads the
         key columns a second time, and writes temporary files on the local disk up to the size of the rows. Memory:
-        about 100 MiB, and 100 MiB for each task.
+        about 100 MiB, plus 100 MiB for each task.
         """
         return optimize.z_order(self._handle, columns, _settings(where, target_size, max_concurrent_tasks, options))
 

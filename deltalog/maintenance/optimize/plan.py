@@ -28,7 +28,8 @@ from deltalog.protocol.actions import AddFile
 MIB = 1 << 20
 #: The size of new files if neither the call nor the table (delta.targetFileSize) sets one.
 TARGET_BYTES = 256 * MIB
-#: The fraction of deleted rows above which a file is rewritten, even if it is large or alone. As in delta-spark.
+#: The fraction of deleted rows above which a file is rewritten, even if the file is large or there is no other file to
+#: combine it with. As in delta-spark.
 MOST_DELETED = 0.05
 #: A cube is a set of files whose rows were clustered together. The maximum size of a new cube, as a multiple of the
 #: target file size; a cube of at least half this size is complete and is not rewritten.
@@ -45,8 +46,8 @@ OptimizeProgress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """The files of one partition that are rewritten together. ``numbers``: the row numbers of these files in the table
-    of files."""
+    """The files of one partition that are rewritten together. ``numbers``: the row numbers of the bin's files in the
+    table of files."""
 
     partition: tuple[tuple[str, str | None], ...]
     numbers: tuple[int, ...]
@@ -55,8 +56,8 @@ class Bin:
 
 def small_or_sparse(files: pa.Table, target_bytes: int) -> list[Bin]:
     """The bins (groups of files) of a compaction. A bin contains at most ``target_bytes`` unless it is a single larger
-    file. The bins contain files smaller than the target size, and files of whose rows more than MOST_DELETED are
-    deleted; a bin may consist of one such file. ``files``: schema FILES."""
+    file. The bins contain files that are smaller than the target size, and files whose fraction of deleted rows exceeds
+    MOST_DELETED; a bin may consist of a single file of the latter kind. ``files``: schema FILES."""
     deleted = deleted_parts(files)
     is_sparse = pc.greater(deleted, scalar(MOST_DELETED, pa.float64()))
     chosen = pc.or_(pc.less(combined(files["size"]), scalar(target_bytes, pa.int64())), is_sparse)
@@ -77,10 +78,10 @@ def whole_partitions(files: pa.Table, most_bytes: int) -> list[Bin]:
 
 
 def to_cluster(files: pa.Table, columns: str, target_bytes: int, full: bool) -> list[Bin]:
-    """The bins of a clustering, each of which becomes a cube. The bins contain files that are in no cube, and files of
-    incomplete cubes. An incomplete cube that would be a bin by itself is not rewritten. ``columns``: the clustering
-    columns, as JSON. Files that other implementations clustered, or that are clustered by other columns, are rewritten
-    only with ``full``."""
+    """The bins for clustering, each of which becomes a cube. The bins contain files that are in no cube, and files of
+    incomplete cubes. An incomplete cube that would be the only cube in a bin is not rewritten. ``columns``: the
+    clustering columns, as JSON. Files that other implementations clustered, or that are clustered by other columns, are
+    rewritten only with ``full``."""
     cubes: dict[str, list[tuple[int, int, int]]] = {}
     others: list[tuple[int, int, int]] = []
     chosen = files.select(["size", "modification_time", "tags", "clustering_provider"]).to_pylist()
@@ -127,8 +128,8 @@ def deleted_parts(files: pa.Table) -> Any:
 
 
 class SizesByPath(Mapping[str, int]):
-    """The sizes of files in bytes, keyed by the path in the log. The sizes are held in Arrow columns; a dictionary is
-    built only if a path is looked up."""
+    """The sizes of files in bytes, keyed by the path in the log. The sizes are stored in Arrow columns; a dictionary is
+    built only when a path is looked up for the first time."""
 
     def __init__(self, files: pa.Table) -> None:
         """``files``: the columns path and size; paths are unique."""
@@ -156,7 +157,7 @@ class SizesByPath(Mapping[str, int]):
 
 
 class _Sizes(ValuesView[int]):
-    """A view of the sizes that does not require building the dictionary."""
+    """A view of the sizes that can be used without building the dictionary of paths and sizes."""
 
     def __init__(self, mapping: SizesByPath, files: pa.Table) -> None:
         super().__init__(mapping)
@@ -285,7 +286,7 @@ class OptimizeReport:
 
     @safe_repr
     def __repr__(self) -> str:
-        """The fields, with counts instead of files and versions instead of commits."""
+        """The fields of the report, with counts instead of lists of files and versions instead of commits."""
         return (
             f"OptimizeReport(table={self.table!r}, operation={self.operation!r}, dry_run={self.dry_run}, "
             f"version={self.version}, considered={self.considered}, bins={self.bins}, partitions={self.partitions}, "

@@ -34,8 +34,8 @@ from deltalog.write.transaction import Transaction
 
 # The size of a row group in memory.
 GROUP_BYTES = 32 << 20
-#: Rewritten files are read more often than written. zstd needs half the bytes of snappy, but writing takes a third
-#: longer.
+#: Rewritten files are read more often than written, so they use zstd: it needs half the bytes of snappy, but writing
+#: takes a third longer.
 CODEC = "zstd"
 # Small batches are combined up to this size before they are converted.
 _PIECE_BYTES = 1 << 20
@@ -50,7 +50,7 @@ class Rewritten:
 
 
 class _NanFoundError(Exception):
-    """A row group has NaN in columns for which an earlier row group of the file has bounds."""
+    """A row group contains NaN in columns for which an earlier row group of the file has bounds."""
 
     def __init__(self, columns: frozenset[str]) -> None:
         super().__init__()
@@ -71,8 +71,8 @@ class BinWriter:
 
     @classmethod
     def for_transaction(cls, transaction: Transaction, snapshot: Snapshot, now_ms: Callable[[], int]) -> BinWriter:
-        """A writer of copied rows of ``snapshot``, on which the transaction is based. Files contain row ids and row
-        commit versions, but no partition columns."""
+        """A writer for rows copied from ``snapshot``, the version on which the transaction is based. Files contain row
+        ids and row commit versions, but no partition columns."""
         configuration = snapshot.metadata.configuration
         tracking = row_tracking.kept_columns(configuration, snapshot.url)
         write = transaction.row_writer.layout_of_copies()
@@ -92,7 +92,7 @@ class BinWriter:
     def rewrite(self, files: pa.Table) -> Rewritten:
         """Rewrite the live rows of files of one partition (schema FILES) into a new file, in order.
 
-        Memory: about GROUP_BYTES plus some batches. Raises InvalidDataFileError, RowCountError, StoreError. Cost: the
+        Memory: about GROUP_BYTES plus a few batches. Raises InvalidDataFileError, RowCountError, StoreError. Cost: the
         GETs of the files and their vectors, 1 PUT.
         """
         counted: list[int] = []
@@ -109,8 +109,8 @@ class BinWriter:
 
     def write_rows(self, pieces: Callable[[], Iterator[pa.Table]], values: Mapping[str, str | None]) -> Rewritten:
         """Write rows of one partition as one new file. ``pieces``: a function that returns the rows, cast to the
-        table's types; it is called again if a row group contains NaN in a column for which bounds were already written.
-        Cost: 1 PUT."""
+        table's types; the function is called again if a row group contains NaN in a column for which bounds were
+        already written. Cost: 1 PUT."""
         without: frozenset[str] = frozenset()
         while True:
             try:
@@ -175,9 +175,9 @@ class BinWriter:
             yield conformed(pa.Table.from_batches(held).combine_chunks(), schema)
 
     def batches(self, adds: Sequence[AddFile], layout: FileLayout, counted: list[int]) -> Iterator[pa.RecordBatch]:
-        """The rows of files, in order. Appends each file's number of live rows, from its footer and deletion vector, to
-        ``counted``. On a remote store, threads open the next files in advance; on a local store, no threads are
-        used."""
+        """The rows of files, in order. Appends the number of live rows of each file to ``counted``; the number is
+        computed from the file's footer and deletion vector. On a remote store, threads open the next files in advance;
+        on a local store, no threads are used."""
         found, openers = self.files, parallel_gets(self.store)
         wanted = [DataFile.from_add(add) for add in adds]
         if not openers:

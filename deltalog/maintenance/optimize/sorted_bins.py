@@ -43,7 +43,7 @@ _CHUNK_BYTES = 4 << 20
 @dataclass(frozen=True, slots=True)
 class ZOrder:
     """Rewrites the files of a bin, in Z-order of ``columns`` (paths in the schema), into files of about
-    ``target_bytes``. ``cube``: for a clustered table, the clustering columns as JSON; the new files then form one
+    ``target_bytes``. ``cube``: for a clustered table, the clustering columns as JSON text; the new files then form one
     cube."""
 
     columns: Sequence[tuple[str, ...]]
@@ -52,7 +52,7 @@ class ZOrder:
     cube: str | None = None
 
     def __call__(self, writer: BinWriter, files: pa.Table) -> Rewritten:
-        """Memory: about MEMORY_BYTES plus twice RANGE_BYTES for each thread. Raises as ``BinWriter.rewrite``. Cost: the
+        """Memory: about MEMORY_BYTES, plus twice RANGE_BYTES per thread. Raises as ``BinWriter.rewrite``. Cost: the
         GETs of the key columns, then of all columns, 1 PUT for each new file; temporary files up to the size of the
         rows."""
         adds = add_actions(files)

@@ -23,8 +23,8 @@ from deltalog.write.data_files import discard, remove_job_files
 @dataclass(frozen=True)
 class BinTasks:
     """Rewrites the bins of a batch. The object can be pickled; the pickle contains the storage options, including any
-    secrets. ``job``: an id that follows ``part-`` in the names of the new files. ``bins``: the files of each bin, as
-    bytes for ``run``."""
+    secrets. ``job``: an id that follows ``part-`` in the names of the new files. ``bins``: the files of each bin,
+    encoded as bytes for ``run``."""
 
     writer: BinWriter
     rewrite: Rewrite
@@ -37,8 +37,8 @@ class BinTasks:
 
     def run(self, files: bytes, attempt: str) -> str:
         """Rewrite one bin. ``files``: from ``packed``. ``attempt``: letters, digits and dashes, unique to the attempt.
-        Returns a string for ``unpacked``. On any error, tries to delete the new files. Raises as ``BinWriter.rewrite``.
-        Cost: as there."""
+        Returns the result as a string, which ``unpacked`` decodes. On any error, tries to delete the new files. Raises
+        as ``BinWriter.rewrite``. Cost: as there."""
         writer = replace(self.writer, new_uuid=lambda: f"{self.job}-{attempt}-{uuid.uuid4().hex}", paths=[])
         try:
             done = self.rewrite(writer, pa.ipc.open_stream(files).read_all())
@@ -54,8 +54,8 @@ class BinTasks:
         remove_job_files(self.writer.store, self.job, self.writer.write)
 
 
-#: Rewrites bins elsewhere: receives the tasks and the bytes of each bin for ``BinTasks.run``, and returns the results
-#: in the order of the bins.
+#: Runs the rewrites of bins elsewhere: receives the tasks and the bytes of each bin for ``BinTasks.run``, and returns
+#: the results in the order of the bins.
 RewriteBins = Callable[[BinTasks, Sequence[bytes]], Iterator[str]]
 
 

@@ -1,9 +1,10 @@
-"""Z-order: maps each row to a number such that rows close in several columns get close numbers. Pure.
+"""Z-order: maps each row to a number so that rows with similar values in several columns get similar numbers. Pure.
 
-Each column is divided into ranges with about equally many sampled rows; the bits of a row's range numbers are
-interleaved.
+Each column is divided into ranges with about equally many sampled rows; a row's Z-order value interleaves the bits of
+its range numbers in all columns.
 
-Spec: PROTOCOL.md leaves the order of rows to writers; a good order makes #per-file-statistics selective.
+Spec: PROTOCOL.md leaves the order of rows to writers; a suitable order makes the statistics (#per-file-statistics) more
+selective.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from deltalog.lazy_arrow import pc
 from deltalog.protocol.column_paths import Path, parse_path, path_text
 from deltalog.protocol.schema import VARIANT, ArrayType, DataType, MapType, StructType
 
-#: The number of bits of a range number; it is lower if there are many columns.
+#: The number of bits in a range number; the number is lower if there are many columns.
 _BITS = 12
 _ALL_BITS = 62
 
@@ -78,8 +79,8 @@ def quantiles(sample: Any, ranges: int) -> Any:
 def range_numbers(values: Any, bounds: Any, bits: int) -> Any:
     """For each value, the number of ``bounds`` that are less than or equal to it; 0 for nulls.
 
-    ``bounds``: sorted, and fewer than 2 ** ``bits``. A vectorized binary search, which takes as much memory and time as
-    ``bits`` columns.
+    ``bounds``: the sorted bounds, fewer than 2 ** ``bits``. A vectorized binary search, which takes as much memory and
+    time as ``bits`` columns.
     """
     padded = pa.concat_arrays([bounds, pa.nulls((1 << bits) - 1 - len(bounds), bounds.type)])
     found = pa.repeat(scalar(0, pa.int64()), len(values))

@@ -33,7 +33,7 @@ _CHANGE_DATA = "_change_data"
 _NOT_HIDDEN = ("_delta_index", _CHANGE_DATA)
 _ICEBERG_METADATA = "metadata"
 _CHECKSUM = ".crc"
-# The number of files in a batch whose sizes and times are read.
+# The number of files in a batch for which sizes and times are read together.
 _AT_ONCE = 1_024
 
 
@@ -75,8 +75,8 @@ _ORPHANED_CHECKSUM = "the checksum of a file that does not exist or is deleted"
 @dataclass(frozen=True, slots=True)
 class NeededFiles:
     """The decoded paths, below the table root, of files that are kept at any age, with reasons. If several of
-    ``reasons`` contain a path, the first applies. ``hashed``: the hash function for names; all sets use the same
-    one."""
+    ``reasons`` contain a path, the first applies. ``hashed``: the hash function for names; all sets must use the same
+    function."""
 
     reasons: Sequence[tuple[Need, NeededPaths]] = ()
     hashed: Callable[[str], int] = hash
@@ -94,7 +94,7 @@ class NeededFiles:
         return [names for _, paths in self.reasons for names in paths.spellings(directory)]
 
     def besides(self, more: Mapping[str, Need]) -> NeededFiles:
-        """These files plus ``more``. For a path that both contain, the reason in this object is kept."""
+        """These files plus ``more``. For a path that both objects contain, the reason in this object is kept."""
         found: dict[Need, list[str]] = {}
         for path, need in more.items():
             found.setdefault(need, []).append(path)
@@ -103,7 +103,7 @@ class NeededFiles:
 
     @property
     def directories(self) -> Iterator[str]:
-        """The directories with needed files; a directory may occur more than once."""
+        """The directories that contain needed files; a directory may occur more than once."""
         for _, paths in self.reasons:
             yield from paths.names
 
@@ -111,11 +111,11 @@ class NeededFiles:
 @dataclass(frozen=True, slots=True)
 class NamedFiles:
     """The files that a log names, as decoded paths below the table root. ``needed``: the files that versions within the
-    retention need, with reasons. ``removed``: the files with expired tombstones; ``needed`` may also contain them.
-    ``elsewhere``: the file names of absolute paths that are not below the table root under which the table was opened.
-    ``cutoff_version``: the version that was current at the cut-off; None if all versions are within the retention.
-    ``is_settled``: False if a commit up to that version has an unexpired tombstone, which means that its writer's clock
-    was ahead."""
+    retention need, each with the reason. ``removed``: the files with expired tombstones; ``needed`` may contain some of
+    these files. ``elsewhere``: the file names of absolute paths that are not below the table root under which the table
+    was opened. ``cutoff_version``: the version that was current at the cut-off; None if all versions are within the
+    retention. ``is_settled``: False if a commit up to that version contains an unexpired tombstone; then the clock of
+    that commit's writer was ahead."""
 
     needed: NeededFiles
     removed: Set[str] = frozenset()
@@ -136,8 +136,8 @@ class VacuumRules:
     has_iceberg_metadata: bool = False
 
     def ignores(self, name: str) -> bool:
-        """Whether VACUUM ignores paths that contain this name, like delta-spark: hidden names, except the names of
-        change files, indexes and partitions."""
+        """Whether VACUUM ignores paths that contain this name, as delta-spark does: it ignores hidden names, except
+        those of change data files, indexes and partitions."""
         if name == _ICEBERG_METADATA and self.has_iceberg_metadata:
             return True
         if not name.startswith(_HIDDEN):
@@ -146,7 +146,7 @@ class VacuumRules:
         return not name.startswith((*_NOT_HIDDEN, *partitions))
 
     def enters(self, directory: str) -> bool:
-        """Whether files in a directory (a path) can be deleted."""
+        """Whether the files in the directory ``path`` can be deleted."""
         return not self.ignores(directory.rpartition("/")[2])
 
 
@@ -176,7 +176,7 @@ class VacuumedFiles(Sequence[VacuumedFile]):
         self.reasons.append(reason)
 
     def of(self, rows: Iterable[int]) -> VacuumedFiles:
-        """The files with these row numbers in this list."""
+        """The files in this list that have the given row numbers."""
         found = VacuumedFiles()
         found.extend(self, rows)
         return found
@@ -193,7 +193,7 @@ class VacuumedFiles(Sequence[VacuumedFile]):
         return self.of(sorted(range(len(self)), key=self.paths.__getitem__))
 
     def without(self, paths: Set[str]) -> VacuumedFiles:
-        """The files except those with these paths."""
+        """All files except those with these paths."""
         if paths.isdisjoint(self.paths):
             return self
         return self.of(row for row, path in enumerate(self.paths) if path not in paths)
@@ -280,7 +280,7 @@ class VacuumReport:
 
     @safe_repr
     def __repr__(self) -> str:
-        """The fields of the report, with counts instead of files and directories."""
+        """The fields of the report; files and directories are represented by their number."""
         return (
             f"VacuumReport(table={self.table!r}, dry_run={self.dry_run}, version={self.version}, "
             f"retention_ms={self.retention_ms}, cutoff_ms={self.cutoff_ms}, files={len(self.files)}, "
@@ -320,8 +320,8 @@ class Sifted:
     present: PathHashes = field(default_factory=PathHashes)
 
     def count(self, directory: str, hashes: Sequence[int], needed: NeededFiles) -> list[bool]:
-        """Count the needed files among a directory's names, which are given as hashes. Returns for each name whether it
-        is not needed."""
+        """Count the needed files among the names in a directory; the names are given as hashes. Returns, for each name,
+        True if it is not needed."""
         is_other = [True] * len(hashes)
         for need, names in needed.in_directory(directory):
             present = array("q", filter(names.__contains__, itertools.compress(hashes, is_other)))
@@ -352,10 +352,11 @@ def sift(parts: Iterable[WalkPart], needed: NeededFiles) -> Sifted:
 @dataclass(slots=True)
 class Decided:
     """The decisions on a part of a table's files. ``files``: to delete. ``kept``: the number of files kept, by reason.
-    ``young``: files kept only because of their age, with the reason. ``emptied``: directories with files to delete;
-    ``occupied``: directories with files that are kept. ``directories``: all directories in the listing. ``tables``: the
-    roots of other tables, whose files are kept. ``present``: the paths of files that are kept. ``listed``: the number
-    of files and links; ``gone``: how many of these no longer existed when their time was read."""
+    ``young``: files that are kept only because of their age, each with the reason. ``emptied``: directories with files
+    to delete; ``occupied``: directories with files that are kept. ``directories``: all directories in the listing.
+    ``tables``: the roots of other tables, whose files are kept. ``present``: the paths of files that are kept.
+    ``listed``: the number of files and links; ``gone``: how many of these no longer existed when their time was
+    read."""
 
     directories: list[Entry]
     tables: frozenset[str]
@@ -377,10 +378,10 @@ def decide(
     tables: Iterable[str] = (),
 ) -> Decided:
     """Decide by name and time which files of a listing, or of a part of it, are deleted or kept. ``read``: a function
-    like ``LogStore.entries``, called for files that cannot be decided by name. ``tables``: known roots of other
-    tables."""
+    like ``LogStore.entries``, called for files whose names are not enough for a decision. ``tables``: known roots of
+    other tables."""
     decision = _Decision(sifted, named, rules, tables)
-    # Decide on data files first, because Hadoop's hidden checksum of a file is kept if that file is kept.
+    # Decide on data files first: Hadoop's hidden checksum file for a data file is kept if the data file is kept.
     for is_checksum in (False, True):
         some = [entry for entry in sifted.others if entry.path.endswith(_CHECKSUM) is is_checksum]
         some.sort(key=lambda entry: entry.path)
@@ -397,7 +398,7 @@ def decide(
 
 
 class _Decision:
-    """Decides on files and collects the decisions in ``result``."""
+    """Decides for each file whether to delete it, and collects the decisions in ``result``."""
 
     def __init__(self, sifted: Sifted, named: NamedFiles, rules: VacuumRules, tables: Iterable[str]) -> None:
         self._named = named
@@ -409,14 +410,14 @@ class _Decision:
         self._by_directory: dict[str, Stay | None] = {}
 
     def undecided(self, paths: Sequence[str]) -> list[str]:
-        """The paths of files that must be decided by age; the others are recorded as kept. ``paths``: either all of
-        them are checksum files, or none is."""
+        """The paths of the files whose age decides whether they are deleted; all other files are recorded as kept.
+        ``paths``: paths of which either all or none are checksum files."""
         ordinary = are_ordinary(paths)
         return [path for path in paths if not self._stays_by_name(path, ordinary)]
 
     def decide(self, entries: Sequence[Entry]) -> None:
-        """Decide on files and links that are not needed. The entries must be either all Hadoop checksum files or
-        none."""
+        """Decide whether files and links that are not needed are deleted or kept. Either all entries must be Hadoop
+        checksum files, or none."""
         ordinary = are_ordinary([entry.path for entry in entries])
         self.decide_by_age(
             entry
@@ -454,8 +455,8 @@ class _Decision:
         return checked is not None and checked not in self.result.present
 
     def _stays_by_name(self, path: str, ordinary: bool) -> bool:
-        """Whether a file is kept whatever its age is; if so, records the file and the reason. ``ordinary``: whether the
-        path is known to contain no special characters."""
+        """Whether a file is kept regardless of its age; if so, records the file and the reason. ``ordinary``: whether
+        the path is known to contain no special characters."""
         why = self._by_name(path, ordinary)
         if why is not None:
             self._keep(path, why)
@@ -475,7 +476,7 @@ class _Decision:
         return Stay.ELSEWHERE if name in self._named.elsewhere else None
 
     def _why_all_stay(self, directory: str) -> Stay | None:
-        """Why all files in a directory are kept; None if each file is decided separately."""
+        """The reason why all files in a directory are kept; None if each file is decided separately."""
         if self.is_in_other_table(directory):
             return Stay.OTHER_TABLE
         return Stay.HIDDEN if any(map(self._rules.ignores, directory.split("/"))) else None
@@ -533,7 +534,7 @@ def checksum_path(path: str) -> str:
 
 
 def checked_path(path: str) -> str | None:
-    """The path of the file that a Hadoop checksum file belongs to; None if the path is not a checksum's."""
+    """The path of the file to which a Hadoop checksum file belongs; None if the path is not that of a checksum file."""
     if not path.endswith(_CHECKSUM):
         return None
     directory, slash, name = path.rpartition("/")

@@ -1,8 +1,8 @@
-"""Reads from the log which files the versions within a retention need.
+"""Determines from the log which files are needed by the versions within a retention period.
 
 Two sources must agree: the state of the latest version (the live files, and the tombstones by time), and the version
-that was current at the cut-off together with every commit since then. The second source depends neither on writers'
-clocks nor on tombstones, which checkpoints may omit.
+that was current at the cut-off together with every commit since then. The second of these sources depends neither on
+writers' clocks nor on tombstones, which checkpoints may omit.
 
 Spec: PROTOCOL.md#add-file-and-remove-file, #deletion-vector-descriptor-schema, #add-cdc-file.
 """
@@ -44,8 +44,8 @@ def named_files(
     seen: Callable[[Sequence[str]], object] | None = None,
 ) -> NamedFiles:
     """The files that the latest version of ``history`` and all versions since ``cutoff_ms`` (milliseconds since 1970)
-    need, and the files removed before the cut-off. ``hashed``: the hash of a name. ``seen``: called with the paths of
-    files and tombstones, in batches.
+    need, and the files removed before the cut-off. ``hashed``: the hash of a name. ``seen``: a function that is called
+    with the paths of files and tombstones, in batches.
 
     Raises UnsafePathError for a relative path that is not plain, and CorruptTableError if the log contradicts itself:
     the needed files are then unknown. Cost: the files and tombstones of the latest version, the files of the version at
@@ -104,8 +104,8 @@ def named_since(history: LogHistory, version: int) -> frozenset[str]:
 
 
 def paths_named(store: LogStore, names: Iterable[str]) -> set[str]:
-    """Convert file paths as they occur in a log to paths relative to the table root. Raises UnsafePathError. Cost:
-    none."""
+    """Convert file paths, in the form in which a log contains them, to paths relative to the table root. Raises
+    UnsafePathError. Cost: none."""
     known = _Names(store.url, [place_of(store.url), place_of(real_url(store))])
     return {path for name in names for path in known.of(name)}
 
@@ -118,8 +118,8 @@ def files_of(history: LogHistory, version: int) -> set[str]:
 
 
 def removed_in(history: LogHistory, first: int, last: int) -> set[str]:
-    """The paths of the files that the commits from ``first`` to ``last`` removed, and of the change files of these
-    commits. Paths that cannot be resolved are left out, because such files are never deleted.
+    """The paths of the files that the commits from ``first`` to ``last`` removed, and the paths of the change files of
+    these commits. Paths that cannot be resolved are left out, because such files are never deleted.
 
     Raises MissingVersionError, InvalidCommitError. Cost: 1 GET for each commit.
     """
@@ -205,7 +205,7 @@ class _Names:
         self.elsewhere: set[str] = set()
 
     def of_table(self, files: pa.Table) -> Iterator[list[str]]:
-        """The paths that the columns ``path`` and ``deletion_vector`` contain, in batches."""
+        """The paths contained in the columns ``path`` and ``deletion_vector``, in batches."""
         for start in range(0, files.num_rows, _PATHS_AT_ONCE):
             some = files.slice(start, _PATHS_AT_ONCE)
             paths = some["path"].to_pylist()

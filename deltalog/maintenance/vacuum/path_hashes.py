@@ -1,8 +1,8 @@
 """Sets of paths that keep only hashes in memory: eight bytes per path. Pure.
 
 Two paths with the same hash count as equal. So a set may report a path that it does not contain, with a probability of
-one in 2**64 for each name in the directory, but it never misses a path that it contains. A wrong answer can only cause
-a file to be kept that could be deleted.
+one in 2**64 for each name in the directory, but it never misses a path that it contains. A wrong answer can only have
+the effect that a file is kept although it could be deleted.
 
 Names are hashed by Python's ``hash``, whose seed differs between processes, or by ``shared_hash``, which does not.
 """
@@ -13,7 +13,7 @@ import unicodedata
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 
-# The maximum number of names cached as sets between queries of their directories.
+# The maximum number of names that are cached as sets before their directories are queried.
 _MOST_NAMES = 65_536
 
 
@@ -40,7 +40,7 @@ class PathHashes:
                 names[directory] = array("q", (hashed(name),))
 
     def add_hashes(self, directory: str, hashes: array[int]) -> None:
-        """Add names in a directory, given as hashes."""
+        """Add the names of files in a directory; the names are given as hashes."""
         self._forget()
         known = self.names.get(directory)
         if known is None:
@@ -75,7 +75,7 @@ class PathHashes:
         self._held = 0
 
     def lacking(self, *others: PathHashes) -> Iterator[tuple[str, Set[int]]]:
-        """The directories that contain names missing from all ``others``, with the hashes of these names."""
+        """The directories containing names that are missing from all ``others``, with the hashes of these names."""
         for directory in self.names:
             lacking = self.of(directory).difference(*(other.names.get(directory, ()) for other in others))
             if lacking:
@@ -97,7 +97,8 @@ class NeededPaths(PathHashes):
             self._folded.add(other for path in paths if (other := folded(path)) != path)
 
     def spellings(self, directory: str) -> list[Set[int]]:
-        """The hashes of the names in a directory, given as a folded path, whose folded paths are in the set."""
+        """The hashes of those names in a directory whose folded paths are in the set. The directory is given by its
+        folded path."""
         return [each.of(directory) for each in (self, self._folded) if directory in each.names]
 
 
@@ -107,8 +108,8 @@ def shared_hash(name: str) -> int:
     return hash(int.from_bytes(name.encode("utf-8", "surrogatepass"), "little"))
 
 
-#: The hash of a name whose bytes, as an integer, exceed Python's modulus; it is equal in processes with the same hash
-#: function.
+#: The hash of a name whose bytes, read as an integer, exceed the modulus of Python's hash; equal in all processes with
+#: the same hash function.
 HASH_PROBE = shared_hash("part-00000")
 
 

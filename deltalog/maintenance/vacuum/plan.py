@@ -41,7 +41,7 @@ class VacuumPlan:
 
 
 def plan(decided: Decided, needed: NeededFiles, late: Mapping[str, Need], rules: VacuumRules) -> VacuumPlan:
-    """The decisions on all files below a table root. ``decided``: the decisions on all parts; modified in place.
+    """The decisions on all files below a table root. ``decided``: the decisions on all parts so far; modified in place.
     ``late``: needed files that were found only later, with reasons."""
     _keep_some(decided, needed, late)
     known_roots = decided.tables
@@ -53,8 +53,8 @@ def plan(decided: Decided, needed: NeededFiles, late: Mapping[str, Need], rules:
     directories = {entry.path: entry for entry in decided.directories}
     known = {path for path in directories if may_remove(path)} | emptied | occupied
     removable = []
-    # Directories that will be empty, deepest first: the directories of deleted files, and old directories that are
-    # already empty.
+    # Directories that will be empty, deepest first: directories from which files are deleted, and old directories that
+    # are already empty.
     for path in sorted(directories, key=lambda each: (-each.count("/"), each)):
         entry = directories[path]
         if path not in occupied and (path in emptied or _is_old(entry, rules)) and may_remove(path):
@@ -81,8 +81,8 @@ def together(parts: Iterable[Decided]) -> Decided:
 
 
 def _keep_some(decided: Decided, needed: NeededFiles, late: Mapping[str, Need]) -> None:
-    """Keep files that were to be deleted, or were kept only for their age, if they are in ``late`` or are another
-    spelling of a needed file; also keep the checksums of such files."""
+    """Keep each file that is in ``late`` or is another spelling of a needed file, if it was to be deleted or was kept
+    only because of its age; also keep the checksums of such files."""
     spelled = _Spellings(needed.besides(late))
     kept: dict[str, Need | Stay] = {}
     for paths in (decided.files.paths, decided.young):
@@ -102,7 +102,7 @@ def _keep_some(decided: Decided, needed: NeededFiles, late: Mapping[str, Need]) 
 
 
 class _Spellings:
-    """A container of the needed paths that a listing may spell differently."""
+    """A container for the needed paths whose spelling in a listing may differ."""
 
     def __init__(self, needed: NeededFiles) -> None:
         self._needed = needed

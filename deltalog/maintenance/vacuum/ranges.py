@@ -61,7 +61,7 @@ class VacuumRange:
     removed: Sequence[str]
 
     def needed_files(self) -> NeededFiles:
-        """The needed files in the form that ``decide`` accepts; each path is included only with its first reason."""
+        """The needed files in the form that ``decide`` accepts; each path occurs once, with the first reason found."""
         found: dict[Need, NeededPaths] = {}
         for need, directory, hashes in self.needed:
             paths = found.setdefault(need, NeededPaths(hashed=shared_hash))
@@ -70,7 +70,7 @@ class VacuumRange:
 
 
 def ranges(needed: NeededFiles, removed: Set[str], sample: PathSample, most: int) -> Iterator[VacuumRange]:
-    """Split all paths into at most ``most`` ranges."""
+    """Split the set of all paths into at most ``most`` ranges."""
     first = _first_reasons(needed)
     largest = max((sum(len(hashes) for _, hashes in each) for each in first.values()), default=0)
     bounds = sample.bounds(max(1, min(most, _MOST_BYTES // max(largest, 1))))
@@ -84,7 +84,7 @@ def ranges(needed: NeededFiles, removed: Set[str], sample: PathSample, most: int
 
 
 def _first_reasons(needed: NeededFiles) -> dict[str, list[tuple[Need, bytes]]]:
-    """The hashes of the names in each directory, each with the first reason that contains it."""
+    """The hashes of the names in each directory, grouped by the first reason for which the names are needed."""
     found: dict[str, list[tuple[Need, bytes]]] = {}
     for directory in {*needed.directories}:
         known: set[int] = set()

@@ -1,9 +1,9 @@
-"""Finds the files that are no longer needed according to the log alone, and the last commit whose removed files a
+"""Finds, from the log alone, the files that are no longer needed, and the last commit whose removed files a
 vacuum has deleted.
 
-A lite vacuum considers only these files, and does not list the directory. ``_last_vacuum_info``, which delta-spark also
-reads and writes, records the last version whose removed files a vacuum has deleted. Log clean-up may have deleted the
-commits up to that version.
+A lite vacuum considers only the files that the log records as removed, and does not list the directory.
+``_last_vacuum_info``, which delta-spark also reads and writes, records the last version up to which a vacuum has
+deleted the removed files. Log clean-up may have deleted the commits up to that version.
 
 Spec: PROTOCOL.md leaves vacuum to writers; #add-file-and-remove-file.
 """
@@ -44,8 +44,8 @@ class RemovedFiles:
 
 
 def removed_files(history: LogHistory, named: NamedFiles) -> RemovedFiles:
-    """The files that, according to the log, were removed before the retention period began and that no version within
-    it needs.
+    """The files that, according to the log, were removed before the retention period began and are not needed by any
+    version within it.
 
     Raises VersionNotFoundError if commits since the last vacuum, or since version 0, no longer exist, and as
     ``LogStore.entries``. Cost: 1 GET of ``_last_vacuum_info``, 1 GET for each commit since then up to the cut-off, 1
@@ -81,8 +81,8 @@ def _removed(history: LogHistory, cutoff_version: int | None) -> set[str]:
 
 
 def last_vacuum(store: LogStore, latest: int) -> int | None:
-    """The last version whose removed files a vacuum has deleted; None if unknown or after the latest version. Cost: 1
-    GET."""
+    """The last version whose removed files a vacuum has deleted; None if this version is unknown or later than the
+    latest version. Cost: 1 GET."""
     try:
         found = msgspec.json.decode(store.get(LAST_VACUUM, _MOST_BYTES), type=_LastVacuum)
     except (ObjectNotFoundError, ValueError, RecursionError):

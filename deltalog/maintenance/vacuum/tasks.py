@@ -1,4 +1,5 @@
-"""Lists files, decides which of them to delete, and deletes them, in other processes, such as the tasks of a Spark job.
+"""Lists files, decides which ones to delete, and deletes these; all three steps run in other processes, such as the
+tasks of a Spark job.
 
 Each task lists a range of paths and decides on the files in it with the rules of ``decisions``, like a local vacuum for
 all paths. A task may be attempted more than once, even concurrently: listing changes nothing, and a deletion reports
@@ -36,7 +37,8 @@ from deltalog.write.table_handle import TableHandle
 from deltalog.write.task_files import storage_of
 
 _AT_ONCE = 1_000
-# The number of files that one task deletes; on S3 this takes ten requests. Progress is reported after each task.
+# The number of files that one task deletes; deleting them on S3 takes ten requests. Progress is reported after each
+# task.
 _IN_A_TASK = 10_000
 
 
@@ -57,7 +59,7 @@ class VacuumTasks:
     """The functions that the tasks of one vacuum run. The object can be pickled; the pickle contains the storage
     options, including any secrets.
 
-    ``version`` and ``commit``: the latest version, and the size and time of its commit file, with which a task verifies
+    ``version`` and ``commit``: the latest version, and the size and time of its commit file; with these a task verifies
     that it accesses the same table. ``elsewhere``: as in NamedFiles. ``tables``: the roots of other tables that the log
     reveals.
     """
@@ -87,7 +89,7 @@ class VacuumTasks:
         named = NamedFiles(needed, frozenset(here.removed), self.elsewhere)
         sifted = sift(store.walk_parts(self.rules.enters, here.start, here.end), needed)
         ends = [each for each in (here.start, here.end) if each]
-        # Only in these directories can there be a table whose log is in another range than its data files.
+        # Only these directories can contain a table whose log and data files are in different ranges.
         tables = self.tables | table_roots(entry.path for entry in logs_above(store, ends))
         checked = (checked_path(path) for path in _paths(sifted))
         outside = sorted({path for path in checked if path is not None and not is_within(path, here.start, here.end)})
@@ -129,7 +131,7 @@ class VacuumTasks:
 
 @dataclass(frozen=True)
 class DistributedVacuum:
-    """The tasks of one vacuum, and the runner that executes them in other processes."""
+    """The tasks of one vacuum, and the runner that executes these tasks in other processes."""
 
     tasks: VacuumTasks
     runner: VacuumRunner
@@ -143,7 +145,7 @@ class DistributedVacuum:
         return None if tasks is None else cls(tasks, runner)
 
     def decided(self, named: NamedFiles, sample: PathSample) -> Decided:
-        """Like ``decide``, for all files below the root. Raises StoreError if tasks lose or repeat a file, and what
+        """Like ``decide``, but for all files below the root. Raises StoreError if tasks lose or repeat a file, and what
         the runner raises."""
         elsewhere, tables = frozenset(named.elsewhere), table_roots(named.needed.directories)
         tasks = replace(self.tasks, elsewhere=elsewhere, tables=tables)
@@ -199,7 +201,7 @@ def _paths(sifted: Sifted) -> Iterator[str]:
 
 
 def packed(value: Any) -> bytes:
-    """Serialize and compress a value for another process of the same program; paths shrink to a third."""
+    """Serialize and compress a value for another process of the same program; compression shrinks paths to a third."""
     data = pickle.dumps(value)
     body: bytes = pa.compress(data, codec="zstd", asbytes=True)
     return len(data).to_bytes(8, "little") + body

@@ -1,9 +1,9 @@
 """Deletes the files below a table root that no version within the retention needs.
 
 Only hashes of the needed paths are held in memory; the listing is streamed, and each path in it is compared with these
-hashes. After the listing, new commits are read, so that files committed in between are kept. A lite vacuum does not
-list files; it looks up the files that the log says were removed. Later commits are read after VACUUM START is
-committed, before the first file is deleted.
+hashes. After the listing, new commits are read, so that files committed in the meantime are kept. A lite vacuum does
+not list files; it looks up the files that, according to the log, were removed. Later commits are read after VACUUM
+START is committed, before the first file is deleted.
 
 Spec: PROTOCOL.md leaves vacuum to writers; #vacuum-protocol-check.
 """
@@ -49,8 +49,8 @@ VacuumProgress = Callable[[int, int], None]
 
 
 class Claims:
-    """Knows which of the files that no version refers to are still needed: here, those of this process's commits that
-    may still take effect."""
+    """Determines which unreferenced files are still needed; in this base class, the files of this process's commits
+    that may still take effect."""
 
     def __init__(self, handle: TableHandle) -> None:
         self._handle = handle
@@ -100,8 +100,8 @@ def vacuum(
     runner: VacuumRunner | None = None,
     keep_versions: Sequence[int] = (),
 ) -> VacuumReport:
-    """See ``DeltaTable.vacuum``. ``claims``: tells which other files are needed; required for a catalog table, and
-    cannot be combined with ``runner``."""
+    """See ``DeltaTable.vacuum``. ``claims``: determines which unreferenced files are still needed; required for a
+    catalog table, and cannot be combined with ``runner``."""
     store, authority = handle.reader.store, handle.reader.authority
     if authority.branch is not None:
         raise CallError(
@@ -163,7 +163,7 @@ def vacuum(
 
 
 def _kept(history: LogHistory, versions: Sequence[int]) -> dict[str, Need]:
-    """The files of versions that the caller keeps."""
+    """The files that belong to versions that the caller keeps."""
     return {path: Need.EARLIER for version in sorted(set(versions)) for path in files_of(history, version)}
 
 

@@ -29,12 +29,12 @@ class TableMerger:
     Each clause method returns the builder itself. Of the clauses of one kind, the first clause whose ``predicate`` is
     true for a row applies. A row of the table to which no clause applies is unchanged; a row of the source to which
     none applies is not inserted. ``updates`` maps columns of the table to SQL expressions or expressions built with
-    ``col``. ``when_matched_*`` clauses can use columns of both sides, ``when_not_matched_insert`` only of the source,
-    and ``when_not_matched_by_source_*`` only of the table. The ``_all`` variants assign each column of the table from
-    the source column of the same name, ignoring case. Source columns without a table column of the same name are
-    ignored. A table column that the source lacks must be in ``except_cols``, unless it is generated or has a default.
-    With ``with_schema_evolution``, other source columns are added to the table, and the table columns that the source
-    lacks need not be excluded.
+    ``col``. ``when_matched_*`` clauses can use columns of source and table, ``when_not_matched_insert`` only those of
+    the source, and ``when_not_matched_by_source_*`` only those of the table. The ``_all`` variants assign each column
+    of the table from the source column of the same name, ignoring case. Source columns without a table column of the
+    same name are ignored. A table column that the source lacks must be in ``except_cols``, unless it is generated or
+    has a default. With ``with_schema_evolution``, other source columns are added to the table, and the table columns
+    that the source lacks need not be excluded.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class TableMerger:
         self, updates: Mapping[str, Any], predicate: Predicate | str | None = None
     ) -> TableMerger:
         """Insert a row for each row of the source that matches no row of the table. Columns that are not in ``updates``
-        are generated, or get their default or null."""
+        are generated, or get their default value or null."""
         return self._with("not matched", "insert", predicate, updates)
 
     def when_not_matched_insert_all(
@@ -105,20 +105,22 @@ class TableMerger:
         return self
 
     def execute(self) -> CommitResult:
-        """Run the merge and commit it. If several rows of the source match one row, CallError is raised, unless the
-        only matched clause is a delete without a predicate. With ``=``, null matches nothing, and NaN matches NaN.
+        """Run the merge and commit it. If several rows of the source match one row of the table, CallError is raised,
+        unless the only matched clause is a delete without a predicate. With ``=``, null matches nothing, and NaN
+        matches NaN.
 
-        Files that cannot match, by conditions on the table alone or by the source's key values, are not read and cause
-        no conflicts. Rows are updated and deleted in the same way as by ``update`` and ``delete`` and keep their row
-        ids; change files record every change. If nothing changes and no ``txn`` is passed, nothing is committed and
-        ``skipped`` is true. Memory: the source up to 128 MiB, twice that while it is read; 64 MiB of the table at a
-        time, with its pairs of equal keys; 22 bytes for each changed row. A source of more than 128 MiB is written to
-        temporary files (TMPDIR). Source keys of more than 32 MiB are also written there, with the table columns that
-        the merge conditions use; they are then joined by hash partition. If the condition contains no equality between
-        source and target, each source row is compared with each target row. In that case, if the source does not fit in
-        memory, at most 262,144 of its rows may match. Cost: the columns of the conditions in each file that may match,
-        all columns of the rows that change, and 1 PUT for each new file; then the commit. Raises as ``update``, and
-        StoreError if the temporary directory is full.
+        Files that cannot contain a match, according to conditions on the table alone or to the source's key values, are
+        not read and cause no conflicts. Rows are updated and deleted in the same way as by ``update`` and ``delete``.
+        They keep their row ids, and change data files record every change. If nothing changes and no ``txn`` is passed,
+        nothing is committed, and the result's ``skipped`` is true. Memory: up to 128 MiB for the source, and twice that
+        while it is read; 64 MiB for the rows of the table that are processed at a time, plus their pairs of equal keys;
+        22 bytes for each changed row. A source of more than 128 MiB is written to temporary files (in the directory
+        TMPDIR). If the source keys exceed 32 MiB, they are also written there, with the table columns that the merge
+        conditions use; keys and columns are then joined one hash partition at a time. If the condition contains no
+        equality between source and target, each source row is compared with each target row. If such a source does not
+        fit in memory, at most 262,144 of its rows may match. Cost: the columns of the conditions in each file that may
+        match, all columns of the rows that change, and 1 PUT for each new file; then the commit. Raises as ``update``,
+        and StoreError if the temporary directory is full.
         """
         with self._handle.transaction_for(self._merge.source, self._expected_version) as transaction:
             return merge(transaction, self._merge, self._user_metadata, self._txn)

@@ -1,4 +1,4 @@
-"""Selects rows by number from a table of several batches, and assigns rows to hash partitions. Pure."""
+"""Selects rows by number from a table of several batches; also assigns rows to hash partitions. Pure."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ _WINDOWS = 4  # the number of 8-byte windows that are hashed at each end of a st
 
 @dataclass(frozen=True, slots=True)
 class ChunkedRows:
-    """A table of several batches, with a method that takes rows by number. Arrow's take would first concatenate the
-    batches of each column."""
+    """A table that consists of several batches, with a method that selects rows by number. Arrow's take would first
+    concatenate the batches of each column."""
 
     rows: pa.Table
     batches: Sequence[pa.RecordBatch]
@@ -76,8 +76,8 @@ def _uint64(value: int) -> pa.Scalar:
 
 
 def _words(values: Any) -> Iterator[Any]:
-    """Convert values to words (64-bit unsigned integers); null is 0. A word that would be 0 for every value may be
-    omitted."""
+    """Convert values to 64-bit words (unsigned integers); a null becomes 0. A word that would be 0 for every value may
+    be omitted."""
     kind, types = values.type, pa.types
     if types.is_string(kind) or types.is_binary(kind):
         yield from _words_of_bytes(pc.fill_null(values, pa.scalar("" if types.is_string(kind) else b"", kind)))

@@ -1,4 +1,4 @@
-"""Compiles the clauses of a merge, which compute new values of target rows, and rows to insert.
+"""Compiles the clauses of a merge, which compute the new values of target rows and the rows to insert.
 
 Spec: PROTOCOL.md#generated-columns, #default-columns.
 """
@@ -59,7 +59,7 @@ class Clause:
 
 
 def check_clauses(clauses: Sequence[Clause]) -> None:
-    """Raise CallError if there is no clause, or if one of the clauses can never apply."""
+    """Raise CallError if there is no clause, or if a clause can never apply."""
     if not clauses:
         raise CallError("The merge has no clause. Add when_matched_update(…), when_not_matched_insert(…) or another.")
     for group in _WHY:
@@ -88,13 +88,14 @@ class CompiledClause:
         return set() if self.condition is None else {column.path[0] for column in columns_of(self.condition)}
 
     def source_columns(self, names: Sequence[str]) -> list[str]:
-        """Of the given flat names, those of source columns from which the new values are computed."""
+        """Those of the given flat names that belong to source columns from which the new values are computed."""
         values = [each.value for each in self.assignments]
         used = {path[0] for each in values if isinstance(each, CompiledExpression) for path in each.columns}
         return [name for name in names if name in used]
 
     def reads(self, name: str, flat: str) -> bool:
-        """Whether the new rows depend on the old values of a target column (``name``, and ``flat`` in flat tables)."""
+        """Whether the new rows depend on the old values of a target column, which is called ``name``, and ``flat`` in
+        flat tables."""
         if self.clause.action != "update":
             return False
         whole = {each.path[0] for each in self.assignments if len(each.path) == 1}
@@ -243,14 +244,14 @@ class Compiler:
 
     @staticmethod
     def _has_no_type(name: Name, relations: Relations) -> bool:
-        """Whether a column has the type null, like the columns that pandas creates from only None."""
+        """Whether a column has the type null, like the columns that pandas creates if all values are None."""
         field = relations.schema.find(name.path[0])
         return len(name.path) == 1 and field is not None and field.data_type == VOID
 
     def _check_nested(self, path: tuple[str, ...], column: StructField, tree: Name, relations: Relations) -> None:
-        """Raise an error unless a nested value fits the table's type. The rules are the same as for an append, but a
-        struct must also have every field of the table's struct. If the merge evolves the schema, a struct may lack
-        fields, which then keep their values."""
+        """Raise an error unless a nested value can be stored in the table's type. The rules are those for an append; in
+        addition, a struct must have every field of the table's struct. If the merge evolves the schema, the new value
+        of a struct may lack fields; these then keep their old values."""
         given = find_fields(tree.path, relations.schema)[-1]
         name = path_text(path)
         check_writable(
@@ -265,7 +266,7 @@ class Compiler:
 
 
 def without_alias(key: str, alias: str, *schemas: StructType) -> str:
-    """The column name ``key`` without the target's alias, if one of the schemas has the column."""
+    """The column name in ``key``, without the alias of the target, if one of the schemas contains this column."""
     path = parse_path(key)
     is_qualified = len(path) > 1 and path[0].lower() == alias.lower()
     return path_text(path[1:]) if is_qualified and any(each.find(path[1]) is not None for each in schemas) else key
@@ -319,7 +320,7 @@ def _lacks(given: DataType, own: DataType) -> bool:
 
 
 def _missing(given: DataType, own: DataType, where: str) -> Iterator[str]:
-    """The paths of fields, at every depth, that are in ``own`` but not in ``given``."""
+    """The paths of fields, at every depth, that ``own`` contains and ``given`` lacks."""
     if isinstance(given, StructType) and isinstance(own, StructType):
         for field in own.fields:
             found, path = given.find(field.name), f"{where}.{field.name}"

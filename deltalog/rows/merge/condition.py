@@ -59,7 +59,7 @@ class MergeCondition:
         matches null. Raises CallError for unsupported expressions and non-boolean ones."""
         relations = Relations((target, source))
         resolved = relations.resolved(tree)
-        bound_condition(resolved, relations, now)  # check the whole condition as the caller wrote it
+        bound_condition(resolved, relations, now)  # check the whole condition, as the caller wrote it
         sides = {target.flat(n): 0 for n in target.schema.names} | {source.flat(n): 1 for n in source.schema.names}
         parts: dict[frozenset[int], list[Expression]] = {}
         keys: list[Key] = []
@@ -208,7 +208,7 @@ def _repeated(count: int, times: int) -> Any:
 
 
 def is_bindable(tree: Expression, schema: Any) -> bool:
-    """Whether a condition can be bound to the schema, and so can be used for data skipping."""
+    """Whether a condition can be bound to the schema, and can therefore be used for data skipping."""
     try:
         bind(tree, schema)
     except CallError:

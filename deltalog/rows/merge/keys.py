@@ -20,8 +20,8 @@ _MAX_VALUES = 1 << 16  # number of distinct key values used for data skipping; b
 @dataclass(frozen=True, slots=True)
 class Key:
     """An equality between the target and the source of a merge. ``kind``: the Arrow type in which the values are
-    compared. ``column``: the target side's expression before it was compiled. ``null_safe``: whether the operator is
-    ``<=>``."""
+    compared. ``column``: the uncompiled expression for the target's side of the key. ``null_safe``: whether the
+    operator is ``<=>``."""
 
     target: CompiledExpression
     source: CompiledExpression
@@ -32,7 +32,7 @@ class Key:
 
 @dataclass(frozen=True, slots=True)
 class KeyValues:
-    """The source's values of a key. ``is_complete``: whether ``found`` contains all distinct values; otherwise it
+    """The source's values of a key. ``is_complete``: whether ``found`` contains all distinct values; if not, it
     contains the minimum and maximum, or nothing for a type without an order."""
 
     found: Any
@@ -55,9 +55,9 @@ class KeyValues:
 
 @dataclass(frozen=True, slots=True)
 class SourceKeys:
-    """The keys of source rows that may match. ``rows``: a table with the columns of ``key_columns``, and ``s`` with the
-    row numbers. ``unique``: a key column whose values are distinct, so that an index lookup can replace the join; None
-    if there is no such column."""
+    """The keys of the source rows that may match. ``rows``: a table with the columns of ``key_columns``, and ``s`` with
+    the row numbers. ``unique``: a key column whose values are distinct, so that an index lookup can replace the join;
+    None if there is no such column."""
 
     rows: pa.Table
     unique: str | None
@@ -102,15 +102,15 @@ def _is_unique(name: str, values: Any) -> bool:
 
 
 def _equal(one: Any, other: Any) -> Any:
-    """Whether values are equal; NaN equals NaN, and null gives null."""
+    """Whether values are equal; NaN equals NaN, and a comparison with null gives null."""
     if not _is_float(one.type):
         return pc.equal(one, other)
     return pc.or_(pc.equal(one, other), pc.and_(pc.is_nan(one), pc.is_nan(other)))
 
 
 def key_columns(keys: Sequence[Key], sides: Sequence[CompiledExpression], rows: pa.Table) -> dict[str, Any]:
-    """The values of the keys as columns for which Arrow's join has Spark's semantics: null equals null only for
-    ``<=>``, NaN equals NaN, and -0.0 equals 0.0."""
+    """The values of the keys, converted to columns for which Arrow's join behaves like Spark's: null equals null only
+    for ``<=>``, NaN equals NaN, and -0.0 equals 0.0."""
     found: dict[str, Any] = {}
     for number, (key, side) in enumerate(zip(keys, sides, strict=True)):
         try:

@@ -38,7 +38,7 @@ from deltalog.write.identity_values import Marks
 from deltalog.write.table_rules import TableRules
 from deltalog.write.transaction import Transaction, skipped
 
-# The most rows that a spilled source may have in a merge without join keys, which compares all pairs of rows.
+# The maximum number of rows of a spilled source in a merge without join keys, which compares all pairs of rows.
 _MAX_UNKEYED = 1 << 18
 
 
@@ -128,7 +128,7 @@ class _Plan:
     # --------------------------------------------------------------------------- finding the target rows
 
     def _where(self) -> Expression | None:
-        """A condition that is true for every target row that the merge depends on; None: it depends on all rows."""
+        """A condition that is true for every target row that the merge depends on; None if it depends on all rows."""
         on = self.sides.condition.on_target(self.sides.source.values)
         if on is None:
             return None
@@ -149,7 +149,8 @@ class _Plan:
         scan = TargetScan(self.sides)
         scan.add(matched_rows.scan_files(snapshot, files, self.sides.columns))
         found = scan.result(rewrite.has_vectors(transaction), files)
-        pa.default_memory_pool().release_unused()  # return the memory of the joins before changed rows are read
+        # Give the memory of the joins back to the system before changed rows are read.
+        pa.default_memory_pool().release_unused()
         return found
 
     # ------------------------------------------------------------------------------------------- staging
@@ -193,7 +194,7 @@ class _Plan:
         return new_rows
 
     def _read_for_updates(self, snapshot: Snapshot) -> Sequence[str]:
-        """The columns of the target that new rows depend on; at least one."""
+        """The columns of the target whose values determine the new rows; at least one column."""
         target = self.sides.target
         names = target.schema.names
         if self.schema != target.schema:

@@ -29,7 +29,7 @@ from deltalog.rows.merge.source import PreparedSource
 from deltalog.rows.merge.spilled_rows import HashPartitions
 
 # The numbers of target rows and bytes in a block, which is the input of one join. Each join builds a hash table of the
-# source's keys, so with few keys smaller blocks cost little and save memory.
+# source's keys; with few keys that is cheap, so smaller blocks then cost little and save memory.
 _FEW_ROWS, _BLOCK_ROWS, _BLOCK_BYTES = 1 << 18, 1 << 20, 64 << 20
 INSERT_ROWS = 1 << 16
 _PLACE = {"file": pa.int32(), "position": pa.uint64()}  # the location of a target row
@@ -90,8 +90,8 @@ class Sides:
 
     @property
     def may_match_several(self) -> bool:
-        """Whether a target row may match several source rows. It may match several if matched rows are kept unchanged
-        or are deleted unconditionally, because no source value is used then."""
+        """Whether a target row may match several source rows. Several matches are allowed if matched rows are kept
+        unchanged or are deleted unconditionally, because no source value is used then."""
         if not self.matched:
             return True
         only = self.matched[0][1]
@@ -174,7 +174,8 @@ class TargetScan:
         """Join one block of target rows with the source, and record the outcome of each row in the block. ``places``: a
         function that returns the columns of _PLACE for the given rows of the block. ``keys``: the keys of all source
         rows that may match."""
-        pa.default_memory_pool().release_unused()  # return the memory of the previous block and of the reading threads
+        # Return the memory of the previous block and of the reading threads to the system.
+        pa.default_memory_pool().release_unused()
         rows, sources = self._matches(block, keys)
         found = self._outcomes(block, rows, sources)
         if found.num_rows:
@@ -183,7 +184,7 @@ class TargetScan:
             self.outcomes.append(pa.Table.from_arrays(columns, schema=_OUTCOMES).combine_chunks())
 
     def _matches(self, block: pa.Table, keys: SourceKeys) -> tuple[Any, Any]:
-        """The rows of the block that match, without duplicates, and the source row of each."""
+        """The rows of the block that match, without duplicates, and for each of them its source row."""
         sides = self.sides
         rows, sources = [pa.array([], pa.int64())], [pa.array([], pa.int64())]
         for some, others in sides.condition.pairs(block, sides.source.rows, keys):
@@ -272,7 +273,7 @@ class TargetScan:
         return Found(deletion, updated, deleted, pa.concat_tables(changed), counts, self._inserts())
 
     def _by_file(self) -> Iterator[tuple[int, pa.Table]]:
-        """The outcomes for each file's rows, ordered by position."""
+        """The outcomes for the rows of each file, ordered by position."""
         outcomes, self.outcomes = pa.concat_tables(self.outcomes).combine_chunks(), []
         if self.spilled is not None:  # without spilling, the blocks are already in this order
             outcomes = outcomes.sort_by([("file", "ascending"), ("position", "ascending")])
@@ -287,7 +288,7 @@ class TargetScan:
         return FileMatch(read.file, read.end, read.deleted, bitmap(found["position"]))
 
     def _inserts(self) -> list[tuple[CompiledClause, BitMap64]]:
-        """For each insert clause, the unmatched source rows for which it is the first clause that applies."""
+        """For each insert clause, the unmatched source rows to which it applies and no earlier clause does."""
         rows = self.sides.source.rows.rows
         found = [(clause, BitMap64()) for clause in self.sides.inserting]
         for start in range(0, rows.num_rows if found else 0, INSERT_ROWS):

@@ -1,4 +1,4 @@
-"""The columns that a merge adds to its table (``with_schema_evolution``).
+"""The columns that a merge with ``with_schema_evolution`` adds to its table.
 
 Spec: PROTOCOL.md#change-metadata, #type-widening.
 """

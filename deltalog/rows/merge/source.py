@@ -1,5 +1,4 @@
-"""The source of a merge, which is read once into memory, or spilled to temporary files with its keys in hash
-partitions."""
+"""The source of a merge. It is read once, into memory or into temporary files with its keys in hash partitions."""
 
 from __future__ import annotations
 
@@ -22,9 +21,10 @@ from deltalog.rows.merge.spilled_rows import HashPartitions, SpilledRows
 from deltalog.write.data_files import conformed
 from deltalog.write.input_streams import as_reader, read_once
 
-#: The size from which the rows of a source are written to a temporary file.
+#: The size, in bytes, from which the rows of a source are written to a temporary file.
 SPILL_BYTES = 128 << 20
-#: The size from which keys are written to temporary files by hash partition and joined one partition at a time.
+#: The size, in bytes, from which keys are written to temporary files by hash partition and joined one partition at a
+#: time.
 KEY_BYTES = 32 << 20
 _CHUNK_BYTES = 8 << 20  # the number of bytes written to the temporary file at a time
 _CHUNK_ROWS = 1 << 18
@@ -40,8 +40,8 @@ class SourceRows:
 
     @classmethod
     def read(cls, data: Any) -> SourceRows:
-        """Read an Arrow stream, with its columns converted to types of table columns. Memory: SPILL_BYTES twice. Raises
-        CallError, SchemaMismatchError, StoreError if the temporary directory is full."""
+        """Read an Arrow stream, with its columns converted to the types of the table's columns. Memory: SPILL_BYTES
+        twice. Raises CallError, SchemaMismatchError, StoreError if the temporary directory is full."""
         reader = as_reader(data)
         given = StructType.from_arrow(reader.schema)
         check_unique_names(given)
@@ -70,8 +70,8 @@ def _write(held: Sequence[pa.Table], spilled: SpilledRows) -> None:
 
 @dataclass(frozen=True, slots=True)
 class PreparedSource:
-    """The rows of the source, in a table without nested column names. ``keys``: the keys of rows that may match, in
-    hash partitions if they are large. ``values``: the values of each key."""
+    """The rows of the source, in a table without nested column names. ``keys``: the keys of rows that may match; if the
+    keys are large, they are divided into hash partitions. ``values``: the values of each key."""
 
     rows: ChunkedRows
     keys: SourceKeys | HashPartitions
@@ -100,7 +100,7 @@ class PreparedSource:
                     partitions.add(each, partition_numbers(_without_numbers(each), partitions.count))
                 held = []
         prepared = SourceKeys.from_table(pa.concat_tables(held)) if partitions is None else partitions
-        # Returns the memory of the hash tables to the system; it is several times the size of the keys.
+        # Returns the memory of the hash tables to the system; these tables are several times the size of the keys.
         pa.default_memory_pool().release_unused()
         return cls(rows, prepared, values)
 
@@ -132,7 +132,7 @@ def _without_numbers(keys: pa.Table) -> dict[str, Any]:
 
 
 def _count(num_bytes: float) -> int:
-    """The number of partitions (a power of two) for keys of this size."""
+    """The number of partitions (a power of two) for keys of this total size."""
     count = 2
     while count * KEY_BYTES < num_bytes and count < _MOST_PARTITIONS:
         count *= 2

@@ -54,8 +54,8 @@ _MULTI_TABLE_OPERATIONS = {"transact_write_items", "transact_get_items", "batch_
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Clocks in seconds, a sleep function and a source of jitter; tests replace them. Leases are measured only with
-    ``monotonic``; ``wall`` determines when DynamoDB may delete an item."""
+    """Clocks in seconds, a sleep function and a source of jitter; tests replace them. The durations of leases are
+    measured only with ``monotonic``; ``wall`` determines when DynamoDB may delete an item."""
 
     monotonic: Callable[[], float] = time.monotonic
     wall: Callable[[], float] = time.time
@@ -79,9 +79,9 @@ class ConditionFailed(Exception):
 class ConditionsFailed(Exception):
     """The conditions of a TransactWriteItems request were not satisfied, and nothing was written.
 
-    ``found`` maps the index of each failed action to the existing item in DynamoDB's encoding, if the action requested
-    it; the item is empty if none existed. ``unsettled``: whether an earlier attempt of the same request got no
-    response; if that attempt took effect, this may be the reason why the conditions fail."""
+    ``found`` maps the index of each failed action that requested the existing item to that item, in DynamoDB's
+    encoding; an empty item means that none existed. ``unsettled``: whether an earlier attempt of the same request got
+    no response; if that attempt took effect, this may be the reason why the conditions fail."""
 
     def __init__(self, found: Mapping[int, Mapping[str, Any]], unsettled: bool) -> None:
         super().__init__("conditions did not hold")
@@ -282,8 +282,8 @@ def _is_refused_for_now(reasons: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def _is_unanswered(error: Exception) -> bool:
-    """Whether the request may have taken effect, because there was no response or the service failed while processing
-    the request."""
+    """Whether the request may have taken effect, because no response arrived or the service failed while processing the
+    request."""
     import botocore.exceptions as boto
 
     if type(error) is boto.HTTPClientError and isinstance(
@@ -297,7 +297,8 @@ def _is_unanswered(error: Exception) -> bool:
 
 @functools.lru_cache(maxsize=16)
 def _session(profile: str | None, process: int) -> Any:
-    """Cached, because a new session takes a fifth of a second to read its AWS service definitions from disk."""
+    """The session is cached, because a new session takes a fifth of a second to read the AWS service definitions from
+    disk."""
     import boto3
 
     return boto3.session.Session(profile_name=profile)
@@ -334,8 +335,8 @@ def _encoded(item: Item) -> dict[str, dict[str, str]]:
 
 
 def _decoded(item: Mapping[str, Mapping[str, Any]]) -> Item:
-    """The decoded attributes of the types S and N. Attributes of other types, which other writers may add, are left
-    out."""
+    """The decoded attributes of the types S and N. Attributes of types other than S and N, which other writers may add,
+    are left out."""
     decoded: Item = {}
     for name, value in item.items():
         if "S" in value:

@@ -1,7 +1,7 @@
 """S3 with a lease in DynamoDB for each conditional PUT, which is the commit protocol of object_store's DynamoCommit.
 
-There is one record for each pair of ``path`` and ``etag`` (``*`` to create an object). The writer that put the record
-holds the lease:
+There is one record for each pair of ``path`` and ``etag`` (``*`` to create an object). The writer that wrote the lease
+record holds the lease:
 
 1. HEAD the object. If the object does not have the expected ETag, the attempt ends.
 2. Put the record if it does not exist. If the record was created, send the PUT before this writer's lease ends. If
@@ -11,10 +11,10 @@ read.
 
 Writers never remove a record; DynamoDB deletes it once its ``ttl`` has passed.
 
-Leases are measured conservatively on the monotonic clock: our own lease begins before the request, and another writer's
-lease after the response. This way of measuring is safe only if every PUT arrives before other writers stop waiting for
-the lease to end. Therefore the PUT also has a condition that S3 checks, so that a late PUT does no harm; without it
-(``native_condition=False``) a late PUT replaces the other writer's commit.
+Leases are measured conservatively on the monotonic clock: our own lease is counted from before the request, and another
+writer's lease from after the response. This way of measuring is safe only if every PUT arrives before other writers
+stop waiting for the end of the lease. Therefore the PUT also has a condition that S3 checks, so that a late PUT does no
+harm. Without this condition (``native_condition=False``), a late PUT replaces the other writer's commit.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ class DynamoCommit:
     object; ``native_condition``: whether the PUT also has the header If-None-Match or If-Match.
 
     Raises CallError for unsafe values: a record must be kept for more than ten times the longest wait for a lease.
-    If records were deleted earlier, a delayed writer could mistake another writer's new lease for the one whose end it
-    awaited.
+    If lease records were deleted earlier, a delayed writer could mistake another writer's new lease for the lease whose
+    end it awaited.
     """
 
     table_name: str
@@ -91,8 +91,8 @@ class DynamoCommit:
         return cls(match[1]) if match[2] is None else cls(match[1], timeout_ms=int(match[2]))
 
     def with_timeout(self, millis: int) -> DynamoCommit:
-        """A copy whose leases last ``millis`` milliseconds. With longer leases, fewer commits fail because a lease
-        expires, but other writers wait longer if a writer dies."""
+        """A copy whose leases last ``millis`` milliseconds. With longer leases, fewer commits fail because of an
+        expired lease, but other writers wait longer when a writer dies."""
         return dataclasses.replace(self, timeout_ms=millis)
 
     def with_max_clock_skew_rate(self, rate: int) -> DynamoCommit:
@@ -100,7 +100,7 @@ class DynamoCommit:
         return dataclasses.replace(self, max_clock_skew_rate=rate)
 
     def with_ttl(self, seconds: int) -> DynamoCommit:
-        """A copy that keeps each lease record for ``seconds``."""
+        """A copy of the store that keeps each lease record for ``seconds``."""
         return dataclasses.replace(self, ttl_s=seconds)
 
     def guard(self, store: S3Store, table: DynamoTable) -> DynamoStore:
@@ -131,20 +131,20 @@ class DynamoStore(WrappedStore["S3Store"]):
         self._first_use = FirstUse(table, "dynamo")
 
     def put_if_absent(self, path: str, data: bytes) -> PutOutcome:
-        """Cost: 1 HEAD, 1 request to DynamoDB, 1 PUT; 1 HEAD only if the object exists. If the lease holder died, 1
-        more HEAD for each ``test_interval_ms`` of the wait, and 2 more requests. Raises CommitTableError,
-        StoreError."""
+        """Cost: 1 HEAD, 1 request to DynamoDB, 1 PUT; 1 HEAD only if the object exists. If the lease holder died, the
+        cost increases by 1 HEAD for each ``test_interval_ms`` of the wait, and by 2 more requests. Raises
+        CommitTableError, StoreError."""
         version = commit_version(path)
         if version:
             self.inner.check_nothing_staged(version)
         return self._write(path, data, ABSENT)
 
     def prepare_commit(self, version: int) -> None:
-        """Does nothing, because the checks that S3Store makes here do not apply to this commit protocol."""
+        """Does nothing, because the checks that S3Store makes in this method do not apply to this commit protocol."""
 
     def put_if_match(self, path: str, data: bytes, etag: str) -> PutOutcome:
-        """Replace the object if it has this ETag (as ``etag`` returns it). Returns EXISTS if the object has another
-        ETag or was deleted. Cost and errors: as ``put_if_absent``."""
+        """Replace the object if its ETag is ``etag``, as the method ``etag`` returns it. Returns EXISTS if the object
+        has another ETag or was deleted. Cost and errors: as ``put_if_absent``."""
         return self._write(path, data, etag)
 
     def etag(self, path: str) -> str | None:
@@ -199,7 +199,8 @@ class DynamoStore(WrappedStore["S3Store"]):
             "generation": generation,
             "timeout": self._commit.timeout_ms,
             "ttl": int(self._timing.wall()) + self._commit.ttl_s,
-            # deltalog adds the owner, which object_store ignores, to recognise its own record after a lost response.
+            # deltalog adds an owner to the record, to recognise its own record after a lost response; object_store
+            # ignores the owner.
             "owner": owner,
         }
         timeout = self._commit.timeout_ms / 1000

@@ -1,16 +1,16 @@
 """S3 with the commit protocol of Delta's S3DynamoDBLogStore, so that deltalog and Spark can write to the same table.
 
 The commit of version N is an item ``E(N)`` in DynamoDB. The conditional put that creates the item commits the version.
-The item names an immutable file ``T(N)`` below ``_delta_log/.tmp`` with the commit's bytes. Any process that reads an
-item that is not ``complete`` can therefore finish the commit: copy T(N) to N.json, then mark the item. A commit is
-finished
+The item names an immutable file ``T(N)`` below ``_delta_log/.tmp`` with the commit's bytes. Therefore any process that
+reads an item that is not ``complete`` can finish the commit: it copies T(N) to N.json and then marks the item as
+complete. A commit is finished
 
 - by its writer, right after creating the item;
 - by any reader that lists the log or reads an N.json that does not exist;
 - by the writer of N + 1, before anything else.
 
-If N.json already exists, S3DynamoDBLogStore assumes that it wrote that file itself; deltalog compares the bytes. If
-they differ, another writer commits to this table without DynamoDB, and an error is raised, so that no commit is lost.
+If N.json already exists, S3DynamoDBLogStore assumes that it wrote N.json itself; deltalog compares the bytes. If the
+bytes differ, another writer commits to this table without DynamoDB, and an error is raised, so that no commit is lost.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ class S3DynamoDBCommit:
     """Options for commits through items in the DynamoDB table ``table_name``, compatible with Spark's
     S3DynamoDBLogStore.
 
-    ``table_path_scheme``: the URL scheme with which other writers open the table, because ``s3a://lake/events`` and
-    ``s3://lake/events`` have different items. ``ttl_s``: how long the item of a finished commit is kept. Raises
-    CallError.
+    ``table_path_scheme``: the URL scheme with which the other writers open the table; ``s3a://lake/events`` and
+    ``s3://lake/events`` have different items in DynamoDB. ``ttl_s``: how long the item of a finished commit is kept.
+    Raises CallError.
     """
 
     table_name: str
@@ -101,8 +101,8 @@ class _Entry:
 class S3DynamoDBStore(WrappedStore["S3Store"]):
     """An S3 store that commits through items in DynamoDB. Other calls are delegated.
 
-    ``get`` and ``head`` of a commit that does not exist, and every listing of the log, also query DynamoDB for an
-    unfinished commit. If there is one, they finish it, which needs write permissions. Cost: 1 request to DynamoDB more
+    ``get`` and ``head``, if the commit does not exist, and every listing of the log also query DynamoDB for an
+    unfinished commit. These calls finish such a commit, which needs write permissions. Cost: 1 request to DynamoDB more
     for each call; to finish a commit 2 GETs, 1 PUT and 1 request.
     """
 
@@ -262,8 +262,8 @@ class S3DynamoDBStore(WrappedStore["S3Store"]):
         return True
 
     def _finish_latest(self, directory: str) -> None:
-        """Finish the latest commit. No other commit can be unfinished, because each writer first finishes the previous
-        commit."""
+        """Finish the latest commit. No other commit can be unfinished, because each writer finishes the previous commit
+        before its own."""
         latest = self._latest() if directory == LOG_DIRECTORY else None
         if latest is not None and not latest.is_complete:
             self._finish(latest, writing=False)
@@ -316,7 +316,8 @@ class S3DynamoDBStore(WrappedStore["S3Store"]):
         )
 
     def _staged_path(self, entry: _Entry) -> str:
-        """The path of the item's staged file. Items are as untrusted as the log, so unexpected names are refused."""
+        """The path of the item's staged file. DynamoDB items are as untrusted as the log, so unexpected file names are
+        refused."""
         allowed = re.compile(_STAGED_NAME % re.escape(commit_name(entry.version)))
         if not allowed.fullmatch(entry.staged):
             raise UnsafePathError(
@@ -327,7 +328,8 @@ class S3DynamoDBStore(WrappedStore["S3Store"]):
         return log_path(entry.staged)
 
     def _complete(self, entry: _Entry) -> None:
-        """Mark the item as complete. If this request fails, the next process that reads the item marks it."""
+        """Mark the item as complete. If this request fails, the next process that reads the item marks it as
+        complete."""
         expires_s = int(self._timing.wall()) + self._commit.ttl_s
         marked = _Entry(entry.version, entry.staged, True, expires_s)
         with self._tolerated(entry, "marked as complete"):

@@ -134,7 +134,8 @@ class FirstUse:
         except StoreError as error:
             if not _service_code(error).startswith("AccessDenied"):
                 raise
-            # A commit needs the rights to PutItem and GetItem only, and these requests fail on a table with other keys.
+            # A commit needs only permission for PutItem and GetItem; both requests fail if the DynamoDB table has other
+            # key columns.
             log.info("the keys of the DynamoDB table %s cannot be checked: %s", self._table.name, error)
         self._done = True
 

@@ -1,8 +1,8 @@
 """Sends requests to S3 through s3fs and botocore. Supports every option, every kind of credentials, and multipart
 uploads.
 
-A conditional PUT is sent once. If the client sent the PUT again after a broken connection, the response to the second
-attempt would hide the outcome of the first.
+A conditional PUT is sent only once. If the client sent the PUT again after a broken connection, the response to the
+second attempt would hide the outcome of the first.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ _NEVER_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 
 T = TypeVar("T")
 
-# The slot within the limit on concurrent requests. A read holds the slot, and the current task sends requests for that
-# read.
+# The slot that a read occupies within the limit on concurrent requests. A read holds the slot, and the current task
+# sends requests for that read.
 _turn: contextvars.ContextVar[Turn | None] = contextvars.ContextVar("deltalog_turn", default=None)
 
 
@@ -92,7 +92,7 @@ class BotocoreTransport(Transport):
         self._connections.run(self._put_once, key, data, conditions, seconds)
 
     def _may_have_landed(self, error: Exception) -> bool:
-        # botocore reports a connection reset during a request as a failure to connect, so check the cause.
+        # botocore reports a connection reset during a request as a failure to connect, so the cause is checked.
         answered = isinstance(error, (boto.HTTPClientError, boto.ConnectionError))
         sent = answered or not isinstance(error, boto.BotoCoreError)
         below = getattr(error, "kwargs", {}).get("error")
@@ -109,7 +109,7 @@ class BotocoreTransport(Transport):
             return await self._get(key, byte_range, etag)
 
     async def _get(self, key: str, byte_range: str, etag: str) -> tuple[bytes, Mapping[str, Any]]:
-        """Send a GET, and retry truncated downloads."""
+        """Send a GET, and repeat it if the download is truncated."""
         conditions = {k: v for k, v in (("Range", byte_range), ("IfMatch", etag)) if v}
         for left in reversed(range(_BODY_ATTEMPTS)):
             response = await self._call("get_object", Key=key, **conditions)
@@ -131,7 +131,7 @@ class BotocoreTransport(Transport):
 
 
 class BotocoreConnections:
-    """The s3fs file systems for one set of options, for all buckets. ``limit``: limits the concurrent reads."""
+    """The s3fs file systems for one set of options, for all buckets. ``limit``: the limit on concurrent reads."""
 
     def __init__(self, options: Mapping[str, Any], limit: RequestLimit) -> None:
         keep_out_of_client_logs()
@@ -156,7 +156,7 @@ class BotocoreConnections:
             raise
 
     def start(self, awaitable: Any) -> concurrent.futures.Future[Any]:
-        """Like ``run``, without waiting for the coroutine."""
+        """Like ``run``, but without waiting for the coroutine."""
         reading, _ = self.connect()
         return asyncio.run_coroutine_threadsafe(awaitable, reading.loop)
 
@@ -171,7 +171,7 @@ class BotocoreConnections:
                 # The server may have closed a pooled connection, and a request sent over it would be lost.
                 "connector_args": {**config.get("connector_args", {}), "force_close": True, "keepalive_timeout": None},
             }
-            # s3fs caches file systems by their options, so that opening a table again reuses its connections.
+            # s3fs caches file systems by their options, so a table that is opened again reuses their connections.
             options = {"session": _session(self._options.get("profile"), os.getpid()), **self._options}
             reading, creating = (s3fs.S3FileSystem(**{**options, "config_kwargs": kwargs}) for kwargs in (config, once))
             self._filesystems = (os.getpid(), reading, creating)
@@ -198,15 +198,15 @@ def _send_body_at_once(params: dict[str, Any], **_: Any) -> None:
 
 
 def _notice_slow_down(response: tuple[Any, Any] | None = None, **_: Any) -> None:
-    """Report throttled attempts to the request limit, because botocore and s3fs retry them without the caller
-    noticing."""
+    """Report throttled attempts to the request limit, because botocore and s3fs retry throttled requests without
+    reporting this to their caller."""
     turn = _turn.get(None)
     if turn is not None and response is not None and response[0].status_code in SLOW_STATUSES:
         turn.slow_down()
 
 
 class _SendingOnce(aiobotocore.httpsession.AIOHTTPSession):  # type: ignore[misc]
-    """An aiohttp session that does not automatically resend a PUT after a broken connection."""
+    """An aiohttp session that does not automatically resend a PUT when the connection breaks."""
 
     async def _get_session(self, proxy_url: str | None) -> Any:
         session = await super()._get_session(proxy_url)

@@ -69,7 +69,7 @@ class S3Client:
         return self._dispatch(bucket, send, lambda direct: direct.takes(method, arguments))
 
     def start(self, bucket: str, method: str, **arguments: Any) -> concurrent.futures.Future[Any]:
-        """Like ``call``, without waiting for the response."""
+        """Like ``call``, but does not wait for the response."""
         return self._through_botocore(bucket).start(method, **arguments)
 
     def read(
@@ -107,7 +107,7 @@ class S3Client:
         place = self._places[bucket]
         return None if place is None or is_verified(place) else place
 
-    # ----------------------------------------------------------------------------------- the choice of a transport
+    # ---------------------------------------------------------------------------------------- choosing a transport
 
     def _dispatch(
         self,

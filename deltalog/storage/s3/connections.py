@@ -34,7 +34,8 @@ IDLE_SECONDS = 4.0
 # do not close such a connection.
 JUST_USED_SECONDS = 1.0
 MOST_IDLE = 64
-# The maximum size of a response in bytes. Requested ranges, and log files that are read as a whole, are smaller.
+# The maximum size of a response in bytes. Requested ranges, and log files that are read as a whole, are smaller than
+# this.
 _MOST_BYTES = 2 << 30
 
 
@@ -55,7 +56,7 @@ class NoAnswerError(Exception):
 
 @dataclass(frozen=True)
 class Origin:
-    """A server: scheme, host, port, and for TLS the file with the trusted certificate authorities."""
+    """A server: its scheme, host and port, and for TLS the file that contains the trusted certificate authorities."""
 
     scheme: str
     host: str
@@ -177,11 +178,11 @@ _current = _Current()
 
 
 class _Received(io.RawIOBase):
-    """A raw stream over a socket, which applies the time limits of the current exchange to every read."""
+    """A raw stream over a socket; it applies the time limits of the current exchange to every read."""
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
-        # The server keeps the socket open although it sent "Connection: close".
+        # The server keeps the socket open, although it sent "Connection: close".
         self._pieces = connection.makefile("rb", buffering=0)
 
     def readable(self) -> bool:
@@ -318,7 +319,7 @@ class Connections:
             exchange.end()
         found = {name.lower(): value for name, value in response.headers.items()}
         if method == "GET" and not found.keys() & {"content-length", "transfer-encoding"}:
-            # http.client would take the end of a connection for the end of the headers.
+            # http.client would mistake the end of a connection for the end of the headers.
             raise NoAnswerError(f"{self._origin.address} did not answer: no length of the body arrived.")
         return Answer(response.status, found, response.data)
 
@@ -337,8 +338,8 @@ def _tls(ca_file: str | None) -> ssl.SSLContext:
 
 
 def _own_authorities() -> str | None:
-    """The CA file that AWS clients use: that of certifi, or else of botocore. None if neither package is installed; the
-    CA certificates of the system are then used."""
+    """The CA file that AWS clients use: certifi's if it is installed, else botocore's. None if neither package is
+    installed; the CA certificates of the system are then used."""
     for package, file in (("certifi", "cacert.pem"), ("botocore", "cacert.pem")):
         found = importlib.util.find_spec(package)
         for folder in (found.submodule_search_locations or []) if found else []:

@@ -1,7 +1,7 @@
 """Gets credentials from botocore's resolver, for roles, containers, instances, web identities and profiles.
 
 botocore decides on the source of the credentials, and when and how to refresh them. Each signature uses the current
-credentials. If a service reports that the credentials are no longer valid, they are resolved again.
+credentials. If a service reports that the credentials are no longer valid, the credentials are resolved again.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _BETWEEN_RENEWALS_SECONDS = 60.0
 
 
 class CredentialsNotFoundError(Exception):
-    """There are no credentials, or they could not be retrieved; ``is_passing`` is then true. The message contains no
-    secrets."""
+    """There are no credentials, or they could not be retrieved; in the latter case ``is_passing`` is true. The message
+    contains no secrets."""
 
     def __init__(self, message: str, *, is_passing: bool) -> None:
         super().__init__(message)
@@ -33,7 +33,7 @@ class CredentialsNotFoundError(Exception):
 class ResolvedCredentials:
     """The credentials from botocore's resolver for this process and its environment, resolved at the first request.
 
-    All clients of a process share these credentials, so that reopening a table needs no request for credentials. A
+    All clients in a process share these credentials, so reopening a table needs no request for credentials. A
     forked process resolves its own credentials, because a lock may be held by a thread that exists only in its parent.
     """
 
@@ -47,8 +47,8 @@ class ResolvedCredentials:
         return self._here().current()
 
     def renew(self, used: Credentials, *, is_certain: bool) -> bool:
-        """Resolve the credentials again after a service rejected ``used``. Returns whether the credentials are
-        different now. ``is_certain``: whether the service said that the credentials are invalid; otherwise it may have
+        """Resolve the credentials again after a service rejected ``used``. Returns whether the credentials have
+        changed. ``is_certain``: whether the service said that the credentials are invalid; otherwise it may have
         refused the request for another reason. Raises CredentialsNotFoundError."""
         return self._here().renew(used, is_certain)
 
@@ -82,11 +82,11 @@ def _resolve(region: str, profile: str | None) -> Any:
 
 
 def profile_settings(profile: str | None) -> Mapping[str, Any] | None:
-    """The settings of a profile in the config files (None: the profile that the environment selects). Returns None if
-    botocore cannot read the config files."""
+    """The settings of a profile in the config files; None as the profile: the one that the environment selects. Returns
+    None if botocore cannot read the config files."""
     try:
         return dict(_session(profile).get_scoped_config())
-    except Exception:  # requests then go through s3fs, which raises the error
+    except Exception:  # requests then go through s3fs; s3fs raises the error
         return None
 
 

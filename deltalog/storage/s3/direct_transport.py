@@ -1,8 +1,8 @@
 """Sends requests to S3 without a botocore client: botocore's signer signs them, and urllib3 sends them.
 
-A botocore client needs two milliseconds of CPU time per request, and half a second to load. This module implements the
-requests for single objects and listings with botocore's names, arguments and results. If this module cannot handle a
-response, such as one from a bucket in another region, it raises ``LeftToBotocore``.
+A botocore client needs two milliseconds of CPU time per request, and half a second to load. This module implements
+requests for single objects and for listings, with the same names, arguments and results as botocore. If this module
+cannot handle a response, such as one from a bucket in another region, it raises ``LeftToBotocore``.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ _INVALID_CREDENTIALS_CODES = {
     *("ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "RequestExpired"),
     *("InvalidToken", "InvalidTokenId", "InvalidAccessKeyId"),
 }
-# The same for a HEAD. The response to a HEAD contains only a status, so the credentials may in fact be valid.
+# The same for a HEAD. The response to a HEAD contains only a status and no error code, so the credentials may still be
+# valid.
 _MAYBE_INVALID_CREDENTIALS_CODES = {"400", "403"}
 
 T = TypeVar("T")
@@ -277,8 +278,8 @@ class DirectTransport(Transport):
 
 
 def _run_concurrently(work: Callable[[], None], count: int, stop: Stop) -> None:
-    """Call ``work`` in this thread and in ``count`` - 1 other threads, which have all ended when this function returns
-    or raises. The first error stops all threads.
+    """Call ``work`` in this thread and in ``count`` - 1 other threads; all these threads have ended when this function
+    returns or raises. The first error stops all threads.
 
     This function does not use threading.Thread, because that class waits for each thread to start, which on a busy
     machine takes longer than the requests.

@@ -40,10 +40,10 @@ _PROFILE = re.compile(
 _REGION = re.compile(r"[a-z]{2}(-[a-z]+)+-\d")
 _DEFAULT_REGION = "us-east-1"
 _DNS_BUCKET = re.compile(r"[a-z0-9][a-z0-9-]{1,61}[a-z0-9]")
-# Suffixes of bucket names that need another signature or another host.
+# Suffixes of bucket names for which requests need another signature or another host.
 _OTHER_BUCKETS = ("--x-s3", "--op-s3", ".mrap", "--ol-s3", "-s3alias", "--table-s3")
-# The maximum number of attempts, normally and if throttled. With the waits between attempts, an overloaded service has
-# some ten seconds to recover.
+# The maximum number of attempts, normally and if throttled. The waits between attempts give an overloaded service some
+# ten seconds to recover.
 ATTEMPTS, SLOW_ATTEMPTS = 5, 8
 
 
@@ -55,7 +55,7 @@ class Settings:
     region: str
     credentials: Credentials | ResolvedCredentials | None = field(repr=False)  # None: unsigned
     limits: Limits
-    attempts: int  # for a request that is safe to repeat
+    attempts: int  # used for a request that is safe to repeat
     slow_attempts: int  # for a request that the service throttles
     ca_file: str | None
 
@@ -82,8 +82,8 @@ def settings_of(
     exists: Callable[[str], bool] | None = None,
     profile_of: Callable[[str | None], Mapping[str, Any] | None] = profile_settings,
 ) -> Settings | None:
-    """The settings for the options of s3fs; None if requests must go through s3fs. ``exists``: returns whether a file
-    exists; ``profile_of``: returns the settings of a profile."""
+    """The settings that correspond to the options of s3fs; None if requests must go through s3fs. ``exists``: returns
+    whether a file exists; ``profile_of``: returns the settings of a profile."""
     client = dict(options.get("client_kwargs") or {})
     config = dict(options.get("config_kwargs") or {})
     endpoint = options.get("endpoint_url") or client.pop("endpoint_url", None)
@@ -112,8 +112,8 @@ def settings_of(
 
 
 def _limits_and_attempts(config: Mapping[str, Any]) -> tuple[Limits, int, int] | None:
-    """The time limits, the number of attempts, and the number of attempts if throttled, from the options of botocore's
-    Config; None if one of the options is not supported here."""
+    """The time limits, the number of attempts, and the number of attempts for throttled requests, from the options of
+    botocore's Config; None if one of the options is not supported here."""
     nested = (config.get("retries") or {}, config.get("s3") or {})
     if not all(isinstance(each, Mapping) for each in nested):
         return None
@@ -142,7 +142,8 @@ def _profile(
     exists: Callable[[str], bool],
     profile_of: Callable[[str | None], Mapping[str, Any] | None],
 ) -> Mapping[str, Any] | None:
-    """The settings of the profile, empty if there is no profile; None if one of the settings is not supported here."""
+    """The settings of the profile: empty if there is no profile, and None if one of the settings is not supported
+    here."""
     name = options.get("profile")
     is_chosen = name is not None or any(environment.get(variable) for variable in _PROFILE_VARIABLES)
     if not is_chosen and not any(exists(file) for file in _PROFILE_FILES):
@@ -177,8 +178,8 @@ def _origin(endpoint: str, ca_file: str | None) -> Origin | None:
 def _credentials(
     options: Mapping[str, Any], environment: Mapping[str, str], region: str
 ) -> tuple[Credentials | ResolvedCredentials | None] | None:
-    """A tuple with the credentials from options, environment or botocore's resolver; its item is None if requests must
-    be sent unsigned. None if only s3fs can determine the credentials."""
+    """A tuple with one item: the credentials from the options, the environment or botocore's resolver, or None if
+    requests must be sent unsigned. None if only s3fs can determine the credentials."""
     if options.get("anon"):
         return (None,)
     names = ("key", "secret", "token")

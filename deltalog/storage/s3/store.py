@@ -42,7 +42,7 @@ PART_BYTES = 16 << 20
 _PARALLEL_PARTS = 4
 _RECENT_VERSIONS = 10
 _SCHEMES = ("s3", "s3a")
-# The batch size of deletions adapts to throttling, because S3 limits the number of keys, not of requests.
+# The batch size of deletions adapts to throttling, because S3 limits the rate of deleted keys, not of requests.
 _FEWEST_DELETES, _MORE_DELETES = 10, 100
 _DELETE_ATTEMPTS, _PAUSE_S, _LONGEST_PAUSE_S = 10, 0.1, 20
 # Error codes of keys whose deletion can be retried.
@@ -106,11 +106,11 @@ class S3Store(LogStore):
             )
 
     def put_once(self, path: str, data: bytes, expected: str | None, seconds: float | None = None) -> PutOutcome:
-        """Send one PUT, for commit protocols that guard ``path`` themselves. The PUT creates the object
+        """Send one PUT, for commit protocols that protect ``path`` by other means. The PUT creates the object
         (``expected="*"``), replaces the object that has the ETag ``expected``, or replaces any object (None).
 
-        EXISTS: the object is not as expected. UNKNOWN: no response, or none within ``seconds``. Does not verify that
-        the service enforces conditions. Cost: 1 PUT, sent once.
+        EXISTS: the object differs from the expected one. UNKNOWN: no response, or none within ``seconds``. Does not
+        verify that the service enforces conditions. Cost: 1 PUT, sent once.
         """
         return self._put_once("write", self.key(path), data, expected, seconds)
 
@@ -143,8 +143,8 @@ class S3Store(LogStore):
             paths.append(path)
             self._judge(key, [self._put_once("create", key, b"probe") for _ in range(2)])
         clean_up = partial(remove, paths, self.delete)
-        # After prepare_commit, commits do not wait until the objects of this test are deleted, even if a commit itself
-        # runs the test.
+        # After prepare_commit, commits do not wait for the deletion of the objects that this test wrote, even if a
+        # commit itself runs the test.
         return partial(in_background, self._background, clean_up) if self._is_prepared else clean_up
 
     def _judge(self, key: str, outcomes: list[PutOutcome]) -> None:
@@ -163,9 +163,9 @@ class S3Store(LogStore):
     def check_nothing_staged(self, version: int) -> None:
         """Raises UnsafeStoreError if Spark's S3DynamoDBLogStore staged one of the versions before ``version``.
 
-        S3DynamoDBLogStore copies its staged commits unconditionally and assumes that an existing commit file is its
-        own. So a commit that bypasses S3DynamoDBLogStore can be lost, or can cause the loss of a commit by Spark. Cost:
-        1 LIST, once for each store object.
+        S3DynamoDBLogStore copies its staged commits without a condition; it assumes that a commit file that already
+        exists is its own. So a commit that bypasses S3DynamoDBLogStore can be lost, or can cause the loss of a commit
+        by Spark. Cost: 1 LIST, once for each store object.
         """
         with self._staged_lock:
             if not self._nothing_staged:
@@ -235,7 +235,7 @@ class S3Store(LogStore):
         return FileMeta(name, response["ContentLength"], modified_ms, response.get("ETag") or None)
 
     def etag(self, path: str) -> str | None:
-        """The object's ETag as S3 returns it, with quotes, or None if it is absent. Cost: 1 HEAD."""
+        """The object's ETag as S3 returns it, with quotes; None if the object does not exist. Cost: 1 HEAD."""
         try:
             return str(self._call("check", self.key(path), "head_object")["ETag"])
         except ObjectNotFoundError:
@@ -378,7 +378,7 @@ class S3Store(LogStore):
         read outside the cached bytes."""
         key = self.key(path)
         tail, head = self._read(key, f"bytes=-{TAIL_BYTES}", size_bytes=TAIL_BYTES)
-        # The content range, such as "bytes 10-99/100"; without this header, the server sent the whole object.
+        # The content range, such as "bytes 10-99/100"; if the header is missing, the server sent the whole object.
         size, etag = int(head.get("ContentRange", f"/{len(tail)}").rsplit("/", 1)[1]), head.get("ETag", "")
         where = f"{_SCHEMES[0]}://{self.bucket}/{key}"
 
@@ -387,7 +387,7 @@ class S3Store(LogStore):
 
         return RangeReader(where, tail, size, read)
 
-    # ---------------------------------------------------------------------------------------------- places
+    # ----------------------------------------------------------------------------------- keys and siblings
 
     def sibling(self, url: str) -> S3Store:
         if url.split("://", 1)[0] not in _SCHEMES:
@@ -396,7 +396,7 @@ class S3Store(LogStore):
 
     def key(self, path: str) -> str:
         """The key of an object in its bucket. Raises StoreError for a path that is not below the root."""
-        # HTTP clients and proxies would resolve a dot segment, so that the path could leave the prefix.
+        # HTTP clients and proxies would resolve a dot segment, and the path could then leave the prefix.
         if not is_below_root(path):
             raise StoreError(f"{self.url}: {path!r} is not a path below the root.", path=path)
         key = self._prefix + path
@@ -446,14 +446,14 @@ def _pause(seconds: float) -> None:
 
 
 def _check_early(check: Callable[[], None]) -> None:
-    """Run a check in advance, before the commit needs its result. Errors of the check are ignored, because the commit
-    repeats a failed check and raises its error."""
+    """Run a check in advance, before the commit needs the result of the check. Errors of the check are ignored, because
+    the commit repeats a check that failed and raises its error."""
     with contextlib.suppress(Exception):
         check()
 
 
 class _Upload(io.BufferedIOBase):
-    """A new object that is uploaded in parts while it is written. ``finish`` makes it visible."""
+    """A new object that is uploaded in parts while it is being written. ``finish`` makes it visible."""
 
     def __init__(self, store: S3Store, key: str) -> None:
         self._store = store
@@ -522,8 +522,8 @@ class _Upload(io.BufferedIOBase):
 
 
 def _parse(url: str) -> tuple[str, str, str]:
-    """Scheme, bucket and prefix of a URL. The parts of the URL are not percent-decoded, because keys may contain any
-    character."""
+    """The scheme, the bucket and the prefix of a URL. The parts of the URL are not percent-decoded, because keys may
+    contain any character."""
     scheme, _, rest = url.partition("://")
     bucket, _, prefix = rest.partition("/")
     prefix = prefix.strip("/")
@@ -537,6 +537,5 @@ def _parse(url: str) -> tuple[str, str, str]:
 
 
 def _whole_seconds_ms(time: datetime.datetime) -> int:
-    """Truncate to seconds, because HEAD returns whole seconds, some listings return milliseconds, and both must
-    agree."""
+    """Truncate to seconds: HEAD returns whole seconds, some listings return milliseconds, and the two must agree."""
     return int(time.timestamp()) * 1000

@@ -5,7 +5,7 @@ There are two. ``direct_transport`` signs and sends requests for single objects 
 and results as in botocore. Errors returned by the service have the attribute ``response`` with status and code, as in
 botocore.
 
-tests/unit/storage/s3/test_transports.py tests the contract for both transports.
+tests/unit/storage/s3/test_transports.py checks both transports against this contract.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from deltalog.storage.base import PutOutcome
 from deltalog.storage.remote import outcome_of_status
 from deltalog.storage.request_limit import SLOW_STATUSES
 
-# The limit of one attempt. Without this limit, a server that receives or sends one byte at a time would block the
-# caller forever.
+# The limit of one attempt. Without this limit, a server that receives or sends one byte at a time could block the
+# caller almost forever.
 REQUEST_SECONDS = 60
 _SLOWEST_BYTES_PER_SECOND = 1 << 20
 
@@ -114,8 +114,8 @@ def is_sent_at_once(size_bytes: int) -> bool:
 
 
 def status_of(error: BaseException) -> int | None:
-    """The HTTP status of an error response. s3fs translates such errors to various Python errors and sets the original
-    as their cause."""
+    """The HTTP status of an error response. s3fs translates such errors to various Python errors, whose cause is the
+    original error."""
     response = _response_of(error)
     status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
     return status if isinstance(status, int) else None

@@ -1,7 +1,7 @@
 """The objects of the measured tables, built in memory: logs in which each commit adds one small file.
 
-Checkpoints are a fixed number of commits apart; the last one is ten commits before the end. Each version has a ``.crc``
-as deltalog writes it.
+Checkpoints are a fixed number of commits apart; the last checkpoint is ten commits before the end of the log. Each
+version has a ``.crc`` as deltalog writes it.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ class Log:
         return range(self.interval, self.size, self.interval)
 
     def asked(self) -> tuple[int, int]:
-        """The requested version, which is near the middle of the log and far in time from its neighbours, and a
-        timestamp at which it was the latest version."""
+        """The requested version and a timestamp at which it was the latest version. It is near the middle of the log,
+        and far in time from the versions before and after it."""
         times = commit_times(self.size)
         version = self.size // 2 // self.interval * self.interval + self.interval // 2
         while times[version] - times[version - 1] < SAFE_MS or times[version + 1] - times[version] < SAFE_MS:
@@ -123,7 +123,7 @@ def _add(version: int, at_ms: int) -> dict[str, Any]:
 
 
 def _rows(log: Log, small: SmallActions) -> pa.Table:
-    """The rows of a checkpoint of the last version: protocol, metadata, and the adds in commit order. The rows of an
+    """The rows of a checkpoint of the last version: protocol, metadata, and the adds in commit order. The rows of each
     earlier checkpoint are a slice of these rows."""
     times = commit_times(log.size)[: log.checkpoint_versions[-1] + 1]
     adds = [_add(version, at_ms) for version, at_ms in enumerate(times)]

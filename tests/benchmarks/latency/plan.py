@@ -1,4 +1,4 @@
-"""The measured operations, their tables, and how many rounds each may take."""
+"""The measured operations, their tables, and the maximum number of consecutive round trips of each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ PEER = "deltalake"
 SMALL_FILES = 34
 HISTORY = 20
 PARALLEL = 32  # concurrent requests
-AT_ONCE_BYTES = 64 << 20  # bytes of a checkpoint that are requested in one round
+AT_ONCE_BYTES = 64 << 20  # bytes of a checkpoint that are requested in the same round
 CATALOG = "dynamodb:latency-catalog"
 MANAGED = ("b.one", "b.two", "b.three")
 
@@ -70,7 +70,7 @@ def _of_log(ours: Log, theirs: Log) -> list[Operation]:
     tail = math.ceil(ours.tail_of_asked / PARALLEL)
     checkpoint = math.ceil(ours.checkpoint_bytes_at_most / AT_ONCE_BYTES)
     opening = Phase("open", "first open of a process", 3, faster=False)
-    # The same measurement as in the first operation, so it is not shown again.
+    # This measurement is the same as in the first operation, so the table does not repeat it.
     first = Phase("open", "open", faster=False, is_shown=False)
     return [
         Operation(

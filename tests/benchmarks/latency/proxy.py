@@ -1,10 +1,10 @@
 """A proxy that delays each request on its way to the server, and records when the request arrived and was answered.
 
-The number of rounds is the number of requests that an operation waits for one after another. A request that depends on
-another one begins after the other one's answer, so ``rounds`` is the largest possible number of requests that do not
-overlap. Concurrent requests overlap, because each takes at least the delay. Concurrent requests therefore count as one
-round, unless the client takes longer than the delay to send them; with a long delay the count does not depend on the
-speed of the machine.
+The number of rounds is the number of requests that an operation has to wait for one after the other. A request that
+depends on an earlier response can only begin after it. Therefore ``rounds``, the largest number of requests of which no
+two overlap, counts the consecutive round trips. Concurrent requests overlap, because each takes at least the delay.
+Concurrent requests therefore count as one round, unless the client takes longer than the delay to send them; with a
+long delay the count does not depend on the speed of the machine.
 """
 
 from __future__ import annotations
@@ -25,10 +25,11 @@ _CONNECTION_ERRORS = (OSError, asyncio.IncompleteReadError, asyncio.LimitOverrun
 
 @dataclass
 class Exchange:
-    """A request and its answer. ``kind``: GET, HEAD, LIST, PUT or DELETE; POST for other S3 requests; or DynamoDB.
+    """A request and its answer. ``kind``: one of GET, HEAD, LIST, PUT and DELETE; POST for any other S3 request;
+    DynamoDB for a request to DynamoDB.
 
-    ``begun_s``: when the first bytes of the request arrived; ``ended_s``: when its answer was passed on (None: not
-    yet). Both fields are times of time.monotonic, which all processes of a machine share.
+    ``begun_s``: when the first bytes of the request arrived; ``ended_s``: when its answer was passed on to the client
+    (None: not yet). ``begun_s`` and ``ended_s`` are times of time.monotonic, which all processes of a machine share.
     """
 
     kind: str
@@ -72,7 +73,7 @@ class DelayingProxy:
         self.port = int(self._listener.sockets[0].getsockname()[1])
 
     def between(self, begun_s: float, ended_s: float) -> list[Exchange]:
-        """The requests that arrived between these two times."""
+        """The requests that arrived between the two given times."""
         return [each for each in self.exchanges if begun_s <= each.begun_s < ended_s]
 
     def close(self) -> None:
@@ -115,7 +116,8 @@ class DelayingProxy:
                 requests.write(head + body)
                 await requests.drain()
                 answer, is_last = await _answer(answers, exchange.kind)
-                # The end is recorded before the answer is passed on, so that a request that depends on it begins later.
+                # The end of a request is recorded before its answer is passed on, so that a request that depends on the
+                # answer begins later.
                 exchange.ended_s = time.monotonic()
                 writer.write(answer)
                 await writer.drain()
@@ -130,7 +132,7 @@ class DelayingProxy:
         self, head: bytes, begun_s: float, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> tuple[bytes, bytes, float]:
         """The header and body of a request, and when it began. If a client first asks whether it may send the body
-        (``Expect: 100-continue``), this is a separate exchange with another delay."""
+        (``Expect: 100-continue``), the question is a separate exchange, which is delayed once more."""
         if re.search(rb"^expect: *100-continue\r$", head, re.I | re.M):
             asked = Exchange("EXPECT", _kind_and_key(head)[1], begun_s)
             self.exchanges.append(asked)

@@ -18,7 +18,7 @@ COMPARED_MS = 25
 
 @dataclass(frozen=True)
 class Line:
-    """The measurements of one phase of one system at one delay. ``seconds``: the median over all processes; the other
+    """The measurements of one phase of one system at one delay. ``seconds``: the median of all processes; the other
     fields come from the process with the fewest rounds, because load on the machine can only increase the number of
     rounds. ``open_s``: the median time to open the table before this phase."""
 
@@ -90,8 +90,8 @@ class Table:
 
 
 def reach(plan: Sequence[Operation], found: Sequence[Line], quick: bool) -> list[Reach]:
-    """The goals. Answers are always judged; rounds and requests are judged only on long logs, but a quick run shows
-    them too."""
+    """The goals. Answers are always judged; the numbers of rounds and requests are judged only on long logs, although a
+    quick run shows them too."""
     table, goals = Table(found), list[Reach]()
     for operation in plan:
         for phase in operation.phases:
@@ -127,8 +127,8 @@ def _counts(line: Line) -> str:
 
 
 def _cells(plan: Sequence[Operation], found: Sequence[Line]) -> Iterator[tuple[str, ...]]:
-    """A row for each phase: requests and rounds with the longest delay, seconds with each delay, and the peer's time as
-    a multiple of deltalog's, for the phase alone and together with opening the table."""
+    """A table row for each phase: the requests and rounds at the longest delay, the seconds at each delay, and the
+    peer's time as a multiple of deltalog's, both for the phase alone and together with opening the table."""
     table = Table(found)
     for operation in plan:
         for phase in operation.phases:

@@ -26,9 +26,9 @@ START_S = 300.0
 @dataclass(frozen=True)
 class Measured:
     """One phase in one process. ``requests``: the number of requests by kind that arrived before the phase returned;
-    ``new``: how many of them were the first on their connection. ``rounds``: the number of rounds of the requests that
-    were answered before the phase returned. ``chain``: one chain of that many requests; each has its kind, its key, and
-    the milliseconds from the start of the phase to the request and to its answer."""
+    ``new``: how many of these requests were the first on their connection. ``rounds``: how many rounds of requests were
+    answered before the phase returned. ``chain``: one chain of that many consecutive requests; for each request, its
+    kind, its key, and the milliseconds from the start of the phase to the request and to the answer."""
 
     key: str
     system: str

@@ -24,14 +24,14 @@ ACCOUNT = "000000000000"
 
 
 class Index:
-    """The keys of buckets in sorted order, sorted again only if their number has changed, which is fast for sorted
-    keys."""
+    """The keys of the buckets in sorted order. They are sorted again only if their number has changed, which is fast
+    because most are already in order."""
 
     def __init__(self) -> None:
         self._sorted: dict[int, list[str]] = {}
 
     def keys(self, contents: Mapping[str, Any], prefix: str, start_after: str) -> Iterator[str]:
-        """The keys with a prefix that follow a name, ascending."""
+        """The keys that begin with ``prefix`` and sort after ``start_after``, in ascending order."""
         found = self._sorted.get(id(contents))
         if found is None or len(found) != len(contents):
             found = self._sorted[id(contents)] = sorted(contents)

@@ -1,7 +1,7 @@
 """Runs the operations of one system in a separate process: ``python -m tests.benchmarks.latency.worker SPEC.json``.
 
-The specification names the system, the endpoint and the operations; the answer contains, for each phase, the result and
-the times of its beginning and end (time.monotonic in seconds, which the proxy uses too).
+The specification names the system, the endpoint and the operations; the answer contains, for each phase, the result of
+the phase and the times at which it began and ended (in seconds of time.monotonic, which the proxy also uses).
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Deltalog:
         yield "call", lambda: [entry.version for entry in self.table.history(limit)]
 
     def append(self, url: str) -> Phases:
-        row = self.row()  # in each process, because creating the first row imports pandas
+        row = self.row()  # done in each process, because creating the first row imports pandas
         yield "open", lambda: self._open(url)
         for name in ("call", "again", "third"):
             yield name, lambda: self.table.append(row).version
@@ -98,7 +98,7 @@ class Deltalog:
     # ------------------------------------------------------------------------ preparing the measurements
 
     def prepare(self, catalog: str, many: dict[str, bool], files: int, tables: list[str], place: str) -> Phases:
-        """Create tables of real data files, and tables of a catalog."""
+        """Create tables with real data files, and tables in a catalog."""
         yield "prepare", lambda: self._prepare(catalog, many, files, tables, place)
 
     def _prepare(self, catalog: str, many: dict[str, bool], files: int, tables: list[str], place: str) -> int:

@@ -62,8 +62,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _measured(key: str, chosen: argparse.Namespace) -> dict[str, Any]:
-    """The data that the workers report for a measurement; ``seconds`` has, for each system, one list of call times per
-    session."""
+    """The data that the workers report for a measurement; ``seconds`` contains, for each system, one list of call times
+    per session."""
     sessions = [_session(key, chosen, number) for number in range(1 if chosen.quick else chosen.sessions)]
     calls = {system: [each["seconds"][system] for each in sessions] for system in sessions[0]["seconds"]}
     return {**sessions[0], "load": round(os.getloadavg()[0], 1), "seconds": calls}

@@ -33,7 +33,8 @@ STATEMENTS = {
 def statement_calls(
     spark: Any, what: str, table: Path, shape: Shape, by_vectors: bool
 ) -> tuple[str, int, dict[str, Callable[[], Any]]]:
-    """The title, the number of rows that each call changes, and the calls for deltalog and delta-spark."""
+    """The title of the benchmark, the number of rows that each call changes, and the calls for deltalog and for
+    delta-spark."""
     title, text = STATEMENTS[what]
     few = shape.rows // 100
     numbers = itertools.count()

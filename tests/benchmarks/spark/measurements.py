@@ -1,4 +1,4 @@
-"""The measurements: one call for each system, and all calls of a measurement must return the same answer."""
+"""The measurements. Each consists of one call for each system, and all its calls must return the same answer."""
 
 from __future__ import annotations
 
@@ -133,8 +133,8 @@ def _scalar(df: Any) -> Any:
 
 def _travel(key: str, what: str, spark: Any, path: str, shape: Shape) -> Measurement:
     """Time travel to the middle version: its schema, its number of rows according to the log, or a sum that reads its
-    files. For comparison, Spark reads the same files from a separate directory as plain Parquet, which is the least
-    work that reading this version can take."""
+    files. For comparison, Spark reads the same files from a separate directory as plain Parquet, which is the minimum
+    work for reading this version."""
     version = shape.commits // 2
     commit = deltalog.DeltaTable.open(path).history(shape.commits - version + 1)[-1]
     assert commit.version == version, commit
@@ -147,8 +147,8 @@ def _travel(key: str, what: str, spark: Any, path: str, shape: Shape) -> Measure
     }
     if what == "load":
         calls = {system: _reading(load, lambda df: len(df.columns)) for system, load in loads.items()}
-        # As above, the DataFrame's first action lists the files; until then delta-spark knows only the schema of the
-        # version.
+        # As above, the files are listed by the DataFrame's first action; until then, delta-spark has read only the
+        # schema of the version.
         return Measurement(key, f"{title}: schema", 4, calls, None, limit_s=_LOAD_LIMIT_S)
     if what == "count":
         query = f"select count(*) from {{}} timestamp as of '{when}'"

@@ -1,7 +1,7 @@
 """Measures streams from table to table, compared with delta-spark and plain Parquet: ``python -m
 tests.benchmarks.spark.streams``.
 
-For each system it measures two rates: micro-batches per second, with one file of one row in each batch; and rows per
+For each system it measures two rates: micro-batches per second, with one one-row file in each batch, and rows per
 second, with large files in a few batches.
 """
 

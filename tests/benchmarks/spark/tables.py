@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 import deltalog
 
-GENERATOR = 1  # part of the directory's name; increase it when the generated tables change
+GENERATOR = 1  # a part of the directory's name; increase this number when the generated tables change
 SCHEMA = deltalog.schema.StructType.from_arrow(
     pa.schema([("id", pa.int64()), ("value", pa.int64()), ("amount", pa.float64()), ("text", pa.string())])
 )

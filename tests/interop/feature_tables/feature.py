@@ -35,9 +35,10 @@ Builder = Callable[[Path], pa.Table]
 class Feature:
     """A row of the matrix.
 
-    ``spark``: the statements that delta-spark then runs on the table; ``refused``: the statement that delta-spark must
-    refuse, and its error. ``changes_from``: the first version with a change data feed; ``row_ids``: whether row
-    tracking is enabled; ``checksum``: whether there is a ``.crc`` (docs/log-files.md lists the cases without one).
+    ``spark``: the statements that delta-spark then runs on the table; ``refused``: a statement that delta-spark must
+    refuse, and the error that it must raise. ``changes_from``: the first version with a change data feed; ``row_ids``:
+    whether row tracking is enabled; ``checksum``: whether there is a ``.crc`` (docs/log-files.md lists the cases
+    without one).
     """
 
     name: str
@@ -74,7 +75,7 @@ def feature(
 
 
 def logged(path: Path, kind: str) -> list[dict[str, Any]]:
-    """The actions of a kind in the existing commits."""
+    """All actions of one kind in the existing commits."""
     return [line[kind] for commit in commits(path).values() for line in actions(commit) if kind in line]
 
 

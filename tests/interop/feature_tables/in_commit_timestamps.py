@@ -1,4 +1,4 @@
-"""Tables with in-commit timestamps: enabled from version 0, enabled later, and enabled and then disabled."""
+"""Tables whose in-commit timestamps are enabled from version 0, enabled later, or enabled and then disabled."""
 
 from __future__ import annotations
 

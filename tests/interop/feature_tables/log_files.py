@@ -124,7 +124,7 @@ def compacted_log(path: Path) -> pa.Table:
 
 
 def cleaned(path: Path, *properties: dict[str, str]) -> pa.Table:
-    """Commits and checkpoints from two months, of which a clean-up leaves the last thirty days."""
+    """Commits and checkpoints from two months; a clean-up keeps only those of the last thirty days."""
     now_ms = time.time_ns() // 1_000_000
     clock_ms = now_ms - 60 * DAY_MS
     keep = {"delta.deletedFileRetentionDuration": "interval 10000 days"}

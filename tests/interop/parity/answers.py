@@ -19,7 +19,8 @@ _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def answers(table: Table) -> dict[str, Any]:
-    """The answers by facet. At the end, each engine reads its own table, and delta-spark also reads spark_ext's."""
+    """The answers by facet. At the end, each engine reads the table that it wrote, and delta-spark also reads
+    spark_ext's table."""
     if commits_of(table):
         table.read()
         if table.engine is SPARK_EXT:
@@ -84,7 +85,8 @@ def _effects(commit: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _plain(answer: list[dict[str, Any]], table: Table) -> Any:
-    """The text without the parts that differ between runs: random column names, expression ids, table directories."""
+    """The text without the parts that differ between runs: random column names, expression ids and table
+    directories."""
     text = re.sub(r"#\d+", "#", _UUID.sub("(uuid)", json.dumps(answer)))
     return json.loads(re.sub(re.escape(str(table.place.directory)) + r"/\d+", "(directory)", text))
 

@@ -1,5 +1,5 @@
-"""Another writer commits while the job of a write runs. A task of the Spark job acts as that writer, and commits with
-deltalog."""
+"""Another writer commits while the job of a write runs. A task of the Spark job acts as the concurrent writer and
+commits with deltalog."""
 
 from tests.interop.parity.scenarios import scenario
 from tests.interop.parity.tables import Table

@@ -1,4 +1,4 @@
-"""Writes to tables with table features, which delta-spark or the engine itself has created."""
+"""Writes to tables with table features; delta-spark or the engine itself has created these tables."""
 
 from tests.interop.parity.scenarios import scenario
 from tests.interop.parity.tables import Table

@@ -1,9 +1,9 @@
 """The page docs/spark-parity.md: the results of delta-spark and spark_ext for every scenario.
 
     python -m tests.interop.parity.page                      # runs all scenarios and writes the page
-    python -m tests.interop.parity.page -k "replace or page_has"   # runs some and writes their lines anew
+    python -m tests.interop.parity.page -k "replace or page_has"   # runs some and rewrites their lines
 
-test_interop_parity.py compares the page with its results.
+test_interop_parity.py compares its own results with the page.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SHOWN, _LENGTH = 2, 60
 
 
 def row(scenario: Scenario, finding: Finding) -> str:
-    """The line of a scenario in the table of its area."""
+    """The line for a scenario in the table of the scenario's area."""
     if not finding.differences:
         return f"| {scenario.name} | {SAME} | |"
     places = [f"`{place}` {_short(theirs)} / {_short(ours)}" for place, theirs, ours in finding.differences[:_SHOWN]]

@@ -34,7 +34,8 @@ AREAS = {
     "sinks": "Streams into a table",
 }
 
-# Differences that all scenarios share. Keys: where the answers differ, and both answers; values: the reason.
+# Differences that all scenarios share. Keys: the place at which the answers differ, and both answers; values: the
+# reason for the difference.
 GENERAL = {
     r"history\[\d+\]\.isBlindAppend True False": (
         "`isBlindAppend` of an append that creates a table or changes its schema: true in delta-spark, false in "
@@ -110,8 +111,8 @@ def scenario(name: str, differs: str | None = None) -> Callable[[Callable[[Table
 
 
 def statements(start: tuple[str, ...], cases: Mapping[str, Any]) -> None:
-    """Declare scenarios of SQL statements. ``cases``: one or more statements by name. DIFFERS in the calling module
-    contains the reasons for differences."""
+    """Declare scenarios of SQL statements. ``cases``: for each scenario name, one or more statements. DIFFERS in the
+    calling module contains the reasons for differences."""
     module = sys._getframe(1).f_globals
     for name, given in cases.items():
         listed = (given,) if isinstance(given, str) else given

@@ -1,4 +1,4 @@
-"""Streams that write a table: append and complete mode, restarts, columns, rules of the table."""
+"""Streams that write to a table: append and complete mode, restarts, columns, and the table's rules."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ PLAIN = (f"create table {{t}} {COLUMNS} using delta", "insert into {t} values (0
 
 
 def _into(name: str, *start: str, differs: str | None = None, of: Any = lambda df: df, **more: Any) -> None:
-    """A scenario with two batches, and a third one after a restart."""
+    """A scenario that streams two batches, and a third batch after a restart."""
 
     @scenario(name, differs)
     def _(t: Table) -> None:

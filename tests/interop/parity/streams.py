@@ -56,7 +56,8 @@ class Input:
         checkpoint: str = "checkpoint",
         **options: Any,
     ) -> None:
-        """Run a query that writes ``of(rows)`` to the table. ``how`` calls the other methods of the stream writer."""
+        """Run a streaming query that writes ``of(rows)`` to the table. ``how`` calls the other methods of the stream
+        writer."""
 
         def run() -> None:
             spark_ext.register(self._table.spark)
@@ -68,7 +69,7 @@ class Input:
         self._table.do(run)
 
     def each(self, batch: Callable[[Any, int], None]) -> None:
-        """Run a query that calls ``batch`` for each micro-batch."""
+        """Run a streaming query that calls ``batch`` for each micro-batch."""
         writer = self._stream().writeStream.foreachBatch(batch)
         writer = writer.option("checkpointLocation", str(_beside(self._table, "checkpoint")))
         finish(writer.trigger(availableNow=True).start())

@@ -29,7 +29,7 @@ OK = "ok"
 
 @dataclass(frozen=True)
 class Engine:
-    """An engine: its name, the format of its streams, and its writer, reader and SQL."""
+    """An engine: its name, the format name for its streams, and its writer, its reader and its SQL call."""
 
     name: str
     format: str
@@ -50,7 +50,8 @@ SPARK_EXT = Engine("spark_ext", "deltalog", spark_ext.write, spark_ext.read, spa
 
 @dataclass
 class Place:
-    """The directory for the tables of a run. Tables with the same set-up are created once and then copied."""
+    """The directory in which the tables of a run are created. Tables with the same set-up are created once and then
+    copied."""
 
     delta: DeltaSpark
     directory: Path
@@ -73,7 +74,8 @@ class Place:
 
 
 class Table:
-    """One table of one engine. Every write and read is recorded: the meaning of its error, or `ok`, and the rows read.
+    """One table of one engine. For each write and read, the page records `ok` or the meaning of the error, and the rows
+    read.
 
     A step that fails does not end the scenario.
     """
@@ -89,7 +91,7 @@ class Table:
 
     def start(self, *statements: str, times: Sequence[str] = ()) -> None:
         """Create the table by running SQL statements with delta-spark; ``{t}`` is the placeholder for the table.
-        ``times``: the times of its versions, in UTC."""
+        ``times``: the times of the table's versions, in UTC."""
         self.place.copy_of(statements, self.path)
         for commit, text in zip(commits(self.path).values(), times, strict=False):
             moment = dt.datetime.fromisoformat(text).replace(tzinfo=dt.timezone.utc).timestamp()
@@ -116,9 +118,9 @@ class Table:
         meanwhile: Callable[[str], object] | None = None,
         **options: Any,
     ) -> None:
-        """Save ``rows`` (a query or a DataFrame), partitioned ``by`` columns. ``how``: a function that calls further
-        methods of the DataFrame writer. ``meanwhile``: a function that a task of the job calls, and that acts as
-        another writer. ``__`` in option names stands for a dot."""
+        """Save ``rows`` (a query or a DataFrame), partitioned by the columns ``by``. ``how``: a function that calls
+        further methods of the DataFrame writer. ``meanwhile``: a function that a task of the job calls, and that acts
+        as another writer. ``__`` in option names stands for a dot."""
 
         def save() -> None:
             df = self.spark.sql(rows) if isinstance(rows, str) else rows
@@ -153,7 +155,7 @@ class Table:
         return self.engine.reader(self.spark).options(**_dotted(options)).load(at or str(self.path))
 
     def read(self, suffix: str = "", *, of: Callable[[Any], Any] = lambda df: df, **options: Any) -> None:
-        """Load ``path + suffix`` with options, and record the rows and schema of ``of(df)``."""
+        """Load ``path + suffix`` with the given options, and record the rows and schema of ``of(df)``."""
         self.do(lambda: self.keep(of(self.load(str(self.path) + suffix, **options))))
 
     def changes(self, **options: Any) -> None:
@@ -166,7 +168,8 @@ class Table:
         return dt.datetime.fromtimestamp(last.stat().st_mtime, dt.timezone.utc).strftime(format)
 
     def read_by(self, engine: Engine) -> Any:
-        """The rows of the last version as an engine reads them, or the meaning of its error."""
+        """The rows of the last version as an engine reads them, or, if reading fails, the meaning of the engine's
+        error."""
         try:
             return _rows(engine.reader(self.spark).load(str(self.path)))
         except Exception as error:
@@ -188,7 +191,7 @@ class Table:
 
 
 def _rows(df: Any) -> list[Any]:
-    """The rows, with variants as JSON."""
+    """The rows, with variants converted to JSON."""
     variants = [field.name for field in df.schema if field.dataType.typeName() == "variant"]
     return plain_rows(df.withColumns({name: F.to_json(name) for name in variants}).toArrow())
 
@@ -204,7 +207,7 @@ def _dotted(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with(df: Any, act: Callable[[str], object], path: str) -> Any:
-    """A DataFrame of the same rows, for which the task that computes them first calls ``act(path)``. The inner function
+    """A DataFrame with the same rows; the task that computes these rows first calls ``act(path)``. The inner function
     is pickled by value."""
 
     def rows(batches: Iterator[Any]) -> Iterator[Any]:

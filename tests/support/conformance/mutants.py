@@ -20,7 +20,7 @@ from deltalog.conformance.builder import ICT_PROPERTY, PAIR_TIMESTAMP, PAIR_VERS
 from deltalog.conformance.engines.deltalog import DeltalogEngine
 
 Action = dict[str, Any]
-# For each mutant, patterns of cases of which at least one must fail.
+# For each mutant, patterns of cases; at least one of the matching cases must fail.
 MUTANTS: dict[type[Engine], str] = {}
 
 
@@ -374,7 +374,7 @@ class WritesNoTimestamp(Rewriting):
 
 @caught_by("ict-write-*")
 class WritesTheClock(Rewriting):
-    """Uses its clock even if the previous commit's timestamp is later."""
+    """The mutant uses its clock even if the timestamp of the previous commit is later."""
 
     def rewrite(self, actions: list[Action], version: int, path: str) -> list[Action]:
         if "inCommitTimestamp" in info_of(actions):
@@ -504,7 +504,7 @@ class WritesWithoutChecks(DeltalogEngine):
 
 
 class Pending(Engine):
-    """An open transaction of an engine, whose commit has a seeded defect."""
+    """An engine's open transaction whose commit contains a deliberate defect."""
 
     def __init__(self, write: Callable[[str, pa.Table], None]) -> None:
         self.append = write  # type: ignore[assignment, method-assign]
@@ -535,7 +535,7 @@ class DropsTheLoser(DeltalogEngine):
 
 @caught_by("ict-conflict-*")
 class KeepsItsTimestamp(DeltalogEngine):
-    """Keeps the timestamp of the first attempt, even if that of the winning commit is later."""
+    """Keeps the timestamp of the first attempt, even if the timestamp of the winning commit is later."""
 
     def begin(self, path: str) -> Engine:
         def append(path: str, rows: pa.Table) -> None:

@@ -40,7 +40,7 @@ class Clock:
 
 
 def environment(clock: Clock | None = None, **changes: Any) -> Environment:
-    """A deterministic environment: the given clock, sequential UUIDs, no sleep."""
+    """A deterministic environment: it uses the given clock and sequential UUIDs, and does not sleep."""
     numbers = itertools.count(1)
     defaults: dict[str, Any] = {
         "clock_ms": clock or Clock(),
@@ -55,7 +55,7 @@ _SERIES = itertools.count(1)
 
 
 def memory(clock: Clock | None = None) -> MemoryStore:
-    """A new store with modification times from ``clock``."""
+    """A new store whose modification times come from ``clock``."""
     return MemoryStore(f"memory://core-{next(_SERIES)}", clock_ms=clock or Clock())
 
 
@@ -182,7 +182,8 @@ def ict_log(store: MemoryStore, clock: Clock, file_times: list[int], icts: list[
     """Write a log with one commit for each file time, with the given in-commit timestamps.
 
     ``pair_text``: the ``version`` and ``timestamp`` in the enablement properties. In-commit timestamps are enabled if
-    at least one is given; the last commit repeats the metaData action, which the latest snapshot needs.
+    at least one of ``icts`` is not None. The last commit repeats the metaData action, because the latest snapshot needs
+    it.
     """
     active = any(ict is not None for ict in icts)
     properties = {
@@ -201,7 +202,8 @@ def ict_log(store: MemoryStore, clock: Clock, file_times: list[int], icts: list[
 
 
 def overtaken(store: LogStore, *rivals: Callable[[], object]) -> FaultyStore:
-    """A wrapper of the store that runs one rival before the user's first commit, one before the second, and so on."""
+    """A wrapper of the store that runs the first rival writer before the user's first commit, the second rival before
+    the second commit, and so on."""
     waiting = list(rivals)
 
     def before(call: Call) -> None:

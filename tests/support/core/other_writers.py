@@ -11,8 +11,8 @@ from deltalog.schema import StructType
 
 
 def declared_afterwards(path: Path, schema: StructType) -> DeltaTable:
-    """Replace the schema of a table from version 0 on, without changing its files. If a column is declared as char(n)
-    in this way, its strings in the files are not padded."""
+    """Replace the schema of a table from version 0 on, without changing the data files. If the new schema declares a
+    column as char(n), the column's strings in the files are not padded."""
     first = path / commit_path(0)
     actions = [json.loads(line) for line in first.read_text().splitlines()]
     for each in actions:

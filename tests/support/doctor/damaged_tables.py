@@ -165,7 +165,7 @@ def edit(version: int, change: Callable[[list[Line]], list[Line] | None]) -> Cal
 
 
 def edit_action(version: int, kind: str, change: Callable[[Line], object]) -> Callable[[Path], None]:
-    """Damage: change the first action of a kind in place."""
+    """Damage a table: change the first action of a kind in place."""
     return edit(version, lambda lines: (change(next(line[kind] for line in lines if kind in line)), None)[1])
 
 
@@ -224,7 +224,7 @@ def edit_hint(change: Callable[[Line], object], seal: bool = True) -> Callable[[
 
 
 def append_commit(*lines: Line) -> Callable[[Path], None]:
-    """Damage: append a commit with these lines."""
+    """Damage a table: append a commit with these lines."""
 
     def damage(path: Path) -> None:
         version = max(int(file.stem) for file in log(path).glob("*.json") if file.stem.isdigit()) + 1

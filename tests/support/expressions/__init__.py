@@ -78,7 +78,7 @@ def edge_rows(number: int = 160) -> pa.Table:
     return pa.table(columns)
 
 
-# Expressions that can be evaluated without an error on every row of the table above.
+# Expressions that can be evaluated without an error on every row of the table that is defined above.
 SUPPORTED = """
 'it''s' | "it""s" | 'it' 's' | 'it''s' 'a' | s = 'it''s' | "it's" | X'61' | x'6' | raw = X'00FF' | X''
 raw in (X'616263')

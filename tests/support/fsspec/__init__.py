@@ -95,7 +95,7 @@ class HonestFileSystem(AbstractFileSystem):  # type: ignore[misc]
 
 
 class LyingFileSystem(HonestFileSystem):
-    """Accepts the mode "create" but overwrites existing objects."""
+    """A file system that accepts the mode "create" but overwrites existing objects."""
 
     def _pipe(self, path: str, value: bytes, exclusively: bool) -> None:
         super()._pipe(path, value, exclusively=False)
@@ -123,7 +123,7 @@ class RacyFileSystem(HonestFileSystem):
             if path in self.objects:
                 raise FileExistsError(path)
             try:
-                self.looking.wait(0.1)  # both writers check before either writes
+                self.looking.wait(0.1)  # both writers check for the object before either of them writes
             except threading.BrokenBarrierError:
                 self.looking.reset()
         super()._pipe(path, value, exclusively=False)
@@ -136,8 +136,8 @@ class PlainFileSystem(HonestFileSystem):
 
 
 class UnawareFileSystem(HonestFileSystem):
-    """The methods of this file system lack the argument ``mode``, like those of backends that are older than this
-    argument."""
+    """The methods of this file system do not have the argument ``mode``, like the methods of backends that were written
+    before fsspec introduced this argument."""
 
     def pipe_file(self, path: str, value: bytes) -> None:  # type: ignore[override]
         super().pipe_file(path, value)

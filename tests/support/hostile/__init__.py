@@ -85,8 +85,9 @@ _FIXED = [
     *("_delta_log/00000000000000000000.json", "_delta_log", "deletion_vector_x.bin"),
 ]
 
-# {root}, {parent}: the table's location and its parent; {path}: its path without scheme; {listener}: host and port of a
-# server that must never be contacted; {bucket}: the table's bucket or name.
+# {root} and {parent}: the table's location and the parent of that location; {path}: the location's path without a
+# scheme; {listener}: the host and port of a server that must never be contacted; {bucket}: the table's bucket, or its
+# name.
 _OF_A_TABLE = [
     *(
         "{parent}/secret.parquet",
@@ -198,7 +199,7 @@ _audited = False
 
 @contextlib.contextmanager
 def opened_by_python() -> Iterator[list[str]]:
-    """The paths that Python opens or lists inside the block. Files that Arrow opens are not recorded; see
+    """The paths that Python opened or listed while the block ran. Files that Arrow opens are not recorded; see
     ``opened_in``."""
     global _audited, _opened
     if not _audited:

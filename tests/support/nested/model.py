@@ -76,7 +76,7 @@ def updated(value: Any, given: pa.DataType, old: Any, wanted: pa.DataType) -> An
 
 def evolved(table: pa.Schema, data: pa.Schema, columns: Sequence[str] | None = None) -> pa.Schema:
     """The schema, with the data's additional columns and fields appended as nullable. ``columns``: the columns of the
-    data to use; None for all."""
+    data that are used; None: all."""
     used = [field for field in data if columns is None or field.name.lower() in [name.lower() for name in columns]]
     return pa.schema(_evolved(list(table), used))
 

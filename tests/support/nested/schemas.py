@@ -28,7 +28,7 @@ def random_schema(chance: random.Random, columns: int = 3, depth: int = 3) -> pa
 
 
 def random_type(chance: random.Random, depth: int) -> pa.DataType:
-    """A leaf, a struct, a list or a map with at most ``depth - 1`` nested levels."""
+    """A leaf, or a struct, list or map with at most ``depth - 1`` nested levels."""
     kind = chance.choice(("leaf", "struct", "struct", "list", "map")) if depth else "leaf"
     if kind == "struct":
         return _struct(chance, depth)
@@ -45,5 +45,5 @@ def _struct(chance: random.Random, depth: int) -> pa.StructType:
 
 
 def fields_of(kind: pa.DataType | pa.Schema) -> Sequence[pa.Field]:
-    """The fields of a struct or schema, by position, because names may be duplicated."""
+    """The fields of a struct or schema, by position because names may be duplicated."""
     return [kind.field(index) for index in range(len(kind) if isinstance(kind, pa.Schema) else kind.num_fields)]

@@ -1,4 +1,4 @@
-"""Sources for a table, with fields that are missing, extra, reordered, in a different case, or duplicated."""
+"""Sources for writes to a table, whose fields are missing, extra, reordered, in a different case, or duplicated."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _OFTEN = 0.35
 
 @dataclass(frozen=True)
 class Change:
-    """One difference. ``path``: the field names in the table from the column down, with ``element``, ``key`` and
-    ``value`` for lists and maps; the path of an extra field includes the field's name, and the path of a ``reordered``
-    change is that of the struct. ``is_exact``: whether a duplicate has exactly the same name, or one in a different
-    case."""
+    """One difference. ``path``: the names of the table's column and of the nested fields, outermost first, with
+    ``element``, ``key`` and ``value`` for lists and maps; the path of an extra field includes the field's name, and the
+    path of a ``reordered`` change is that of the struct. ``is_exact``: whether a duplicate has exactly the same name,
+    or a name that differs in case."""
 
     kind: ChangeKind
     path: tuple[str, ...]
@@ -43,7 +43,7 @@ class Source:
     changes: tuple[Change, ...]
 
     def having(self, *kinds: ChangeKind) -> list[Change]:
-        """Those of the changes whose kind is one of ``kinds``."""
+        """The changes whose kind is one of ``kinds``."""
         return [change for change in self.changes if change.kind in kinds]
 
 
@@ -70,7 +70,7 @@ def _varied(
     often: float,
     changes: list[Change],
 ) -> list[pa.Field]:
-    """The fields of a struct, or the columns, after the changes. The first column is the key."""
+    """The fields of a struct, or the columns of a table, after the changes. The first column is the key."""
 
     def occurs(kind: ChangeKind) -> bool:
         return kind in kinds and chance.random() < often

@@ -68,7 +68,8 @@ def _values_of(kind: pa.DataType) -> tuple[Any, ...]:
 
 
 def rows_by_id(table: pa.Table) -> Rows:
-    """The rows of a table by ``id``, with unchanged column names. Raises AssertionError if an id occurs twice."""
+    """The rows of a table, keyed by ``id``, with unchanged column names. Raises AssertionError if an id occurs
+    twice."""
     columns = {field.name: [plain(each) for each in table.column(i)] for i, field in enumerate(table.schema)}
     ids = columns["id"]
     assert len(set(ids)) == len(ids), f"ids that occur twice in {sorted(ids, key=str)}"

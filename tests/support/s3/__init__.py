@@ -132,7 +132,7 @@ class Request:
 
     @property
     def key(self) -> str:
-        """Bucket and key, decoded like the server decodes them; for a listing, the bucket and the prefix."""
+        """Bucket and key, decoded as the server decodes them; for a listing, the bucket and the prefix."""
         path, _, query = self.target.partition("?")
         prefix = dict(urllib.parse.parse_qsl(query, keep_blank_values=True)).get("prefix", "")
         return urllib.parse.unquote(path).lstrip("/") + (f"/{prefix}" if prefix else "")

@@ -11,5 +11,5 @@ def through_botocore(store: S3Store) -> S3Store:
 
 
 def with_own_limit(store: S3Store) -> S3Store:
-    """A store whose client has its own request limit, which other tests do not lower."""
+    """A store whose client has a request limit of its own, so that other tests do not lower it."""
     return S3Store(store.url, **store._client._options)

@@ -59,7 +59,7 @@ def put_item(server: Server, table: str, **attributes: str | int) -> None:
 
 
 def delete_items(server: Server, table: str, *keys: str) -> None:
-    """Delete items, like DynamoDB's expiry (TTL) would. ``keys``: the names of the two key attributes."""
+    """Delete items, as DynamoDB's expiry (TTL) does. ``keys``: the names of the two key attributes."""
     for item in raw_items(server, table):
         client(server).delete_item(TableName=table, Key={key: item[key] for key in keys})
 

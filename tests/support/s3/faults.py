@@ -13,7 +13,7 @@ Forward = Callable[[], Answer]
 Fault = Callable[[Proxy, Request, Forward], Answer]
 
 LATE_SECONDS = 0.4
-#: The read timeout of the clients in these tests, and a delay that exceeds it.
+#: The read timeout of the clients in these tests, and a delay that exceeds this timeout.
 TIME_LIMIT_SECONDS, TOO_LONG_SECONDS = 1, 1.6
 
 
@@ -37,8 +37,8 @@ def dropped_before(proxy: Proxy, request: Request, forward: Forward) -> Answer:
 
 
 def half_body(proxy: Proxy, request: Request, forward: Forward) -> Answer:
-    """Half of the body arrives: for a write at the server; for a read at the client, after which the connection closes
-    normally."""
+    """Half of the body arrives: when writing, the server receives half of it; when reading, the client does, and then
+    the connection closes normally."""
     if request.method == "PUT":
         proxy.send_half(request)
         raise Reset

@@ -90,7 +90,7 @@ def served(
 
 
 def parquet(root: Path, name: str, *ids: int, column: str = "id") -> dict[str, Any]:
-    """Write a Parquet file below a table without deltalog, and return its AddObject."""
+    """Write a Parquet file below the root of a table, without using deltalog, and return its AddObject."""
     path = root / name
     path.parent.mkdir(parents=True, exist_ok=True)
     pq.write_table(pa.table({column: pa.array(ids, pa.int64())}), path)

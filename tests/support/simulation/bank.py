@@ -1,7 +1,8 @@
 """In-memory tables whose files represent amounts of money, and the transaction manager and client processes for these
 tables.
 
-The path of a file contains its amount, so a transfer replaces files, and the sum over all tables must never change.
+The path of a file contains the file's amount, so a transfer replaces files; the sum of the amounts in all tables must
+never change.
 """
 
 from __future__ import annotations
@@ -65,9 +66,9 @@ class _Tables(ManagedTables):
 
 
 class Bank:
-    """In-memory tables whose file paths contain amounts, and their ratified commits. ``coordinator``: an empty
-    coordinator. ``like``: a new Bank whose tables are copied, because creating the tables takes longer than most
-    schedules. Its catalog must have the same id."""
+    """In-memory tables whose file paths contain amounts of money, and the ratified commits of these tables.
+    ``coordinator``: an empty coordinator. ``like``: a new Bank whose tables are copied, because creating the tables
+    takes longer than most schedules. The catalogs of both banks must have the same id."""
 
     def __init__(
         self,
@@ -185,7 +186,7 @@ def paths_of(table: DeltaTable, version: int | None = None) -> frozenset[str]:
 
 
 class ClientProcess:
-    """The stores and the coordinator of one process, which fail together when it dies."""
+    """The stores and the coordinator of one process, which all fail when that process dies."""
 
     def __init__(self, client: Client, injected: list[collections.Counter[Fault]]) -> None:
         self._client = client

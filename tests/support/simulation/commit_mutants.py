@@ -53,7 +53,7 @@ def does_not_look_for_its_own_txn_id(patch: Patch) -> None:
 
 
 def _answers(patch: Patch, mistaken: type[CommitOutcome], answer: Callable[[Any], Any]) -> None:
-    """Patch the commit loop to settle outcomes of the type ``mistaken`` with ``answer(attempt)``."""
+    """Patch the commit loop so that it settles outcomes of the type ``mistaken`` with ``answer(attempt)``."""
 
     def settle(self: Any, attempt: Any, outcome: Any) -> Any:
         return answer(attempt) if isinstance(outcome, mistaken) else REAL_SETTLE(self, attempt, outcome)
@@ -81,7 +81,7 @@ def takes_unknown_for_failure(patch: Patch) -> None:
 
 @mutant("I5")
 def takes_unknown_for_a_conflict(patch: Patch) -> None:
-    """Like a client that maps 409, 412 and a timeout to the same error."""
+    """Like a client that reports 409, 412 and a timeout as the same error."""
     _answers(patch, Unknown, _conflict)
 
 
@@ -343,7 +343,7 @@ def lists_through_a_cache(patch: Patch) -> None:
 
 
 class LookThenPut(WrappedStore[LogStore]):
-    """Acts on a stale existence check, as if time had passed between the check and the write."""
+    """Acts on an existence check that is out of date, as if time had passed between the check and the write."""
 
     def __init__(self, inner: LogStore) -> None:
         super().__init__(inner)

@@ -3,11 +3,11 @@
     report = run_kills("/tmp/some/table", Path("/tmp/records"), kills=300, seed=1)
     assert not report.problems, report.problems[0]
 
-A zygote (this module run as a program) imports everything once, starts no thread, and forks the clients, so a new
-client does not repeat the imports. Some clients are killed by SIGKILL at random times, others kill themselves between
-two system calls, and some are stopped by SIGSTOP and continue after others have overtaken them. Each client writes what
-it is about to do, and the result, to its own file, which survives the client's death. The log is verified by the
-independent checker (``deltalog.testing.checker``). Needs ``os.fork``.
+A zygote process (this module, run as a program) imports everything once and then forks the clients, so that a new
+client does not repeat the imports; the zygote starts no threads. Some clients are killed by SIGKILL at random times,
+others kill themselves between two system calls, and some are stopped by SIGSTOP and continue after others have
+overtaken them. Each client writes to its own file what it is about to do, and afterwards the result; the file survives
+the client's death. The log is verified by the independent checker (``deltalog.testing.checker``). Needs ``os.fork``.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from tests.support.simulation import ROOT
 ROWS = 3
 SCHEMA = pa.schema([pa.field("x", pa.int64())])
 ENABLE = "delta.enableInCommitTimestamps"
-# System calls at which a client may kill itself; each of them changes the disk.
+# System calls at which a client may kill itself; all of these calls change the disk.
 POINTS = ("open", "write", "fsync", "link", "replace", "unlink", "mkdir")
 _LOG_FILE = re.compile(r"\d{20}\.(json|crc|checkpoint\.parquet)|_last_checkpoint")
 
@@ -67,7 +67,7 @@ class Plan:
 
 @dataclass
 class KillReport:
-    """The statistics of a run, and the problems that it found: in the list ``problems``, violations come first."""
+    """The statistics of a run, and the list ``problems`` of the problems that it found, violations first."""
 
     kills: dict[str, int]
     outcomes: dict[str, int]
@@ -391,7 +391,7 @@ def read(plan: Plan, client: str, rng: random.Random) -> None:
 
 
 def fork(body: Callable[..., None], *args: Any) -> int:
-    """Fork a child that runs ``body`` and never returns to the caller's code."""
+    """Fork a child process; the child runs ``body`` and never returns to the caller's code."""
     child = os.fork()
     if child:
         return child

@@ -1,15 +1,15 @@
-"""Runs every interleaving of two writers that append once each, with no fault or with one fault at any call.
+"""Runs every interleaving of two writers that each append once, without a fault or with one fault at any call.
 
     totals, bad = explore(max_switches=2)
     assert not bad, bad[0]
 
-A schedule is a list of choices: which writer makes the next call, and whether and how it fails. All lists are tried in
-order: a run repeats the given prefix and then takes the first option at every further choice; the next list increments
-the last choice that has another option. Every schedule is thus tried exactly once.
+A schedule is a list of choices: which writer makes the next call, and whether and how it fails. All lists of choices
+are tried in order: a run repeats the given prefix and then takes the first option at every further choice; for the next
+list, the last choice that has another option is incremented. Every schedule is thus tried exactly once.
 
-The writers run the real library on one MemoryStore, with handles that were opened before. ``max_switches`` bounds how
-often a writer that could continue has to wait for the other (most concurrency defects need one or two such switches);
-None: no bound. ``faults`` bounds the number of faults in one schedule.
+The writers run the real library on one MemoryStore, with handles that were opened before the schedule begins.
+``max_switches`` bounds how often a writer that could continue has to wait for the other (most concurrency defects need
+one or two such switches); None: no bound. ``faults`` limits the number of faults in one schedule.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ class ExhaustiveTotals:
 
 
 class Choices:
-    """The choices of one run: the given prefix, then always the first option. Records every choice and the number of
-    options it had."""
+    """The choices made in one run: first the given prefix, then always the first option. Records every choice and the
+    number of options it had."""
 
     def __init__(self, given: Sequence[int] = ()) -> None:
         self._given = given

@@ -1,5 +1,5 @@
-"""Jobs for the schedules of ``tests.support.simulation.transactions``: they name, write and add objects, and retry with
-the same names. The module also checks the objects left in the stores at the end.
+"""Jobs for the schedules of ``tests.support.simulation.transactions``. The jobs name, write and add objects, and retry
+with the same object names. The module also checks the objects left in the stores at the end.
 
 The jobs' files have the amount 0, so ``transaction_judge`` ignores them.
 """
@@ -135,7 +135,8 @@ def _files(snapshot: Snapshot) -> set[str]:
 
 
 def misplaced(logs: Mapping[str, Mapping[int, bytes]], stores: Mapping[str, LogStore]) -> Iterator[tuple[str, str]]:
-    """Check the objects after all transactions are decided and cleaned up; yields (invariant, problem)."""
+    """Check the objects after all transactions were committed or aborted and cleaned up; yields (invariant, problem)
+    pairs."""
     for name, log in logs.items():
         added = {path for version, data in log.items() for path in parse_commit(version, data).paths("add")}
         there = {path for path in stores[f"memory://{name}"].list_names("") if path.startswith(_PREFIX)}

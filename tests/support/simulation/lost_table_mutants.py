@@ -1,5 +1,5 @@
-"""Mutants of the checks that stop a handle from using a table that has replaced its own, for the schedules of
-``lost_tables``."""
+"""Mutants for the schedules of ``lost_tables``: each breaks a check that stops a handle from using another table that
+has replaced the handle's table."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def commits_without_a_look_at_the_version_before(patch: Patch) -> None:
 
 @mutant("L1", "L3", "L5", "L6", far=False, event="rolled back")
 def does_not_look_at_the_winner_that_it_follows(patch: Patch) -> None:
-    """Skips the check of the winning commit: the version that the handle knows exists, but the commit that won the race
-    was rolled back."""
+    """The mutant skips the check of the winning commit: the version that the handle knows is in the log, but the commit
+    that won the race was rolled back."""
     patch.setattr(TipProof, "follow", lambda self, winner, data: None)
 
 
@@ -55,5 +55,5 @@ def changes_the_next_table_without_a_word(patch: Patch) -> None:
 
 @mutant("L2", "L3", "L5", "L6", far=False)
 def takes_what_it_sees_after_the_commit_for_its_own(patch: Patch) -> None:
-    """After a rollback, another writer may have created the same version again."""
+    """After a rollback of the table, another writer may have committed the same version number again."""
     patch.setattr(CommitLoop, "_is_file_of", lambda self, attempt, found: True)

@@ -1,13 +1,13 @@
-"""Seeded schedules in which a table is deleted, file by file, while writers hold handles on it. After its deletion the
-table may be created again with other columns, or restored from a copy, sometimes an old one; other writers may then
-commit to it.
+"""Seeded schedules in which a table is deleted, file by file, while writers hold handles on it. After its deletion, the
+table may be created again with other columns, or restored from a copy that may be old; other writers may then commit to
+it.
 
     result = run_lost_table(seed=7)
     assert not result.violations, result.report()
 
 Half of the schedules run on a local store, half on a remote store. On a remote store, a commit checks the previous
-version before it writes but not afterwards, so events between the check and the commit are not judged there. The
-invariants:
+version before it writes but not afterwards, so the invariants do not judge events between the check and the commit
+there. The invariants:
 
 ====  =======================================================================================================
 L1    No gaps: at the end the log has all versions from 0 on, or none.
@@ -16,7 +16,7 @@ L3    Acknowledged: acknowledged commits were written; if they were written afte
       complete, they are in its log.
 L4    Failed: operations that definitely failed are not in the log.
 L5    Consistent: no commit removes a file that is not live, or adds one that is.
-L6    Usable: a new process reads the final table and commits to it, and all old handles read the same.
+L6 Usable: a new process can read the final table and commit to it, and all old handles read the same content.
 ====  =======================================================================================================
 """
 
@@ -61,13 +61,13 @@ LOST_KINDS: Mapping[str, int] = {
     "property": 4,
 }
 _OTHER = pa.schema([pa.field("other", pa.string())])
-# LATE is left out, because a delayed request would arrive in the restored table.
+# The fault LATE is left out, because a delayed request would arrive in the restored table.
 _SURVIVED = (Fault.FAIL_BEFORE, Fault.UNKNOWN_NOT_WRITTEN, Fault.LOST_ACK, Fault.OWN_EXISTS)
 
 
 class LostTableSimulation(Simulation):
-    """One schedule. ``event`` (one of EVENTS) and ``far`` fix choices that the seed would make; other options as in
-    Simulation."""
+    """One schedule. ``event`` (one of EVENTS) and ``far`` override choices that the seed would make; the other options
+    are those of Simulation."""
 
     def __init__(self, seed: int, *, event: str | None = None, far: bool | None = None, **options: Any) -> None:
         rng = random.Random(f"{seed}/event")
@@ -79,7 +79,7 @@ class LostTableSimulation(Simulation):
         self._tables: list[DeltaTable] = []
         given = {"table": rng.choice(("on", "off")), "writers": 2, "fault_rate": rng.choice((0.0, 0.05)), **options}
         super().__init__(seed, kinds=LOST_KINDS, **given)
-        # SchemaMismatchError is allowed, because rows of the old table may not match the new table's schema.
+        # SchemaMismatchError is allowed, because rows for the old table may not match the new table's schema.
         self._refusals = (TableNotFoundError, TableReplacedError, CorruptTableError, SchemaMismatchError)
 
     # ------------------------------------------------------------------------------------------ the clients
@@ -122,7 +122,8 @@ class LostTableSimulation(Simulation):
             kept = latest if self.event == "restored" else rng.randrange(latest + 1)
             for path, data in copied.items():
                 if (version_of(path) or 0) <= kept and not path.endswith(("_last_checkpoint", ".crc", ".parquet")):
-                    # In one step, because any store would lose a commit that is made between two copies.
+                    # The copies are made in one step, because any store would lose a commit that is made between two
+                    # copies.
                     self.shared.put(path, data)
             last = self.scheduler.step
             with contextlib.suppress(CorruptTableError):  # the judge examines the damaged log at the end of the run
@@ -147,7 +148,7 @@ class LostTableSimulation(Simulation):
                 transaction.add(file_action(f"fake-{client.name}-{each}", client.clock()))
                 transaction.commit()
 
-    # ------------------------------------------------------------------------------------------- the judge
+    # ------------------------------------------------------------------------------- judging the schedules
 
     def _finish(self) -> None:
         pass

@@ -1,4 +1,4 @@
-"""Mutants of merge, for the schedules of ``row_simulation``."""
+"""Mutants of the merge code, which the schedules of ``row_simulation`` must detect."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _change_found(patch: Patch, change: Any) -> None:
 
 @mutant("R1", kinds=MERGES, writers=3)
 def inserts_without_having_read_the_keys(patch: Patch) -> None:
-    """A merge that only inserts rows does not declare what it read, like an append."""
+    """A merge that only inserts rows is treated like an append: it does not declare what it read."""
     real = merge._Plan.find_rows
 
     def unread(self: Any, transaction: Any) -> Any:
@@ -111,7 +111,7 @@ def lets_a_later_clause_decide_again(patch: Patch) -> None:
 
 @mutant("R1", kinds=MERGES)
 def inserts_rows_of_the_source_that_only_some_blocks_lack(patch: Patch) -> None:
-    """A merge forgets the matches of earlier blocks of target rows; in this mutant each block is one batch."""
+    """In this mutant a merge forgets the matches of earlier blocks of target rows, and each block is one batch."""
     real = scan.TargetScan._matches
 
     def matches(self: Any, *given: Any) -> Any:
@@ -159,7 +159,7 @@ def mixes_up_the_rows_of_the_source(patch: Patch) -> None:
 
 @mutant("R1", kinds=MERGES)
 def leaves_the_old_rows_of_updates(patch: Patch) -> None:
-    """Affects files in which all rows change."""
+    """The mutant affects files in which all rows change."""
 
     def keep(found: Any) -> Any:
         deletion = dataclasses.replace(found.deletion, whole=found.deletion.whole.slice(0, 0))

@@ -1,8 +1,8 @@
-"""Merges in the schedules of ``row_simulation``: how clients choose them, and the effect of each merge on plain rows.
+"""Merges in the schedules of ``row_simulation``: how clients choose merges, and the effect of each merge on plain rows.
 
 This module shares no code with the library's merge. It compares every row of the table with every row of the source,
-and applies the first clause whose condition is true. Inserted rows have numbers that no row has had before, so that row
-ids can be told apart; rows match by an old number, by values, or by partition.
+and applies the first clause whose condition is true. Inserted rows get numbers that no row has had before, so that
+their row ids can be told apart; rows match by an old number, by values, or by partition.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from deltalog.commit_result import CommitResult
 from deltalog.table import DeltaTable
 from tests.support.simulation.rows import EXTRA_FACTOR, Merged, Row, Rows, Value, compare
 
-#: The schema of merge sources, which has all columns that a merge may add to the table.
+#: The schema of merge sources, which contains all columns that a merge may add to the table.
 SOURCE = pa.schema([
     ("x", pa.int64()), ("k", pa.int32()), ("p", pa.string()), ("v", pa.float64()), ("e", pa.int64()),
     *((name, pa.int64()) for name in ("e2", "new0", "new1", "new2")),
@@ -27,7 +27,7 @@ SOURCE = pa.schema([
 
 class Given(NamedTuple):
     """A row of the source. ``x``: the number of the row that this source row inserts; ``k``: the number of a target row
-    that it may match."""
+    that this source row may match."""
 
     x: int
     k: int | None
@@ -76,7 +76,7 @@ ON: Sequence[On] = (
     On("s.k = t.x AND s.v > 0", lambda t, s: _every(compare(t.x, "=", s.k), compare(s.v, ">", 0)), lambda s: s.k),
     On("t.x = s.k AND t.v <= s.v", lambda t, s: _every(compare(t.x, "=", s.k), compare(t.v, "<=", s.v)), lambda s: s.k),
 )
-#: Conditions without an equality between columns of source and target, so that a row may match several times.
+#: Conditions that contain no equality between columns of source and target; with them, a row may match several times.
 WIDE = On("t.v > s.v AND t.p <> s.p", lambda t, s: _every(compare(t.v, ">", s.v), compare(t.p, "<>", s.p)), lambda s: s)
 
 _CONDITIONS: Mapping[str, Sequence[tuple[str, Holds]]] = {
@@ -165,8 +165,8 @@ class DrawnMerge:
         return merger.execute()
 
     def merged(self, rows: Rows) -> Merged | None:
-        """The effect of the merge on these rows; None if the merge is ambiguous, because several source rows match one
-        of the rows."""
+        """The effect of the merge on these rows; None if several source rows match one of them, which makes the merge
+        ambiguous."""
         of_group = {group: [case for case in self.cases if case.group == group] for group in _ACTIONS}
         lone = of_group["matched"]
         may_repeat = not lone or (len(lone) == 1 and lone[0].change is None and lone[0].condition is None)
@@ -191,7 +191,8 @@ class DrawnMerge:
 
 
 def draw_merge(rng: random.Random, first: int, rows: Rows) -> DrawnMerge:
-    """Draw a merge. ``first``: the smallest number of a new row; ``rows``: random values, numbered from ``first``."""
+    """Draw a merge. ``first``: the smallest number that a new row may have; ``rows``: random values, numbered from
+    ``first``."""
     on, wanted = rng.choice(ON), {"matched": 2, "not matched": 2, "not matched by source": 1}
     form = rng.random()
     if form < 0.2:

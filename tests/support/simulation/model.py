@@ -81,8 +81,8 @@ class Model:
         return new
 
     def times(self) -> list[int]:
-        """The effective time of each version, strictly increasing: in-commit timestamps once they are enabled, file
-        times before that, each at least 1 ms after the previous."""
+        """The effective time of each version, strictly increasing: the in-commit timestamps once they are enabled, and
+        before that the file times, each adjusted to be at least 1 ms after the previous one."""
         if not self.latest.timed:
             return self._file_times()
         since = self.latest.timed_since
@@ -90,7 +90,7 @@ class Model:
         return self._file_times()[:since] + [stamp for stamp in stamps if stamp is not None]
 
     def at(self, timestamp_ms: int) -> int | None:
-        """The version that was the latest at this time; None before the first."""
+        """The version that was the latest at this time; None before the first version."""
         found = [number for number, time in enumerate(self.times()) if time <= timestamp_ms]
         return found[-1] if found else None
 
@@ -102,7 +102,7 @@ class Model:
 
 
 class TableMachine(RuleBasedStateMachine):
-    """Each rule is a step. A new operation of the library needs a rule here with its effect on the model."""
+    """Each rule is a step. A new operation of the library needs a rule here that describes its effect on the model."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -206,7 +206,7 @@ class TableMachine(RuleBasedStateMachine):
         if not wanted:
             return
         x = wanted[choice % len(wanted)]
-        # The new row must satisfy the condition too, so the condition includes the new row's number.
+        # The new row must also satisfy the condition, so the condition includes the new row's number.
         data, rows = self.new_rows(1, self.model.latest.columns)
         left = {key: row for key, row in self.model.latest.rows.items() if key != x}
         where = f"x = {x} or x = {next(iter(rows))}"
@@ -248,8 +248,8 @@ class TableMachine(RuleBasedStateMachine):
         try:
             self.table.checkpoint()
         except InvalidCheckpointError:
-            # This error is allowed only if a checkpoint is damaged; after the repair that the error names, a checkpoint
-            # must succeed.
+            # This error is allowed only if a checkpoint is damaged; after the repair that the error message names,
+            # writing a checkpoint must succeed.
             self.store.delete(self.damaged.pop(len(self.model.versions) - 1))
             self.table.checkpoint()
 
@@ -265,7 +265,7 @@ class TableMachine(RuleBasedStateMachine):
 
     @rule(damage=st.sampled_from(["delete", "cut", "garbage"]), what=st.sampled_from(["hint", "checkpoint", "crc"]))
     def damage(self, damage: str, what: str) -> None:
-        """Damage the newest of the files that only speed up reading; a new process then reads the table."""
+        """Damage the newest of the files that serve only to speed up reading; a new process then reads the table."""
         ending = {"hint": "_last_checkpoint", "checkpoint": ".checkpoint.parquet", "crc": ".crc"}[what]
         paths = sorted(path for path in self.store.paths() if path.endswith(ending))
         if not paths:
@@ -324,7 +324,8 @@ class TableMachine(RuleBasedStateMachine):
             assert self.table.version == len(self.model.versions) - 1
 
     def teardown(self) -> None:
-        """A new process reads every version as in the model, and the checker finds no violation in the log."""
+        """A new process reads the same rows in every version as the model, and the checker finds no violation in the
+        log."""
         if not self.model.versions:
             return
         STEPS["examples"] += 1

@@ -1,4 +1,4 @@
-"""Deliberate faults in the real commit code: a simulation that does not detect them is not a useful test.
+"""Deliberate faults in the real commit code, all of which a useful simulation must detect.
 
 Every mutant replaces a function or a method of the library (or wraps the store) with a version that contains a
 realistic bug. Within MAX_SEEDS schedules the mutant must break one of the invariants listed for it, and the unchanged
@@ -6,7 +6,7 @@ code must break none in the same schedules.
 
     seed, violations = find(commit_mutants.MUTANTS[0])
 
-Mutants patch private code, so they must be updated when it changes.
+Mutants patch private code, so they must be updated when that code changes.
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ class Mutant:
 
     @contextlib.contextmanager
     def applied(self) -> Iterator[dict[str, Any]]:
-        """Install the defect for the duration of the block; yields the options for its schedules."""
+        """Install the defect for the duration of the block. Yields the options for the schedules that should detect
+        it."""
         patch = Patch(dict(self.options))
         try:
             self.apply(patch)

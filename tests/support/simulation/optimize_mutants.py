@@ -56,7 +56,7 @@ def _replaced(patch: Patch, rewritten: Any) -> None:
 
 @mutant("R1", kinds=KINDS, writers=3)
 def does_not_see_that_another_writer_has_changed_its_files(patch: Patch) -> None:
-    """The conflict rules, which would detect such a change too, are also patched."""
+    """The conflict rules are also patched, because they too would detect such a change."""
     patch.setattr(optimize._Batch, "_leave_out_changed", lambda self, latest: None)
     real = conflicts._check_removed
 

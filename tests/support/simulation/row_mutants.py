@@ -50,7 +50,7 @@ OTHERS = {kind: often for kind, often in ROW_KINDS.items() if kind not in ("merg
 OTHERS |= {"move": 8, "add constraint": 5, "drop constraint": 3}
 
 
-# Options for a race that few schedules have: three writers that never crash and are scheduled at random.
+# Options that make a rare race likely: three writers that never crash and are scheduled at random.
 CROWDED: Mapping[str, Any] = {"writers": 3, "policy": "random", "fault_rate": 0.0}
 
 
@@ -80,8 +80,8 @@ def judges_new_files_by_the_wrong_end_of_their_bounds(patch: Patch) -> None:
 
 @mutant("R1", features=["vectors"], kinds={"delete": 3, "update": 2}, **CROWDED)
 def masks_rows_without_those_that_a_winner_masked(patch: Patch) -> None:
-    """Merges deletion vectors when planning, and then accepts a file from which a winning commit has deleted more
-    rows."""
+    """The mutant merges deletion vectors when it plans a commit, and then accepts a file from which a winning commit
+    has deleted more rows."""
 
     def unmasked(winner: Any) -> Any:
         masked = {add.path for add in winner.adds if add.deletion_vector is not None}
@@ -219,7 +219,7 @@ def without_ids(patch: Patch) -> None:
 
 
 def _skip_row_count_check(patch: Patch) -> None:
-    """Skip the check that compares the rows written with the rows found."""
+    """Skip the check that compares the number of rows written with the number of rows found."""
     real = RowWriter.write_copies
     patch.setattr(RowWriter, "write_copies", lambda self, rows, _: real(self, rows, None))
 

@@ -51,8 +51,8 @@ from tests.support.simulation.simulation import ScheduleResult, Simulation
 SCHEMA = pa.schema([("x", pa.int64()), ("p", pa.string()), ("v", pa.float64()), ("e", pa.int64())])
 PARTITIONS = ("a", "b", None)
 VALUES, RARE_VALUES = (0.0, 1.0, 2.0, 3.0, None), (4.0, float("nan"))
-#: Constraints that any client may add, by name. Rows that break the first constraint are rare, so that most tables can
-#: have it.
+#: Constraints, by name, that any client may add. Rows that violate the first constraint are rare, so that the
+#: constraint can be added to most tables.
 CONSTRAINTS: Mapping[str, Where] = {
     "small": either(compared("v", "<=", 3), is_null("v")),
     "other": either(compared("v", "<>", 2), is_null("v")),
@@ -149,8 +149,8 @@ class RowSimulation(Simulation):
         return len(self._before)
 
     def _fill(self, table: DeltaTable, rng: random.Random) -> None:
-        """Write some versions with rows; the first three are days old and have a checkpoint, so that log cleanup can
-        delete them."""
+        """Write some versions with rows; the first three are days old and have a checkpoint, so that log clean-up can
+        delete these versions."""
         for number in range(4):
             if number == 2:
                 table.checkpoint()
@@ -180,7 +180,8 @@ class RowSimulation(Simulation):
             def once(table: DeltaTable) -> CommitResult | None:
                 return operation(table, record.token)
 
-            record.repeated = again or kind == "optimize"  # commits again without the files that others have changed
+            # Commits again without the files that other writers have changed.
+            record.repeated = again or kind == "optimize"
             result = table.retrying(once, retry_count=2) if again else once(table)
             if result is not None and result.skipped:
                 record.read_version = result.version
@@ -189,7 +190,7 @@ class RowSimulation(Simulation):
         self._record(client, kind, attempt, may_change=list(_ANY if kind in _ALTERING else ()))
 
     def _crash(self, client: Client, error: str, kind: str = "read") -> None:
-        # The log of the version was cleaned up while it was read.
+        # Log clean-up deleted the log files of the version while they were being read.
         of_lost = ("VersionNotFoundError", "TimestampOutOfRangeError", "MissingVersionError")
         if kind != "read" or not error.startswith(of_lost):
             super()._crash(client, error, kind)
@@ -198,7 +199,7 @@ class RowSimulation(Simulation):
 
     def _history(self) -> History:
         history = super()._history()
-        # Versions whose commits log clean-up deleted are judged too, from the first version on.
+        # Versions whose commits were deleted by log clean-up are judged too, from the first version on.
         history.log = {**self._before, **{s.version: s.data for s in self.shared.sightings}, **history.log}
         return history
 
@@ -208,11 +209,11 @@ class RowSimulation(Simulation):
             return violations + self._judge_rows()
         except Exception:
             if violations:
-                return violations  # the rows of a broken log may be undefined
+                return violations  # if the log is broken, its rows may be undefined
             raise
 
     def _content(self, path: str) -> bytes:
-        """The bytes of a file of any version."""
+        """The bytes of a file, which may belong to any version."""
         return self.shared.get(path)
 
     def _first_readable(self) -> int:
@@ -292,7 +293,7 @@ def _delete(turn: Turn, table: DeltaTable) -> Operate:
     return lambda table, token: table.delete(sql, user_metadata=token, txn=txn)
 
 
-#: Updates: the arguments for ``update``, and its effect on a row.
+#: Updates: for each update, the arguments for ``update`` and the effect on a row.
 UPDATES: Sequence[tuple[Mapping[str, Any], Callable[[Row], Row]]] = (
     ({"updates": {"v": "v + 1"}}, lambda row: row._replace(v=row.v + 1 if isinstance(row.v, float) else row.v)),
     ({"updates": {"V": "CASE WHEN v > 1 THEN 0 ELSE 3 END"}}, lambda row: row._replace(v=_swapped(row.v))),
@@ -417,7 +418,7 @@ def _alter(turn: Turn, table: DeltaTable) -> Operate:
     if "row ids later" in turn.features:
         row_ids = {"delta.enableRowTracking": "true"}
         choices += [lambda table, token: table.set_properties(row_ids, user_metadata=token)] * 3
-    # Reading the change data feed requires the same schema in all versions of the range.
+    # Reading the change data feed of a range requires the same schema in all versions of the range.
     if "mapped" in turn.features and "changes" not in turn.features:
         choices += [
             lambda table, token: table.rename_column("e", "e2", user_metadata=token),
@@ -478,7 +479,7 @@ def _draw(rng: random.Random, first: int, number: int, rare: float) -> Rows:
 
 
 def drawn(rng: random.Random, first: int, number: int, rare: float) -> pa.Table:
-    """Random rows, the first with the number ``first``; ``rare``: the probability of a rare value."""
+    """Random rows, numbered from ``first``; ``rare``: the probability of a rare value."""
     return _as_table(_draw(rng, first, number, rare))
 
 
@@ -506,5 +507,5 @@ def _changes(table: DeltaTable) -> dict[int, list[tuple[str, Row]]]:
 
 
 def run_row_schedule(seed: int, **options: Any) -> ScheduleResult:
-    """Run and judge one schedule; options as in RowSimulation."""
+    """Run one schedule and judge its result; the options are those of RowSimulation."""
     return RowSimulation(seed, **options).run()

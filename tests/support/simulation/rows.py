@@ -10,15 +10,15 @@ predicates use, and a column that may be renamed or dropped.
 The invariants, in addition to the checker's:
 
 ====  =======================================================================================================
-R1    Serial: the rows of each version are those of the previous version with the version's operation applied. At
-      WriteSerializable an operation other than a restore may ignore rows of blind appends that it need not have read.
+R1 Serial: the rows of each version result from applying the version's operation to the rows of the previous version. At
+      WriteSerializable an operation other than a restore may ignore those rows of blind appends that it was not
+      required to read.
       A restore also restores the metadata domains of its version.
-R2    Constraints: no version has a row that violates one of its constraints.
-R3    Row ids: every live row has a unique id, not above the high-water mark, which never decreases. When a row is
+R2 Constraints: no version contains a row that violates a constraint of that version. R3 Row ids: every live row has a
+unique id that does not exceed the high-water mark, and the high-water mark never decreases. When a row is
       rewritten or restored, it keeps its id and its row commit version (that of its last change).
-R4    Changes: the rows of the previous version, changed as the change data feed of a version says, are the rows of
-      that version; the feed omits rows that were only rewritten.
-R5    Scans: the library reads exactly the live rows.
+R4 Changes: the rows of a version are the rows of the previous version, changed as the version's change data feed says;
+the feed omits rows that were only rewritten. R5 Scans: a scan with the library returns exactly the live rows.
 R6    Nothing to do: an operation that committed nothing had no rows to change in some version that it may have read,
       and no application version to record. If a merge was refused, several source rows matched one target row.
 R7    Operations: a commit marked as a blind append is one, and an operation that only rewrites rows changes none.
@@ -174,10 +174,10 @@ class Plan:
 
 @dataclass(frozen=True)
 class Seen:
-    """A version, as read from the log and the files. ``ids``: row id and commit version by row number; ``came_with``:
-    the row commit versions that are allowed for a row, by row number; ``mark``: the high-water mark, or None before
-    there is one; ``domains``: the user metadata domains; ``kind``: the kind of the operation that committed the
-    version, None if not known."""
+    """A version of the table, as read from the log and the data files. ``ids``: row id and commit version by row
+    number; ``came_with``: by row number, the row commit versions that a row may have; ``mark``: the high-water mark of
+    row ids, or None before there is one; ``domains``: the user metadata domains; ``kind``: the kind of the operation
+    that committed the version, None if not known."""
 
     rows: Rows
     ids: Mapping[int, tuple[int | None, int | None]]
@@ -225,7 +225,7 @@ def check_changes(seen: Mapping[int, Seen], first: int, changes: Mapping[int, Se
         inserted = [row for kind, row in told if kind == "insert"]
         gone, come = deleted + old, inserted + new
         twice = len(set(gone)) != len(gone) or len(set(come)) != len(come)
-        # A RESTORE removes and adds whole files, so the same row can occur in both.
+        # A RESTORE removes and adds whole files, so the same row can be in a removed file and in an added file.
         moved = set(deleted) & set(inserted) and kind != "restore"
         strange = {"update": bool(deleted or inserted), "merge": bool({r.x for r in deleted} & {r.x for r in inserted})}
         if strange.get(str(kind), bool(old or new)) or {row.x for row in old} != {row.x for row in new}:
@@ -298,8 +298,8 @@ class _Judge:
         return frozenset(rows), ids
 
     def _came_with(self, version: int, commit: Commit, rows: Rows) -> dict[int, frozenset[int]]:
-        """For each row of a version, the versions that may have added or last updated it. A row has several such
-        versions if an update may have left it unchanged or may not have read it."""
+        """For each row of a version, the versions that may have added or last updated it. There are several such
+        versions for a row if an update may have left the row unchanged or may not have read it."""
         plan = self._plans.get(commit.token or "")
         before = self.seen.get(version - 1)
         known = {} if before is None else dict(before.came_with)

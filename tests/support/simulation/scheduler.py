@@ -45,7 +45,7 @@ class ScheduleStuckError(Exception):
 
 
 class SkewedClock:
-    """Virtual time with an offset that changes occasionally. ``readings`` contains the times that this clock has
+    """A virtual clock whose offset changes occasionally. ``readings`` contains the times that this clock has
     returned."""
 
     def __init__(self, true_ms: Callable[[], int], rng: random.Random, *, jump_rate: float = 0.05) -> None:
@@ -89,7 +89,7 @@ class Client:
         return bool(self.greenlet.dead)
 
     def sleep(self, seconds: float) -> None:
-        """Let at least this much virtual time pass."""
+        """Let at least the given number of seconds of virtual time pass."""
         self.wake_ms = self.scheduler.time_ms() + int(seconds * 1000)
         self.scheduler.pause(f"sleep {seconds:.3f}")
 
@@ -97,7 +97,7 @@ class Client:
         return str(uuid.UUID(int=self._uuid_random.getrandbits(128), version=4))
 
     def environment(self, retry: RetryPolicy | None = None) -> Environment:
-        """An environment with this client's own clock, UUIDs, sleep and randomness."""
+        """An environment in which this client has its own clock, UUIDs, sleep and randomness."""
         return Environment(
             clock_ms=self.clock,
             new_uuid=self.new_uuid,
@@ -123,8 +123,8 @@ class Scheduler:
 
     ``policy`` is one of POLICIES, or None to let the seed choose. ``choose`` is a function that replaces ``seed`` and
     ``policy``: it receives the names of the clients that can continue and the name of the client that ran last, and
-    returns the index of the next one. ``step`` is the number of the current step; ``trace`` has one line for each step.
-    ``watchers`` are called after every step.
+    returns the index of the client that runs next. ``step`` is the number of the current step; ``trace`` has one line
+    for each step. ``watchers`` are called after every step.
     """
 
     def __init__(
@@ -154,8 +154,8 @@ class Scheduler:
         self._changes = {self.random.randrange(1, 250) for _ in range(self.random.randrange(1, 6))}
 
     def time_ms(self) -> int:
-        """True virtual time. Each step adds 0 to 3 ms; when all clients sleep, the time advances to the end of the
-        shortest sleep."""
+        """True virtual time. Each step takes 0 to 3 ms of simulated time; when all clients sleep, the time advances to
+        the end of the shortest sleep."""
         return self._now_ms
 
     def spawn(self, name: str, body: Callable[[Client], None]) -> Client:

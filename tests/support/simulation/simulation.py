@@ -4,7 +4,7 @@
     assert not result.violations, result.report()
 
 One seed determines everything: the table, each client's operations, the interleaving, the clocks and the faults. The
-clients run the real library on a MemoryStore; this module contains the operations and the judge.
+clients run the real library on a MemoryStore; this module contains their operations and the judge of the results.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ KINDS: Mapping[str, int] = {
 _SHARE = 100  # schedules
 _NEVER = 1_000_000  # versions between two checkpoints
 _KILL_WEIGHT = 0.2  # a kill ends a client, so it must be rarer than faults that a client survives
-# Writes fail more often, because there are about ten reads for each write.
+# Writes have a higher fault rate, because there are about ten reads for each write.
 _FAULT_FACTORS = {"put_if_absent": 3.0, "put": 2.0, "open_output": 1.5, "*": 0.9}
 
 
@@ -87,7 +87,8 @@ class ScheduleResult:
     checkpoints: int
     violations: list[Violation]
     trace: list[str] = field(repr=False)
-    digest: str = ""  # a digest of the trace and the whole log; equal if and only if the runs are equal
+    # A digest of the trace and the whole log; two runs are equal if and only if their digests are equal.
+    digest: str = ""
 
     def report(self) -> str:
         """The seed, the violations, the operations and the whole trace, in readable form."""
@@ -101,7 +102,7 @@ class ScheduleResult:
 
 @dataclass
 class Totals:
-    """The totals of all schedules, and the line that reports these totals."""
+    """The totals over all schedules, and the line that reports them."""
 
     schedules: int = 0
     steps: int = 0
@@ -154,11 +155,11 @@ class Simulation:
     """One schedule: ``writers`` writers with ``operations`` operations each, and a reader.
 
     ``table`` (one of TABLES), ``policy`` (one of scheduler.POLICIES) and ``kinds`` (like KINDS) fix choices that the
-    seed would make. ``checkpoints`` is the fraction of schedules whose commits write a checkpoint every few versions,
-    because writing checkpoints takes longer than everything else (the operation ``checkpoint`` occurs in all
-    schedules). ``wrap`` puts another store between the clients and the shared store, for mutants of a store.
-    ``remote``: the clients use a store that claims to be remote, so they list the log and run the checks for remote
-    stores.
+    seed would otherwise make. ``checkpoints`` is the fraction of schedules whose commits write a checkpoint every few
+    versions. It is limited because writing checkpoints takes longer than everything else (the operation ``checkpoint``
+    occurs in all schedules). ``wrap`` puts another store between the clients and the shared store, for mutants of a
+    store. ``remote``: the clients use a store that claims to be remote, so they list the log and run the checks for
+    remote stores.
     """
 
     def __init__(
@@ -245,8 +246,8 @@ class Simulation:
         return properties
 
     def _open(self, client: Client) -> DeltaTable:
-        """Open a handle as a new process would. The client's store may fail, so opening is attempted a few times.
-        Raises StoreError."""
+        """Open a handle as a new process would. The client's store may fail, so a client tries a few times to open the
+        table. Raises StoreError."""
         kills = dict.fromkeys((Fault.KILL_BEFORE, Fault.KILL_AFTER), _KILL_WEIGHT)
         rates = {method: self.fault_rate * factor for method, factor in _FAULT_FACTORS.items()}
         plan = FaultPlan(client.random, rates, weights=kills)
@@ -282,7 +283,7 @@ class Simulation:
         return self._opened(client, store, environment)
 
     def _opened(self, client: Client, store: LogStore, environment: Environment) -> DeltaTable:
-        """Open a handle at the latest version; callers rely on its ``version`` being the latest."""
+        """Open a handle at the latest version; callers rely on the handle's ``version`` being the latest."""
         invoked = self.scheduler.step
         table = DeltaTable.open(store, environment=environment)
         self.reads.append(Read(client.name, invoked, self.scheduler.step, table.version, is_opened=True))
@@ -319,8 +320,8 @@ class Simulation:
                 continue
             kind = client.random.choices(list(self._kinds), list(self._kinds.values()))[0]
             if kind == "property":
-                # Few keys and values, so that clients often set a property to the value that it already has; such a
-                # commit must not be lost to a winning commit either.
+                # Few keys and values, so that clients often set a property to the value that it already has; a commit
+                # that changes nothing in this way must not be lost to a winning commit either.
                 key, value = f"custom.{client.random.randrange(2)}", str(client.random.randrange(2))
                 self._set_property(client, table, kind, {key: value})
             elif kind == "append rows":
@@ -387,8 +388,8 @@ class Simulation:
 
     def _checkpoint(self, client: Client, table: DeltaTable) -> None:
         def run(record: Operation) -> None:
-            # A checkpoint adds no version: writing it may fail (also because of an injected fault), but must not do any
-            # damage.
+            # A checkpoint adds no version: writing the checkpoint may fail, even because of an injected fault, but must
+            # not damage the table.
             with contextlib.suppress(StoreError):
                 table.checkpoint()
 
@@ -444,8 +445,8 @@ class Simulation:
             self.reads.append(read)
 
     def _travel(self, client: Client, table: DeltaTable, read: Read) -> None:
-        """Strictly increasing in-commit timestamps identify exactly one version each, whatever is committed in the
-        meantime."""
+        """In-commit timestamps increase strictly, so each of them identifies exactly one version, whatever is committed
+        in the meantime."""
         assert read.ict_ms is not None
         found = table.version_at(read.ict_ms)
         if (found.version, found.timestamp_ms) != (read.version, read.ict_ms):
@@ -511,14 +512,15 @@ def run_schedules(
     run: Callable[..., ScheduleResult] = run_schedule,
     **options: Any,
 ) -> tuple[Totals, list[ScheduleResult]]:
-    """Run many schedules. Returns the totals and, for each process, the first ``keep`` results with violations.
+    """Run many schedules. Returns the totals and, from each process, the first ``keep`` results that contain
+    violations.
 
     ``run`` runs one. If ``processes`` is above 1, that many fresh interpreters share the seeds, so options must be
     picklable.
     """
     totals, bad = Totals(), list[ScheduleResult]()
     if processes > 1:
-        # Small chunks, because a process notices only between chunks that its parent has ended.
+        # The chunks are small, because a process notices only between chunks that its parent has ended.
         shares = [seeds[start : start + _SHARE] for start in range(0, len(seeds), _SHARE)]
         context = multiprocessing.get_context("spawn")
         with concurrent.futures.ProcessPoolExecutor(processes, mp_context=context) as pool:

@@ -55,7 +55,8 @@ _MUTANTS = (
 
 @dataclass
 class Part:
-    """The totals and failures of one part of a soak. Each failure is a line whose first word identifies the part."""
+    """The totals and failures of one part of a soak. Each failure is a line whose first word identifies the part of the
+    soak that failed."""
 
     figures: collections.Counter[str] = field(default_factory=collections.Counter)
     failures: list[str] = field(default_factory=list)
@@ -127,7 +128,8 @@ def interleavings(table: str, faults: int, max_switches: int | None) -> Part:
 
 
 def model(examples: int) -> Part:
-    from tests.support.simulation.model import (  # imported only here, because importing hypothesis takes a second
+    # Imported inside this function, because importing hypothesis takes a second.
+    from tests.support.simulation.model import (
         STEPS,
         state_machine,
     )
@@ -182,7 +184,7 @@ def bounded_parts(minutes: float, seed: int) -> Iterator[tuple[Callable[..., Par
 
 
 def soak(minutes: float, seeds: range, processes: int, *, only_schedules: bool = False) -> tuple[Part, range, float]:
-    """Run until the time limit is reached or the seeds are used up. Returns the sums, the seeds used, and the elapsed
+    """Run until the time limit is reached or no seeds are left. Returns the sums, the seeds used, and the elapsed
     seconds."""
     started = time.monotonic()
     deadline = started + minutes * 60 if minutes else float("inf")
@@ -211,7 +213,7 @@ def soak(minutes: float, seeds: range, processes: int, *, only_schedules: bool =
 
 
 def line(total: Part, seeds: range, seconds: float, processes: int) -> dict[str, object]:
-    """The figures in reporting order."""
+    """The figures in the order in which they are reported."""
     figures = total.figures
     ends = ["kills", "stops", "model_steps", "nth_call_cases", "interleavings"]
     names = ["schedules", "row_schedules", "vacuum_schedules", "transactions", "faults", "acked", *ends]
@@ -235,7 +237,7 @@ _REPLAYED: dict[str, Callable[[int], ScheduleResult]] = {
 
 
 def replay(path: Path) -> int:
-    """Rerun the schedules listed in a file of failures. Returns how many of these schedules still break an
+    """Rerun the failed schedules that a file lists. Returns how many of these schedules still break an
     invariant."""
     failed = 0
     for text in path.read_text().splitlines():
@@ -260,7 +262,8 @@ def main(arguments: list[str] | None = None) -> int:
         return int(replay(chosen.replay) > 0)
     if not (chosen.minutes or chosen.seeds):
         parser.error("give --minutes or --seeds")
-    # Each soak uses new seeds, so that soaks add up; these seeds are far above those of normal test runs.
+    # Each soak uses new seeds, so the schedules of several soaks add up; these seeds are far above the seeds of normal
+    # test runs.
     first = 1_000_000 * (1 + secrets.randbelow(1_000_000))
     seeds = range(first, first + 1_000_000_000)
     if chosen.seeds:

@@ -5,13 +5,13 @@
 
 An operation is one row of OPERATIONS. The operation runs on small tables (with and without in-commit timestamps):
 alone, on a handle that another writer has overtaken, and against another writer that commits just before it. The first
-run has no faults and counts the store calls. Then the operation runs once for each call and each possible fault of the
-call, once for each call from which on the store is down, and once for each file creation whose answer is lost before
-the store goes down. After each run, delayed requests arrive, and then:
+run has no faults and counts the store calls. Then the operation runs once for each call and each possible fault of this
+call, once for each call as the first call at which the store is down, and once for each file creation whose response is
+lost before the store goes down. After each run, delayed requests arrive, and then:
 
 - the independent checker judges the log, with the results of the caller;
 - ``CommitStateUnknownError.resolve()`` agrees with the log;
-- a new process reads all rows and can commit; so does the handle that met the fault, unless its process died.
+- a new process can read all rows and commit, and so can the handle that encountered the fault, unless its process died.
 
 ``pairs`` runs operations with two random faults each.
 """
@@ -44,7 +44,7 @@ class SweepTotals:
     cases: int = 0
     outcomes: collections.Counter[str] = field(default_factory=collections.Counter)
     faults: collections.Counter[str] = field(default_factory=collections.Counter)
-    # For each operation: the number of calls without faults, summed over all tables and settings.
+    # For each operation: the number of store calls that it makes without faults, summed over all tables and settings.
     calls: dict[str, int] = field(default_factory=dict)
 
     def merge(self, other: SweepTotals) -> None:
@@ -63,9 +63,9 @@ class SweepTotals:
 def sweep(
     operations: Sequence[Swept] = (), combinations: Sequence[tuple[str, str]] = (), every: int = 1
 ) -> tuple[SweepTotals, list[str]]:
-    """Run every case of these operations (all by default). Returns the totals, and a description of each failed case.
-    ``combinations`` limits the tables and settings; an operation that supports none of them runs with its first
-    combination. ``every``: run only every n-th case."""
+    """Run every case of ``operations`` (by default of all operations). Returns the totals, and a description of each
+    failed case. ``combinations`` limits the tables and settings; an operation that supports none of them runs with its
+    first combination. ``every``: run only every n-th case."""
     totals, failures = SweepTotals(), list[str]()
     for operation in operations or OPERATIONS:
         places = [(table, setting) for table in operation.tables for setting in operation.settings]
@@ -93,8 +93,8 @@ def pairs(operations: Sequence[Swept], seed: int, number: int) -> tuple[SweepTot
             continue
         first, second = rng.randrange(len(calls)), rng.randrange(len(calls) + 4)
         faults = {first + 1: rng.choice(POSSIBLE_FAULTS[calls[first].method])}
-        # The first fault may change which call is the second one, so the second fault is of a kind that most calls can
-        # have.
+        # The first fault may change which call the second fault hits; therefore the second fault is of a kind that can
+        # occur in most calls.
         faults.setdefault(second + 1, rng.choice(POSSIBLE_FAULTS["put_if_absent"]))
         drawn = Case(operation, case.table, case.setting, tuple(sorted(faults.items())))
         _run(drawn, totals, failures, untouched[key].answer)

@@ -33,7 +33,7 @@ _OUTAGE = "out of order from here on"
 
 @dataclass(frozen=True)
 class Case:
-    """One run. ``faults``: by call number, from 1; ``outage``: the number of the call from which on the store is
+    """One run. ``faults``: by call number, from 1; ``outage``: the number of the first call for which the store is
     unavailable."""
 
     operation: Swept
@@ -119,7 +119,7 @@ class Bench:
                 wrong.append(f"a new process cannot open the table: {type(error).__name__}: {error}")
         stores = [self.store]
         history = history_of(self.shared, stores, self.records, initial=self._initial)
-        # The other writer's commits are not all recorded.
+        # Not all commits of the other writer are recorded.
         history.attempts = [] if self.records[1:] else history.attempts
         history.sightings = [s for s in history.sightings if s.version >= self._initial]
         wrong += map(str, check(history))

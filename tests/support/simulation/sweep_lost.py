@@ -1,5 +1,5 @@
-"""Runs each operation of the sweep once for each of its store calls; right before that call its table is deleted, or
-replaced by another table with the same number of versions.
+"""Runs each operation of the sweep once for each of its store calls. Right before that call, the operation's table is
+deleted, or replaced by another table with the same number of versions.
 
     cases, failures = sweep_lost(OPERATIONS, "deleted", far=False)
     assert not failures, failures[0]
@@ -58,7 +58,7 @@ class _Run:
         self.fired: int | None = None
         self.outcome = ""
         self._now = 0
-        self._looked: int | None = None  # the number of the call that is the first HEAD of a version
+        self._looked: int | None = None  # the number of the call that is the first HEAD of a commit file
         self._is_armed = False
         self._txn_ids: list[str] = []
         prepared = _prepared("plain", tuple(sorted(operation.properties.items())), operation.setup)

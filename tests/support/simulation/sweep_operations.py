@@ -1,4 +1,4 @@
-"""The operations whose store calls ``sweep`` makes fail: one row of OPERATIONS each.
+"""The operations whose store calls ``sweep`` makes fail; OPERATIONS has one row for each.
 
 A new public method of ``DeltaTable`` needs a row here.
 """
@@ -29,8 +29,8 @@ from tests.support.simulation.scheduler import START_MS
 
 SCHEMA = pa.schema([("x", pa.int64()), ("y", pa.string()), ("p", pa.string())])
 ENABLE = "delta.enableInCommitTimestamps"
-#: ``alone``; ``behind``: another writer has committed since the handle was opened; ``raced``: another writer commits
-#: between the reads of the operation and its own commit.
+#: ``alone``: no other writer commits; ``behind``: another writer has committed since the handle was opened; ``raced``:
+#: another writer commits between the reads of the operation and its own commit.
 SETTINGS = ("alone", "behind", "raced")
 TABLES = ("plain", "timed")
 
@@ -39,10 +39,10 @@ TABLES = ("plain", "timed")
 class Swept:
     """A row of OPERATIONS. ``run`` is called with the handle, and with the commit's token if the method accepts one.
 
-    ``declared``: fields of checker.Operation. ``reads``: the operation only reads, and faults must not change its
-    result. ``opens``: whether the operation is called with the store and the environment instead of a handle.
-    ``tables``, ``settings``: the combinations that the operation supports; ``new``: the table does not exist before the
-    operation. ``properties``: properties of the tables, in addition to the usual ones; ``setup``: a function that
+    ``declared``: values for fields of checker.Operation. ``reads``: the operation only reads, and faults must not
+    change its result. ``opens``: whether the operation is called with the store and the environment instead of a
+    handle. ``tables``, ``settings``: the combinations that the operation supports; ``new``: whether the operation
+    creates the table. ``properties``: table properties, in addition to the usual ones; ``setup``: a function that
     prepares the tables.
     """
 
@@ -82,7 +82,7 @@ def _convert(store: FaultyStore, environment: Environment, token: str) -> DeltaT
 
 @functools.cache
 def _cloned() -> LogStore:
-    """An in-memory table with one file and two versions, to be cloned."""
+    """An in-memory table to clone, with one file and two versions."""
     store = open_store("memory://cloned-by-the-sweep")
     environment = seeded_environment("cloned", lambda: START_MS)
     DeltaTable.create(store, SCHEMA, partition_by=["p"], environment=environment, data=example_rows("a").slice(0, 2))
@@ -144,7 +144,7 @@ def _first(table: DeltaTable, token: str) -> Any:
 
 
 def _delete_some(table: DeltaTable, token: str) -> CommitResult:
-    """Delete one of the two rows in some files, so that files are rewritten or get deletion vectors."""
+    """Delete one of the two rows in some of the files, so that these files are rewritten or get deletion vectors."""
     return table.delete("x = 3220 or x = 3461", user_metadata=token)
 
 
@@ -225,7 +225,7 @@ _FIRST: dict[str, Any] = {"opens": True, "new": True, "tables": ["plain"], "sett
 _SETTING: Mapping[str, Any] = {"adds": [], "removes": []}
 _CHANGED_FEED = {"delta.enableChangeDataFeed": "true"}
 
-#: Each row is one operation; add a row to sweep a new method.
+#: Each row of this list is one operation; to sweep a new method, add a row.
 OPERATIONS: tuple[Swept, ...] = (
     Swept("create", _create_with_rows, _ONE, **_FIRST),
     Swept("create by a transaction", create, _ONE, opens=True, new=True, tables=["plain"], settings=["raced"]),

@@ -1,19 +1,22 @@
-"""Judges transactions over several tables from the raw bytes of the logs and the results of clients.
+"""Judges transactions on several tables from the raw bytes of the logs and the results that clients received.
 
-The path of each file contains its amount (``amount-40-…``). Every client transaction moves amounts between tables and
-keeps their sum. Like ``deltalog.testing.checker``, the judge parses logs itself and shares no code with the library.
+The path of each file contains the amount that the file stores (``amount-40-…``). Every client transaction moves amounts
+between tables and keeps their sum. Like ``deltalog.testing.checker``, the judge parses logs itself and shares no code
+with the library.
 
 ====  =======================================================================================================
 X1    Atomic: a transaction is committed to all of its tables, once, with exactly its changes, or to none of them.
-X2    Results: transactions reported as committed are in the logs; those aborted or never finished are not.
+X2 Results: the logs contain the transactions that were reported as committed, and none that was aborted or never
+finished.
 X3    Sum: the sum of all amounts is unchanged at the end and in every read as of one instant.
 X4    Ratified: versions are ratified without a gap, and each published file contains the bytes that were ratified.
 X5    Ordered: the last commits of a transaction share one in-commit timestamp, and its versions are consecutive.
-X6    Serializable: no table that a transaction opened changed between its opening and the transaction's ratification.
+X6 Serializable: no table that a transaction opened changed between the time when it was opened and the transaction's
+ratification.
 X7    Recovered: at the end nothing is unpublished or undecided, and another recovery changes nothing.
 X8    Cut: a consistent cut at any time contains each transaction completely or not at all.
 X9    Errors: only declared errors of the library reach the caller, and a transaction reads its own changes.
-X10   Objects: each object that a version added exists (``tests.support.simulation.jobs``); X7 also: no other does.
+X10   Objects: each object that a version added exists (``tests.support.simulation.jobs``); X7 adds: no others exist.
 ====  =======================================================================================================
 
 I1, I2, I3, I8 and I10 are the checker's invariants, applied to each table.
@@ -27,7 +30,7 @@ from dataclasses import dataclass, field
 from deltalog.testing.checker import Commit, State, Violation, check, parse_commit, replay
 from deltalog.testing.history import History, Sighting
 
-#: The checker's invariants that hold for a table even if not all its operations are recorded.
+#: The checker's invariants that hold for a table even if not all operations on the table are recorded.
 _OF_ONE_TABLE = {"I1", "I2", "I3", "I8", "I10"}
 
 Change = tuple[frozenset[str], frozenset[str]]  # the paths of added files and the paths of removed files
@@ -39,8 +42,9 @@ class ClientTransaction:
 
     ``token``: the id of the transaction, or the userMetadata of the commit. ``changes``: the changes to each table, in
     order. ``opened``: the version of each table that the transaction read. ``complete``: whether all changes of the
-    transaction were made, so that it could be committed. ``in_doubt``: it is unknown whether the transaction contains
-    the last change. ``outcomes``: the outcomes of the transaction as reported to any client: committed, aborted.
+    transaction were made, so that the transaction could be committed. ``in_doubt``: it is unknown whether the
+    transaction contains the last change. ``outcomes``: the outcomes of the transaction as reported to any client:
+    committed, aborted.
     """
 
     token: str
@@ -72,7 +76,7 @@ class Ratified:
 
 @dataclass(frozen=True)
 class Cut:
-    """The versions that were returned for a point in time; ``final``: nothing was committed afterwards."""
+    """The versions that were returned for a point in time; ``final``: whether nothing was committed after the read."""
 
     at_ms: int
     versions: Mapping[str, int]
@@ -84,8 +88,8 @@ class World:
     """The data that the judge checks at the end of a run.
 
     ``initial``: the number of versions of each table before the clients' transactions. ``reads``: each consistent read
-    of several tables: the reader, and the versions that it read. ``left``: what recovery failed to clean up. ``wrong``:
-    transactions that were ratified after they were decided or before they began to commit.
+    of several tables, as the reader and the versions that it read. ``left``: what recovery failed to clean up.
+    ``wrong``: transactions that were ratified after they were decided or before they began to commit.
     """
 
     logs: Mapping[str, Mapping[int, bytes]]
@@ -109,7 +113,7 @@ class _Part:
 
 
 def total_amount(paths: frozenset[str]) -> int:
-    """The sum of the amounts in paths; paths without an amount are ignored."""
+    """The sum of the amounts encoded in the paths; paths without an amount are ignored."""
     return sum(int(path.split("-")[1]) for path in paths if path.startswith("amount-"))
 
 
@@ -117,7 +121,7 @@ def judge(world: World) -> list[Violation]:
     """All violations; empty if there are none."""
     judge = _Judge(world)
     judge.check_tables()
-    if not judge.violations:  # other results of a broken log may be undefined
+    if not judge.violations:  # if the log is broken, other results may be undefined
         judge.check_client_transactions()
         judge.check_sum()
         judge.check_ratified()
@@ -190,7 +194,7 @@ class _Judge:
         if len({some[-1].ict_ms for some in parts.values()}) > 1:
             self.blame("X5", f"{token} ends at {[some[-1].ict_ms for some in parts.values()]}")
 
-    # ----------------------------------------------------------------------------------- the checks X3 and X4
+    # --------------------------------------------------------------------------------------- checks X3 and X4
 
     def check_sum(self) -> None:
         last = {name: states[max(states)].files for name, states in self.states.items()}

@@ -1,4 +1,4 @@
-"""Deliberate faults in the catalog's code, like those of ``mutants`` in the commit loop. The schedules of
+"""Deliberate faults in the catalog's code, like those of ``mutants`` in the commit loop. The schedules of the module
 ``transactions`` must detect each of these mutants.
 
     seed, violations = find(MUTANTS[0])
@@ -139,7 +139,7 @@ def does_not_ask_whether_the_transaction_is_still_on(patch: Patch) -> None:
     patch.setattr(MemoryCoordinator, "ratify", ratify)
 
 
-# ----------------------------------------------------------------------------------------------- conflicts, reads
+# -------------------------------------------------------------------------------------------- conflicts and reads
 
 
 @mutant("I10", "X3")
@@ -149,7 +149,8 @@ def catches_up_without_looking(patch: Patch) -> None:
 
 @mutant("I10", "X3", attempts=1, kinds={"transfer": 1, "single": 1}, files_per_table=3, isolation="SNAPSHOT", **BUSY)
 def holds_later_changes_against_later_winners_only(patch: Patch) -> None:
-    """After lost races, a change is checked for conflicts only with the commits since the last race."""
+    """In this mutant, a change that lost several races is checked for conflicts only with the commits since the last
+    race."""
     real = Branch.add
 
     def add(self: Any, attempt: Any) -> None:
@@ -347,7 +348,7 @@ def ends_without_changes_what_has_one_by_now(patch: Patch) -> None:
 
 @mutant("X1", "X2")
 def extends_what_is_over(patch: Patch) -> None:
-    """A process that finds an ended transaction makes it active again."""
+    """The mutant lets a process that finds an ended transaction make the transaction active again."""
     real = Ledger.current
 
     def current(self: Any, transaction_id: Any) -> Any:

@@ -3,12 +3,12 @@
     result = run_transactions(seed=7)
     assert not result.violations, result.report()
 
-Clients move amounts between tables, in transactions and in single commits; commit and cancel each other's transactions;
-read sums as of one instant; and recover what others left behind. Processes die, stores and the coordinator fail, and
-clocks jump. As in ``simulation``, one seed determines everything, and every call of a store or the coordinator is a
-step.
+Clients move amounts between tables, in transactions and in single commits. They also commit and cancel each other's
+transactions, read sums as of a single instant, and recover the work of interrupted clients. Processes die, stores and
+the coordinator fail, and clocks jump. As in ``simulation``, one seed determines everything, and every call of a store
+or the coordinator is a step.
 
-``python -m tests.support.simulation.transactions --runs 20000`` runs that many schedules.
+``python -m tests.support.simulation.transactions --runs 20000`` runs 20,000 schedules.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ JOBS: Mapping[str, int] = {"job": 8, "interfere": 1, "recover": 1}
 ENDS: Mapping[str, int] = {"commit": 12, "cancel": 2, "hand over": 3, "leave": 2}
 
 _KILL_WEIGHT = 0.25
-# Writes fail more often, because there are about ten reads for each write.
+# A write fails with a higher probability than a read, because there are about ten reads for each write.
 _FACTORS = {"put_if_absent": 2.0, "ratify": 8.0, "replace": 3.0, "put_parts": 1.5, "published": 3.0, "*": 0.4}
 _DAY_MS = 86_400_000
 _CATALOG_ID = "a catalog in memory"
 _PREPARED_MS = 10  # the virtual time that the first commits to the tables take, 1 ms each
 _IDLE_TIMEOUTS = (datetime.timedelta(minutes=30), datetime.timedelta(hours=3), datetime.timedelta(days=3))
-# Errors that a client may get besides CommitStateUnknownError; any other error is a defect.
+# Errors that a client may get, in addition to CommitStateUnknownError; any other error is a defect.
 _DECLARED = (
     StoreError, TransactionStateError, ConcurrentModificationError, EntityNotFoundError, CommitConflictError,
     CommitAttemptsExhaustedError,
@@ -80,8 +80,8 @@ _DECLARED = (
 
 class TransactionSimulation:
     """One schedule: ``clients`` clients with ``operations`` operations each. ``kinds`` (like KINDS), ``isolation``,
-    ``policy`` and ``attempts`` (the maximum number of attempts of a commit) fix choices that the seed would make.
-    ``files_per_table``: the initial number of files."""
+    ``policy`` and ``attempts`` (the maximum number of attempts of a commit) fix choices that the seed would otherwise
+    make. ``files_per_table``: the initial number of files."""
 
     def __init__(
         self,
@@ -161,7 +161,7 @@ class TransactionSimulation:
         self.scheduler.spawn(name, body)
 
     def manager(self, client: Client) -> SimulatedManager:
-        """The transaction manager in a new process of a client."""
+        """The transaction manager of a client, as in a new process."""
         rates = {method: self._fault_rate * factor for method, factor in _FACTORS.items()}
         kills = dict.fromkeys((Fault.KILL_BEFORE, Fault.KILL_AFTER), _KILL_WEIGHT)
         plan = FaultPlan(client.random, rates, weights=kills)
@@ -271,8 +271,8 @@ class TransactionSimulation:
         self._write(client, client_transaction, target, tables[target], [moved], [])
 
     def _split(self, client: Client, client_transaction: ClientTransaction, name: str, table: DeltaTable) -> None:
-        """Replace a file that the transaction reads from a table with two new files; often it is a file that the
-        transaction itself added."""
+        """Replace one of the files that the transaction reads from a table with two new files; often the replaced file
+        is one that the transaction itself added."""
         paths = sorted(paths_of(table))
         own = [path for path in paths if client_transaction.token[:8] in path]
         path = client.random.choice(own if own and client.random.random() < 0.5 else paths)

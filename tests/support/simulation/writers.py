@@ -89,8 +89,8 @@ def run_writers(
 def race_for_keys(
     url: str, records: Path, *, clients: int = 32, rounds: int = 500, timeout: float = 600, **options: Any
 ) -> list[str]:
-    """Let all clients create the same key at the same time, ``rounds`` times. Returns the problems: keys for which not
-    exactly one client reported success, or that do not contain that client's bytes."""
+    """Let all clients create the same key at the same time, ``rounds`` times. Returns the problems: keys for which no
+    client or several clients reported success, and keys that do not contain the bytes of the successful client."""
     problems = _run(Plan("create", url, str(records), clients, rounds, options), timeout)
     told = {path.name: path.read_text().split() for path in records.iterdir()}
     store = open_store(url, **options)
@@ -149,7 +149,7 @@ def _key(number: int) -> str:
 
 
 def main(plan: Plan) -> int:
-    # Import the modules that these calls need before forking, so that no child process imports them again.
+    # Import the modules that the writers' calls need before forking, so that no child process imports them again.
     pa.array([1])
     open_store(plan.url, **plan.options)
     barrier = multiprocessing.get_context("fork").Barrier(plan.clients)

@@ -26,7 +26,7 @@ def deltalog_answer(table: DeltaTable, ms: int) -> int | str:
 
 
 def assert_same_time_travel(delta: DeltaSpark, path: Path) -> None:
-    """Assert that history and TIMESTAMP AS OF agree at all ``probe_times``."""
+    """Assert that history and TIMESTAMP AS OF agree at all times in ``probe_times``."""
     table = DeltaTable.open(str(path))
     history = delta.history(path)
     assert [(e.version, e.timestamp_ms, e.operation) for e in table.history()] == history
@@ -37,8 +37,8 @@ def assert_same_time_travel(delta: DeltaSpark, path: Path) -> None:
 
 
 def assert_same_rows(delta: DeltaSpark, path: Path, version: int | None = None) -> None:
-    """Assert that both engines find the same latest version, and read the same rows of a version (default: the
-    latest)."""
+    """Assert that both engines find the same latest version, and that they read the same rows of one version (default:
+    the latest)."""
     table = DeltaTable.open(str(path))
     assert table.version == delta.latest(path)
     ours = table.snapshot(version=version).scan().to_arrow()

@@ -1,7 +1,7 @@
-"""The members of delta-spark's Python modules, and of the classes of PySpark that ``spark_ext.install`` changes, with
-what a program finds in their place: the tables of docs/from-delta-spark.md.
+"""The members of delta-spark's Python modules, and of the classes of PySpark that ``spark_ext.install`` changes, each
+with what a program finds in its place. The tables of docs/from-delta-spark.md show them.
 
-``python -m tests.support.spark.delta_spark_members`` writes them into the page.
+``python -m tests.support.spark.delta_spark_members`` writes these tables into the page.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _PYSPARK = {
     "spark": ("pyspark.sql.session", "SparkSession"),
     "spark.catalog": ("pyspark.sql.catalog", "Catalog"),
 }
-# Of these classes only the methods about tables are listed.
+# For these classes, only the methods that concern tables are listed.
 _ABOUT_TABLES = {
     "spark": ("sql", "table"),
     "spark.catalog": (
@@ -134,7 +134,7 @@ def _compared(theirs: Any, ours: Any, member: str) -> str:
 
 
 def page(text: str) -> str:
-    """The page with the tables of today."""
+    """The page, with its tables generated anew."""
     pattern = re.compile(re.escape(START) + r".*?" + re.escape(END), re.DOTALL)
     return pattern.sub(lambda _: START + "\n" + tables() + "\n" + END, text)
 

@@ -6,7 +6,7 @@ cache directory. Environment:
 
 - `DELTALOG_TEST_JARS`: the directory of the delta-spark jars (default `~/.cache/deltalog/jars/delta-<version>`);
 - `DELTALOG_TEST_IVY`: when set, no jar is copied and Spark's own Ivy resolves the packages instead;
-- `JAVA_HOME`: the Java to use, before the one on the PATH.
+- `JAVA_HOME`: the Java to use instead of the one on the PATH.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def java_major(version_text: str) -> int | None:
 
 
 def java_command() -> str:
-    """The java that Spark would start: the one in JAVA_HOME, or else the one on the PATH."""
+    """The java command that Spark would start: that of JAVA_HOME, or otherwise the one on the PATH."""
     home = os.environ.get("JAVA_HOME")
     if home:
         java = Path(home) / "bin" / "java"
@@ -121,7 +121,8 @@ def _cached(directory: Path, needed: Sequence[str] = _NEEDED) -> bool:
 
 
 def _fetch(target: Path, pom: Path, needed: Sequence[str], versions: Mapping[str, str]) -> None:
-    # Maven writes file by file; the finished directory is renamed, so that a killed run does not leave a partial one.
+    # Maven writes the files one by one into a temporary directory, which is renamed when it is complete, so that a
+    # killed run leaves no partial directory.
     maven = shutil.which("mvn")
     if maven is None:
         raise SparkEnvironmentError(

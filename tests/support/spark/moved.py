@@ -356,7 +356,7 @@ ONE_IMPORT: dict[str, tuple[str, list[Any]]] = {
     ),
 }
 
-# Programs that also read or write with format("delta"), whose calls must be replaced as the documentation page
+# Programs that also read or write with format("delta"); these calls must be replaced as the documentation page
 # describes.
 CALLS: dict[str, tuple[str, list[Any]]] = {
     "time travel": (

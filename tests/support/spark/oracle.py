@@ -31,7 +31,7 @@ class DeltaSpark:
         self._none = spark._jvm.scala.Option.empty()
 
     def forget(self) -> None:
-        """Drop cached snapshots, after the log was changed other than by new commits."""
+        """Drop cached snapshots. Needed after the log was changed in any way other than by new commits."""
         self._delta_log.clearCache()
 
     def sql(self, statement: str) -> Any:
@@ -87,7 +87,7 @@ class DeltaSpark:
         self._log(path).checkpoint()
 
     def protocol(self, path: Path) -> dict[str, Any]:
-        """The protocol action's body, features sorted."""
+        """The body of the protocol action, with the features sorted."""
         body = json.loads(self._snapshot(path).protocol().json())["protocol"]
         return {key: sorted(value) if isinstance(value, list) else value for key, value in body.items()}
 
@@ -120,8 +120,8 @@ class DeltaSpark:
             if "DELTA_TXN_LOG_FAILED_INTEGRITY" not in message:
                 raise
             return message
-        # Lists of files that delta-spark itself wrote always differ: it omits absent tags when it writes them, and
-        # reads them as empty tags.
+        # File lists that delta-spark itself wrote always differ: delta-spark omits absent tags when it writes a list,
+        # and reads them as empty tags.
         (info, *_) = actions(commits(path)[int(snapshot.version())])
         is_own = "Apache-Spark" in info["commitInfo"].get("engineInfo", "")
         if not is_own and not snapshot.validateFileListAgainstCRC(snapshot.checksumOpt().get(), self._none):

@@ -1,7 +1,7 @@
 """Readers that get partition values or file lists in different ways: polars, DuckDB, pandas.
 
-DuckDB's Delta extension would be downloaded on first use, so DuckDB reads the data that deltalake or deltalog passes to
-it instead.
+DuckDB's Delta extension is not used, because DuckDB would download it on first use. Instead, DuckDB reads the data that
+deltalake or deltalog passes to it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A common form for rows from any engine, so that results can be compared and stored as JSON."""
+"""A common representation of rows from any engine, so that results can be compared and stored as JSON."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ import pyarrow as pa
 def plain_rows(table: pa.Table) -> list[list[Any]]:
     """The rows of an Arrow table as sorted lists of JSON values, in column order.
 
-    Timestamps become ISO strings in UTC with microseconds, timestamps without a zone become such strings without an
-    offset. Dates become ISO strings; decimals, binary values (as hex), NaN and infinities also become strings. Maps
+    Timestamps become ISO strings in UTC with microseconds; timestamps without a zone become such strings, but without
+    an offset. Dates become ISO strings; decimals, binary values (as hex), NaN and infinities also become strings. Maps
     become lists of pairs, sorted by key.
     """
     columns = []

@@ -1,8 +1,8 @@
 """Spark sessions for the tests: with delta-spark, with S3A, without added jars, and over Spark Connect.
 
-A JVM supports only one kind of session, and a process has only one JVM. Tests that need different kinds therefore run
-in different pytest processes; a request for a second kind raises an error here, rather than returning a session of the
-wrong kind.
+A JVM supports only one kind of session, and a process has only one JVM. Tests that need different kinds of session
+therefore run in different pytest processes; a request for a second kind raises an error here, rather than returning a
+session of the wrong kind.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def _start_connect(kind: str, conf: dict[str, str], remote: str) -> Any:
 
 
 def assert_no_delta(session: Any) -> None:
-    """Raise an error unless the classic session has no added jar and cannot load delta-spark's classes."""
+    """Raise an error if the classic session has an added jar or can load delta-spark's classes."""
     from py4j.protocol import Py4JJavaError
 
     jars = session.conf.get("spark.jars", "") + session.conf.get("spark.jars.packages", "")

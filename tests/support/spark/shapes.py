@@ -1,4 +1,5 @@
-"""The tables of the interoperability tests: for each, one list of steps that either engine runs, and a model.
+"""The tables of the interoperability tests: for each table, one list of steps that either engine runs, and a model of
+the expected result.
 
 The model is plain Python, independent of both engines: it computes which rows each version must have.
 """

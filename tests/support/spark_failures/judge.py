@@ -24,7 +24,7 @@ class WrongError(AssertionError):
 
 @dataclass
 class Verdict:
-    """The result of a run. ``landed``: the attempts that are in the log, in the order of their versions."""
+    """The result of a run. ``landed``: the attempts whose commits are in the log, in the order of their versions."""
 
     landed: list[int] = field(default_factory=list)
     num_rows: int = 0
@@ -32,7 +32,7 @@ class Verdict:
 
 
 def judge(place: Place, table: str, rows_per_write: int, done: Sequence[int]) -> Verdict:
-    """Judge a table and remove its leftovers. ``done``: the acknowledged attempts.
+    """Judge a table and remove its leftovers. ``done``: the attempts that were acknowledged.
 
     Raises WrongError unless each attempt landed at most once, all acknowledged ones landed, three readers find exactly
     the rows of the landed attempts before and after the removal, and every leftover is recognised as one.

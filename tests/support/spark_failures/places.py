@@ -19,7 +19,7 @@ from tests.support.s3.faults import FAULTS
 
 
 class Place(Protocol):
-    """A location for tables. Paths of files are relative to a table's root."""
+    """A location for tables. The paths of files are relative to the table's root."""
 
     name: str
 
@@ -80,7 +80,7 @@ class LocalDisk:
 
 
 class S3:
-    """Tables in a bucket, which the drivers access through a proxy that loses some of the requests for the log."""
+    """Tables in a bucket. The drivers access the bucket through a proxy that drops some of the requests for the log."""
 
     name = "S3"
 
@@ -142,8 +142,8 @@ _LOST = [FAULTS[name] for name in ("dropped before", "dropped after it took effe
 
 @contextmanager
 def on_s3(log: Path, seed: int) -> Iterator[S3]:
-    """A location on a separate server, which is stopped at the end of the block. One in 20 requests for a log, selected
-    by the seed, is lost, or its response is lost."""
+    """A location on a separate server, which is stopped at the end of the block. For a log, one in 20 requests,
+    selected by the seed, is lost or its response is lost."""
     with running("ministack", log) as server, proxied(server) as (proxy, through):
         draw = random.Random(seed)
 

@@ -1,4 +1,4 @@
-"""Driver processes whose executors are threads, or processes with or without access to the driver's disk."""
+"""Driver processes: their executors are threads, or processes that may or may not have access to the driver's disk."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class Driver:
         self._process.stdin.flush()
 
     def answer(self, seconds: float = 900) -> dict[str, Any] | None:
-        """The next answer; None if the process has ended. Raises TimeoutError."""
+        """The next response; None if the process has ended. Raises TimeoutError."""
         try:
             return self._answers.get(timeout=seconds)
         except queue.Empty:
@@ -131,7 +131,7 @@ class Driver:
 
 
 def _await_end(pid: int, seconds: float = 120) -> None:
-    """A JVM ends after the process that it serves; it is not a child of this process."""
+    """Wait for the end of a JVM, which is not a child of this process and ends after the process that it serves."""
     done = threading.Event()
     for _ in range(int(seconds * 10)):
         try:
@@ -147,7 +147,7 @@ def _await_end(pid: int, seconds: float = 120) -> None:
 
 
 def _spark_home(home: Path) -> Path:
-    """A SPARK_HOME with the files of PySpark's wheel and a separate work directory for executors."""
+    """A SPARK_HOME that contains the files of PySpark's wheel, and a separate work directory for executors."""
     import pyspark
 
     home.mkdir()

@@ -21,8 +21,8 @@ _VICTIMS = {"kill of the driver": "python", "kill of the JVM": "jvm", "kill of b
 _TASKS, _ROWS = 4, 6_000
 # The first write of a session takes several times as long as later writes.
 _FIRST_WRITE_S = 6.0
-# For each kind of run, the driver that it uses and how many of every fifty runs are of this kind. Runs with the same
-# driver are adjacent.
+# For each kind of run, the driver that such runs use, and how many of every fifty runs are of this kind. Runs with the
+# same driver are adjacent.
 KINDS: dict[str, tuple[str, int]] = {
     "kill of the driver": ("local", 8),
     "kill of the JVM": ("local", 6),
@@ -34,7 +34,8 @@ KINDS: dict[str, tuple[str, int]] = {
     "executors lost": ("cluster", 2),
     "other disk": ("other disk", 4),
 }
-# For each kind of run, the errors that the attempt may raise; for all other kinds, the attempt must commit.
+# For each of these kinds of run, the errors that the attempt may raise; in runs of all other kinds, the attempt must
+# commit.
 _ERRORS = {
     "failing job": ("PythonException", "Py4JJavaError"),  # the second in Spark 3.5
     "executors lost": ("JobFailedError",),
@@ -44,7 +45,7 @@ _ERRORS = {
 
 @dataclass
 class Run:
-    """A planned run, and its result after it was carried out."""
+    """A planned run and, once the run has been carried out, its result."""
 
     number: int
     kind: str
@@ -74,7 +75,7 @@ def planned(count: int, seed: int, places: Sequence[Place]) -> list[Run]:
 
 
 class Runs:
-    """Carries out runs. Keeps one driver for reuse; a run that kills its driver gets a separate one."""
+    """Carries out runs. Keeps one driver for reuse; a run that kills its driver gets a separate driver."""
 
     def __init__(self, scratch: Path, tables: Path) -> None:
         self._scratch, self._tables = scratch, tables
@@ -110,7 +111,7 @@ class Runs:
         return Driver(kind, self._scratch / str(self._started), self._tables)
 
     def _of(self, kind: str) -> Driver:
-        """The driver of this kind; it is started if a driver of another kind is running."""
+        """The driver process of this kind; it replaces a running driver of another kind."""
         if self._kind != kind:
             self.close()
             self._driver, self._kind = self._new(kind), kind
@@ -168,7 +169,7 @@ class Runs:
                 done += self._succeeds(answer, run)
             else:
                 run.errors.append(self._of_a_lost_session(answer))
-                break  # without its JVM every later attempt fails in the same way
+                break  # without its JVM, the process fails in the same way at every later attempt
         driver.stop()
         again = self._of("local").write(**self._command(run, table, attempt=last))
         if "error" in again:
@@ -183,8 +184,8 @@ class Runs:
         raise WrongError("the driver ended before it was killed")
 
     def _of_a_lost_session(self, answer: dict[str, Any]) -> str:
-        """Check and return the error of an attempt whose session was killed. Outside ``save`` the error is Spark's
-        own."""
+        """Check and return the error of an attempt whose session was killed. An error outside ``save`` is raised as
+        Spark's own error."""
         if answer["is_of_save"] and (not answer["is_of_deltalog"] or answer["outcome"] != "Outcome.NOTHING_COMMITTED"):
             raise WrongError(f"an attempt whose session was killed ended with {answer}")
         return f"{answer['error']}{'' if answer['is_of_save'] else ' outside of save'}"
@@ -193,7 +194,7 @@ class Runs:
 @contextmanager
 def running(scratch: Path, tables: Path) -> Iterator[Runs]:
     """Runs whose drivers are stopped at the end of the block. ``scratch``: a directory for the files of the runs;
-    ``tables``: the directory that executors with another disk do not see."""
+    ``tables``: the directory that executors with a different disk cannot access."""
     runs = Runs(scratch, tables)
     try:
         yield runs

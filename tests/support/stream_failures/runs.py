@@ -43,8 +43,8 @@ class Run:
 
 
 def planned(count: int, seed: int) -> list[Run]:
-    """For every step, one run in which an error occurs at this step, and one in which the process is killed there, in
-    different batches."""
+    """For every step, two runs in different batches: in one, an error occurs at this step; in the other, the process is
+    killed there."""
     draw = random.Random(seed)
     kinds = [(step, is_kill) for is_kill in (False, True) for step in STEPS]
     return [Run(number, *kinds[number % len(kinds)], draw.randrange(3)) for number in range(count)]
@@ -59,7 +59,7 @@ class Driver:
         self._jvm = 0
 
     def stream(self, **command: Any) -> str | None:
-        """Run a stream. Returns the stream's error, None if it succeeded, or "killed" if the driver died."""
+        """Run a stream. Returns the stream's error, None if the stream succeeded, or "killed" if the driver died."""
         if self._process is None:
             self._start()
         assert self._process is not None and self._process.stdin is not None
@@ -121,7 +121,7 @@ def driver(directory: Path) -> Iterator[Driver]:
 
 
 def carry_out(run: Run, driver: Driver, directory: Path) -> str:
-    """Carry out a run and return the stream's result at the step. Raises AssertionError unless every row is there
+    """Carry out a run and return the stream's result at the run's step. Raises AssertionError unless every row is there
     exactly once."""
     place = directory / f"run {run.number}"
     source, target = place / "source", place / "target"

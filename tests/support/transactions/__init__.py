@@ -52,7 +52,8 @@ def bank(
     root: str | Path | None = None,
     **options: Any,
 ) -> Any:
-    """A manager of the tables A, with the rows (1, 100) and (2, 50), and B, which is empty; in memory by default."""
+    """A transaction manager with two tables, in memory by default: A with the rows (1, 100) and (2, 50), and B, which
+    is empty."""
     manager = manager_of(MemoryCoordinator() if coordinator is None else coordinator, clock, **options)
     root = f"memory://{uuid.uuid4()}" if root is None else root
     manager.create_table(A, f"{root}/a", SCHEMA, data=rows((1, 100), (2, 50)))

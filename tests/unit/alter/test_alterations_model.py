@@ -22,7 +22,7 @@ Rows = list[dict[str, Any]]
 
 @dataclass
 class Model:
-    """The rows of each version, the latest version last; every current column has a value or None."""
+    """The rows of each version, the latest version last; each row has a value or None for every current column."""
 
     versions: list[tuple[list[str], Rows]] = field(default_factory=list)
 

@@ -150,7 +150,7 @@ def test_files_that_are_added_meanwhile_conflict() -> None:
 
 @pytest.mark.parametrize("before", [[], ["x"]])
 def test_rows_that_were_written_for_other_columns_conflict(before: list[str]) -> None:
-    """Files written with the old clustering columns would have no statistics on the new one."""
+    """Files written with the old clustering columns would have no statistics for the new column."""
     table = created(properties={"delta.dataSkippingNumIndexedCols": "1"}, cluster_by=before)
     other = DeltaTable.open(table._handle.reader.store, environment=environment())
     with other._handle._blind_append() as transaction:
@@ -239,7 +239,7 @@ def test_files_of_other_columns_are_clustered_anew_with_full_only() -> None:
         created().optimize.compact(full=True)
 
 
-# ------------------------------------------------------------------------------------------- the plan
+# -------------------------------------------------------------------- the plan of a clustering change
 
 TARGET = 100
 

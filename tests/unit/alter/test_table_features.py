@@ -91,7 +91,8 @@ def test_a_transaction_turns_row_tracking_on_only_where_no_file_lacks_ids(store:
     assert empty.snapshot().files()["base_row_id"].to_pylist() == [0]
     empty.set_properties({"delta.enableRowTracking": "false"})
     empty.append(rows(3))
-    empty.set_properties({"delta.enableRowTracking": "true"})  # row ids have been assigned since the feature was added
+    # Row ids have been assigned since the feature was added, even while the property was off.
+    empty.set_properties({"delta.enableRowTracking": "true"})
     assert sorted(empty.snapshot().scan(["_metadata.row_id"]).to_arrow()["_metadata.row_id"].to_pylist()) == [0, 1, 2]
 
 
@@ -207,7 +208,7 @@ def test_the_clustering_columns_go_with_their_feature(store: Any) -> None:
     assert table.check(deep=True).findings == ()
     table.drop_feature("domainMetadata")
     assert listed(table) == {"appendOnly", "invariants"}
-    table.restore(1)  # restoring the columns also restores their table feature
+    table.restore(1)  # restoring the columns also restores the table feature that they need
     assert table.snapshot().clustering_columns == (("id",),) and "clustering" in listed(table)
 
 
@@ -360,7 +361,7 @@ def test_the_outcome_is_what_is_in_the_log_wherever_the_store_fails() -> None:
     calls: list[Call] = []
     drop(FaultyStore(prepared(), calls.append))
     versions: dict[Outcome, set[int]] = {}
-    for first in (call.number for call in calls):  # this call fails, like all later calls
+    for first in (call.number for call in calls):  # this call fails, as do all later calls
         inner = prepared()
         try:
             drop(FaultyStore(inner, failing_from(first)))

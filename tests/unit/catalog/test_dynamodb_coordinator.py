@@ -1,4 +1,4 @@
-"""DynamoDBCoordinator keeps the guarantees of a Coordinator, even if answers get lost."""
+"""DynamoDBCoordinator keeps the guarantees of a Coordinator, even if responses are lost."""
 
 from __future__ import annotations
 
@@ -84,8 +84,8 @@ class Place:
 
 @pytest.fixture(scope="module", params=["ministack", pytest.param("moto", marks=pytest.mark.long)])
 def line(request: pytest.FixtureRequest) -> Iterator[tuple[Server, Proxy, Server]]:
-    """A coordinator on ministack or moto. ministack recognizes the token of a repeated request, as DynamoDB does for
-    ten minutes; moto does not, like DynamoDB after ten minutes."""
+    """A coordinator on ministack or moto. ministack recognizes the token of a repeated request, as DynamoDB does within
+    ten minutes; moto does not recognize it, like DynamoDB after ten minutes."""
     server = request.getfixturevalue(request.param)
     with proxied(server) as (proxy, through):
         yield server, proxy, through
@@ -233,7 +233,7 @@ def test_what_cannot_be_told_is_a_timeout(place: Place) -> None:
 
 
 def after_lost(place: Place, meanwhile: Callable[[], object], *, takes_effect: bool) -> Rule:
-    """Lose the answer, and run other clients' actions before the request is repeated."""
+    """Lose the response, and run other clients' actions before the request is repeated."""
 
     def rule(request: Request, forward: Forward) -> Answer:
         if takes_effect:
@@ -439,7 +439,7 @@ def test_a_transaction_over_the_cap_is_refused_before_anything_is_sent(ministack
 
 
 def test_a_catalog_of_an_earlier_deltalog_lists_all_that_is_decided_once(ministack: Server, name: str) -> None:
-    """A catalog written by an earlier deltalog does not record which transactions have parts."""
+    """A catalog written by an earlier deltalog does not record which transactions consist of several parts."""
     catalog = DynamoDBCoordinator(name, ministack.options())
     for number in range(20):
         catalog.insert(transaction(f"t{number:02}", number))

@@ -116,7 +116,7 @@ def test_what_was_staged_goes_when_it_is_refused(
 def test_what_was_staged_stays_when_nobody_can_tell_whether_it_was_ratified(
     manager: deltalog.TransactionManager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The answer to the ratification is lost, and the transaction's record is deleted before it can be read."""
+    """The response to the ratification is lost, and the transaction's record is deleted before it can be read."""
     transaction = manager.transaction()
     transaction.table("b.one").append(rows(1))
     real = manager.coordinator.ratify
@@ -141,7 +141,7 @@ def test_what_was_staged_stays_when_nobody_can_tell_whether_it_was_ratified(
 def test_requests_over_a_network_go_out_at_once_and_are_all_settled(
     manager: deltalog.TransactionManager, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fails: bool
 ) -> None:
-    """The requests are concurrent: each one waits until the others have started. If one request fails, no file
+    """The requests are concurrent: each one waits until all others have started. If one request fails, no file
     remains."""
     transaction = manager.transaction()
     for name in NAMES:

@@ -1,4 +1,4 @@
-"""MemoryCoordinator, which the tests use, keeps the guarantees of a Coordinator."""
+"""MemoryCoordinator, which the tests use, fulfils the guarantees of a Coordinator."""
 
 from __future__ import annotations
 

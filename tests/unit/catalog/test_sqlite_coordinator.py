@@ -401,7 +401,7 @@ def test_what_is_asked_often_goes_by_an_index(catalog: SQLiteCoordinator) -> Non
 def test_one_commit_more_among_thousands_writes_little(catalog: SQLiteCoordinator) -> None:
     catalog.register(table(1), 0)
     assert catalog.ratify(Proposal({"id-1": tuple(commit(version) for version in range(1, 10_001))})) is RATIFIED
-    catalog.close()  # SQLite's log is checkpointed into the database file
+    catalog.close()  # SQLite's write-ahead log is checkpointed into the database file
     assert catalog.ratify(proposal({"id-1": 10_001})) is RATIFIED
     assert os.path.getsize(f"{catalog.path}-wal") < 64 << 10
     head = catalog.head("id-1")

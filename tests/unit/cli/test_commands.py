@@ -30,7 +30,7 @@ def document(ran: Ran) -> Any:
     return only
 
 
-# ------------------------------------------------------------------------------------------------- info
+# ------------------------------------------------------------------------------------- the info command
 
 
 def test_info_document(cli: Cli, late: Path) -> None:
@@ -291,7 +291,7 @@ def test_enable_ict_for_people(cli: Cli, tmp_path: Path) -> None:
     assert cli("enable-ict", tmp_path / "t").out.startswith("In-commit timestamps are on since version 1, ")
 
 
-# --------------------------------------------------------------------------------------------- files of the log
+# ---------------------------------------------------------------------------------------- commands on log files
 
 
 def appended(path: Path) -> DeltaTable:

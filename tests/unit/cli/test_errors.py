@@ -1,4 +1,4 @@
-"""Refusals: the message, the exit status, and no other output."""
+"""Refused calls: the message, the exit status, and no other output."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The timeline page: its data agrees with the library's answers, and no content of the log is executed in it."""
+"""The timeline page: its data agrees with the results of the library, and no content of the log is executed in the
+page."""
 
 from __future__ import annotations
 
@@ -139,7 +140,7 @@ def test_the_newest_commits_only(late: Path) -> None:
     assert page_data(table, 5)["resolution"]["cut"] is False
 
 
-# ------------------------------------------------------------------------------------- effects and findings
+# ---------------------------------------------------------------------------------------- effects, findings
 
 
 def effects(table: DeltaTable) -> list[str]:
@@ -298,8 +299,8 @@ def test_a_refused_table_leaves_no_page(cli: Cli, tmp_path: Path) -> None:
 # -------------------------------------------------------------------------------------------------- a browser
 
 if BROWSER is not None:  # the tests above do not need a browser
-    # Pages in frames of several widths, measured from the outer page, because the inner page's content security policy
-    # allows no other scripts.
+    # Pages in frames of several widths. The outer page measures them, because the content security policy of the inner
+    # page forbids other scripts.
     FRAMES = """<!doctype html><body><script>
     const box = (node) => node.getBoundingClientRect();
     const within = (a, b) => a.left >= b.left && a.right <= b.right;

@@ -23,7 +23,7 @@ from tests.support.core import SCHEMA, environment, ids, memory, objects, rows
 from tests.support.transactions import A, B, Clock, bank, content
 from tests.support.transactions import rows as accounts
 
-# Functions that are called only after a commit was written.
+# Functions that are called only after a commit file was written.
 AFTERWARDS: dict[str, tuple[type, str]] = {
     "the next snapshot": (LogSnapshot, "after"),
     "the first snapshot": (Transaction, "_following"),

@@ -25,7 +25,7 @@ from tests.support.core import NOW, SCHEMA, environment, memory
 
 
 def attempt_on(store: LogStore, txn_id: str = "mine") -> Attempt:
-    """An empty commit of the next version."""
+    """An empty commit for the next version."""
     snapshot = DeltaTable.open(store, environment=environment()).snapshot()
     return build_attempt(Prepared(txn_id, "TEST"), base_of(snapshot.log), NOW)
 

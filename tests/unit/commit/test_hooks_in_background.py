@@ -89,7 +89,8 @@ def test_a_handle_that_has_moved_on_continues_from_the_checkpoint(store: FarStor
     table.append(rows(1))
     if opened:
         table.flush()
-        table = DeltaTable.open(store, environment=environment())  # its commits are not in this handle's memory
+        # The commits of the other handle are not in this handle's memory.
+        table = DeltaTable.open(store, environment=environment())
     store.gate.clear()
     for number in range(2, 6):
         table.append(rows(number))
@@ -145,7 +146,7 @@ def test_a_handle_that_is_faster_than_its_hooks_waits(store: FarStore) -> None:
     thread.start()
     while table.version <= background.MAX_WAITING:
         thread.join(0.001)
-    thread.join(0.1)  # enough time to continue, if it were not waiting
+    thread.join(0.1)  # enough time for the thread to continue, if it were not waiting
     assert table.version == background.MAX_WAITING + 1
     store.gate.set()
     thread.join(60)

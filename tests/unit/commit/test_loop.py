@@ -151,8 +151,8 @@ def test_enabled_later_the_pair_is_stamped_as_text() -> None:
 
 @pytest.mark.parametrize("behind", [0, 1, 10**9])
 def test_the_enabling_commit_is_later_than_every_file_time_before_it(behind: int) -> None:
-    """The timestamp must also be later than the previous file times after readers have adjusted them to be strictly
-    increasing."""
+    """The timestamp must also be later than the file times of earlier versions, after readers have adjusted these times
+    to be strictly increasing."""
     clock, files = Clock(), Clock()
     store = memory(files)
     table = create(store, clock, ict=False)
@@ -240,7 +240,7 @@ def test_enabling_again_stamps_a_new_pair() -> None:
     assert result.in_commit_timestamp_ms == NOW + 1002  # versions 3 and 4 were both stored at NOW + 1000
 
 
-# ------------------------------------------------------------------------------------------------ monotonic
+# ------------------------------------------------------------------------------------- monotonic timestamps
 
 
 def test_timestamps_increase_whatever_the_clock_does() -> None:
@@ -267,7 +267,7 @@ def test_a_table_far_ahead_of_the_clock_is_reported_and_written() -> None:
     clock.now_ms = NOW - 3_600_000
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        table.append(rows(1))  # an hour is within the limit, and the commit adds 1 ms
+        table.append(rows(1))  # an hour ahead is within the limit, and the commit adds 1 ms
     clock.now_ms = NOW - 3_600_000
     with pytest.warns(ClockDriftWarning, match=r"version 1 is 3600001 ms ahead of this machine's clock") as caught:
         result = table.append(rows(2))
@@ -475,8 +475,8 @@ def test_another_property_that_is_rebased_keeps_the_old_pair() -> None:
 
 @pytest.mark.parametrize("body", [None, {}, {"inCommitTimestamp": "x"}])
 def test_a_winner_that_should_carry_a_timestamp_and_does_not(body: dict[str, Any] | None) -> None:
-    """The file time of the winning commit does not replace its missing in-commit timestamp, and the files written for
-    our commit are deleted."""
+    """The file time of the winning commit is not used instead of its missing in-commit timestamp, and the files written
+    for our commit are deleted."""
     clock = Clock()
     store = memory()
     create(store, clock)
@@ -552,7 +552,7 @@ def test_the_largest_timestamp_is_not_passed() -> None:
     assert DeltaTable.open(store).snapshot().in_commit_timestamp_ms is not None
 
 
-# ------------------------------------------------------------------------------------------------- settling
+# ------------------------------------------------------------------------------- resolving unknown outcomes
 
 
 @pytest.mark.parametrize("fault", [Fault.LOST_ACK, Fault.OWN_EXISTS, Fault.UNKNOWN_NOT_WRITTEN, Fault.LATE])
@@ -690,7 +690,7 @@ def test_who_lost_many_races_waits_no_longer_than_others_and_looks_after_the_wai
 
     def sleep(seconds: float) -> None:
         waits.append(seconds)
-        append()  # commits of others during the wait do not cause another attempt
+        append()  # commits that other writers make during the wait do not cause another attempt
 
     table = DeltaTable.open(
         overtaken(store, *[append] * 6), environment=environment(clock, sleep=sleep, random=lambda: 1.0)

@@ -99,4 +99,4 @@ def test_new_metadata_is_checked() -> None:
     )
     with pytest.raises(SchemaMismatchError, match="up to case"):
         check(twins, metadata=twins)
-    check(twins)  # existing tables with such columns remain writable
+    check(twins)  # existing tables that have such columns remain writable

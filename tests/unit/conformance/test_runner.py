@@ -194,7 +194,7 @@ def test_the_command_lists_cases() -> None:
     command("list", "--case", "nonsense", status=2)
 
 
-# ------------------------------------------------------------------------------------------- reports, files
+# ---------------------------------------------------------------------------------------- reports and files
 
 
 def test_the_matrix_counts_by_area() -> None:
@@ -206,7 +206,7 @@ def test_the_matrix_counts_by_area() -> None:
 
 
 def test_exported_cases_need_nothing_else(tmp_path: Path) -> None:
-    """The exported tables equal those that the cases build, and both forms of export contain the same rows."""
+    """The exported tables equal the tables that the cases build, and both forms of export contain the same rows."""
     chosen = [LATE["ict-late-exact-enablement"], LATE["ict-late-before-first"]]
     assert export_cases(tmp_path / "out", chosen) == 2
     index = json.loads((tmp_path / "out/index.json").read_text())

@@ -175,7 +175,7 @@ def test_files_of_two_places_under_one_name(tmp_path: Path) -> None:
 
 
 def test_a_shallow_clone_can_be_restored(tmp_path: Path) -> None:
-    """The versions of a clone contain absolute paths of files, which a restore adds again."""
+    """The versions of a clone name files by absolute paths; a restore adds these files again."""
     table = source(tmp_path / "s")
     clone = table.clone(tmp_path / "c", shallow=True)
     clone.delete("id < 3")

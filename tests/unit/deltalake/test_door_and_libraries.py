@@ -1,4 +1,4 @@
-"""Programs and libraries that import deltalake: they run on the door, and get the answers that deltalake gives.
+"""Programs and libraries that import deltalake run on the door, and get the results that deltalake would return.
 
 Each program runs in a process of its own, because libraries keep the modules that they import.
 """

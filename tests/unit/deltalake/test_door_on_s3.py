@@ -1,4 +1,5 @@
-"""Storage options under object_store's names, for tables on S3: the door, deltalog and deltalake take the same ones."""
+"""Storage options with object_store's names, for tables on S3: the door, deltalog and deltalake accept the same
+options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The door has every public name of deltalake 1.6, with its parameters and defaults."""
+"""The door exports every public name of deltalake 1.6, with the same parameters and defaults."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DeltaTable: versions, files, rows, descriptions, in deltalake's shapes."""
+"""DeltaTable: versions, files, rows and descriptions, in the form in which deltalake returns them."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from tests.support.transactions import A, Clock, bank, environment, manager_of, 
 
 @pytest.fixture
 def manager() -> Any:
-    """The catalog of the table A; it has not recorded yet that version 1 was published."""
+    """The catalog that manages table A; the catalog has not yet recorded that version 1 was published."""
     manager = bank()
     unnoted = FaultyCoordinator(manager.coordinator, nth(1, Fault.FAIL_BEFORE, method="published"))
     manager_of(unnoted).table(A).append(rows((3, 7)))

@@ -1,4 +1,4 @@
-"""The doctor finds every planted defect, and nothing in healthy tables."""
+"""The doctor finds every planted defect, and reports nothing for healthy tables."""
 
 from __future__ import annotations
 

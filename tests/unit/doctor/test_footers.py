@@ -1,4 +1,4 @@
-"""Damaged footers are reported as findings, even if they would crash a process that asks pyarrow for their column
+"""Damaged footers are reported as findings, even footers that would crash a process that asks pyarrow for their column
 chunks."""
 
 from __future__ import annotations

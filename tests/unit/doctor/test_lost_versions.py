@@ -49,7 +49,8 @@ def in_ms(later_ms: int) -> Environment:
 
 @pytest.fixture
 def rewritten(tmp_path: Path) -> DeltaTable:
-    """A table in which the file of version 0 is live until version 2, and the file of version 1 is live to the end."""
+    """A table in which the file that version 0 added is live until version 2, and the file that version 1 added is live
+    to the end."""
     table = DeltaTable.create(tmp_path / "t", SCHEMA, data=rows(1, 2))
     table.append(rows(10))
     table.append(rows(20))
@@ -118,7 +119,7 @@ def test_a_file_that_is_live_again_is_no_lost_version(rewritten: DeltaTable, tmp
 
 
 def test_versions_before_a_checkpoint_without_its_commits(rewritten: DeltaTable, tmp_path: Path) -> None:
-    """The log begins at version 1, so version 0 does not count as lost."""
+    """The log begins at version 1, so version 0 is not reported as lost."""
     path = tmp_path / "t"
     DeltaTable.open(path).snapshot(1)
     rewritten.checkpoint()

@@ -1,4 +1,4 @@
-"""Repairs are first listed and then carried out; they do not change commits in the log."""
+"""Repairs are listed first and carried out afterwards; they do not change commits in the log."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_what_can_be_repaired_is(tmp_path: Path, name: str) -> None:
     assert DeltaTable.open(path).snapshot().num_files > 0
 
 
-# Repairs leave findings about commits that time travel no longer uses.
+# Repairs do not remove findings about commits that time travel no longer uses.
 _PAST = {
     "commit-info-missing", "commit-info-not-first", "ict-missing", "ict-not-increasing", "ict-in-future",
     "ict-at-largest", "ict-property-without-feature", "multi-part-checkpoint-incomplete",

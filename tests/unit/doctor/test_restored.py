@@ -95,8 +95,8 @@ def test_a_restore_to_a_type_that_no_version_had_is_found(tmp_path: Path, parame
 
 
 def test_a_restore_is_compared_with_the_version_that_it_names(tmp_path: Path) -> None:
-    """The restore commit names version 3, whose column has the wider type, but the metadata of this commit has the type
-    of version 0."""
+    """The restore commit names version 3, in which the column has the wider type, but its own metadata contains the
+    type of version 0."""
     table = DeltaTable.create(tmp_path, small(1).schema, data=small(1))
     old = first_metadata(tmp_path)
     widen(table)

@@ -65,7 +65,7 @@ def test_constraints_on_elements(table: DeltaTable) -> None:
         with pytest.raises(ConstraintViolationError):
             table.append(rows(wrong))
     with pytest.raises((CallError, ConstraintViolationError)):
-        table.append(rows([]))  # there is no element 0; Spark raises an error too
+        table.append(rows([]))  # there is no element 0; Spark also raises an error
 
 
 def test_new_values_of_structs_are_found_by_the_names_of_their_fields(table: DeltaTable) -> None:

@@ -1,4 +1,5 @@
-"""Lists of values as literals: which are used without conversion, which are converted, and which are refused."""
+"""Lists of values as literals: lists that are used without conversion, lists that are converted, and lists that are
+refused."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ VALUES = (
 
 
 def reads_back(condition: Predicate, schema: StructType) -> tuple[bool, bool]:
-    """Whether the bound condition is plain, and whether its text is read as the same condition."""
+    """Whether the bound condition is plain, and whether its text parses back to the same condition."""
     bound = bind(condition, schema)
     try:
         same = bind(parse(to_sql(bound.expression)), schema) == bound
@@ -64,7 +64,7 @@ def test_the_text_of_a_plain_condition_means_the_same() -> None:
         made = condition(chance, chance.randrange(3))
         try:
             says, same = reads_back(made, SCHEMA)
-        except DeltaLogError:  # values that do not fit the column
+        except DeltaLogError:  # a value that the column's type cannot represent
             continue
         assert same or not says, to_sql(bind(made, SCHEMA).expression)
         plain, others = plain + says, others + (not says)

@@ -34,7 +34,7 @@ LOSSES: list[tuple[pa.DataType, Any]] = [
     (WALL, NOON.replace(tzinfo=UTC)), (WALL, NOON.replace(tzinfo=EAST)), (WALL, pd.Timestamp(5)), (WALL, "now"),
     (WALL, np.datetime64(5, "ns")),
 ]  # fmt: skip
-#: Values that are stored exactly, with their stored form.
+#: Values that are stored exactly, each with its stored form.
 WHOLE: list[tuple[pa.DataType, Any, Any]] = [
     (pa.int32(), 1.0, 1), (pa.int64(), Decimal(7), 7), (pa.int64(), np.int16(3), 3), (pa.float32(), 0.5, 0.5),
     (pa.float64(), 2**53, float(2**53)), (pa.float64(), np.float32(0.5), 0.5), (pa.bool_(), np.bool_(True), True),

@@ -1,4 +1,4 @@
-"""Parsing SQL text to trees, and writing trees as SQL text."""
+"""Parsing SQL text into trees, and writing trees as SQL text."""
 
 from __future__ import annotations
 

@@ -162,8 +162,8 @@ def test_the_files_themselves_outvote_the_totals_of_a_checksum() -> None:
 
 @pytest.mark.parametrize(("again", "is_read"), [(1, True), (2, False)])
 def test_a_file_that_a_commit_adds_again_may_be_counted_twice(again: int, is_read: bool) -> None:
-    """Writers that only add up the actions of commits count such a file twice; if more files are missing than this
-    explains, the checkpoint is wrong."""
+    """Writers that only add up the actions of commits count a file twice if it is added again. If more files are
+    missing than these double counts explain, the checkpoint is wrong."""
     store = memory()
     table = DeltaTable.create(store, SCHEMA, data=rows(1), environment=environment())
     table.append(rows(2))

@@ -122,7 +122,7 @@ def touch(store: MemoryStore, times: dict[int, int]) -> None:
 
 
 def test_a_copy_with_old_file_times_loses_nothing_of_a_table_with_in_commit_timestamps() -> None:
-    """A restored backup keeps the file times; other engines then delete today's commits."""
+    """A restored backup keeps the old file times, so other engines delete today's commits."""
     store, _, table = table_of_days([3, 2, 1], [1], properties=ICT)
     touch(store, dict.fromkeys(range(3), MIDNIGHT - 90 * DAY_MS))
     assert table.cleanup_log().deleted == ()
@@ -137,8 +137,8 @@ def test_a_copy_with_new_file_times_is_cleaned_all_the_same() -> None:
 
 @pytest.mark.parametrize(("points", "first"), [([1, 3, 5], 3), ([1, 5], 1), ([5], None)])
 def test_in_commit_timestamps_that_were_enabled_late(points: list[int], first: int | None) -> None:
-    """Each commit is judged by the clock in effect for it, and time travel before and after the enablement is
-    unchanged."""
+    """For each commit, the clock that is in effect for it decides whether it has expired, and time travel before and
+    after the enablement is unchanged."""
     store, _, table = table_of_days(DAYS, points, enable_at=3)
     asked = [MIDNIGHT - int(day * DAY_MS) for day in DAYS]
     before = {at: table.version_at(at).version for at in asked}
@@ -151,8 +151,8 @@ def test_in_commit_timestamps_that_were_enabled_late(points: list[int], first: i
 
 def test_a_log_never_begins_where_that_would_change_a_time() -> None:
     """Readers adjust file times to be strictly increasing from the first commit on. The clock was an hour fast for
-    versions 0 and 1, so readers adjust the times of versions 2 and 3; without the commits before them these times would
-    jump back."""
+    versions 0 and 1, so readers adjust the times of versions 2 and 3. Without the earlier commits, the times of
+    versions 2 and 3 would jump back."""
     store, _, table = table_of_days(DAYS, [1, 2, 3, 4])
     at = MIDNIGHT - 40 * DAY_MS
     touch(store, {0: at, 1: at + 3_600_000, 2: at, 3: at + 1, 4: at + 7_200_000, 5: at + 20 * DAY_MS})
@@ -295,7 +295,7 @@ def test_a_table_with_features_that_are_not_known_is_left_alone() -> None:
 def test_an_interruption_at_any_delete_leaves_a_log_that_can_be_read_and_cleaned() -> None:
     _, _, table = table_of_days(DAYS, [1, 3, 6], properties={**V2, **ICT})
     total = len(table.cleanup_log(dry_run=True).deleted)
-    assert total == 7  # commits 0 to 2, their version checksums, and the checkpoint of version 1
+    assert total == 7  # the files of commits 0 to 2, their version checksums, and the checkpoint of version 1
     left = None
     for number in range(1, total + 1):
         for fault in (Fault.FAIL_BEFORE, Fault.KILL_AFTER):

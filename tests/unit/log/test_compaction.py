@@ -108,7 +108,7 @@ def test_a_gap_stays_an_error() -> None:
         ([(2, 4)], [(2, 4)]),
         ([(2, 4), (2, 7)], [(2, 7)]),
         ([(1, 3), (2, 4), (4, 6)], [(1, 3), (4, 6)]),
-        ([(0, 3)], []),  # the compaction begins before the commits that follow the checkpoint
+        ([(0, 3)], []),  # the compaction begins before the first commit after the checkpoint
         ([(5, 12)], []),  # ends after the version
         ([(6, 6), (9, 8)], []),  # a range of one, and a reversed range
     ],

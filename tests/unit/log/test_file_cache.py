@@ -1,5 +1,5 @@
-"""The contents of a file cache and the parts that it passes to the next version's cache; threads that share a cache do
-not affect each other."""
+"""The contents of a file cache, what it passes to the next version's cache, and threads that share a cache without
+affecting each other."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from tests.support.core import SCHEMA, environment, ids, memory, rows
 
 
 def shared_snapshot() -> LogSnapshot:
-    """The snapshot of a handle after its own appends, which combines the files of an earlier version with the commits
-    since."""
+    """The snapshot of a handle after its own appends combines the files of an earlier version with the commits since
+    then."""
     table = DeltaTable.create(memory(), SCHEMA, environment=environment(), data=rows(1))
     table.snapshot().files()
     table.append(rows(2))

@@ -1,4 +1,4 @@
-"""The list of files in a ``.crc``: what each commit writes, how the list is derived, and when it is omitted."""
+"""The list of files in a ``.crc``: what each commit writes, how the list is derived, and when the list is omitted."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def opened(store: Any) -> DeltaTable:
 
 
 def listed(store: MemoryStore, version: int) -> list[dict[str, Any]] | None:
-    """The list of files in a version's ``.crc``; None if it has none."""
+    """The list of files in a version's ``.crc``; None if the ``.crc`` contains no list."""
     found: list[dict[str, Any]] | None = json.loads(store.get(checksum_path(version))).get("allFiles")
     return found
 

@@ -1,4 +1,5 @@
-"""Statistics as columns are equal whether they come from JSON text, from a checkpoint's structs, or from both."""
+"""Statistics read as columns are the same whether they come from JSON text, from a checkpoint's structs, or from
+both."""
 
 from __future__ import annotations
 
@@ -184,7 +185,7 @@ def test_bounds_alone_are_not_read_among_odd_statistics(odd: str | None) -> None
 
 
 def test_no_first_read_waits_for_pandas(tmp_path: Path) -> None:
-    """Arrow imports pandas, if it is installed, to convert Python values, which takes a third of a second."""
+    """To convert Python values, Arrow imports pandas if it is installed, which takes a third of a second."""
     DeltaTable.create(tmp_path / "t", SCHEMA, partition_by=["part"]).append(pa.Table.from_pylist(ROWS, schema=SCHEMA))
     program = """
 import sys
@@ -207,7 +208,7 @@ assert "pandas" not in sys.modules
 def test_partition_values_are_the_first_at_their_key(
     maps: list[list[tuple[str, str | None]] | None], skipped: int, left: int
 ) -> None:
-    """Neither the order of the maps' keys nor their offsets in memory matter."""
+    """Neither the order of map keys nor the offsets of maps in memory matter."""
     regular: list[list[tuple[str, str | None]]] = [[("b", None), ("a", str(number))] for number in range(len(maps))]
     for each in (maps, regular):
         table = pa.table({"partition_values": pa.array(each, pa.map_(pa.string(), pa.string()))})

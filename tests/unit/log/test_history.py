@@ -57,7 +57,7 @@ HOUR = 3_600_000
 
 
 def table_with(times: list[int], *, ict: bool = True, enable_after: int | None = None) -> tuple[DeltaTable, LogStore]:
-    """A table whose version v is committed when the clock shows times[v]; file times are the same."""
+    """A table whose version v is committed when the clock shows times[v]; the files have the same times."""
     clock = Clock(times[0])
     store = memory(clock)
     env = environment(clock)
@@ -194,7 +194,7 @@ def test_a_table_of_which_only_a_checkpoint_is_left(ict: bool, tmp_path: Any) ->
         done = run(command, tmp_path, *(["-o", tmp_path / "page.html"] if command == "timeline" else []))
         assert done.status == 0, (command, done.err)
     if ict:
-        with pytest.raises(MissingVersionError):  # no lower bound of the next commit's time is known
+        with pytest.raises(MissingVersionError):  # no lower bound for the next commit's time is known
             table.append(rows(2))
     else:
         assert table.append(rows(2)).version == 1
@@ -381,7 +381,8 @@ def test_the_cost_of_finding_a_version(count: int) -> None:
     for timestamp in (1000, 1000 + 5 * count, 1000 + 10 * count - 10):
         with store.counted() as calls:
             table.version_at(timestamp, after="latest")
-        assert calls.of("head") <= 3  # checks for a new version, and whether the log still has its first version
+        # Checks whether there is a new version, and whether the log still contains its first version.
+        assert calls.of("head") <= 3
         assert calls.of("get", "*.json") <= PROBES * math.ceil(math.log(count + 1, 5))
         assert calls.of() == calls.of("head") + calls.of("get", "*.json")
 
@@ -548,7 +549,7 @@ def test_a_checkpoint_that_is_not_where_the_interval_expects_it_is_found_by_a_li
     with store.counted() as calls:
         assert table.snapshot(version=18).files().num_rows == 19
     assert calls.of("get", "*.json") == 3
-    assert calls.of("head", "*.json") <= 2 + 2  # checks after the reads whether it is still the same table
+    assert calls.of("head", "*.json") <= 2 + 2  # checks, after the reads, that the table is still the same
 
 
 @pytest.mark.parametrize("enabling", [True, False])
@@ -612,8 +613,8 @@ def test_a_log_that_is_cleaned_while_it_is_searched_is_searched_in_what_is_left(
 
 
 def test_versions_whose_commits_are_gone_are_read_again() -> None:
-    """If a version has a ``.crc``, its commits are read only when its files are needed; they may have been cleaned up
-    by then."""
+    """If a version has a ``.crc``, the commits are read only when the version's files are needed; by then, the commits
+    may have been deleted by clean-up."""
     clock = Clock()
     inner = memory(clock)
     writer = DeltaTable.create(inner, SCHEMA, properties=ICT, environment=environment(clock))

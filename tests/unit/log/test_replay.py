@@ -108,7 +108,7 @@ def test_replay_agrees_with_one_action_after_the_other(
 ) -> None:
     live, dead = _brute_force(commits)
     head, rest = commits[:cut], commits[cut:]
-    # As the base, the files that a checkpoint after the first ``cut`` commits would contain.
+    # The base consists of the files that a checkpoint after the first ``cut`` commits would contain.
     base = live_files(None, head)
     found = live_files(base, rest)
     assert found.schema == FILES

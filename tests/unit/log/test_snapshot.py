@@ -165,7 +165,8 @@ def test_totals_agree_with_the_files_whatever_a_commit_says_again(data_change: b
 
 
 def test_what_another_writer_moved_counts_where_the_files_are_in_memory() -> None:
-    """A handle that has loaded the list of files knows whether a file added with dataChange=false was live before."""
+    """A handle with the list of files in memory knows whether a file that a commit adds with dataChange=false was
+    already live."""
     store = memory()
     table = DeltaTable.create(store, SCHEMA, environment=environment())
     for number in range(4):

@@ -65,7 +65,7 @@ def page_rows() -> Iterator[Row]:
 
 
 def in_use(store: S) -> tuple[S, DeltaTable]:
-    """A store, and an open handle on the table in it."""
+    """A store, and an open handle for the table in this store."""
     return store, DeltaTable.open(store, environment=environment(Clock(BEGIN_MS + 10**11)))
 
 
@@ -221,7 +221,7 @@ def written_files() -> Log:
 
 
 def written_blobs() -> Log:
-    """VERSIONS commits of one blob each, after the commit that creates the table."""
+    """VERSIONS commits that add one blob each, after the commit that creates the table."""
     store = memory(Clock(BEGIN_MS))
     properties = {**ICT, "delta.checkpointInterval": "1000"}
     table = DeltaTable.create_for_blobs(store, properties=properties, environment=environment())
@@ -349,7 +349,7 @@ def test_twice_the_size_is_at_most_twice_the_work(case: str, tmp_path: Path) -> 
         root = tmp_path / str(factor)
         root.mkdir()
         log = generate(root, factor * size, layout, checksums=True)
-        # Run once, so that one-time imports and caches are not counted.
+        # Run it once beforehand, so that one-time imports and caches are not counted.
         READY[name](*in_use(CountingStore(log.store)))()
         store, table = in_use(CountingStore(log.store))
         call = READY[name](store, table)

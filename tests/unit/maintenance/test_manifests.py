@@ -14,7 +14,7 @@ DIRECTORY = "_symlink_format_manifest"
 
 
 def manifests(path: Path) -> dict[str, list[str]]:
-    """The lines of each manifest, by its path below the manifest directory."""
+    """The lines of each manifest, keyed by the manifest's path below the manifest directory."""
     root = path / DIRECTORY
     return {each.relative_to(root).as_posix(): each.read_text().splitlines() for each in root.rglob("manifest")}
 

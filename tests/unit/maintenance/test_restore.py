@@ -1,4 +1,5 @@
-"""Restoring tables to an earlier version: rows, schema, properties, and what a restore does not change."""
+"""Restoring tables to an earlier version: the rows, schema and properties afterwards, and what a restore does not
+change."""
 
 from __future__ import annotations
 

@@ -61,8 +61,8 @@ def bodies(table: DeltaTable) -> list[dict[str, Any]]:
 
 
 def faults(table: DeltaTable) -> list[str]:
-    """The findings of a check, except missing version checksums, because a version that adds a live file again has no
-    .crc."""
+    """The findings of a check. Missing version checksums are left out, because a version that adds a live file again
+    has no .crc."""
     return [finding.rule for finding in table.check(deep=True).findings if finding.rule != "crc-missing"]
 
 
@@ -236,8 +236,8 @@ def _path_of(table: DeltaTable) -> Callable[[int], str]:
     ids=["append", "delete of a row", "delete of all", "compaction"],
 )
 def test_other_writers(change: Callable[[DeltaTable], Any]) -> None:
-    """Concurrent appends do not conflict. Files that other writers changed meanwhile are left out, or used as
-    changed."""
+    """Concurrent appends do not conflict. Files that other writers have changed in the meantime are left out, or used
+    in their changed form."""
     inner = memory()
     table = DeltaTable.create(inner, rows().schema, properties={"delta.enableDeletionVectors": "true"}, data=rows(1, 2))
     table.append(rows(3))

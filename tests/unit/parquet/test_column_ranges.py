@@ -138,7 +138,7 @@ print(column_ranges(footer, len(data), [0], ["c3"]), len(column_ranges(footer, l
 
 
 def test_an_encrypted_column_does_not_end_the_process() -> None:
-    """Even reading the metadata would crash the process."""
+    """Even a read of the metadata alone would crash the process."""
 
     class Keys(encryption.KmsClient):
         def wrap_key(self, key_bytes: bytes, master_key_identifier: str) -> bytes:

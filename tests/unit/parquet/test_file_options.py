@@ -1,4 +1,4 @@
-"""FileOptions: which files they make, and which values they refuse."""
+"""FileOptions: which files they produce, and which values they refuse."""
 
 from __future__ import annotations
 

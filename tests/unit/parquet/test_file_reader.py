@@ -365,7 +365,7 @@ def test_a_batch_is_not_held_while_the_next_one_is_read(read: Any, deleted: list
 
     store = Store("memory://holding")
     put(store, "x", pa.table({"a": range(60_000)}), row_group_size=20_000, use_dictionary=False, compression="none")
-    small = 1  # above this size Arrow reads one row group after another, without prefetching
+    small = 1  # for files above this size, Arrow reads one row group after another, without prefetching
     file, rows = DataFile("x", {}, inline(deleted) if deleted else None, size=small), []
     for each in read(open_file(TableFiles(store), file, layout(NUMBERS)), most_rows=10_000):
         batch = each if read is OpenFile.batches else each[1]

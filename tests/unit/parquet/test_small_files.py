@@ -25,8 +25,8 @@ from deltalog.testing.stores import Fault, FaultyStore, nth
 from tests.support.core import memory
 
 SCHEMA = pa.schema([("id", pa.int64()), ("s", pa.string()), ("f", pa.float64())])
-#: Variations that other writers' files may have: narrower types, other or fewer columns, another order, dictionaries,
-#: old calendars.
+#: Variations that other writers' files may have: narrower types, additional or missing columns, another order of
+#: columns, dictionaries, old calendars.
 OLDER: list[pa.Table] = [
     pa.table({"id": pa.array([1, None], pa.int32()), "s": ["x", "y"]}),
     pa.table({"S": ["p"], "ID": [4]}),

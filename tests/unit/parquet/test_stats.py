@@ -324,7 +324,8 @@ def _dig(row: Any, path: tuple[str, ...]) -> Any:
 
 
 def test_a_column_is_found_whatever_its_case() -> None:
-    """Readers match the column ``A`` of a file with the table's ``a``, so its rows are not null."""
+    """Readers match the column ``A`` of a file with the table's column ``a``, so the values of ``A`` are not read as
+    null."""
     found = statistics(pa.table({"A": [1, 2]}), schema=pa.schema([("a", pa.int64())]))
     assert found.get("nullCount", {}).get("a", 0) == 0
 

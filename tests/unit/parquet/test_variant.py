@@ -119,7 +119,7 @@ def test_offsets_of_every_width(width: int) -> None:
 
 LAUGHS = b"\x00"
 for _ in range(40):
-    # Both elements of each array are at the same offset, so a full decoding would have 2**40 nested values.
+    # Both elements of each array are at the same offset, so a full decoding would produce 2**40 nested values.
     LAUGHS = b"\x0f\x02" + struct.pack("<3I", 0, 0, len(LAUGHS)) + LAUGHS
 MALFORMED = {
     "nothing": b"",

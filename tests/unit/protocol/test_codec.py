@@ -92,7 +92,7 @@ def test_every_truncation_within_a_line_is_noticed() -> None:
     ends = {i + 1 for i, byte in enumerate(whole) if byte == 10} | {i for i, byte in enumerate(whole) if byte == 10}
     for length in range(1, len(whole)):
         if length in ends:
-            continue  # only complete lines at the end are missing, which no reader can detect
+            continue  # only complete lines at the end of the file are missing; no reader can detect this
         with pytest.raises(InvalidCommitError) as caught:
             codec.decode_commit(whole[:length], 7)
         assert "00000000000000000007.json" in str(caught.value)

@@ -1,4 +1,4 @@
-"""Tests which names are recognised as leftover temporary files, and that writers use these names."""
+"""Tests which names are recognised as leftover temporary files, and that writers use such names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How a change of schema or properties changes the protocol and the other metadata."""
+"""How a change of schema or properties affects the protocol and the rest of the metadata."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ VALUES: dict[str, st.SearchStrategy[Any]] = {
     "float": _floats32,
     "double": st.floats(),
     "boolean": st.booleans(),
-    "binary": st.text(min_size=1).map(str.encode),  # only text, because readers decode the partition value as UTF-8
+    "binary": st.text(min_size=1).map(str.encode),  # only text, because readers decode a partition value as UTF-8
     "date": st.dates(),
     "timestamp": st.datetimes(timezones=st.just(UTC)),
     "timestamp_ntz": st.datetimes(),

@@ -1,4 +1,4 @@
-"""Cut-off times, and which times are after a cut-off."""
+"""Cut-off times, and the comparison of times with a cut-off."""
 
 from __future__ import annotations
 

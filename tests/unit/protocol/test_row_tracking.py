@@ -1,4 +1,4 @@
-"""The row ids that a commit assigns, and the columns in which they are materialized."""
+"""The row ids that a commit assigns, and the columns that materialize row ids."""
 
 from __future__ import annotations
 

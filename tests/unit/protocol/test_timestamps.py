@@ -59,7 +59,7 @@ def test_the_feature_is_written_in_the_singular() -> None:
         (700, 900, 800, 700),  # the commit has an in-commit timestamp, so its file time does not matter
         (None, 900, None, 900),
         (None, 900, 800, 900),
-        (None, 700, 800, 801),  # adjusted to be strictly increasing, as by readers
+        (None, 700, 800, 801),  # adjusted to be strictly increasing, as readers adjust them
         (None, 0, None, 1),
         (None, None, 800, None),  # the next commit writes no in-commit timestamp
     ],
@@ -355,7 +355,7 @@ def test_iso_text_of_a_datetime_names_the_same_instant(moment: datetime.datetime
     offset = moment.utcoffset()
     assert offset is not None
     if offset % datetime.timedelta(minutes=1):
-        return  # the offsets of historical local mean times have seconds, which ISO 8601 does not allow
+        return  # the UTC offsets of historical local mean times include seconds, which ISO 8601 does not allow
     assert timestamps.to_epoch_ms(moment.isoformat()) == timestamps.to_epoch_ms(moment)
 
 
@@ -380,7 +380,7 @@ def test_times_beyond_the_calendar_stay_readable() -> None:
     ],
 )
 def test_offsets_may_have_seconds(text: str, seconds: int) -> None:
-    """Spark writes such offsets for local mean times in statistics."""
+    """In statistics, Spark writes offsets with seconds for local mean times."""
     assert timestamps.parse_iso(text).utcoffset() == datetime.timedelta(seconds=seconds)
 
 

@@ -1,4 +1,4 @@
-"""Which type changes are widening, and how the schema records them."""
+"""Which type changes count as type widening, and how the schema records them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from deltalog.protocol.widening import TYPE_CHANGES_KEY
 from deltalog.schema import ArrayType, DataType, DecimalType, MapType, PrimitiveType, StructField, StructType
 
 SHORT, INT, LONG, DOUBLE, STRING = map(PrimitiveType, ("short", "integer", "long", "double", "string"))
-# From PROTOCOL.md, "Type Widening": the wider types of each type, without decimals.
+# The types to which each type can be widened, without decimals, as listed in PROTOCOL.md, "Type Widening".
 WIDER = {
     "byte": {"short", "integer", "long", "double"},
     "short": {"integer", "long", "double"},

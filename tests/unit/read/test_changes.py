@@ -181,7 +181,8 @@ def test_a_schema_that_old_rows_do_not_fit_is_refused_with_the_version() -> None
 
 
 def test_where_columns_are_not_mapped_only_a_later_begin_is_advised() -> None:
-    """A range that ends before the change is refused too, because change data feeds always use the latest columns."""
+    """Even a range that ends before the schema change is refused, because change data feeds always use the latest
+    columns."""
     made = table(Clock())
     made.append(rows(1))
     made.overwrite(pa.table({"id": ["text"]}), overwrite_schema=True)

@@ -50,7 +50,7 @@ VALUES: dict[str, tuple[pa.DataType, st.SearchStrategy[Any]]] = {
     "flag": (pa.bool_(), st.booleans()),
     "bytes": (pa.binary(), st.binary(max_size=3)),
 }  # fmt: skip
-# Where the statistics are stored: as JSON text in commits; or in a checkpoint, as JSON text, as structs, or as both.
+# Where the statistics are stored: in commits as JSON text, or in a checkpoint as JSON text, as structs, or as both.
 TEXT_KEY, STRUCT_KEY = "delta.checkpoint.writeStatsAsJson", "delta.checkpoint.writeStatsAsStruct"
 FORMS = [None, {}, {TEXT_KEY: "false"}, {STRUCT_KEY: "false"}]
 OPERATORS = ["__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"]
@@ -150,7 +150,7 @@ def test_files_that_hold_matching_rows_only_are_known_as_such(
 
 
 def kept(statistics: Sequence[str | None], where: str, schema: str = "long") -> list[int]:
-    """The positions of the files that are read, in a table with one column ``x`` and these file statistics."""
+    """The positions of the files that are read, in a table with one column ``x`` and the given file statistics."""
     fields = [{"name": "x", "type": schema, "nullable": True, "metadata": {}}]
     table = DeltaTable.create(
         memory(), StructType.from_json(json.dumps({"type": "struct", "fields": fields})), environment=environment()
@@ -231,7 +231,7 @@ def test_a_file_with_a_bound_that_is_nan_is_not_taken_whole() -> None:
 
 
 def files_with_bounds(bounds: Sequence[tuple[float, float]]) -> pa.Table:
-    """Files with statistics in the structs of a checkpoint, where delta-spark writes NaN."""
+    """Files whose statistics are structs in a checkpoint; delta-spark writes NaN into such structs."""
     parsed = [
         {"numRecords": 2, "minValues": {"x": low}, "maxValues": {"x": high}, "nullCount": {"x": 0}}
         for low, high in bounds

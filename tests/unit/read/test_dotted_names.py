@@ -1,4 +1,4 @@
-"""Columns with dots in their names are never confused with fields of structs that have the same path."""
+"""A column with dots in its name is never confused with a struct field that has the same dotted path."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_no_leaf_has_the_bounds_of_another(tmp_path: Path, order: tuple[int, ...
 
 
 def test_statistics_of_every_leaf_are_found_again(tmp_path: Path) -> None:
-    """Statistics as JSON text, and in the structs of a checkpoint."""
+    """Statistics as JSON text, and as structs in a checkpoint."""
     schema = pa.schema([("id", pa.int64()), *FIELDS])
     struct = {"delta.checkpoint.writeStatsAsJson": "false", "delta.checkpoint.writeStatsAsStruct": "true"}
     table = DeltaTable.create(str(tmp_path / "t"), schema, properties=struct)

@@ -1,4 +1,4 @@
-"""What polars, DuckDB and Arrow's datasets read of a table, compared with ``Scan``."""
+"""What polars, DuckDB and Arrow's datasets read from a table, compared with ``Scan``."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def rows_of(table: pa.Table) -> list[str]:
 
 @pytest.fixture
 def plain_only(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
-    """The judgements on files; not one may be that deltalog has to read it."""
+    """The verdicts on the files; none may be that deltalog itself has to read the file."""
     judged: list[Any] = []
     find = PlainFiles.find
 
@@ -268,7 +268,7 @@ def test_a_number_of_rows_reads_the_first_files(hundred: DeltaTable, monkeypatch
     everything = pl.DataFrame(hundred.snapshot().scan())
     assert hundred.scan_polars().head(15).collect().equals(everything.head(15))
     assert len(paths) < 10
-    # The limit comes first: the filter may find nothing in its rows.
+    # The limit is applied before the filter, so the filter may find nothing in the limited rows.
     got = hundred.scan_polars().head(15).filter(pl.col("id") == everything["id"][500]).collect()
     assert got.height == 0
     assert hundred.scan_polars().filter(pl.col("id") >= 500).head(15).collect().height == 15
@@ -346,7 +346,7 @@ def test_a_dataset_that_deltalog_reads_never_gives_the_rows_of_its_files(tmp_pat
     assert dataset.count_rows() == 9
     with pytest.raises(CallError, match="deltalog reads the files"):
         ds.dataset([dataset])
-    # This passes by ``scanner``, into pyarrow's C++ code.
+    # This call bypasses ``scanner`` and goes directly into pyarrow's C++ code.
     with pytest.raises(InvalidDataFileError, match="deltalog reads the files"):
         dataset.sort_by("id").to_table()
     with pytest.raises(CallError, match="deltalog reads the files"):

@@ -1,4 +1,4 @@
-"""Scans of remote stores: how far ahead files are opened, and what remains open when the caller stops."""
+"""Scans of remote stores: how many files are opened ahead, and what remains open when the caller stops."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def written() -> MemoryStore:
 
 
 def opened(store: RemoteStore) -> Any:
-    """A scan of all files whose file list has already been read."""
+    """A scan of all files; the scan's file list has already been read."""
     snapshot = DeltaTable.open(store).snapshot()
     snapshot.files()
     store.requests.clear()
@@ -130,7 +130,7 @@ def test_an_interrupt_while_requests_wait_ends_them_all(written: MemoryStore) ->
     def hold(path: str) -> None:
         if ready.wait() == 0:
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-            threading.Timer(1.0, interrupted.set).start()  # by now the scan has received the interrupt
+            threading.Timer(1.0, interrupted.set).start()  # by then, the scan has received the interrupt
         interrupted.wait(60)
 
     store.before = hold

@@ -51,8 +51,8 @@ def files(version: int, *sizes: int, initial: bool = False, whole: bool = False)
 def test_limits(max_files: int | None, max_bytes: int | None, end: StreamOffset) -> None:
     versions = [files(4, 10, 10, initial=True), files(5), files(6, 10, 10)]
     found = advance(offset_at(4, 0, True), versions, max_files, max_bytes)
-    # Versions that add no files are skipped, so a batch may end at a later version than the last one that it reads
-    # files of.
+    # Versions that add no files are skipped, so the version at which a batch ends may be later than the last version of
+    # whose files it reads any.
     assert found == end or (end == offset_at(5, 0) and found == offset_at(6, 0))
 
 
@@ -82,7 +82,8 @@ def test_batches_have_every_file_once_in_order(
     found: list[tuple[int, int]] = []
     for turn in range(100):
         max_files, max_bytes = limits[turn % len(limits)]
-        # The plan of another process, which receives offsets as JSON and cannot read versions before its first version.
+        # Plan as another process would, which receives offsets as JSON and cannot read versions before its first
+        # version.
         begin = StreamOffset.from_json(json.loads(json.dumps(start.to_json())))
         there = [each for each in versions if each.version >= begin.version]
         end = advance(begin, there, max_files, max_bytes)
@@ -102,11 +103,12 @@ def test_the_first_batch_is_repeated_from_where_it_began() -> None:
     def began(version: int, initial: bool, found: StreamOffset) -> StreamOffset:
         return StreamOffset(TABLE, found.version, found.index, found.is_initial, version, initial)
 
-    again = began(7, True, offset_at(7, 0, True))  # the table has newer versions by now
+    again = began(7, True, offset_at(7, 0, True))  # the table has newer versions in the meantime
     end = advance(began(4, True, offset_at(4, 0, True)), [files(4, 1, 1, 1, initial=True)], 2)
     assert end.to_json() == began(4, True, offset_at(4, 2, True)).to_json()
     assert resumed(again, StreamOffset.from_json(end.to_json())) == offset_at(4, 0, True)
-    # Later batches begin where the previous batch ended, whatever its end offset says about the start of the stream.
+    # Later batches begin where the previous batch ended, whatever the end offset of that batch states about the start
+    # of the stream.
     assert resumed(end, began(9, True, offset_at(10))) == end
     start = began(5, False, offset_at(5))  # a stream that begins with the next commit, and has not read anything yet
     assert resumed(start, began(8, False, offset_at(9))) == start

@@ -34,7 +34,7 @@ def table(tmp_path: Path) -> DeltaTable:
 
 
 def read(table: DeltaTable, start: StreamOffset | None = None, **options: Any) -> tuple[list[int], StreamOffset]:
-    """The ids in a whole stream, with a new TableStream to plan each batch; and the last offset."""
+    """The ids in a whole stream, and the last offset. A new TableStream plans each batch."""
     limits = {name: options.pop(name) for name in ("max_files", "max_bytes") if name in options}
     at, found = start or table.stream(**options).first_offset(), list[int]()
     while True:

@@ -47,7 +47,7 @@ def operations(path: Path, columns: int, mode: str) -> dict[str, Callable[[], ob
 def test_the_steps_grow_with_the_columns_and_no_faster(
     tmp_path: Path, mode: str, plain_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Footers above a certain length are checked, which takes steps for each column; both tables' footers are on the
+    # The check of a footer above a certain length takes steps for each column; the footers of both tables are on the
     # same side of that length.
     for name, value in (("BYTES", plain_bytes), ("ITEMS", 1 << 20), ("PATH_BYTES", 1 << 60)):
         monkeypatch.setattr(footers, f"_PLAIN_{name}", value)

@@ -152,7 +152,7 @@ def test_a_table_with_variants(store: Any) -> None:
     put_variant_table(store)  # the variant [7], and a null
     table = DeltaTable.open(store, environment=environment())
     assert table.append(pa.table({"id": [3]})).version == 1
-    assert table.delete("id = 2").version == 2  # the other row of its file is rewritten
+    assert table.delete("id = 2").version == 2  # the other row in the same file is rewritten
     assert table.snapshot().scan(variants="json").to_arrow().sort_by("id").to_pylist() == [
         {"id": 1, "v": "[7]"},
         {"id": 3, "v": None},

@@ -1,4 +1,4 @@
-"""Rewriting rows into new files, with one thread and with several."""
+"""Rewriting rows into new files, with one thread and with several threads."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ VERBS: Mapping[str, Callable[[DeltaTable], CommitResult]] = {
 
 
 def changed(verb: str, with_vectors: bool) -> tuple[list[Any], CommitResult, int]:
-    """The rows after an operation on a table of files with deletion vectors."""
+    """The rows after an operation on a table whose files have deletion vectors."""
     table = DeltaTable.create(memory(), SCHEMA, properties=PROPERTIES, partition_by=["p"], environment=environment())
     for start in range(0, ROWS, 30):
         numbers = range(start, start + 30)

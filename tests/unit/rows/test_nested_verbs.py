@@ -63,7 +63,7 @@ Step = tuple[str, Wanted, Callable[[DeltaTable], Any]]
 
 
 def _kinds(chance: random.Random) -> frozenset[ChangeKind]:
-    """Each example combines only few kinds of changes; otherwise nearly every source would be refused for the same
+    """Each example combines only a few kinds of changes; otherwise nearly every source would be refused for the same
     reason."""
     kinds: tuple[ChangeKind, ...] = ("missing", "extra", "reordered", "recased")
     if chance.random() < 0.1:
@@ -202,7 +202,7 @@ def _merged(
 
 
 def _update_step(chance: random.Random, state: State) -> Step:
-    """A Python value for a column; null for some fields of structs."""
+    """A Python value for a column; some struct fields in it are null."""
     column = chance.choice(fields_of(state.schema)[1:])
     if pa.types.is_struct(column.type) and chance.random() < 0.4:
         name = chance.choice(fields_of(column.type)).name
@@ -230,8 +230,8 @@ def _update_step(chance: random.Random, state: State) -> Step:
 
 
 def _fits(value: Any, kind: pa.DataType, is_whole: bool = True) -> bool:
-    """Whether each struct in a value has no fields other than those of its type, and, with ``is_whole``, all of
-    those."""
+    """Whether every struct in a value contains only fields of its type and, with ``is_whole``, contains all of these
+    fields."""
     if value is None:
         return True
     if pa.types.is_struct(kind):

@@ -60,7 +60,7 @@ MODES: dict[str, dict[str, str]] = {
 }
 every_mode = pytest.mark.parametrize("properties", MODES.values(), ids=MODES)
 SCHEMA = pa.schema([("id", pa.int64()), ("p", pa.string()), ("i", pa.int32()), ("f", pa.float64()), ("s", pa.string())])
-# The second file contains no nulls and no NaN; the third contains only nulls, except in the id column.
+# The second file contains neither nulls nor NaN; the third contains only nulls, except in the id column.
 FILES: list[list[tuple[Any, ...]]] = [
     [(1, "a", 1, 1.5, "x"), (2, "a", None, math.nan, None), (3, "b", 3, -0.0, "xy"), (4, None, 4, None, "z")],
     [(5, "a", 5, 5.0, "xa"), (6, "a", 6, 6.0, "xb")],
@@ -264,7 +264,7 @@ def test_vectors_lie_below_random_prefixes_where_files_do() -> None:
 
 
 def test_the_property_alone_makes_no_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The table feature without the property does not enable deletion vectors either."""
+    """The table feature alone, without the property, does not enable deletion vectors."""
     store = memory()
     table = table_of(store, FILES, {"delta.feature.deletionVectors": "supported"})
     table.delete("id = 3")
@@ -397,7 +397,8 @@ def test_rows_of_one_partition_are_gathered() -> None:
 def test_a_commit_with_change_files_tells_of_whole_files_too() -> None:
     store = memory()
     table = table_of(store, [[(1, "a", 1, None, None), (2, "a", 2, None, None)], [(3, "b", 3, None, None)]], CHANGES)
-    # Removes the whole second file, because its statistics prove that all its rows match, and one row of the first.
+    # From the second file, all rows are removed, because the file's statistics prove that all of them match; from the
+    # first file, one row is removed.
     table.delete("i >= 2")
     assert changes(table, 3) == [("delete", 2), ("delete", 3)]
     cdc = [line["cdc"] for line in lines(store, 3) if "cdc" in line]

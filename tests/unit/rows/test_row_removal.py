@@ -1,5 +1,5 @@
-"""Removing rows that another engine has found, with deletion vectors, or with new files to which that engine has
-written the other rows."""
+"""Removal of rows that another engine has found, either by deletion vectors or by new files to which that engine has
+written the remaining rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Updates in every mode of a table, compared with a model on plain rows; and refusals."""
+"""Updates of tables in every mode, compared with a model on plain rows; and refused updates."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def plus(inner: Any, number: Any) -> Any:
 @every_mode
 @pytest.mark.parametrize("partition_by", [[], ["p"]], ids=["", "p"])
 def test_rows_are_those_of_a_model(properties: dict[str, str], partition_by: list[str]) -> None:
-    """Successive updates, each of all rows, including rows that earlier updates wrote."""
+    """Successive updates, each of which updates all rows, including rows that earlier updates wrote."""
     rng = random.Random(f"{properties}{partition_by}")
     table = table_of(properties, partition_by=partition_by)
     for _ in range(12):
@@ -182,7 +182,7 @@ def test_the_commit_says_what_it_did() -> None:
     assert "predicate" not in commit_info(table, table.update({"n": "1"}).version)["operationParameters"]
 
 
-# ------------------------------------------------------------------------------------------------- rules
+# ------------------------------------------------------------------------------------------- table rules
 
 
 def column(name: str, kind: str = "long", nullable: bool = True, **metadata: Any) -> StructField:

@@ -17,8 +17,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def manager(place: Path) -> TransactionManager:
-    """A manager for the server's catalog, as another process would use it; the catalog contains the tables bank.a and
-    bank.b."""
+    """A manager for the server's catalog, as in another process; the catalog contains the tables bank.a and bank.b."""
     manager = TransactionManager(str(place / "catalog.db"))
     for name in ("a", "b"):
         manager.create_table(f"bank.{name}", str(place / name), SCHEMA, partition_by=["day"])

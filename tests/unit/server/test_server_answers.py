@@ -1,5 +1,5 @@
-"""Tests of responses: what they contain and what is only written to the server's log; the health check; tokens and
-lengths."""
+"""Tests of responses (what they contain, and what is written only to the server's log), of the health check, and of
+tokens and lengths."""
 
 from __future__ import annotations
 
@@ -60,7 +60,8 @@ def test_the_directories_of_the_server_are_left_out(text: str, shown: str) -> No
 
 @pytest.fixture(scope="module")
 def broken(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, Path, Path]]:
-    """Returns a server whose table bank.a has an unreadable log, the directory of that table, and the server's log."""
+    """Returns three values: a server whose table bank.a has an unreadable log, the directory of that table, and the
+    server's log."""
     place = tmp_path_factory.mktemp("the place")
     manager = TransactionManager(str(place / "catalog.db"))
     for name in ("a", "b"):
@@ -182,7 +183,8 @@ def test_what_callers_send_is_one_line_of_the_log(broken: tuple[Served, Path, Pa
 
 
 def test_a_token_is_accepted_whatever_was_asked(tmp_path: Path) -> None:
-    """The longest predicate that AWS's service model allows, in three-byte characters, and paths of 1,000 bytes."""
+    """The longest predicate that AWS's service model allows, written in three-byte characters, and paths of 1,000
+    bytes."""
     towns = [f"{'漢' * 25}{number}" for number in range(6)]
     manager = TransactionManager(str(tmp_path / "catalog.db"))
     schema = pa.schema([("id", pa.int64()), ("town", pa.string()), ("part", pa.string())])

@@ -123,7 +123,8 @@ def test_a_past_point_in_time_is_read(client: Any, place: Path, manager: Transac
     client.update_table_objects(**TABLE, WriteOperations=[add(place / "a", name, 1)])
     at = manager.table("bank.a").history(1)[0].timestamp_ms
     assert at is not None
-    # boto3 sends whole seconds, so use the next second after the commit, and the last one before the table was created.
+    # boto3 sends whole seconds, so the test uses the next whole second after the commit, and the last whole second
+    # before the table was created.
     after = datetime.datetime.fromtimestamp(at // 1000 + 1, datetime.timezone.utc)
     assert name in str(client.get_table_objects(**TABLE, QueryAsOfTime=after)["Objects"])
     long_ago = datetime.datetime(2001, 1, 1, tzinfo=datetime.timezone.utc)
@@ -159,7 +160,7 @@ EXPECTED: dict[str, tuple[str | None, ...]] = {
     "update":   (OK,     INVALID,   IN_PROGRESS,  COMMITTED, CANCELED, UNKNOWN, INVALID),
     "get":      (OK,     OK,        OK,           COMMITTED, CANCELED, UNKNOWN, INVALID),
 }  # fmt: skip
-THEN = {  # the transaction's status after the call, if the call changes the status
+THEN = {  # the transaction's status after the call, if the call changes it
     ("commit", "ACTIVE"): "COMMITTED",
     ("commit", "READ_ONLY"): "COMMITTED",
     ("cancel", "ACTIVE"): "ABORTED",
@@ -181,7 +182,7 @@ def transaction_in(state: str, client: Any, place: Path, manager: TransactionMan
         client.commit_transaction(TransactionId=made)
     elif state == "ABORTED":
         client.cancel_transaction(TransactionId=made)
-    elif state == "COMMIT_IN_PROGRESS":  # committing in a slow process that is still running
+    elif state == "COMMIT_IN_PROGRESS":  # the transaction is being committed by a slow process that is still running
         record = manager.coordinator.transaction(made)
         assert record is not None
         assert manager.coordinator.replace(records.committing(record, record.last_activity_ms + 3_600_000))
@@ -216,7 +217,7 @@ def test_each_call_in_each_state(call: str, state: str, client: Any, place: Path
         assert ("TransactionEndTime" in described) == (status in ("COMMITTED", "ABORTED"))
 
 
-# ----------------------------------------------------------------------------- all exceptions of the service
+# ---------------------------------------------------------------------------- every exception of the service
 
 
 def test_a_conflict_cancels_the_transaction_that_comes_second(client: Any, place: Path) -> None:
@@ -328,7 +329,7 @@ def test_a_call_that_takes_too_long_is_a_time_out(place: Path, manager: Transact
         client.commit_transaction(TransactionId=started)
 
 
-# ---------------------------------------------------------------------------------------- pages of results
+# --------------------------------------------------------------------------------------- paginated results
 
 
 def test_pages_of_transactions_have_each_once_while_others_start(client: Any) -> None:

@@ -1,4 +1,4 @@
-"""When the work of an abandoned call ends, its lane becomes free."""
+"""When the work of an abandoned call ends, the lane of that call becomes free."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TABLE = {"DatabaseName": "bank", "TableName": "t"}
 
 
 class Endless(TransactionManager):
-    """A call that reads its table again and again, as a call does on a very long log or a slow store."""
+    """A call that reads its table again and again, like a call on a table with a very long log or on a slow store."""
 
     def get_table_objects(self, name: str, *_: Any, **__: Any) -> ObjectPage:
         while True:
@@ -97,8 +97,8 @@ def test_calls_of_one_transaction_wait_for_each_other_no_longer_than_they_may(tm
 
 
 def test_every_read_of_a_table_of_a_catalog_ends_in_time(tmp_path: Path) -> None:
-    """At the deadline of a call, reads also end in threads that read on its behalf; the effect is that of any store
-    failure."""
+    """At the deadline of a call, the reads of threads that work for the call are ended too; the effect is the same as
+    that of any store failure."""
     manager = create(TransactionManager, tmp_path)
     table = manager.table("bank.t")
     files = [add(tmp_path / "t", f"{number}.parquet", number)["AddObject"] for number in range(3)]

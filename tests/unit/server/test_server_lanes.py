@@ -166,8 +166,8 @@ class Hanging:
 
 @contextlib.contextmanager
 def hanging(server: Server, place: Path) -> Iterator[tuple[Hanging, list[str]]]:
-    """A catalog with the tables bank.bad, whose store can hang, and bank.good, on local disk; and the options of its
-    server."""
+    """A catalog with two tables, bank.bad, whose store can hang, and bank.good, on local disk; and the options of the
+    catalog's server."""
     bucket = server.bucket()
     with proxied(server) as (proxy, through):
         store = Hanging(proxy)

@@ -1,4 +1,4 @@
-"""Who may call the server, how often, and for how long; and how it shuts down."""
+"""Tests who may call the server, how often and for how long, and how the server shuts down."""
 
 from __future__ import annotations
 
@@ -315,8 +315,8 @@ CHUNKED = b"2\r\n{}\r\n0\r\n\r\n"
     ],
 )
 def test_a_request_whose_end_is_ambiguous_is_refused(version: str, headers: str, server: Served) -> None:
-    """The bytes that follow a request with ambiguous framing on its connection are not executed as a request, because a
-    proxy may have passed them as its body."""
+    """The bytes that follow a request with ambiguous framing on the same connection are not executed as a request,
+    because a proxy may have passed these bytes on as the body of the first request."""
     where = urllib.parse.urlsplit(server.url)
     with socket.create_connection((where.hostname, where.port or 0), timeout=60) as connection:
         head = f"POST /StartTransaction HTTP/{version}\r\nHost: 127.0.0.1\r\n{headers}\r\n\r\n".encode()

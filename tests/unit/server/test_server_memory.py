@@ -1,4 +1,4 @@
-"""Requests occupy the server's memory only for a limited time, and never exceed its limits."""
+"""Requests occupy the server's memory only for a limited time, and never more memory than its limits allow."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_a_server_keeps_no_handle_for_each_transaction(tmp_path: Path) -> None:
 
 def test_bodies_on_their_way_are_limited_together(tmp_path: Path) -> None:
     """Connections that send most of a large body and then wait use up the server's limit for bodies: other large bodies
-    are refused, small calls are not."""
+    are then refused, but small calls are not."""
     manager = TransactionManager(str(tmp_path / "catalog.db"))
     server = Server(manager, Settings(limits=Limits(pending_bytes=4 * MIB)))
     thread = threading.Thread(target=server.run)

@@ -24,8 +24,8 @@ HOSTILE = {
     "like": "day like '" + "%a" * 2000 + "b'",
 }
 CALLS = 34
-# Each call is refused, answered with no objects, or rejected because the table already has too many calls; none times
-# out.
+# Each call is refused, is answered with no objects, or is rejected because too many calls are in progress for the
+# table; none times out.
 EXPECTED = {(200, ""), (400, "InvalidInputException"), (503, "ServiceUnavailableException")}
 
 

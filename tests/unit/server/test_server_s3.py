@@ -1,4 +1,5 @@
-"""Tables on S3, as Lake Formation clients use them: boto3 puts the objects, then registers them with the server."""
+"""Tables on S3, used as Lake Formation clients use them: the client puts the objects with boto3 and then registers them
+with the server."""
 
 from __future__ import annotations
 

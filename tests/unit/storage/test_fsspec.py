@@ -79,7 +79,8 @@ class TestOnABackendWithAListingCache(TestOnAnHonestBackend):
 
 
 class TestOnTheMemoryOfFsspec(LogStoreTests):
-    """The file system itself checks for the file and then writes it; the store's lock makes this atomic."""
+    """The file system first checks whether the file exists and then writes it; the store's lock makes the two steps
+    atomic."""
 
     @pytest.fixture
     def store(self) -> Iterator[FsspecStore]:
@@ -222,7 +223,7 @@ def test_a_known_backend_is_not_raced(monkeypatch: pytest.MonkeyPatch) -> None:
     filesystem = HonestFileSystem()
     FsspecStore(filesystem, "bucket/t").put_if_absent(COMMIT, b"")
     assert [name for name, _ in filesystem.calls] == ["create", "create", "read", "delete", "create"]
-    with monkeypatch.context() as patch:  # the code of a known client is not inspected either
+    with monkeypatch.context() as patch:  # for a known client, the code is not inspected
         patch.setattr(fsspec_store, "_fault_of", lambda filesystem: "its code was read")
         FsspecStore(HonestFileSystem(of="known"), "bucket/t").put_if_absent(COMMIT, b"")
         patch.setattr(importlib.metadata, "version", lambda name: "2024.11.0")
@@ -241,7 +242,7 @@ def test_a_known_backend_is_not_raced(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def raising(error: Exception, *, after: bool) -> Callable[[int, Callable[[], None]], None]:
-    """Make the first creation fail with ``error``, either after or without taking effect; later creations succeed."""
+    """Make the first creation fail with ``error``, after it took effect or without effect; later creations succeed."""
 
     def fate(number: int, effect: Callable[[], None]) -> None:
         if after or number > 1:

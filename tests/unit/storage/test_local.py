@@ -152,7 +152,7 @@ def test_falls_back_when_unnamed_files_cannot_be_opened(tmp_path, monkeypatch, n
 
 @pytest.mark.parametrize("number", [errno.ENOENT, errno.EPERM, errno.EXDEV])
 def test_falls_back_when_unnamed_files_cannot_be_linked(tmp_path, monkeypatch, number):
-    """Linking an unnamed file fails as on systems without /proc, or without permission to link from it."""
+    """Linking an unnamed file fails as it does on systems without /proc, or without permission to link from it."""
     store, refused, link = LocalStore(tmp_path), [], os.link
 
     def refuse(source, target, **options):
@@ -379,7 +379,7 @@ def test_no_permission(tmp_path):
     root = tmp_path / "table"
     for path in reversed([tmp_path, *tmp_path.parents]):
         if os.access(path, os.W_OK) and path.stat().st_uid == os.getuid() and len(path.parts) > 2:
-            path.chmod(path.stat().st_mode | 0o011)  # so that another user can enter the directory
+            path.chmod(path.stat().st_mode | 0o011)  # lets another user enter the directory
     store = LocalStore(root)
     store.put("_delta_log/secret", b"s")
     store.put("closed/a", b"s")

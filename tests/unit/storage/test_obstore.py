@@ -1,4 +1,4 @@
-"""ObstoreStore keeps the guarantees of a LogStore, and does not infer more from obstore's answers than they say."""
+"""ObstoreStore keeps the guarantees of a LogStore, and infers no more from obstore's responses than they state."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def seen(proxy_and_bucket: tuple[Proxy, str, Server]) -> Iterator[tuple[Proxy, O
 
 
 FATES: dict[str, tuple[Rule, tuple[PutOutcome, ...] | None, bool]] = {
-    # the effect of each request: the possible outcomes (None: a StoreError), and whether the object exists
+    # for each request, its effect: the possible outcomes (None: a StoreError), and whether the object exists afterwards
     "own, repeated": (carried_out_but_answered(500, "InternalError"), (EXISTS, UNKNOWN), True),
     "409": (refused(409, "ConditionalRequestConflict"), (EXISTS, UNKNOWN), False),
     "503 before": (refused(503, "SlowDown"), (UNKNOWN,), False),

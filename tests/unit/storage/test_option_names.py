@@ -1,4 +1,4 @@
-"""Storage options under object_store's names become those of s3fs, gcsfs and adlfs."""
+"""Storage options with object_store's names are translated to the options of s3fs, gcsfs and adlfs."""
 
 from __future__ import annotations
 

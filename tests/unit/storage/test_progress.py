@@ -1,4 +1,4 @@
-"""Services that never finish: a listing that repeats itself, a body that trickles in or does not end."""
+"""Services that never finish: a listing that repeats itself, or a body that arrives very slowly or does not end."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_the_time_grows_with_what_arrives() -> None:
         pace.left_s()
 
 
-# ------------------------------------------------------------------------------------------------- a real connection
+# -------------------------------------------------------------------------------------------- with a real connection
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Messages never repeat the values of storage options, whole or in parts."""
+"""Messages never repeat the values of storage options, neither whole values nor parts of them."""
 
 from __future__ import annotations
 

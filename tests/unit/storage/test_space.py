@@ -28,7 +28,7 @@ SWEEP = 200
 
 
 def log_files(root: Path) -> dict[str, bytes]:
-    """Every file of the log with its bytes, including hidden files."""
+    """Every file of the log, including hidden files, with its bytes."""
     log = root / "_delta_log"
     return {path.name: path.read_bytes() for path in sorted(log.iterdir())} if log.is_dir() else {}
 
@@ -37,7 +37,7 @@ def is_temporary(name: str) -> bool:
     return name.startswith(".") or name.endswith(".tmp")
 
 
-# ------------------------------------------------------------------------------------ kernel limits, in a process
+# ----------------------------------------------------------------------------- kernel limits, tested in a process
 
 LIMITED = """
 import errno, json, os, resource, signal, sys, warnings
@@ -253,7 +253,8 @@ def test_a_disk_that_was_mounted_read_only(tmp_path: Path) -> None:
 
 
 class FaultyOs:
-    """A replacement of ``os`` for LocalStore. The ``number``-th call of the function ``name`` fails with ``code``."""
+    """A replacement for the module ``os`` in LocalStore. The ``number``-th call of the function ``name`` fails with
+    ``code``."""
 
     def __init__(self, name: str, number: int, code: int) -> None:
         self._name, self._left, self._code = name, number, code

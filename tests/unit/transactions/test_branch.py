@@ -1,5 +1,5 @@
-"""A branch: commits on top of the version that a transaction reads, which are rebased and renumbered at the
-transaction's commit."""
+"""A branch: the commits of a transaction on top of the version that it reads; committing the transaction rebases and
+renumbers them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def next_of(branch: Branch, prepared: Prepared) -> Attempt:
 
 
 class Kept:
-    """Keeps commits like a catalog does, after raising the given errors."""
+    """Stores commits as a catalog does, but first raises the given errors."""
 
     def __init__(self, *errors: Exception) -> None:
         self.errors = list(errors)

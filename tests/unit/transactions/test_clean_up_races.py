@@ -62,7 +62,7 @@ class _Stepping(WrappedCoordinator):
 
 
 class World:
-    """An in-memory bank; a first job, which has named and written an object; and other clients."""
+    """An in-memory bank with a first job, which has named and written an object, and with other clients."""
 
     def __init__(self, etag=None):
         self.clock, self.catalog = Clock(), MemoryCoordinator()
@@ -93,7 +93,7 @@ class World:
         return AddObject(f"{self.url}/{PATH}", self.store.etag(PATH), meta.size_bytes)
 
     def check(self):
-        """Check that each file of the table exists and can be read."""
+        """Check that each file of the table exists and is readable."""
         table = manager_of(self.catalog, self.clock).table(A)
         found = content(table)
         assert all(self.store.head(path) for path in table.snapshot().files(["path"])["path"].to_pylist())
@@ -104,7 +104,7 @@ class World:
 
 
 def named_and_added(world):
-    """The steps of an engine: name, write, add, commit."""
+    """The steps of an engine's job: name the objects, write them, add them to the table, and commit."""
     other = manager_of(world.catalog, world.clock)
     second = other.start_transaction()
     yield lambda: other.delete_objects_on_cancel(second, A, [VirtualObject(f"{world.url}/{PATH}")])
@@ -176,8 +176,8 @@ class Retry:
 
 
 def cancel_beside(retry_of, start, first, second):
-    """Cancel the first job. A retry starts before call ``first`` of the cancellation, and continues before call
-    ``second``. Returns the resulting world and the Retry object."""
+    """Cancel the first job. A retry starts before call ``first`` of the cancellation and continues before call
+    ``second``. Returns the resulting state of the simulated world and the Retry object."""
     world = World()
     retry = Retry(world, retry_of)
     count = len(retry.steps)
@@ -263,7 +263,7 @@ def test_an_object_that_is_put_after_the_clean_up_goes_with_a_later_one(look):
     written_ms = world.store.head(PATH).modification_time_ms
     world.clock.now_ms = max(world.clock.now_ms + look, written_ms) + LATE_AGE_MS - 1_000
     manager_of(world.catalog, world.clock).recover()
-    assert world.store.head(PATH) is not None  # another job might be about to add it
+    assert world.store.head(PATH) is not None  # another job might be about to add the object
     world.clock.now_ms += 2_000
     assert manager_of(world.catalog, world.clock).recover()["cleaned"] == 1
     assert world.store.head(PATH) is None
@@ -323,7 +323,7 @@ def files_of(world):
 
 
 def killed_at(world, number):
-    """A cancel by a process that dies at a certain call. Returns whether it died."""
+    """Cancel a transaction in a process that dies at a certain call. Returns whether it died."""
     process = world.process([(number, _die)])
     try:
         process.manager.cancel_transaction(world.first)
@@ -437,7 +437,7 @@ class _Interrupting(dict):
 
 @pytest.mark.parametrize("has_older", [False, True])
 def test_a_name_is_compared_with_the_marking_whose_number_is_given(has_older):
-    """Two threads share the loaded markings: one refreshes them while the other compares."""
+    """Two threads share the loaded markings: one refreshes the markings while the other compares paths with them."""
     catalog, found = MemoryCoordinator(), list[Any]()
     known = KnownMarks(_Answering(catalog, found), "t")
     older = {1: Marking("other", 0, ("other.parquet",))} if has_older else {}
@@ -449,7 +449,7 @@ def test_a_name_is_compared_with_the_marking_whose_number_is_given(has_older):
 
 
 class _Answering(WrappedCoordinator):
-    """Returns the answers in ``found`` one after another."""
+    """Each call returns the next answer from ``found``."""
 
     def __init__(self, inner, found):
         super().__init__(inner)
@@ -463,7 +463,7 @@ class _Answering(WrappedCoordinator):
 
 
 def test_a_table_that_is_dropped_and_registered_beside_a_clean_up_loses_nothing():
-    """A table that is registered again has a new id; markings under its old id have no effect."""
+    """A table that is registered again has a new id, so markings under its old id have no effect."""
     refused, step, total = 0, 0, 1
     while step <= total:
         world = World()

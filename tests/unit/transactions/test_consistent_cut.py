@@ -1,4 +1,4 @@
-"""A consistent cut at any time contains each transaction completely or not at all."""
+"""A consistent cut, at whatever time it is taken, contains each transaction completely or not at all."""
 
 from __future__ import annotations
 

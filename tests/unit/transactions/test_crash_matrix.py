@@ -1,8 +1,8 @@
 """A process is killed before and after the effect of every step; then others continue, and one of them runs recovery.
 
-Every call of a store or of the coordinator is a step. At each step a reader of the coordinator must see the transaction
-completely or not at all, and other writers must be able to commit. Recovery then commits or aborts the transaction; a
-second recovery changes nothing.
+Every call of a store or of the coordinator is a step. After each step, a reader of the coordinator must see the
+transaction completely or not at all, and other writers must be able to commit. Recovery then commits or aborts the
+transaction; a second recovery changes nothing.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.support.simulation.bank import Bank, SimulatedManager, paths_of
 from tests.support.simulation.transaction_judge import ClientTransaction, judge, total_amount
 
 A, B = NAMES = ("bank.a", "bank.b")
-# Test only every n-th step with these coordinators; test all steps in memory and with --long.
+# With these coordinators, test only every n-th step; with the in-memory coordinator, and with --long, test all steps.
 SAMPLED = {"dynamodb": 5, "sqlite": 2}
 KILLS = (Fault.KILL_BEFORE, Fault.KILL_AFTER)
 #: Calls that change nothing, so that dying before them and dying after them have the same effect.
@@ -62,7 +62,7 @@ class World:
         self.reads.append(("reader", self.bank.sums(self.process().manager)))
 
     def outsiders(self) -> None:
-        """Check that another transaction over both tables, and a writer to one of them, can commit."""
+        """Check that another transaction across both tables, and a writer to one of them, can commit."""
         manager = self.process().manager
         self.transfer(manager).outcomes.add("committed")
         client_transaction = ClientTransaction(
@@ -137,7 +137,7 @@ class Process:
 
 @pytest.fixture(params=["memory", "sqlite", "dynamodb"])
 def new_coordinator(request, tmp_path):
-    """Creates empty coordinators. Every schedule in this file runs on all three kinds of coordinators."""
+    """Creates empty coordinators. Every schedule in this file runs with each of the three kinds of coordinators."""
     if request.param == "memory":
         return MemoryCoordinator
     if request.param == "sqlite":
@@ -220,7 +220,7 @@ DEEDS = {"commit": commits, "cancel": cancels, "recover": recovers, "single": si
 
 
 def steps_of(deed, coordinator) -> list[str]:
-    """The calls of an operation if no process dies."""
+    """The calls that an operation makes if no process dies."""
     world = World(coordinator)
     with quiet():
         if deed is recovers:
@@ -239,8 +239,8 @@ def test_whoever_dies_wherever_with_nobody_else_about(name):
 @pytest.mark.parametrize("name", DEEDS)
 @pytest.mark.timeout(900)
 def test_whoever_dies_wherever(new_coordinator, name, is_slow, every):
-    # Dying before a read leaves the same state as dying after the previous change, so reads are skipped with DynamoDB,
-    # whose requests are slow.
+    # Dying before a read leaves the same state as dying after the previous change. Therefore reads are skipped as
+    # points of death with DynamoDB, whose requests are slow.
     die_everywhere(name, new_coordinator, with_outsiders=True, at_reads=not is_slow, every=every)
 
 
@@ -324,8 +324,8 @@ def test_a_conflict_with_an_outsider_at_every_step_is_all_or_nothing(new_coordin
 @pytest.mark.parametrize("late_is", ["before others", "after recovery"])
 @pytest.mark.parametrize("name", ["commit", "cancel", "single"])
 def test_a_fault_at_every_call(name, late_is):
-    """Errors, lost answers with and without an effect, and requests that arrive late; the reported outcome is correct
-    in each case."""
+    """Whether a request fails, takes effect late, or loses its answer (with or without taking effect), the reported
+    outcome is correct."""
     possible = {**POSSIBLE_FAULTS, **coordinators.COORDINATOR_FAULTS}
     possible["head"] = possible["delete"] = (Fault.FAIL_BEFORE,)  # both have this method
     for step, method in enumerate(steps_of(DEEDS[name], MemoryCoordinator()), 1):

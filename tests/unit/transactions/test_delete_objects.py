@@ -131,7 +131,7 @@ def test_a_file_that_another_transaction_commits_while_it_is_looked_for_stays(ca
 
 @pytest.mark.parametrize("etag", [None, "0" * 32])
 def test_what_is_no_file_is_not_there_to_be_deleted(catalog, tmp_path, etag):
-    """What is not a file must count as absent; otherwise its deletion would be retried forever."""
+    """Anything that is not a file must count as absent; otherwise its deletion would be retried forever."""
     manager = bank(catalog, root=tmp_path)
     transaction, (_, store) = manager.transaction(), place(manager)
     name_objects(manager, transaction, ["day=1.parquet", "day=1/x/y.parquet"], etag)
@@ -188,8 +188,8 @@ def test_what_is_no_object_of_the_table_is_refused(manager, uri):
 
 @pytest.mark.parametrize("path", ["x" * 248 + ".parquet", "é" * 124 + ".parquet", f"day=1/{'x' * 256}/y.parquet"])
 def test_a_name_that_no_file_can_have_is_refused(tmp_path, path):
-    """If such a name were accepted, the deletion of the object would fail forever, and its transaction would never be
-    forgotten."""
+    """If such a name were accepted, every attempt to delete the object would fail, and the record of its transaction
+    would never be deleted."""
     manager = bank(str(tmp_path / "catalog.db"), root=tmp_path)
     transaction = manager.transaction()
     with pytest.raises(CallError, match="255 bytes"):
@@ -285,7 +285,8 @@ def test_a_table_whose_log_is_gone_does_not_hold_up_the_others(catalog, tmp_path
     assert {f"object/{lost}/x.parquet", f"object/{lost}/y.parquet"} < catalog.parts(transaction.id).keys()
     other.drop_table(A)
     assert other.recover(datetime.timedelta(days=-1)) == {"published": 0, "aborted": 0, "cleaned": 0, "forgotten": 0}
-    assert not any(lost in key for key in catalog.parts(transaction.id))  # the other objects will be looked up again
+    # The remaining objects will be looked up again.
+    assert not any(lost in key for key in catalog.parts(transaction.id))
 
 
 def test_a_transaction_is_not_forgotten_before_its_objects_are_gone():

@@ -1,5 +1,5 @@
-"""A manager has one ManagedTransaction for each transaction: threads share it, and the manager releases it when the
-transaction ends."""
+"""A manager has one ManagedTransaction for each transaction. Threads share this object, and the manager releases it
+when the transaction ends."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_handle_goes_when_its_manager_sees_that_it_is_over(look: str, ends: st
     transaction_id, handle = ended.id, weakref.ref(ended)
     del ended
     gc.collect()
-    assert handle() is not None  # the handle is kept for calls that know only the id
+    assert handle() is not None  # the handle is kept for calls that pass only the transaction's id
     getattr(other, f"{ends}_transaction")(transaction_id)
     with contextlib.suppress(TransactionStateError):
         if look == "recover":

@@ -80,7 +80,7 @@ def test_a_table_that_another_thread_moves_while_it_is_opened_is_read_at_the_ins
     kind: Any = type(handle)
 
     class Moved(kind):
-        """Another thread commits when the latest version is read for the first time."""
+        """When the latest version is read for the first time, another thread commits."""
 
         @property
         def latest(self):
@@ -323,7 +323,7 @@ def test_row_ids_are_given_out_after_those_of_the_others(manager, clock, vectors
 
 def test_rows_that_were_added_and_masked_in_one_transaction_get_ids_of_their_own(manager, clock):
     """The deletion vector belongs to a file that the transaction itself added: the transaction's commit contains two
-    add actions for the file, but assigns row ids to its rows only once."""
+    add actions for the file, but assigns row ids to the file's rows only once."""
     tracked(manager, **{"delta.enableDeletionVectors": "true"})
     transaction = manager.transaction()
     transaction.table(C).append(rows((10, 1), (11, 1), (12, 1)))
@@ -334,7 +334,7 @@ def test_rows_that_were_added_and_masked_in_one_transaction_get_ids_of_their_own
 
 
 def test_rows_that_were_added_and_moved_in_one_transaction_are_refused_when_their_ids_are_gone(manager, clock):
-    """The new file with the rewritten rows contains their row ids."""
+    """The new file that contains the rewritten rows also contains their row ids."""
     tracked(manager)
     for meddles in (False, True):
         transaction = manager.transaction()

@@ -180,8 +180,8 @@ def test_what_is_committed_while_a_table_is_dropped_is_not_lost(coordinator, man
 
 
 def test_a_table_that_is_there_is_refused_before_its_log_is_read(tmp_path):
-    """If the log were read before this check, another process could commit to the table and drop it in between; the
-    table would then be registered at a version that is no longer its latest."""
+    """If the log were read before the check that refuses the name, another process could commit to the table and drop
+    it in between; the table would then be registered at a version that is no longer its latest."""
     manager = bank(SQLiteCoordinator(tmp_path / "catalog.db"), root=tmp_path)
 
     def commit_and_drop():
@@ -407,7 +407,7 @@ def test_a_checkpoint_is_written_for_published_versions_only(coordinator, manage
 
 
 def test_staged_commits_that_lost_are_swept_and_those_that_may_win_are_not(coordinator, manager):
-    """Clocks do not matter here, because a process may be stopped for days between staging and ratifying."""
+    """Clocks do not matter here: a process may be stopped for days between staging and ratifying."""
     store = open_store(url_of(manager, A))
     staged = []
 

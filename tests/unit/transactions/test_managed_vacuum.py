@@ -101,7 +101,7 @@ def test_the_names_of_deleted_files_are_marked_for_a_day(world: World) -> None:
 
 
 def test_unpublished_commits_are_versions(world: World) -> None:
-    """Another client wrote a file long ago and committed it just now; the commit is not published yet."""
+    """Another client wrote a file long ago and has just committed it; the commit is not published yet."""
     world.put("late.parquet", (3, 3))
     world.clock.pass_(days=8)
     stopped = FaultyStore(world.store, nth(1, Fault.FAIL_BEFORE, method="put_if_absent", path="_delta_log/0*"))
@@ -211,7 +211,7 @@ def _refusable(add: Callable[[World], None], world: World, refused: list[Excepti
 
 
 class Steps(WrappedCoordinator):
-    """Runs ``what`` once, at the n-th call of the catalog."""
+    """Runs ``what`` once, when the catalog is called for the n-th time."""
 
     def __init__(self, inner: Any, number: int, what: Callable[[], object]) -> None:
         super().__init__(inner)

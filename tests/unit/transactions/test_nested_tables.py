@@ -1,4 +1,4 @@
-"""Nested table roots are refused; a file that is in another table or is not a data file is never deleted."""
+"""Nested table roots are refused; a file that belongs to another table, or is not a data file, is never deleted."""
 
 from __future__ import annotations
 
@@ -141,7 +141,7 @@ def test_the_clean_up_of_an_outer_table_touches_nothing_of_an_inner_one(places, 
     before = files_of(root)
     transaction = manager.transaction()
     record = next(table for table in manager.list_tables() if table.name == T)
-    # The parts are stored as earlier versions of deltalog stored them.
+    # The transaction's parts are stored in the form in which earlier versions of deltalog stored them.
     parts = {f"object/{record.table_id}/{path}": b"null" for path in before}
     kept = catalog.transaction(transaction.id)
     assert kept is not None and catalog.put_parts(replace(kept, revision=1), parts)

@@ -32,7 +32,7 @@ def end(manager, transaction_id, how):
 
 
 def pages(manager, asked, size, between=lambda number: None):
-    """All pages of a listing, which must end."""
+    """All pages of a listing; fails if the pages never end."""
     token, found = None, []
     for number in range(200):
         page = manager.list_transactions(asked, size, token)
@@ -92,7 +92,7 @@ def test_what_is_there_all_the_time_is_listed_once_whatever_starts_and_ends(mana
 
 @pytest.mark.parametrize("seed", range(4))
 def test_ends_move_nothing_to_where_it_was_listed(manager, seed):
-    """The filter ALL lists each transaction exactly once, including those that end during the listing."""
+    """The filter ALL lists each transaction exactly once, including transactions that end during the listing."""
     chance = random.Random(seed)
     there = [manager.start_transaction() for _ in range(30)]
     left = list(there)
@@ -167,7 +167,7 @@ def test_a_token_of_another_filter_or_catalog_or_a_changed_one(manager):
 )
 @pytest.mark.parametrize("of", ["transactions", "objects"])
 def test_a_place_that_cannot_be_one_is_refused_though_its_seal_is_right(tmp_path, of, place):
-    """The seal's key is the catalog's id, which is not secret, so callers can forge a seal."""
+    """The key of the seal is the catalog's id. Because this id is not secret, callers can forge a seal."""
     manager = bank(SQLiteCoordinator(tmp_path / "catalog.db"), root=tmp_path)
     manager.start_transaction()
     table_id = manager.coordinator.table(A).table_id

@@ -189,8 +189,8 @@ def test_an_answer_that_was_lost_while_a_change_was_kept_loses_and_doubles_nothi
 
 
 def change_in_doubt(coordinator, lands):
-    """A transaction to which (3, 3) was appended, and the resulting error: the answer to storing the change was
-    lost."""
+    """A transaction to which (3, 3) was appended, and the error that was raised because the response to storing this
+    change was lost."""
     faulty = FaultyCoordinator(coordinator)
     transaction = manager_of(faulty, retry={"settle_attempts": 2}).transaction()
     table = transaction.table(A)

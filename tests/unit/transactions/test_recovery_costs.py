@@ -1,4 +1,4 @@
-"""The requests of recover() with nothing to do: none for transactions that have ended."""
+"""The requests that recover() sends if there is nothing to do: none for transactions that have ended."""
 
 from __future__ import annotations
 

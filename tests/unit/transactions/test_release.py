@@ -1,5 +1,5 @@
-"""Releasing a table from its catalog for access by path. Whatever fails and whoever writes concurrently, the table is
-either managed and complete or released and complete, and no acknowledged write is lost."""
+"""Releasing a table from its catalog for access by path. Whatever fails and whoever writes concurrently, the table
+stays complete, whether it is still managed or already released, and no acknowledged write is lost."""
 
 from __future__ import annotations
 
@@ -333,7 +333,7 @@ def test_a_clean_up_that_begins_after_the_ratification_deletes_nothing(manager):
     assert open_store(url).head(name) is not None
 
 
-# ----------------------------------------------------------------------------------------- faults, crashes, recovery
+# -------------------------------------------------------------------------------------- faults, crashes and recovery
 
 
 class _Tables(ManagedTables):
@@ -349,8 +349,8 @@ class _Tables(ManagedTables):
 
 
 class Process:
-    """A process with a fault at one of its calls to the catalog or a store; after it was killed, every later call
-    fails."""
+    """A process with a fault at one of its calls to the catalog or to a store; if the fault kills the process, every
+    later call fails."""
 
     def __init__(self, coordinator, step=0, fault=None):
         self.calls = []
@@ -392,7 +392,7 @@ def calls_of_a_release(coordinator):
 
 @functools.cache
 def faults():
-    """Every call of a release, with every fault that the call can have."""
+    """Every call that a release makes, with every fault that this call can have."""
     possible = {**POSSIBLE_FAULTS, **coordinators.COORDINATOR_FAULTS}
     possible["head"], possible["delete"] = (Fault.FAIL_BEFORE, Fault.KILL_BEFORE), (Fault.FAIL_BEFORE, *KILLS)
     calls = calls_of_a_release(MemoryCoordinator())
@@ -401,8 +401,8 @@ def faults():
 
 
 def check_state(manager, url, expected):
-    """Check that the table is managed and complete, or released and complete when opened by its path. Returns whether
-    the table has been released."""
+    """Check that the table is complete: either managed by the catalog, or released and opened by its path. Returns
+    whether the table has been released."""
     if A in [table.name for table in manager.list_tables()]:
         assert content(manager_of(manager.coordinator).table(A)) == expected
         return False

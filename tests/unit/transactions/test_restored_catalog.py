@@ -58,7 +58,7 @@ def transfer(manager, number=7):
 
 
 def reopened(restore, clock):
-    """Open the catalog again, and suppress the warnings that the catalog is behind."""
+    """Open the catalog again, and suppress the warnings that the catalog is behind the log."""
     warnings.simplefilter("ignore", CatalogBehindLogWarning)
     return manager_of(restore(), clock)
 
@@ -131,8 +131,8 @@ def test_opening_a_table_tells_that_its_catalog_is_behind(kept, manager, clock):
 
 
 def test_a_writer_that_is_only_slower_is_told_nothing_of_that(kept, manager, clock):
-    """The slow writer does not report a restored catalog, because the catalog contains the version that another process
-    has just published."""
+    """The slow writer does not report that the catalog was restored, because the catalog contains the version that
+    another process has just published."""
     fast = manager_of(kept.coordinator, clock)
     # The other process commits right after the head is read.
     slow = manager_of(Meddling(kept.coordinator, "head", lambda: fast.table(A).append(rows((4, 4))), 3), clock)
@@ -179,7 +179,7 @@ def test_one_table_that_is_behind_protects_what_the_transaction_did_to_the_other
 
 
 def test_two_commits_of_one_version_are_both_kept_and_named(kept, manager, root):
-    """An earlier deltalog that kept writing after a restore could leave this state."""
+    """An earlier release of deltalog could leave this state if it kept writing after a restore."""
     store = open_store(f"{root}/a")
     head = kept.coordinator.head
     manager.table(A).append(rows((3, 3)))
@@ -200,8 +200,8 @@ def test_two_commits_of_one_version_are_both_kept_and_named(kept, manager, root)
 
 @pytest.mark.parametrize("kept", [InMemory, OnSQLite, OnDynamoDB], ids=["memory", "sqlite", "dynamodb"])
 def test_the_backup_procedure(kept, clock, tmp_path, request):
-    """The procedure in docs/transactions.md: back up while others write, restore, resync; afterwards everything works
-    again."""
+    """The procedure in docs/transactions.md works: back up while other clients write, restore, and resync; afterwards
+    all operations work again."""
     given = {"InMemory": (), "OnSQLite": (tmp_path,), "OnDynamoDB": ()}[kept.__name__]
     kept = kept(*given) if kept is not OnDynamoDB else kept(request.getfixturevalue("ministack"))
     manager = bank(kept.coordinator, clock, tmp_path / "tables")
@@ -268,7 +268,7 @@ def test_a_backup_whose_items_are_of_several_moments(clock, tmp_path, ministack,
 
 
 class Unpublished:
-    """Passes requests on to DynamoDB; while ``is_on``, requests that record commits as published are lost."""
+    """Passes requests on to DynamoDB; while ``is_on``, it drops requests that record commits as published."""
 
     def __init__(self, real):
         self.real, self.is_on = real, False
@@ -322,8 +322,8 @@ def test_what_was_ratified_and_not_published_is_found_by_the_other_tables_of_its
 
 
 def keep_staged(url):
-    """Record the commits that are staged after this call. The returned function puts the staged files of these commits
-    back, as if the commits had not been published."""
+    """Record the commits that are staged after this call. The returned function restores the staged files of these
+    commits, as if the commits had not been published."""
     store = open_store(url)
     kept, real = {}, type(store).put_if_absent
 
@@ -408,7 +408,8 @@ def test_a_commit_of_a_stranger_is_not_taken_over(kept, manager, clock, root):
 
 
 def test_two_histories_are_named_and_left_alone(kept, manager, clock, root):
-    """An earlier version of deltalog that kept writing after a restore could leave this state."""
+    """An earlier version of deltalog that kept writing after a restore of the catalog could leave the tables in this
+    state."""
     unnoted = manager_of(FaultyCoordinator(kept.coordinator, nth(1, Fault.FAIL_BEFORE, method="published")), clock)
     unnoted.table(A).append(rows((3, 3)))
     store = open_store(f"{root}/a")

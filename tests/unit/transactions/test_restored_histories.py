@@ -118,7 +118,7 @@ class World:
 
 
 def in_the_restored_catalog(world: World, known: set[str]) -> None:
-    """Calls that clients make before the resync; the calls must neither have a permanent effect nor do any damage."""
+    """Calls that clients make before the resync. These calls must neither take permanent effect nor do any damage."""
     for _ in range(world.random.randint(0, 4)):
         world.clock.pass_(seconds=world.random.choice([1, 3600]))
         call: Callable[[], Any] = world.random.choice([
@@ -150,7 +150,7 @@ def run(seed: int) -> None:
     known = at_backup - world.open.keys()
     clock.pass_(seconds=1)
     world.manager = manager_of(restore(), clock)
-    # Clients treat transactions that the backup does not contain as ended.
+    # Clients treat a transaction as ended if the backup does not contain it.
     world.open = {id_: added for id_, added in world.open.items() if id_ in at_backup}
     in_the_restored_catalog(world, known)
     planned = world.manager.resync(dry_run=True)

@@ -1,5 +1,5 @@
-"""A transaction over several tables waits for no more successive requests, to stores and to the coordinator, than a
-transaction over a single table."""
+"""A transaction on several tables waits for no more successive requests, to the stores and to the coordinator, than a
+transaction on a single table."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CALLS = ("transaction", "replace", "head", "ratify", "published", "insert", "tab
 
 
 def requesting(rounds: RoundStore) -> MemoryCoordinator:
-    """A coordinator that makes one request for each call."""
+    """A coordinator that sends one request for each call."""
 
     class Requesting(MemoryCoordinator):
         pass
@@ -43,7 +43,7 @@ def requesting(rounds: RoundStore) -> MemoryCoordinator:
 
 
 class Bank:
-    """Tables of a catalog on object stores, whose requests are counted together."""
+    """Tables of a catalog on several object stores; the requests to all stores are counted together."""
 
     def __init__(self, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
         self.rounds = RoundStore(MemoryStore(f"memory://rounds-{id(self)}-0"))

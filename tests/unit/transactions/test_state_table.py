@@ -23,8 +23,8 @@ from deltalog.transactions.manager import VirtualObject
 from tests.support.transactions import START_MS, A, Clock, bank, content, manager_of, rows
 
 OK = None
-#: For each call, the outcome in ACTIVE (read and write), ACTIVE (read only), COMMIT_IN_PROGRESS, COMMITTED, ABORTED,
-#: and for an unknown id; an error, a returned status, or OK.
+#: For each call, its outcome in each state of the transaction: ACTIVE (read and write), ACTIVE (read only),
+#: COMMIT_IN_PROGRESS, COMMITTED, ABORTED, and unknown id. An outcome is an error, a returned status, or OK.
 TABLE = {
     "commit": ("COMMITTED", "COMMITTED", "COMMIT_IN_PROGRESS", "COMMITTED", TransactionCanceledError),
     "cancel": (OK, OK, TransactionCommitInProgressError, TransactionCommittedError, OK),
@@ -39,7 +39,7 @@ TABLE = {
     "read": (OK, OK, OK, TransactionCommittedError, TransactionCanceledError),
 }  # fmt: skip
 STATES = ("active", "read only", "in progress", "committed", "aborted")
-#: The state after the call, if the call changes it.
+#: The state of the transaction after the call, for calls that change it.
 AFTER = {
     ("commit", "active"): "COMMITTED",
     ("commit", "read only"): "COMMITTED",
@@ -51,7 +51,7 @@ BEFORE = dict(zip(STATES, ("ACTIVE", "ACTIVE", "COMMIT_IN_PROGRESS", "COMMITTED"
 
 class Place:
     """A transaction in a given state, and the calls to make on it. The transaction has appended a row if its state
-    allowed that."""
+    allowed an append."""
 
     def __init__(self, state: str) -> None:
         self.clock = Clock()

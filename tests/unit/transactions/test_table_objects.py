@@ -286,7 +286,7 @@ def test_a_column_that_is_never_null_must_have_values(
 
 
 def cancelled(manager: TransactionManager, name: str, path: Path) -> None:
-    """A transaction that named a file for deletion and was then canceled."""
+    """A transaction that recorded a file for deletion and was then canceled."""
     started = manager.start_transaction()
     manager.delete_objects_on_cancel(started, name, [VirtualObject(str(path))])
     manager.cancel_transaction(started)

@@ -34,8 +34,8 @@ def record_of(manager, name=A):
 
 
 def staged(manager, ict_ms, name=A):
-    """A commit by another client, staged as the next version. Returns the version and the file name of the staged
-    commit."""
+    """A commit by another client, staged as the next version. Returns the version of the staged commit and the name of
+    its file."""
     record, head = manager.ratified(name)
     version = head.version + 1
     info = {"inCommitTimestamp": ict_ms, "timestamp": 1, "operation": "WRITE", "operationParameters": {}, "txnId": "t"}

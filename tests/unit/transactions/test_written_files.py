@@ -1,4 +1,4 @@
-"""Data files that are written before the commit that names them are deleted if the transaction is aborted."""
+"""Data files are written before the commit that refers to them; if the transaction is aborted, they are deleted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values of a wrong type never reach the log: the call is refused, and the table remains unchanged and readable."""
+"""Values of a wrong type never reach the log. The call is refused, and the table remains unchanged and readable."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Rows whose types differ from the table's: values that fit are cast, others are refused; no value is lost, wrapped or
-truncated."""
+"""Rows whose types differ from the table's: values that fit are cast, and others are refused; no value is lost, wrapped
+or truncated."""
 
 from __future__ import annotations
 
@@ -232,7 +232,7 @@ def test_unsigned_types_make_the_next_wider_column(tmp_path: Path) -> None:
     assert table.snapshot().scan().to_arrow().to_pylist() == [{"a": 255, "b": 1, "c": 1}]
 
 
-# --------------------------------------------------------------------------------------------- odd columns
+# ----------------------------------------------------------------------------------------- unusual columns
 
 VOID = PrimitiveType("void")
 

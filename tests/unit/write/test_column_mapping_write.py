@@ -1,4 +1,4 @@
-"""Writing tables with column mapping: names and ids in files, statistics, partition values and paths."""
+"""Writes to tables with column mapping: names and ids in files, statistics, partition values and paths."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from deltalog.schema import StructType
 from tests.support.core import SCHEMA, action, configuration, environment, ids, lines, memory, rows
 
 POINT = pa.struct([("x", pa.int32()), ("y z", pa.list_(pa.struct([("q", pa.string())])))])
-# Names that are invalid in Parquet at every depth, nulls at every depth, and slices of a larger buffer.
+# Names at every depth that are invalid in Parquet, nulls at every depth, and slices of a larger buffer.
 NESTED = pa.table(
     {
         "a b": pa.array([9, 1, 2, None]),

@@ -39,7 +39,7 @@ def create(store: LogStore | None = None) -> DeltaTable:
 
 
 def reopened(table: DeltaTable) -> DeltaTable:
-    """The object as another process receives it."""
+    """The table opened again from its store, as another process would open it."""
     store = table.snapshot().reader.store
     return DeltaTable.open(store, environment=environment())
 
@@ -159,7 +159,7 @@ def test_what_follows_a_commit_whose_state_is_unknown_loses_and_doubles_nothing(
     staged = table.stage(rows(1, 2))
     with pytest.raises(CommitStateUnknownError) as unknown:
         table.commit_staged([staged])
-    # The commit may still be written, so nothing is deleted before the outcome is known.
+    # The commit may still take effect, so nothing is deleted before the outcome is known.
     with pytest.raises(FilesCommittedError if fault is Fault.LOST_ACK else CommitStateUnknownError):
         table.discard_staged([staged])
     if fault is Fault.LOST_ACK:
@@ -200,7 +200,7 @@ def test_no_copy_from_json_deletes_files_of_a_commit_that_may_yet_land() -> None
     store = FaultyStore(inner, commits_are_late)
     table = DeltaTable.open(store, environment=UNSETTLED)
     staged = table.stage(rows(1))
-    before = staged.to_json()  # the form in which a task sends it to the committing process
+    before = staged.to_json()  # the form in which a task sends the staged files to the committing process
     with pytest.raises(CommitStateUnknownError) as raised:
         table.commit_staged([StagedFiles.from_json(before)])
     with pytest.raises(CommitStateUnknownError):
@@ -243,7 +243,8 @@ def test_a_transaction_over_tables_takes_staged_files_once() -> None:
                 table.commit_staged([each])
             with pytest.raises(FilesCommittedError):
                 table.discard_staged([each])
-        with pytest.raises(TransactionCanceledError):  # must follow its parent directly, but (8, 80) came first
+        # This commit must follow its parent directly, but (8, 80) came first.
+        with pytest.raises(TransactionCanceledError):
             transaction.commit()
     with manager.transaction() as transaction:
         transaction.table(A).commit_staged([staged, late, inside])

@@ -279,7 +279,7 @@ def test_threads_that_repeat_after_conflicts() -> None:
     assert not failures and sorted(rows(table)) == list(range(1, 21))
 
 
-# ------------------------------------------------------------------------------------------- what is refused
+# ------------------------------------------------------------------------------------------- refused changes
 
 
 def test_files_are_not_staged_for_later() -> None:

@@ -64,7 +64,7 @@ def _merge(table: DeltaTable) -> Any:
     return merge.when_matched_update_all().when_not_matched_insert_all().execute()
 
 
-#: By name: a preparation, which runs before the table is lost, and the call to make afterwards.
+#: Keyed by name: a preparation that runs before the table is lost, and the call to make after the loss.
 VERBS: dict[str, Callable[[DeltaTable], Callable[[], Any]]] = {
     "append": lambda table: lambda: table.append(rows(8)),
     "append of a stream": lambda table: lambda: table.append(rows(8).to_reader()),
@@ -139,7 +139,7 @@ def test_after_the_error_the_handle_is_at_the_table_that_is_there(place: Place) 
 
 
 def test_a_busy_writer_looks_at_its_table_again(place: Place) -> None:
-    """Each of the writer's own commits refreshes its handle."""
+    """Each commit of a writer also refreshes that writer's handle."""
     table = opened(place, 5)
     place.drop()
     for number in range(3):
@@ -302,8 +302,8 @@ def test_a_commit_at_the_moment_of_a_deletion_is_withdrawn(near: Place) -> None:
 
 
 def test_a_commit_at_the_moment_of_a_replacement_stays_where_readers_see_it(near: Place) -> None:
-    """The commit cannot be deleted: between a check and the deletion another writer may commit after it, which would
-    leave a gap."""
+    """The commit must not be deleted: between a check and the deletion, another writer may commit the next version, and
+    the deletion would leave a gap in the log."""
     opened(near)
 
     def replace() -> None:
@@ -424,8 +424,8 @@ def test_a_commit_that_was_rolled_back_is_not_taken_for_the_one_that_has_its_ver
 
 
 def _replaced_at(place: Place, path: str) -> FaultyStore:
-    """A store that replaces the table with another table of the same number of versions, right before a certain file is
-    read."""
+    """A store that, right before a certain file is read, replaces the table with another table that has the same number
+    of versions."""
     waiting = [path]
 
     def before(call: Call) -> None:
@@ -640,7 +640,7 @@ def test_a_checkpoint_stays_where_others_have_gone_on_and_deleted_its_commit(pla
 
 
 def test_the_look_is_made_beside_the_upload() -> None:
-    """A warm append takes two rounds: its rows together with a HEAD, then the commit."""
+    """A warm append takes two rounds of requests: the write of its rows together with a HEAD, then the commit."""
     inner = MemoryStore(f"memory://lost-{next(_number)}")
     table = DeltaTable.create(inner, SCHEMA, environment=environment())
     store = RoundStore(inner)
@@ -667,7 +667,7 @@ def test_a_look_is_one_request_for_each_append_and_for_each_lost_race() -> None:
     with store.counted() as calls:
         assert table.append(rows(3)).version == 3
         table.flush()
-    # One HEAD for the commit after it was written, and one for the winner's commit.
+    # One HEAD of the commit file after it was written, and one of the winner's commit file.
     assert calls.of("head", commit_path(1)) == 2 + 1 and calls.of("head") == 2 + 2
 
 

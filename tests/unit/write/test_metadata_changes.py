@@ -17,7 +17,7 @@ from tests.support.core import SCHEMA, environment, memory, rows
 
 
 def changes(**properties: str) -> MetadataChanges:
-    """Changes of the metadata of a table that has one row and the given properties."""
+    """Changes to the metadata of a table that has one row and the given properties."""
     named = {name.replace("_", "."): value for name, value in properties.items()}
     table = DeltaTable.create(memory(), SCHEMA, environment=environment(), data=rows(1), properties=named)
     return MetadataChanges(table.snapshot().log, None, None, environment().new_uuid)

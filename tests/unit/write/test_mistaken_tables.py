@@ -1,5 +1,5 @@
-"""Files of another table that look like those of the table in an open handle; and derived files that are written, read
-or deleted while another table replaces this one.
+"""Files of another table that look like those of the table in an open handle; derived files that are written, read or
+deleted while another table replaces this table.
 
 ``test_lost_tables.py`` tests the public methods, and faults during a commit.
 """
@@ -43,7 +43,7 @@ def _in_seconds(root: Path) -> None:
 
 
 def test_an_inode_that_is_used_again_is_another_file(tmp_path: Path) -> None:
-    """A file system may reuse the inode of a deleted file. The commit of the other table usually has the same size,
+    """A file system may reuse the inode of a deleted file. The commit file of the other table usually has the same size
     and, if a tool sets file times, also the same time."""
     root = tmp_path / "t"
     DeltaTable.create(root, SCHEMA).append(rows(1))
@@ -147,8 +147,8 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
 
 @pytest.mark.parametrize("background", [True, False])
 def test_a_busy_writer_notices_that_a_commit_of_its_own_is_in_another_log(background: bool) -> None:
-    """On a remote store the table can be replaced between the check and the commit. Each check after that finds the
-    handle's own commit in the new log."""
+    """On a remote store, the table may be replaced between the check and the commit. Every later check finds the
+    handle's own commit, which is in the new log."""
     place = place_of("far", Path())
     place.create(SCHEMA, 2)
 
@@ -184,8 +184,8 @@ def test_a_call_right_after_such_a_commit_is_refused() -> None:
 
 
 def test_nothing_is_derived_from_a_commit_in_another_log() -> None:
-    """If this table's .crc or checkpoint were written, readers of the other table would get the columns and files of
-    this one."""
+    """If a .crc or a checkpoint were written for this table, readers of the other table would get this table's columns
+    and files."""
     place = place_of("far", Path())
     place.create(SCHEMA, 1)
     DeltaTable.open(place.reach()).set_properties({"delta.checkpointInterval": "3"})
@@ -236,7 +236,7 @@ def test_log_clean_up_deletes_nothing_of_a_table_that_took_the_place(
     table = DeltaTable.open(Once(place.reach(), "delete", ".json", replace, skips), environment=_later(40))
     with pytest.raises(TableNotFoundError if is_dropped else TableReplacedError):
         table.cleanup_log()
-    # On a remote store, deletions that were already in flight may still remove files of the other table.
+    # On a remote store, deletion requests that were already sent may still remove files of the other table.
     lost = set(left) - set(place.names())
     assert len(lost) <= (16 if place.store.is_remote else 1)
 
@@ -257,7 +257,7 @@ def test_log_clean_up_by_two_ends(place: Place) -> None:
 
 @pytest.mark.parametrize("kind", ["memory", "far"])
 def test_a_vacuum_deletes_no_files_of_an_older_copy(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The copy needs files that the latest version does not need. On a local disk the files of an older copy are kept
+    """The copy needs files that the latest version no longer needs. On a local disk the files of an older copy are kept
     because their file times differ."""
     monkeypatch.setattr(tasks, "_AT_ONCE", 2)
     place = place_of(kind, Path())
@@ -272,7 +272,7 @@ def test_a_vacuum_deletes_no_files_of_an_older_copy(kind: str, monkeypatch: pyte
     assert len(set(copy) - set(place.names())) <= 2
 
 
-# --------------------------------------------------------------------------- table replaced while a version is loaded
+# ------------------------------------------------------------------------- a table replaced while a version is loaded
 
 
 def _without_checksums(place: Place) -> None:
@@ -297,7 +297,7 @@ class NoEtags(WrappedStore[LogStore]):
 @pytest.mark.parametrize("checkpoint", [False, True])
 def test_commits_of_two_tables_are_no_version(place: Place, checkpoint: bool, has_etags: bool) -> None:
     """Commits are read by name, so two commits of different tables may look like one log. For tables without a
-    ``.crc``, an earlier version combined the columns of one table with the files of the other."""
+    ``.crc``, an earlier version of deltalog combined the columns of one table with the files of another."""
     old = place.create(SCHEMA, 5)
     if checkpoint:
         old.checkpoint()

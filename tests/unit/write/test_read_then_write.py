@@ -1,4 +1,4 @@
-"""A read followed by a write that depends on it: commits by others in between are kept, or cause a conflict."""
+"""A read followed by a write that depends on it: commits that others make in between are kept, or cause a conflict."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def test_retrying_reads_again(url: str) -> None:
 
 
 def test_a_version_that_was_named_is_put_back(url: str) -> None:
-    """As in delta-spark, rows of an old version may be written regardless of what was committed since."""
+    """As in delta-spark, rows that were read from an old version may be written regardless of later commits."""
     table = DeltaTable.open(url)
     old = table.snapshot(version=1)
     at = table.snapshot(timestamp=old.timestamp_ms)
@@ -235,7 +235,7 @@ def test_in_a_transaction_over_tables(tmp_path: Path) -> None:
         table.overwrite(inside.slice(0, 2))
         txn.commit()
     assert ids(address) == [1, 2]
-    with pytest.raises(CommitConflictError):  # the rows that were read inside the transaction are based on version 1
+    with pytest.raises(CommitConflictError):  # the rows read inside the transaction are based on version 1
         DeltaTable.open(address).overwrite(inside)
     with manager.transaction() as txn:
         read = txn.table("d.t").snapshot().scan().to_arrow()

@@ -1,4 +1,4 @@
-"""How a table handles concurrent writers by itself: it plans again, and appends without refreshing first."""
+"""How a table handles concurrent writers by itself: it plans writes again, and it appends without refreshing first."""
 
 from __future__ import annotations
 
@@ -195,9 +195,10 @@ def test_a_race_that_a_warm_append_loses_costs_one_get_and_one_put() -> None:
         assert table.append(rows(2)).version == 2
         table.flush()
     assert calls.of("put_if_absent") == 2 and calls.of("get") == 1 and calls.of("list_from") == 0
-    # One HEAD is sent while the rows are written, one when the winner's commit is read, and one after our commit.
+    # One HEAD is sent while the rows are written, one when the commit that won the race is read, and one after our own
+    # commit.
     assert calls.of("head", commit_path(0)) == 3
-    # A check for the commit of the other writer, made after our own commit.
+    # A check of the other writer's commit, made after our own commit.
     assert calls.of("head", commit_path(1)) == 1
     assert sum(calls.values()) == 9 and ids(table) == [1, 2]
 

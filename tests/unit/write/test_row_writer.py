@@ -99,7 +99,7 @@ def test_deletion_vectors(store: MemoryStore, transaction: Transaction) -> None:
     small, large = transaction.row_writer.write_deletion_vectors(vectors)
     path = deletion_vectors.relative_path(large)
     assert path == deletion_vectors.relative_path(small) and data_files(store) == {*before, path}
-    # delta-spark's VACUUM fails on an inline deletion vector, so both are in files.
+    # delta-spark's VACUUM fails on an inline deletion vector, so both deletion vectors are stored in files.
     assert (small.storage_type, large.storage_type) == ("u", "u")
     assert transaction.row_writer.written_paths == (path,)
 

@@ -1,4 +1,4 @@
-"""Constraints, invariants, generated and default columns, string lengths: every write enforces them, with errors that
+"""Every write enforces constraints, invariants, generated and default columns, and string lengths, with errors that
 name the rule."""
 
 from __future__ import annotations

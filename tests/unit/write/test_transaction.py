@@ -298,7 +298,7 @@ def test_names_of_files_that_lie_there_are_found_again(tmp_path: Any) -> None:
 def test_an_action_that_no_reader_could_read_is_not_written(
     wrong: dict[str, Any], store: Any, table: DeltaTable
 ) -> None:
-    """Constructors do not check types; the commit must do so, or the table would become unreadable."""
+    """Constructors do not check types, so the commit must check them; otherwise the table would become unreadable."""
     with pytest.raises(DeltaLogError), table.transaction() as txn:
         txn.add(add(**{"path": "x", **wrong}))
         txn.commit()

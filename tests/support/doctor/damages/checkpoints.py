@@ -43,7 +43,7 @@ def with_parsed(group: str, column: str, value: Any) -> Callable[[list[Any]], li
 
 
 def with_tag(lines: list[Any]) -> list[Any]:
-    """The lines of a V2 checkpoint's top-level file, with a wrong number of files in the tags."""
+    """The lines of a V2 checkpoint's top-level file, with tags that record a wrong number of files."""
     changed = copy_of(lines)
     for line in changed:
         if "checkpointMetadata" in line:

@@ -1,4 +1,4 @@
-"""Functions that damage commits: their names, their lines, and the actions in them."""
+"""Functions that damage commits, that is, the names, the lines and the actions of commit files."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ NAME = f"{1:020d}"
 
 
 def metadata_at(path: Path, **fields: Any) -> Line:
-    """The metaData action of version 0 with changed fields."""
+    """The metaData action of version 0, with changed fields."""
     body = next(line["metaData"] for line in read(commit(path, 0)) if "metaData" in line)
     return {"metaData": {**body, **fields}}
 

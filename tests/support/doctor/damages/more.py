@@ -56,7 +56,7 @@ def _of_column(number: int, key: str, value: Any) -> Callable[[Path], None]:
 
 
 def _later_schema(change: Callable[[Line], object]) -> Callable[[Path], None]:
-    """Damage: append a metaData action with a changed schema."""
+    """Damage a table: append a metaData action with a changed schema."""
 
     def damage(path: Path) -> None:
         schema = json.loads(metadata_at(path)["metaData"]["schemaString"])

@@ -62,7 +62,7 @@ def _features(*names: str, readers: tuple[str, ...] = ()) -> Callable[[Path], No
 
 
 def _of_column(number: int, **metadata: Any) -> Callable[[Path], None]:
-    """Damage: change the metadata of a column; underscores stand for dots."""
+    """Damage: change the metadata of a column. Underscores in names stand for dots."""
     values = {key.replace("_", "."): value for key, value in metadata.items()}
     return edit_schema(0, lambda schema: schema["fields"][number]["metadata"].update(values))
 
@@ -192,7 +192,7 @@ def _first_tombstone_gone(values: list[Any]) -> list[Any]:
 
 
 def _changed_identity(**metadata: Any) -> Callable[[Path], None]:
-    """Damage: append a metaData action with changed metadata of the column id."""
+    """Damage: append a metaData action that changes the column metadata of ``id``."""
 
     def damage(path: Path) -> None:
         line = metadata_at(path)

@@ -1,4 +1,4 @@
-"""A checkpoint's Parquet file is validated before it is used: columns, size, values, pages."""
+"""A checkpoint's Parquet file is validated before it is used: its columns, size, values and pages."""
 
 from __future__ import annotations
 
@@ -160,7 +160,8 @@ def test_a_flipped_bit_in_a_page_of_our_checkpoint_is_noticed() -> None:
 
 
 def test_a_footer_that_lies_about_a_column_chunk_does_not_end_the_process(tmp_path: Path) -> None:
-    """A column is declared non-null but its chunks count nulls; pyarrow would crash a process that reads it."""
+    """A column is declared non-null, but its chunks have a null count above 0; pyarrow would crash a process that reads
+    the column."""
     store = table_with_checkpoint()
     data = store.get(NAME)
     optional, required = b"\x25\x02\x18\x04path", b"\x25\x00\x18\x04path"  # repetition_type, followed by the name

@@ -69,8 +69,8 @@ def test_a_checkpoint_without_a_state(missing: str) -> None:
 
 
 def test_the_columns_of_other_writers() -> None:
-    """Integers have other widths, absent actions are structs of nulls, and kinds of actions that do not occur have no
-    column."""
+    """In the checkpoint, integers have other widths than in deltalog's checkpoints, absent actions are structs of
+    nulls, and kinds of actions that do not occur have no column."""
     store = memory()
     add = pa.array(
         [
@@ -184,7 +184,7 @@ def without_an_add(data: bytes) -> bytes:
 
 
 def without_count(data: bytes) -> bytes:
-    """A V2 checkpoint's top-level file whose tags do not contain the number of files."""
+    """The top-level file of a V2 checkpoint, whose tags do not contain the number of files."""
     if data.startswith(b"{"):
         return data.replace(b"numOfAddFiles", b"anotherNumber")
     table = pq.read_table(pa.BufferReader(data))

@@ -86,7 +86,7 @@ def test_a_checkpoint_holds_the_whole_state() -> None:
     assert after.log.segment.checkpoint_version == 1 and after.log.segment.commits == ()
     assert everything(after, NOW - WEEK) == everything(before, NOW - WEEK)
     assert [row["path"] for row in everything(after, NOW - WEEK)["tombstones"]] == ["a"]
-    # A checkpoint that is derived from this checkpoint also has the same content.
+    # A checkpoint that is derived from this checkpoint has the same content.
     store.delete(commit_path(0))
     put_commit(store, 2, info_action(NOW + 2))
     second = Snapshot(load_latest(LogReader(store)))
@@ -260,7 +260,7 @@ def test_a_v2_checkpoint_holds_the_whole_state(form: str, statistics: str) -> No
     for files in (expected["files"], found["files"]):
         for row in files:
             row["stats"] = row["stats"] and json.loads(row["stats"])
-    # The statistics structs have a field for every column, which is null if the value is unknown.
+    # The statistics structs contain a field for every column; the field is null if the value is unknown.
     if statistics == "structs":
         assert all(row["stats"].pop("numRecords", 0) is not None for row in found["files"] if row["stats"])
         assert all(row["stats"].pop("numRecords", 0) is not None for row in expected["files"] if row["stats"])
@@ -358,7 +358,7 @@ def test_a_transaction_older_than_the_retention_is_left_out() -> None:
     assert sorted(t.app_id for t in found.set_transactions) == ["new", "timeless"]
 
 
-# ------------------------------------------------------------------------------------------------- as a stream
+# ----------------------------------------------------------------------------------------- writing as a stream
 
 
 @pytest.mark.parametrize("damaged", [(2,), (1, 2)])
@@ -419,7 +419,8 @@ print(pa.default_memory_pool().max_memory())
 
 @pytest.mark.long
 def test_the_memory_that_it_takes_is_not_that_of_the_table(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Arrow's peak memory in a separate process, compared with the memory for the whole list of files."""
+    """The peak of Arrow's memory in a separate process is compared with the memory that the whole list of files would
+    need."""
     # The rows of the base checkpoint are read in batches of this size.
     monkeypatch.setattr(livefiles, "ROW_GROUP", 20_000)
     (tmp_path / "_delta_log").mkdir()

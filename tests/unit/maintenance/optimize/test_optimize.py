@@ -1,5 +1,5 @@
-"""Rewriting files with their rows unchanged: compaction and purge, in every mode of a table, with concurrent writers
-and faults."""
+"""Rewriting files without changing their rows: compaction and purge, in every mode of a table, with concurrent writers
+and with faults."""
 
 from __future__ import annotations
 
@@ -458,7 +458,8 @@ def test_a_table_of_a_catalog(tmp_path: Path) -> None:
 
 
 def test_bins_are_rewritten_by_what_the_caller_gives(tmp_path: Path) -> None:
-    """The rewrite function is serialized (here with pickle), as it is for Spark's tasks in other processes."""
+    """The rewrite function is serialized (in this test with pickle), as Spark serializes it for tasks in other
+    processes."""
     table = create(LocalStore(str(tmp_path)), {**VECTORS, **IDS})
     table.delete("id IN (3, 4)")
     before, asked = read(table), list[int]()

@@ -1,4 +1,4 @@
-"""Z-order: Z-order: z-values of rows, order of files, unchanged rows, bounded memory."""
+"""Z-order: Z-order: z-values of rows, the order of files, unchanged rows, and bounded memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Vacuum by tasks finds and deletes the same files as vacuum in one process, even if tasks are repeated or lost."""
+"""A vacuum that runs in tasks finds and deletes the same files as a vacuum in one process, even if tasks are repeated
+or lost."""
 
 from __future__ import annotations
 
@@ -33,7 +34,7 @@ DIRECTORIES = (
 
 
 def inline(work: Callable[[bytes, str], bytes], inputs: Iterable[bytes], what: str) -> Iterator[bytes]:
-    """Run each task on a copy of its arguments, as if in another process."""
+    """Run each task on a copy of its arguments, as if it ran in another process."""
     assert what in ("list the files", "delete files")
     for number, given in enumerate(inputs):
         yield pickle.loads(pickle.dumps(work))(given, f"{number:05d}-0")
@@ -119,7 +120,7 @@ def test_they_find_what_one_process_finds(tmp_path: Path, seed: int) -> None:
     assert table.vacuum(0, enforce_retention_duration=False, run_tasks=inline).paths == ()
 
 
-# ----------------------------------------------------------------------------------------- attempts and losses
+# ----------------------------------------------------------------------------------- attempts and lost results
 
 
 @pytest.fixture

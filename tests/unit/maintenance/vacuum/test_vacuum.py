@@ -601,8 +601,8 @@ def test_progress_is_reported(store: MemoryStore, clock: Clock) -> None:
 
 
 def test_a_file_that_is_committed_meanwhile_stays(store: MemoryStore, clock: Clock) -> None:
-    """Another process commits an old staged file after the vacuum has decided to delete it and before the deletion
-    starts."""
+    """Another process commits an old staged file after the vacuum has decided to delete this file and before the
+    deletion starts."""
     table = create(store, clock)
     staged = table.stage(rows(7))
     store.put("leftover", b"")

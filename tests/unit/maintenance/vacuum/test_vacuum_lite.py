@@ -281,7 +281,7 @@ def test_a_log_that_does_not_reach_back_is_refused(store: MemoryStore, clock: Cl
     with pytest.raises(VersionNotFoundError, match="since version 2, the first after the last vacuum"):
         lite(table)
     store.put(LAST_VACUUM, b'{"latestCommitVersionOutsideOfRetentionWindow":2}')
-    assert len(lite(table).paths) == 4  # the tombstones in the checkpoint include three of these files
+    assert len(lite(table).paths) == 4  # three of these files have tombstones in the checkpoint
 
 
 def test_a_full_one_lets_later_ones_go_on(store: MemoryStore, clock: Clock) -> None:

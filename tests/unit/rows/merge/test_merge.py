@@ -1,4 +1,5 @@
-"""Merges: each clause, what is read, refusals, and conflicts. Random merges are in test_merge_model."""
+"""Merges: each kind of clause, what a merge reads, refused calls, and conflicts. Random merges are in
+test_merge_model."""
 
 from __future__ import annotations
 
@@ -122,7 +123,7 @@ def test_structs_and_lists_of_the_source_fit_as_in_an_append() -> None:
         table.merge(wrong, ON).when_matched_update_all().execute()
 
 
-# -------------------------------------------------------------------------------------------------- keys
+# -------------------------------------------------------------------------------------------- merge keys
 
 
 @pytest.mark.parametrize(

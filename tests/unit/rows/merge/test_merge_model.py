@@ -99,7 +99,8 @@ class Case:
 
     @property
     def adds(self) -> bool:
-        """Whether the clause assigns, and thus adds, the column ``w``, which exists only in the source."""
+        """Whether the clause assigns the column ``w``, which exists only in the source, and therefore adds ``w`` to the
+        table."""
         return "_all" in self.method or any(name in self.arguments.get("updates", ()) for name in ("w", "t.W"))
 
     @property

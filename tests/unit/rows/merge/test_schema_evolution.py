@@ -216,7 +216,7 @@ CLAUSES: dict[str, Any] = {
 @pytest.mark.parametrize("column", PARTS)
 @pytest.mark.parametrize("clause", CLAUSES)
 def test_a_struct_without_a_field_is_refused_without_evolution(clause: str, column: str) -> None:
-    """The behaviour is the same as that of delta-spark, also for structs in lists and maps. With schema evolution, an
+    """The behaviour is the same as that of delta-spark, including structs in lists and maps. With schema evolution, an
     update of a whole struct keeps the field."""
     full = {"x": 1, "y": "old"}
     first = {"id": 1, "s": full, "l": [full], "m": [("k", full)], "d": {"in": full}}

@@ -44,7 +44,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def mapped_files(place: Path) -> int:
-    """The number of files in the directory that this process has memory-mapped, including files that are already
+    """The number of files in the directory that this process has mapped into memory, including files that are already
     unlinked."""
     return sum(str(place) in line for line in Path("/proc/self/maps").read_text().splitlines())
 

@@ -81,8 +81,8 @@ class Killed(BaseException):
 
 
 class Pausing(S3Store):
-    """A store that stops before a conditional PUT: ``pause`` runs other writers, which may call ``land`` to let the PUT
-    take effect then."""
+    """A store that stops before it sends a conditional PUT: ``pause`` runs other writers; they may call ``land``, which
+    lets the PUT take effect at that point."""
 
     pause: Callable[[], None] = staticmethod(lambda: None)
     land: Callable[[], PutOutcome]
@@ -182,7 +182,7 @@ def test_case_2_a_holder_that_died_after_its_put_has_committed(writers: Writers)
 
 
 def pausing_after_the_record(writers: Writers, meanwhile: Callable[[], None]) -> tuple[DynamoStore, Pausing, FakeTime]:
-    """A writer that pauses once, after it stored its record and before it sends its PUT."""
+    """A writer that pauses once, after it has stored its lease record and before it sends its PUT."""
     holder, inner, time = writers.new()
     put, waiting = holder._table.put, [meanwhile]
 
@@ -400,7 +400,7 @@ def test_case_10_a_put_whose_answer_got_lost_is_found_by_who_looks(writers: Writ
     with proxied(writers.server) as (proxy, through):
         proxy.rule = only_once(reset_after, is_commit_put)
         store, _, _ = writers.new(through)
-        assert store.put_if_absent(COMMIT, b"first") is EXISTS  # possibly our own: the commit loop reads it
+        assert store.put_if_absent(COMMIT, b"first") is EXISTS  # this may be our own commit: the commit loop reads it
     assert writers.content() == b"first"
 
 

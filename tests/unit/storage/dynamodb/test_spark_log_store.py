@@ -66,8 +66,8 @@ class TestOnMoto(TestOnMinistack):
 
 
 class Place:
-    """The location of a table, and its commit table in DynamoDB. deltalog uses both, and so does code that repeats the
-    steps of Spark."""
+    """The location of a table, and its commit table in DynamoDB. Both are used by deltalog and by test code that
+    repeats Spark's steps."""
 
     def __init__(self, server: Server) -> None:
         self.server = server

@@ -30,7 +30,8 @@ def sent_twice(request: Request, forward: Callable[[], Answer]) -> Answer:
 
 
 FATES: dict[str, tuple[Rule, PutOutcome | None, bool]] = {
-    # by fault: the rule that injects it, the expected outcome (None: a StoreError), and whether the object exists
+    # for each fault: the rule that injects it, the expected outcome (None: a StoreError), and whether the object exists
+    # afterwards
     "409, not settled": (refused(409, "ConditionalRequestConflict"), UNKNOWN, False),
     "409 of another kind": (refused(409, "OperationAborted"), UNKNOWN, False),
     "412, own": (sent_twice, EXISTS, True),
@@ -76,7 +77,7 @@ def test_another_writers_object_is_told_from_both_servers_answers(ministack: Ser
     for server in (ministack, moto):
         store = server.store()
         store.put(COMMIT, b"theirs")
-        assert store.put_if_absent(COMMIT, b"") is EXISTS  # an empty body is sent only once too
+        assert store.put_if_absent(COMMIT, b"") is EXISTS  # an empty body, too, is sent only once
         assert store.get(COMMIT) == b"theirs"
 
 
@@ -92,7 +93,7 @@ def test_nothing_was_written_when_no_connection_was_made(ministack: Server) -> N
 
 def test_a_server_that_never_takes_the_body_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(transport, "REQUEST_SECONDS", 0.5)
-    with socket.create_server(("127.0.0.1", 0)) as deaf:  # accepts connections, but never reads from them
+    with socket.create_server(("127.0.0.1", 0)) as deaf:  # accepts connections but never reads from them
         endpoint = f"http://127.0.0.1:{deaf.getsockname()[1]}"
         store = S3Store("s3://bucket/t", key="k", secret="s", endpoint_url=endpoint, exclusive_create=True)
         assert store.put_if_absent(COMMIT, b"x") is UNKNOWN
@@ -138,7 +139,8 @@ def test_a_service_that_ignores_the_condition_is_not_written_to(ministack: Serve
     def forgetful(request: Request, forward: Callable[[], Answer]) -> Answer:
         if "If-None-Match" not in request.headers:
             return forward()
-        direct.put(request.key.removeprefix(f"{direct.bucket}/"), request.body)  # signed again, without the condition
+        # The request is signed again, without the condition.
+        direct.put(request.key.removeprefix(f"{direct.bucket}/"), request.body)
         return 200, [("ETag", '"0"')], b""
 
     with proxied(ministack) as (proxy, server):
@@ -147,7 +149,8 @@ def test_a_service_that_ignores_the_condition_is_not_written_to(ministack: Serve
         with pytest.raises(UnsafeStoreError, match="ignores If-None-Match"):
             store.put_if_absent(COMMIT, b"")
         assert store.list_from("_delta_log") == []
-        assert sum(request.method == "PUT" for request in proxy.requests) == 2  # this is the probe, not the commit
+        # This request is the probe, not the commit.
+        assert sum(request.method == "PUT" for request in proxy.requests) == 2
 
 
 def test_conditions_are_probed_once_for_a_bucket(ministack: Server) -> None:
@@ -163,7 +166,8 @@ def test_conditions_are_probed_once_for_a_bucket(ministack: Server) -> None:
         assert len(proxy.requests) == 7
         S3Store(f"s3://{store.bucket}/4th", **server.options(key="another")).put_if_absent(COMMIT, b"")
         S3Store(f"s3://{server.bucket()}/5th", **server.options()).put_if_absent(COMMIT, b"")
-        assert sum(request.method == "DELETE" for request in proxy.requests) == 3  # other credentials, another bucket
+        # With other credentials or another bucket.
+        assert sum(request.method == "DELETE" for request in proxy.requests) == 3
     assert [meta.name for meta in S3Store(store.url, **ministack.options()).list_from("_delta_log")] == [COMMIT[-25:]]
 
 
@@ -185,7 +189,7 @@ def _join_background() -> None:
 
 
 class Gate:
-    """Delays the requests that ``holds`` selects, until the gate is opened."""
+    """Delays the requests that ``holds`` selects until the gate is opened."""
 
     def __init__(self, holds: Callable[[Request], bool]) -> None:
         self.opened, self.reached = threading.Event(), threading.Event()

@@ -1,4 +1,4 @@
-"""Connections are reused, requests are sent only once, and every wait ends."""
+"""Connections are reused, requests are sent only once, and every wait has a time limit."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ SOON = Limits(5, 0.2, 0.5)
 
 
 class Service:
-    """Answers each request with ``serve``, which gets the connection and the request's headers. Counts both."""
+    """Answers each request with ``serve``, which receives the connection and the request's headers. Counts both."""
 
     def __init__(self, serve: Callable[[socket.socket, bytes], object]) -> None:
         self.heads: list[bytes] = []

@@ -1,4 +1,4 @@
-"""Role credentials, which botocore resolves from real credential endpoints, and a service that checks them."""
+"""Role credentials that botocore gets from real credential endpoints, and a service that checks these credentials."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ COMMIT = "_delta_log/00000000000000000000.json"
 
 
 class Roles:
-    """Serves a role's credentials over HTTP, as a container or an instance (IMDSv2) gets them."""
+    """Serves a role's credentials over HTTP, in the way in which a container or an EC2 instance (IMDSv2) obtains
+    them."""
 
     def __init__(self, http: Proxy) -> None:
         self.number = 1
@@ -147,7 +148,8 @@ def test_credentials_that_are_no_longer_valid_are_replaced(
     result = getattr(store, call)(*arguments.get(call, ("a",)))
     assert call != "put_if_absent" or (result is PutOutcome.COMMITTED and len(proxy.requests) == 2)
     assert call != "get_many" or result == [b"1"] * 5
-    assert by_whom(proxy) == {"deltalog"} and len(roles.http.requests) == 2  # the same for any number of threads
+    # The result is the same for any number of threads.
+    assert by_whom(proxy) == {"deltalog"} and len(roles.http.requests) == 2
 
 
 def test_botocore_refreshes_before_they_expire(
@@ -155,7 +157,7 @@ def test_botocore_refreshes_before_they_expire(
 ) -> None:
     proxy, store = seen
     start(roles, "container", monkeypatch)
-    roles.lifetime_s = 60  # so short that botocore refreshes them at the next request
+    roles.lifetime_s = 60  # so short that botocore refreshes the credentials at the next request
     store.put("a", b"1")
     roles.number, roles.lifetime_s = 2, 3600
     proxy.requests.clear()
@@ -272,7 +274,8 @@ def test_a_refused_commit_that_was_carried_out_nevertheless_is_found(
     store.put("a", b"1")
     roles.number = 2
     proxy.rule = only_once(carried_out_but_answered(400, "ExpiredToken"), lambda request: True)
-    assert store.put_if_absent(COMMIT, b"2") is PutOutcome.EXISTS  # the commit loop finds out whose commit it is
+    # The commit loop determines which writer made the commit.
+    assert store.put_if_absent(COMMIT, b"2") is PutOutcome.EXISTS
     assert store.get(COMMIT) == b"2"
 
 

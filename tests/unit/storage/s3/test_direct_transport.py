@@ -1,4 +1,5 @@
-"""Requests sent without botocore have the same effect on the service; stores with unsupported options use botocore."""
+"""Requests sent without botocore have the same effect on the service; stores with options that only botocore supports
+use botocore."""
 
 from __future__ import annotations
 

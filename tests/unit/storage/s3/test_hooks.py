@@ -46,7 +46,7 @@ def test_a_process_that_ends_at_once_has_written_them_all(ministack: Server, kin
     arguments = [store.url, kind, json.dumps(ministack.options())]
     done = subprocess.run([*command, *arguments], capture_output=True, text=True, timeout=120)
     assert done.returncode == (7 if kind == "raise" else 0), done.stderr
-    assert kind == "fork" or not done.stderr, done.stderr  # s3fs warns about its connections in a forked child
+    assert kind == "fork" or not done.stderr, done.stderr  # s3fs warns about its connections in forked child processes
     last = 5 if kind == "fork" else 4
     names = {meta.name for meta in S3Store(store.url, **ministack.options()).list_from("_delta_log")}
     assert {f"{version:020d}.{end}" for version in range(last + 1) for end in ("json", "crc")} <= names

@@ -59,7 +59,7 @@ def test_a_service_that_asks_to_slow_down_gets_fewer_requests_at_once(seen: tupl
     assert store._client.limit.window.size == 64
     proxy.rule = rule
     assert store.get_many(paths) == [path.encode() for path in paths]
-    # 32 requests were in flight, so the window was halved to 16, and it grows by one for each window of answers.
+    # 32 requests were in flight, so the window was halved to 16; it grows by one for each full window of responses.
     assert 1 <= most <= 24
     assert store._client.limit.window.size < 25 and store._client.limit.window.burst == 1
 
@@ -94,7 +94,7 @@ def deleted_by(request: Request) -> list[str]:
 
 @pytest.fixture
 def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Records the sleeps between deletions, which return immediately."""
+    """Records the sleeps between deletions; the sleeps return immediately."""
     found: list[float] = []
     monkeypatch.setattr(s3_store, "_pause", found.append)
     return found
@@ -156,7 +156,7 @@ def test_requests_to_delete_that_s3_refuses_become_smaller_and_slower(
     proxy.rule = rule
     assert store.remove(entries) == entries
     assert [*store.walk(lambda directory: True)] == []
-    # The HTTP clients repeat refused requests, so repeated sizes count only once.
+    # The HTTP clients repeat refused requests, so equal sizes in succession count only once.
     assert [size for size, _ in itertools.groupby(sizes)] == [40, 20, 25, 12, 17, 11] and len(pauses) == 2
 
 

@@ -171,7 +171,7 @@ def test_opening_a_table_costs_what_the_page_says(seen: tuple[Proxy, S3Store]) -
     with proxy.counted() as made:
         opened = DeltaTable.open(store)
     assert [r.method for r in made] == ["GET"] * 4
-    # The requests are the GETs of the hint, the listing, the .crc and its commit.
+    # The requests are the GETs of the hint, of the listing, and of the latest version's .crc and commit.
     assert sum("list-type=2" in r.target for r in made) == 1
     with proxy.counted() as made:
         opened.snapshot()
