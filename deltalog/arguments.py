@@ -50,7 +50,7 @@ def _check_member(owner: type, name: str, member: Any) -> None:
 
 
 def _checked(function: Any) -> Any:
-    plan: list[_Plan] = []  # built by the first call, because hints may name modules that are not imported yet
+    plan: list[_Plan] = []  # built by the first call, because type hints may refer to modules that are not imported yet
 
     @functools.wraps(function)
     def call(*args: Any, **named: Any) -> Any:

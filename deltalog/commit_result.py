@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True, slots=True)
 class CommitResult:
-    """A commit in the log. ``attempts``: the number of versions tried; 0 if the call had nothing to do and made no
-    commit (``skipped``). ``operation_metrics``: the operationMetrics in the commitInfo, such as the numbers of files
-    added and removed; unknown numbers are omitted. ``operation``: the operation in the commitInfo, such as MERGE; None
-    if no commit was made."""
+    """A commit in the log. ``attempts``: the number of versions that were tried; 0 if the call had nothing to do and
+    made no commit (``skipped``). ``operation_metrics``: the operationMetrics in the commitInfo, such as the numbers of
+    files added and removed; unknown numbers are omitted. ``operation``: the operation in the commitInfo, such as MERGE;
+    None if no commit was made."""
 
     version: int
     timestamp_ms: int

@@ -156,7 +156,7 @@ class InvalidTimestampError(CallError):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class InvalidPropertyError(CallError):
-    """A table property has a name or a value that must not be set. ``key``: its name."""
+    """A table property has a name that must not be set, or a value that is not allowed. ``key``: its name."""
 
     code = "INVALID_PROPERTY"
     key: str | None = None

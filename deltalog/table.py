@@ -939,14 +939,14 @@ class DeltaTable:
         files to which the version at the cut-off or a later version refers are kept, including change data files;
         hidden files, links and other tables are also kept. Two commits, VACUUM START and VACUUM END, record the
         deletion; they are not made if there are no files to delete. If the call is interrupted, a second call continues
-        its work. ``full=False`` does not list files and considers only files that commits since the last vacuum removed
-        (Spark's VACUUM LITE); files that no version has ever named and empty directories are kept. ``keep_versions``:
-        versions whose files are kept, however old they are. ``progress``: called with the number of files deleted so
-        far and the total number of files to delete. ``run_tasks``: runs elsewhere, for example as Spark tasks, the
-        tasks that list and delete files; at most ``num_tasks`` tasks list files. ``run_tasks`` receives a function, the
-        bytes for each task, and a description of the work. For each task, ``run_tasks`` calls the function with the
-        task's bytes and a string that is unique to the attempt, and returns the results in task order. The log is read
-        and written in this process.
+        the work of the first. ``full=False`` does not list files and considers only files that commits since the last
+        vacuum removed (Spark's VACUUM LITE); files that no version has ever named and empty directories are kept.
+        ``keep_versions``: versions whose files are kept, however old they are. ``progress``: called with the number of
+        files deleted so far and the total number of files to delete. ``run_tasks``: runs elsewhere, for example as
+        Spark tasks, the tasks that list and delete files; at most ``num_tasks`` tasks list files. ``run_tasks``
+        receives a function, the bytes for each task, and a description of the work. For each task, ``run_tasks`` calls
+        the function with the task's bytes and a string that is unique to the attempt, and returns the results in task
+        order. The log is read and written in this process.
 
         Raises CallError, ResourceNotReadyError for a table of a catalog, UnsupportedFeatureError, UnsafePathError for a
         path in the log that cannot be resolved, CorruptTableError, StoreError, and with ``full=False``

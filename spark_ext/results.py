@@ -36,7 +36,7 @@ class WriteResult:
     #: None if the table has no in-commit timestamps.
     in_commit_timestamp_ms: int | None = None
     txn_id: str | None = None
-    #: The operation metrics of a DELETE, UPDATE or MERGE, as in its commit.
+    #: The operation metrics of a DELETE, UPDATE or MERGE, as recorded in its commit.
     operation_metrics: Mapping[str, int] = field(default_factory=dict)
 
 

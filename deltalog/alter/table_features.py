@@ -84,7 +84,8 @@ def with_features(protocol: Protocol, names: Sequence[str]) -> Protocol:
 def upgrade_protocol(
     transaction: Transaction, reader_version: int, writer_version: int, user_metadata: UserMetadata
 ) -> CommitResult:
-    """Commit a protocol with at least these versions. If the protocol has them already, nothing is committed."""
+    """Commit a protocol with at least these versions. If the protocol has these features already, nothing is
+    committed."""
     protocol = features.upgraded(transaction.protocol, reader_version, writer_version)
     if protocol == transaction.protocol:
         return skipped(transaction)
@@ -199,10 +200,10 @@ def _no_metadata(metadata: Metadata) -> bool:
 class Removal:
     """How a feature is dropped.
 
-    ``properties``: properties to unset first. ``unset_with_it`` and ``domain``: properties to unset and a metadata
-    domain to remove in the same commit that drops the feature. ``obstacle``: returns a message that says why the table
-    still needs the feature and what to do; None if it does not need it. For a reader feature, no version in the log may
-    have metadata for which ``uses`` is true or, with ``vectors``, a deletion vector.
+    ``properties``: properties that must be unset first. ``unset_with_it`` and ``domain``: properties to unset and a
+    metadata domain to remove in the same commit that drops the feature. ``obstacle``: returns a message that says why
+    the table still needs the feature and what to do; None if it does not need it. For a reader feature, no version in
+    the log may have metadata for which ``uses`` is true or, with ``vectors``, a deletion vector.
     """
 
     properties: tuple[str, ...] = ()

@@ -14,7 +14,7 @@ The guarantees of a coordinator:
   changes whose loss only causes work to be repeated: ``published``, ``delete_parts``, and ``replace`` if the record is
   undecided. The surviving changes are always a prefix of all changes.
 - **Honest.** An exception other than OperationTimeoutError means that nothing changed. After an OperationTimeoutError,
-  the change may have taken effect, or may do so later.
+the change may have taken effect, or may take effect later.
 
 deltalog.testing.CoordinatorTests tests these guarantees: subclass it for a new coordinator.
 
@@ -103,8 +103,9 @@ class Coordinator(ABC):
 
     @abstractmethod
     def register(self, table: TableRecord, version: int) -> bool:
-        """Add a table whose latest version is ``version``, which is published. Returns False and changes nothing if
-        another table has the same name or id, or a URL that equals, contains or lies below the URL of ``table``."""
+        """Add a table whose latest version is ``version``, which is already published. Returns False and changes
+        nothing if another table has the same name or id, or a URL that equals, contains or lies below the URL of
+        ``table``."""
 
     @abstractmethod
     def drop(self, table_id: str, version: int, marks: int | None = None) -> bool:
@@ -179,7 +180,7 @@ class Coordinator(ABC):
     def uncleaned(self, after: tuple[int, str] | None = None, limit: int = 1000) -> list[TransactionRecord]:
         """At most ``limit`` decided transactions after ``after``, ordered by (start, id), without those whose parts
         were all deleted by a ``delete_parts`` without keys. The result may include other transactions: the default
-        returns all decided transactions; coordinators that track parts override it."""
+        implementation returns all decided transactions; coordinators that track parts override this method."""
         return self.transactions(StatusFilter.COMPLETED.statuses, after, limit)
 
     @abstractmethod

@@ -76,8 +76,8 @@ class KnownMarks:
 
 def live_marks(coordinator: Coordinator, table_id: str, now_ms: int) -> Marks:
     """The markings of a table. Deletes markings older than MARKING_AGE_MS. A marking whose time is further ahead of the
-    clock than MARKING_AGE_MS, because a clock was wrong, is treated as new. Cost: 1 coordinator call, and 1 per such
-    marking."""
+    clock than MARKING_AGE_MS, because some clock was wrong, is treated as a new marking. Cost: 1 coordinator call, and
+    1 per such marking."""
     marks = coordinator.marks(table_id)
     live: dict[int, Marking] = {}
     for number, marking in marks.markings.items():

@@ -221,7 +221,7 @@ class Proposal:
 
 
 class Ratification(enum.Enum):
-    """The outcome of a proposal. Unless it is RATIFIED, the proposal had no effect."""
+    """The outcome of a proposal. Unless its outcome is RATIFIED, the proposal had no effect."""
 
     RATIFIED = "ratified"
     MOVED = "moved"  # the latest version (head) of a table is not the expected one

@@ -163,7 +163,7 @@ def embedded(data: Any) -> str:
 
 def write_page(path: Path, text: str, overwrite: bool) -> int:
     """Write a page atomically and return its size in bytes. If ``path`` is a device or a pipe, the page is written into
-    it instead of replacing it.
+    that device or pipe and does not replace it.
 
     Raises CallError if the file exists and is not a timeline page, and OSError that names ``path`` rather than a
     temporary file.

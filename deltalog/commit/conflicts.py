@@ -86,7 +86,7 @@ def rebase(prepared: Prepared, base: Base, winner: CommitActions, winner_file_ti
     """The new base after ``winner`` committed version ``base.version + 1``, provided that no conflict exists.
 
     ``winner_file_time_ms``: the modification time of the winner's commit file, in milliseconds since 1970; used only if
-    the transaction enables in-commit timestamps. ``table``: the URL of the table root, for messages. Raises
+    the transaction enables in-commit timestamps. ``table``: the URL of the table root, for error messages. Raises
     CommitConflictError, TableExistsError, UnsupportedFeatureError, MissingInCommitTimestampError. Cost: none.
     """
     if base.protocol is None or base.metadata is None:

@@ -173,8 +173,8 @@ class CommitLoop:
         return now_ms
 
     def _try(self, attempt: Attempt) -> CommitActions | None:
-        """Try one attempt. Returns None if the attempt is in the log, else the actions of the commit that won its
-        version."""
+        """Try one attempt. Returns None if the attempt is in the log, otherwise the actions of the commit that won the
+        attempted version."""
         outcome = self._commit(attempt)
         if isinstance(outcome, Committed):
             return None

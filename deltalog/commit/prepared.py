@@ -1,4 +1,4 @@
-"""A transaction that is ready to be committed, with its reads and its isolation level. Pure."""
+"""A transaction that is ready to be committed, together with its reads and its isolation level. Pure."""
 
 from __future__ import annotations
 

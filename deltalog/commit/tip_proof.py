@@ -4,8 +4,8 @@ under that version number.
 Exclusive creation of the commit file alone does not prove that the commit follows the right version. If the table has
 since been deleted, the next version's file name is free, and the commit would become the first file of a broken log. If
 another table with the same number of versions has replaced the table that was read, the commit would add files of the
-old table to the new one. Therefore the commit file of the known version is checked before each attempt to commit, and
-on a local store also after the attempt. Later versions need no separate check: versions are contiguous, and no Delta
+old table to the new one. Therefore the commit file of the known version is checked before each attempt to commit and,
+on a local store, also after the attempt. Later versions need no separate check: versions are contiguous, and no Delta
 client removes the latest ones.
 
 On a remote store, the check is a request that runs concurrently with the upload of the data, so nothing waits for it.
@@ -184,7 +184,8 @@ class TipProof:
             ) from None
         except CorruptTableError as error:
             raise replaced(url, known.version, "the log at its location cannot be read") from error
-        # If other writers have committed since, log clean-up can delete even the last commit that a handle has read.
+        # If other writers have committed in the meantime, log clean-up can delete even the latest commit that a handle
+        # has read.
         reached = version if is_committed else tip.version
         is_covered = fresh.segment.checkpoint_version >= tip.version and fresh.version >= reached
         is_deleted = found is None and self._reader.store.head(commit_path(tip.version)) is None
@@ -197,7 +198,7 @@ class TipProof:
 
 
 def replaced_by(known: Snapshot, fresh: LogSnapshot) -> TableReplacedError:
-    """The error if the table from which ``known`` was read has been replaced by ``fresh``."""
+    """The error to raise if the table from which ``known`` was read has been replaced by the table of ``fresh``."""
     is_other = fresh.metadata.id != known.metadata.id
     what = "another table was created there" if is_other else "an older copy replaced it"
     if known.tip.is_misplaced:

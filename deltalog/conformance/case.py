@@ -136,7 +136,7 @@ class MayRefuse(Step):
 
 @dataclass(frozen=True)
 class Log(Step):
-    """Check a property of the log, by its name in ``deltalog.conformance.log_checks``."""
+    """Check a property of the log; the property is given by its name in ``deltalog.conformance.log_checks``."""
 
     check: str
     version: int | None = None
@@ -164,7 +164,7 @@ class Case:
 
     @property
     def writes(self) -> bool:
-        """Whether the case changes the table; every run then needs its own copy."""
+        """Whether the case changes the table; if so, every run needs its own copy of the table."""
         return any(isinstance(_inner(step), (Write, Create, Begin, Put)) for step in self.steps)
 
 

@@ -86,7 +86,7 @@ class EngineProcess:
         return found
 
     def _end(self) -> int | None:
-        """Close the standard input of the process so that it exits; kill it if it does not."""
+        """Close the standard input of the process so that the process exits; kill it if it does not exit."""
         process, self._process = self._process, None
         if process is None:
             return None

@@ -53,7 +53,7 @@ def _is_ignored(directory_name: str) -> bool:
 
 
 def data_files(root: str, entries: Iterable[Entry]) -> list[DirectoryFile]:
-    """The data files among the entries of ``LogStore.walk``, by path. ``root``: the directory, used in messages.
+    """The data files among the entries of ``LogStore.walk``, keyed by path. ``root``: the directory, used in messages.
 
     Raises InvalidDataFileError for a link, a mount point, a name that a log cannot represent, a nested table, and for
     files whose directories have different partition columns.

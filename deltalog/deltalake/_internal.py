@@ -47,5 +47,5 @@ __all__ = [
 
 
 def rust_core_version() -> str:
-    """The version of deltalog, which is in Python, in three parts."""
+    """The version of deltalog, which is written in Python, as a version number with three parts."""
     return f"py-{__version__}"

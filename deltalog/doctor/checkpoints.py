@@ -1,5 +1,5 @@
-"""Checks checkpoints. If the commits determine the state, the checkpoint must match it; otherwise it supplies the
-state.
+"""Checks checkpoints. If the commits determine the state, the checkpoint must match this state; otherwise the
+checkpoint supplies the state.
 
 Spec: PROTOCOL.md#checkpoints-1, #v1-spec, #v2-spec, #sidecar-file-information. Defects become findings, never
 exceptions.

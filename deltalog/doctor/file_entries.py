@@ -125,7 +125,7 @@ class Statistics:
 
 
 def examine_add(add: AddFile, rules: Rules, version: int) -> Iterator[Finding]:
-    """Check one add action by itself."""
+    """Check a single add action, without regard to other actions."""
     for rule, text in (
         *_path(add.path, rules),
         *_partition_values(add, rules),

@@ -104,7 +104,7 @@ def is_same_kind(stored: pa.DataType | None, wanted: DataType) -> bool:
 
 
 def _rounded(own: Any, actual: Any, kind: DataType) -> tuple[Any, Any]:
-    """Both values, or ``actual`` twice if they differ only by rounding."""
+    """Returns both values, or ``actual`` twice if the two differ only by rounding."""
     if own is None or actual is None:
         return own, actual
     largest = 1e-15 if isinstance(kind, DecimalType) else 1.2e-7

@@ -48,8 +48,8 @@ def found(rule: str, message: str, version: int | None = None, path: str | None 
 
 @dataclass(frozen=True, slots=True)
 class Examined:
-    """Numbers of items checked. ``live_files``: the live files of the latest version; ``footers``, ``rows``: the
-    footers and rows of data files."""
+    """Numbers of items checked. ``live_files``: the live files of the latest version; ``footers`` and ``rows``: the
+    footers and the rows of data files."""
 
     commits: int = 0
     checkpoints: int = 0

@@ -155,8 +155,8 @@ def examine_file(
     number: str, partitions: Mapping[str, int | None], names: list[str], ids: list[int], int96: list[str]
 ) -> Iterator[str]:
     """Check the footer of a data file. ``partitions``: the field ids of the partition columns, by physical name.
-    ``names``, ``ids``: the names and the field ids of the columns in the file; an id is -1 if missing. ``int96``: the
-    names of the columns whose Parquet type is INT96."""
+    ``names``, ``ids``: the names and the field ids of the columns in the file; an id is -1 if it is missing. ``int96``:
+    the names of the columns whose Parquet type is INT96."""
     for name, field_id in partitions.items():
         at = next(
             (n for n, own in enumerate(names) if own == name or (field_id is not None and ids[n] == field_id)), None

@@ -25,9 +25,9 @@ _TEMPORARY = re.compile(r"\..*|_.*|.*(?:tmp|temp|\$folder\$|_started|_committed|
 
 @dataclass(frozen=True, slots=True)
 class LogFiles:
-    """The files of a log. ``listing``: the listing as parsed for reading the log. ``metas``: all files by name.
-    ``incomplete``: multi-part checkpoints that lack parts, as (version, number of parts, names). ``strays``: file names
-    in the log directory that no log file can have."""
+    """The files of a log. ``listing``: the listing in the parsed form in which it is used to read the log. ``metas``:
+    all files by name. ``incomplete``: multi-part checkpoints that lack parts, as (version, number of parts, names).
+    ``strays``: file names in the log directory that no log file can have."""
 
     listing: Listing
     metas: Mapping[str, FileMeta]

@@ -26,7 +26,8 @@ _KEEP_ROW_VERSIONS = (None, "RESTORE", "CLONE")
 
 class Entry(NamedTuple):
     """The properties of a live file that are kept in memory; -1 for absent values. ``version``: the first version in
-    which the file is live, as far as the log shows. ``digest``: ``digest_of`` its add action."""
+    which the file is live, according to the part of the log that still exists. ``digest``: ``digest_of`` its add
+    action."""
 
     version: int
     size: int

@@ -17,8 +17,8 @@ _UNKNOWN_OPERATORS = frozenset({"&", "|", "^", "~", "<<", ">>", "->", "=>", ":",
 PREDICATES = frozenset({"between", "in", "like", "ilike", "rlike", "regexp"})
 # Words that are column names only if they are quoted.
 RESERVED = frozenset({"and", "or", "in", "is", "div", "when", "then", "else", "as", *PREDICATES})
-# Words that are not a unit if they follow INTERVAL '90 days' (whose string contains the unit), and not a type name if
-# they precede a string.
+# Words that are not interval units if they follow INTERVAL '90 days' (whose string already contains the unit), and that
+# are not type names if they precede a string.
 _WORDS = RESERVED | {"not", "case", "end"}
 
 

@@ -1,5 +1,5 @@
-"""The version checksum (``.crc``): protocol, metadata and totals of a version, so that readers need not replay the log.
-Pure.
+"""The version checksum (``.crc``): the protocol, metadata and totals of a version, so that readers need not replay the
+log. Pure.
 
 Spec: PROTOCOL.md#version-checksum-file, #version-checksum-file-schema, #reader-requirements. A checksum is used only
 if its txnId or in-commit timestamp matches the commit file of its version, so a stale checksum, or the checksum of

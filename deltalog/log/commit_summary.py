@@ -36,7 +36,7 @@ class AddedFileSummary(msgspec.Struct, frozen=True):
 
 
 class CommitSummary(msgspec.Struct, frozen=True):
-    """The changes of a version relative to ``parent``, the version before it (None for version 0).
+    """The changes that a version made relative to ``parent``, the version before it (None for version 0).
 
     ``created_ms``: the in-commit timestamp if the commit has one, else the timestamp from the writer's clock, in
     milliseconds since 1970. ``metadata``: the mapping that the author passed to the write; None if the commit has none,

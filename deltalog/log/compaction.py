@@ -44,8 +44,8 @@ def reconciled(commits: Iterable[Sequence[AnyAction | CommitInfo]]) -> list[AnyA
 
 
 def _key(action: AnyAction | CommitInfo) -> tuple[str, str] | None:
-    """The reconciliation key: a later action replaces an earlier one with the same key. None for actions that are
-    dropped."""
+    """The reconciliation key: a later action replaces an earlier one with the same key. Returns None for actions that
+    are dropped."""
     if isinstance(action, (AddFile, RemoveFile)):
         return "file", file_key(action.path, action.deletion_vector)
     if isinstance(action, SetTransaction):

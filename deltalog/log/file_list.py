@@ -96,8 +96,8 @@ class FileList(msgspec.Struct, frozen=True):
 
 def _listed(add: AddFile) -> ListedFile:
     """The list entry for an add action; it equals the entry that a replay of the log would give. The body of the entry
-    is None if the statistics alone exceed MAX_BYTES, or if the path is absolute or not plain, because delta-spark
-    normalises such paths before it compares them."""
+    is None if the statistics alone exceed MAX_BYTES, or if the path is absolute or not plain; delta-spark normalises
+    such paths before it compares them."""
     is_short = len(add.stats or "") <= MAX_BYTES
     is_simple = are_ordinary([add.path]) or (is_plain(add.path) and base_name(add.path) is None)
     return ListedFile(add.path, add.size, encode_listed(add) if is_short and is_simple else None)

@@ -58,7 +58,7 @@ HEAD_BYTES = 4096
 # A number of versions that certainly fit into one page of a listing, with their commits, checksums and some
 # checkpoints.
 _VERSIONS_IN_PAGE = 450
-# In a log with fewer versions, listing the directory is faster than probing single names.
+# If a log has fewer versions than this, listing the directory is faster than probing single names.
 _SHORT = 1_000
 # How far back to look for a checkpoint before listing the whole log.
 _FAR = 24 * _VERSIONS_IN_PAGE

@@ -54,8 +54,8 @@ class Listing:
     """The commits and derived files of ``_delta_log``, either all of them or those from some version on.
 
     ``commits``: the versions of the commits, in ascending order. ``checkpoints``: the complete checkpoints, ascending
-    by version. ``checksums``: the versions that have a ``.crc``. ``compactions``: ascending. ``metas``: sizes and times
-    of commit files, by version; empty if only names were listed.
+    by version. ``checksums``: the versions that have a ``.crc``. ``compactions``: ascending. ``metas``: the sizes and
+    times of commit files, by version; empty if only the names were listed.
     """
 
     commits: tuple[int, ...]

@@ -49,7 +49,7 @@ _KEPT_PROPERTIES = (
 
 @dataclass(frozen=True, slots=True)
 class RestoreResult:
-    """The result of a restore, or with ``dry_run`` its plan. Sizes are those of data files, in bytes.
+    """The result of a restore or, with ``dry_run``, the plan of the restore. Sizes are those of data files, in bytes.
 
     ``version``: the restored version. ``missing_files``: the paths, as in the log, of files to add that no longer exist
     in the store. ``commit``: None for a dry run.

@@ -143,7 +143,7 @@ class _Computing:
         return cls(snapshot.url, snapshot.reader.files, snapshot.schema, partitioned, mapping, leaves, known)
 
     def completed(self, adds: Sequence[AddFile], wanted: Sequence[Sequence[Leaf]]) -> list[AddFile]:
-        """The add actions for which some of the ``wanted`` statistics can be computed, with these statistics added. In
+        """The add actions to which some of the ``wanted`` statistics can be added, with these statistics. In
         threads."""
         with ThreadPoolExecutor(parallel_gets(self.files.store) or FOOTER_THREADS) as threads:
             found = list(threads.map(self._with_statistics, adds, wanted))

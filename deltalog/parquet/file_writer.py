@@ -162,7 +162,7 @@ class GrowingFile:
 
 
 class HashedFile:
-    """Wraps a file that is written sequentially, and computes the SHA-256 of its content."""
+    """Wraps a file that is written sequentially, and computes the SHA-256 of the file's content."""
 
     closed = False
 

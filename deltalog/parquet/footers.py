@@ -91,9 +91,9 @@ def _of_possible_rows(file: pq.ParquetFile) -> pq.ParquetFile:
 
 
 def read_footer(source: Any) -> pq.FileMetaData:
-    """A Parquet file's footer whose content is safe to read: columns, rows, row groups, key-value metadata, and for
-    each column chunk its type, number of values and statistics. The returned footer contains no other metadata of
-    column chunks.
+    """The footer of a Parquet file, with content that is safe to read: columns, rows, row groups, key-value metadata,
+    and for each column chunk its type, number of values and statistics. The returned footer contains no other metadata
+    of column chunks.
 
     Raises OSError and ValueError with the reason, and whatever ``source`` raises. Cost: 1 GET, 2 for a footer of
     more than 64 KiB. Time: about 20 us per column chunk.

@@ -34,8 +34,8 @@ def read_small_files(
     batches. ``counted`` is called with the number of live rows of each file, according to its footer and deletion
     vector.
 
-    Memory: about 2 MiB of rows for small files; for other files, their batches. Raises as ``read_file``. Cost: 1 GET
-    for each small file on a local disk, else as ``read_file``.
+    Memory: about 2 MiB of rows for small files; for other files, the size of their batches. Raises as ``read_file``.
+    Cost: 1 GET for each small file on a local disk, else as ``read_file``.
     """
     for group in _groups(files, wanted, layout):
         tables = _read_group(files, group, layout) if len(group) > 1 else None
@@ -101,7 +101,7 @@ class _Alike:
         self.pages_bytes += pages_bytes
 
     def batches(self) -> list[pa.RecordBatch]:
-        """All rows, with the columns and types of the layout."""
+        """All rows, with the columns and types that the layout defines."""
         if not self._tables:
             return [self._assemble(0, rows, None) for rows in self.rows if rows]
         stored = pa.concat_tables(self._tables).combine_chunks().to_batches()

@@ -1,7 +1,7 @@
 """The types of the actions in a commit. Pure.
 
-Spec: PROTOCOL.md#actions. Fields have the protocol's names in snake case; ``from_json`` and ``to_json`` use the names
-in the protocol. Unknown fields are kept in ``extra`` and written back.
+Spec: PROTOCOL.md#actions. Fields have the protocol's names in snake case; ``from_json`` and ``to_json`` use the
+original names. Unknown fields are kept in ``extra`` and written back.
 """
 
 from __future__ import annotations

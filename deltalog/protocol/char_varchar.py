@@ -22,7 +22,7 @@ _CHAR_INSIDE = re.compile(r"\bchar\(")
 
 
 class Length(msgspec.Struct, frozen=True):
-    """A declared length. char(n): values are padded with blanks to n characters; varchar(n): values have at most n
+    """A declared length: char(n): values are padded with blanks to n characters; varchar(n): values have at most n
     characters. Trailing blanks beyond n are cut off."""
 
     padded: bool

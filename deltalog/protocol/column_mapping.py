@@ -88,7 +88,8 @@ def _each_column(schema: StructType, change: Callable[[StructField], StructField
 
 def check_mode_change(before: Mode, after: Mode, is_new: bool) -> None:
     """Refuse mode changes that delta-spark refuses, and disabling column mapping, which would require rewriting all
-    files. An existing table cannot change to mode id, because its files have no ids. Raises InvalidPropertyError.
+    files. An existing table cannot change to the column mapping mode id, because its files have no ids. Raises
+    InvalidPropertyError.
     """
     if before == after or is_new or (before, after) == ("none", "name"):
         return

@@ -93,8 +93,8 @@ def _check_nested_names(data_type: DataType, mapped: bool, where: str) -> None:
 
 
 def check_writable(table: StructType, data: StructType) -> None:
-    """Refuse data whose columns or types do not fit the table. Nullable columns can be absent, and a type can be
-    narrower if the table's type can represent all its values.
+    """Refuse data whose columns or types do not fit the table. Nullable columns may be absent from the data, and a
+    column may have a narrower type if the table's type can represent all values of this type.
 
     Raises SchemaMismatchError that names the column, both types and what to do; also for two fields of the data, at
     any depth, whose names are equal up to case.

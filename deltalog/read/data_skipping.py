@@ -260,7 +260,8 @@ class _StatisticsVerdicts(_PartitionVerdicts):
         return pc.less(self._column("nullCount", column), self.statistics.column("numRecords").combine_chunks())
 
     def _bounds(self, predicate: BoundComparison | BoundIn | BoundStartsWith) -> tuple[Any, Any]:
-        """The lower and the upper bound of each file, widened to undo any truncation or rounding by its writer."""
+        """The lower and upper bounds of each file, widened to undo any truncation or rounding by the writer of the
+        file."""
         column = predicate.column
         low, high = self._column("minValues", column), self._column("maxValues", column)
         data_type = self.leaves[column.path].data_type if column.path in self.leaves else None

@@ -328,7 +328,7 @@ def _parts(change: FileChange, opened: OpenFile) -> Iterator[tuple[pa.RecordBatc
 
 
 def _writes_most(changes: Sequence[FileChange]) -> bool:
-    """Whether most of the bytes that are read are written to new files."""
+    """Whether most of the bytes that are read are also written to new files."""
     return 2 * sum(each.written_bytes for each in changes) > sum(each.file.size for each in changes)
 
 

@@ -1,8 +1,8 @@
 """Schedules calls so that a hanging store delays only calls for the tables in that store.
 
-Every call is assigned to a lane, usually the lane of its table. A call that takes longer than ``slow_seconds`` no
-longer counts towards the total of running calls, but only towards its lane. A lane with slow calls is limited to a
-share of the threads and to a share of the requests in progress; calls beyond these shares are refused.
+Every call is assigned to a lane, usually the lane of the table that it accesses. A call that takes longer than
+``slow_seconds`` no longer counts towards the total of running calls, but only towards its lane. A lane with slow calls
+is limited to a share of the threads and to a share of the requests in progress; calls beyond these shares are refused.
 """
 
 from __future__ import annotations

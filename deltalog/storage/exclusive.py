@@ -2,8 +2,8 @@
 
 Creating an object twice shows that the second attempt is refused and has no effect, but a store that first checks and
 then writes passes that test too. For a store about which nothing else is known, several threads therefore race to
-create the same object, in several rounds. Two winners prove that the store is unsafe; a single winner is evidence that
-it is safe, but not proof.
+create the same object, in several rounds. Two winners prove that the store is unsafe. A single winner is evidence that
+the store is safe, but not proof.
 
 A passed test is remembered until the process ends; a failed test is repeated.
 """

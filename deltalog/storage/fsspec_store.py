@@ -438,8 +438,8 @@ def unwrapped(filesystem: Any, path: str) -> tuple[Any, str]:
 
 
 def local_path(filesystem: Any, path: str) -> str | None:
-    """The directory if the file system is the local disk, else None. The caller then uses LocalStore, which creates
-    exclusively and calls fsync."""
+    """The directory if the file system is the local disk; otherwise None. The caller then uses LocalStore, which
+    creates exclusively and calls fsync."""
     return str(filesystem._strip_protocol(path)) if isinstance(filesystem, LocalFileSystem) else None
 
 

@@ -12,9 +12,10 @@ BY_LOCATION = "by_location"
 
 
 def options_at(url: str, options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options for a location: the entry of ``by_location`` with the longest prefix that matches, or all other
-    options if no prefix matches. Prefixes match whole path segments. An entry is never merged with the other options,
-    so that an access key is never combined with another key's secret. Raises CallError, which shows no option."""
+    """The options for a location: the entry of ``by_location`` with the longest prefix that matches, or the options
+    outside ``by_location`` if no prefix matches. Prefixes match whole path segments. An entry is never merged with the
+    other options, so that an access key is never combined with another key's secret. Raises CallError, which shows no
+    option."""
     others = {name: value for name, value in options.items() if name != BY_LOCATION}
     given = options.get(BY_LOCATION)
     if given is None:

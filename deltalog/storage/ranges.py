@@ -154,8 +154,9 @@ def together(function: Callable[[int], None], numbers: Sequence[int]) -> None:
 class RangeReader(io.RawIOBase):
     """An object as a seekable file. The tail and the last read-ahead block are cached.
 
-    ``tail``: the last bytes of the object. ``size``: its length in bytes. ``read(start, end)`` reads a range and may be
-    called from several threads. Use a reader in only one thread at a time; ``view`` returns another reader.
+    ``tail``: the last bytes of the object. ``size``: the length of the object in bytes. ``read(start, end)`` reads a
+    range and may be called from several threads. Use a reader in only one thread at a time; ``view`` returns another
+    reader.
     """
 
     def __init__(self, where: str, tail: bytes, size: int, read: Callable[[int, int], bytes]) -> None:

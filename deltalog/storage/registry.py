@@ -124,7 +124,7 @@ def _open_s3(
     exclusive_create: bool = False,
     **options: Any,
 ) -> LogStore:
-    # Importing s3fs takes half a second, and many programs do not need it.
+    # Importing s3fs takes half a second, and many programs do not need s3fs.
     if importlib.util.find_spec("s3fs") is None:
         raise CallError(f"{url} needs the extra 's3' (No module named 's3fs'): pip install 'deltalog[s3]'.")
     from deltalog.storage.s3.store import S3Store

@@ -37,7 +37,7 @@ def is_below_root(path: str) -> bool:
 
 
 def parallel_gets(store: LogStore) -> int:
-    """How many concurrent requests one operation may send to ``store``; 0 for a local store."""
+    """The number of concurrent requests that one operation may send to ``store``; 0 for a local store."""
     return PARALLEL_GETS if store.is_remote else 0
 
 

@@ -17,17 +17,16 @@ I4    Acknowledged: what ``commit`` returned is in the log at that version, with
 I5    Honest failure: an operation that definitely failed is not in the log.
 I6    Exactly once: each operation, and each txnId, is in at most one version; a transaction uses only one txnId.
 I7    Settle before moving: no writer attempts a version while an earlier version is free or is the writer's own commit.
-I8 In-commit timestamps are in the first action of a commit, increase strictly, and come from the writer's clock or are
-1 ms after the last one; the enablement properties name the enabling commit, whose timestamp is after all earlier file
-times.
+I8    In-commit timestamps: in the first action, strictly increasing, from the writer's clock or 1 ms after the
+      last; the enablement properties name the enabling commit, whose timestamp is after all earlier file times.
 I9    The versions recorded for an application id increase.
 I10   No file is added while it is live, except to change its metadata (dataChange=false), and no file is removed
       while it is not live.
-I11   If a commit read the whole table, no other commit between the version that it read and the version that it created changes rows.
+I11   If a commit read the whole table, no other commit between the version that it read and itself changes rows.
       A blind append only adds files.
-I12 The protocol and the properties change only in the way that the operation declared.
+I12   The protocol and the properties change only as the operation declared.
 I14   A read returns the state of one version, which is not older than any version acknowledged before it began.
-I16 Of the library's errors, only the declared ones reach the caller.
+I16   Only declared errors of the library reach the caller.
 ====  ============================================================================================================
 """
 

@@ -1,4 +1,4 @@
-"""Transactions over several tables of a catalog: the types of the arguments and results of ``TransactionManager``."""
+"""Transactions on several tables of a catalog: the types of the arguments and results of ``TransactionManager``."""
 
 import typing
 

@@ -80,7 +80,7 @@ def end_marking(ledger: Ledger, table: TableRecord, number: int, marking: Markin
 
 
 def chunks(items: Sequence[T], path_of: Callable[[T], str]) -> Iterator[list[T]]:
-    """Split items into chunks, each of which fits into one marking."""
+    """Split items into chunks, each of which is small enough for one marking."""
     some, size = list[T](), 0
     for each in items:
         length = len(path_of(each).encode("utf-8", "surrogatepass"))

@@ -142,8 +142,8 @@ class TransactionManager:
         properties: Mapping[str, str] | None = None,
         **options: Any,
     ) -> Transaction:
-        """A transaction that creates a table in this catalog together with its first files; its commit is version 0.
-        ``options``: as for ``DeltaTable.create_transaction``.
+        """A transaction that creates a table in this catalog together with the table's first files; the commit of this
+        transaction is version 0. ``options``: as for ``DeltaTable.create_transaction``.
 
         After the commit, call ``register_table`` with the same name and location; until then, the table is not in the
         catalog and cannot be written. Raises TableExistsError as ``create_table``.

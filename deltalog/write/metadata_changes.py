@@ -159,7 +159,7 @@ class MetadataChanges:
         self._replace_configuration({k: v for k, v in self.metadata.configuration.items() if k not in removed})
 
     def set_constraint(self, name: str, expression: str | None) -> None:
-        """Add a CHECK constraint; None drops it. Existing rows are not checked."""
+        """Add a CHECK constraint; the value None drops the constraint. Existing rows are not checked."""
         key = f"{CONSTRAINT_PREFIX}{name.lower()}"
         others = {k: v for k, v in self.metadata.configuration.items() if k.lower() != key}
         self._replace_configuration(others if expression is None else {**others, key: expression})

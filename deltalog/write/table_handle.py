@@ -56,7 +56,7 @@ else:
 
 T = TypeVar("T")
 
-# How long the latest known version of a remote table is assumed to be current.
+# For how long the latest known version of a remote table is assumed to be the current one.
 _WARM_MS = 10_000
 # A lock that is held only for the moment in which a handle moves to another version.
 _MOVING = threading.Lock()
@@ -435,7 +435,7 @@ class TableHandle:
             raise conflicts.commits_missing_since(version, latest.version, self.url) from error
 
     def _expecting(self, version: int, latest: Snapshot) -> Environment:
-        """An environment that allows one commit attempt, directly after this version."""
+        """An environment that allows only one commit attempt, for the version directly after this one."""
         if isinstance(version, bool) or not isinstance(version, int):
             raise CallError(
                 f"expected_version must be an integer, the version that must be the latest; got {version!r}."

@@ -1,5 +1,5 @@
-"""Writes data files in the tasks of a distributed job. Each task writes its rows and returns add actions, which one
-transaction commits.
+"""Writes data files in the tasks of a distributed job. Each task writes its rows and returns the add actions of its
+files; one transaction commits all these actions.
 
 A task may be attempted more than once, even concurrently, and several attempts may complete. Each attempt uses its own
 file names, so attempts do not overwrite each other's files. Only the files that the job returns are committed; no

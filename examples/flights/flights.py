@@ -147,7 +147,7 @@ def ask(spark: SparkSession, table: Path, timestamp_ms: int) -> Answer:
 
 
 def explain(path: Path, compared: Sequence[Comparison], enabled_at: int, report: Report) -> None:
-    """Print the answers side by side, and explain one before and one after the enablement."""
+    """Print the answers side by side, and explain one answer from before and one from after the enablement."""
     report.answers(compared)
     before = [each.month for each in compared if each.month.version < enabled_at]
     after = [each.month for each in compared if each.month.version >= enabled_at]

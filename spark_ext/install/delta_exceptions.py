@@ -26,7 +26,7 @@ class ConcurrentAppendException(DeltaConcurrentModificationException):
 
 
 class ConcurrentDeleteReadException(DeltaConcurrentModificationException):
-    """Another writer deleted rows that this one has read."""
+    """Another writer deleted rows that this writer has read."""
 
 
 class ConcurrentDeleteDeleteException(DeltaConcurrentModificationException):

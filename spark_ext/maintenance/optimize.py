@@ -55,7 +55,7 @@ class DeltaOptimizeBuilder:
 
     def executeCompaction(self) -> DataFrame:
         """Combine small files; in a clustered table, order rows by the clustering columns. Returns one row with the
-        path and the metrics, as delta-spark names them.
+        path and the metrics, under the names that delta-spark uses.
 
         A task writes one new file, or orders rows for up to 64 files. Raises as ``deltalog.TableOptimizer.compact``,
         JobFailedError, StoreError, and UnsupportedFeatureError if the executors lack deltalog. Cost: as ``compact``,
@@ -70,8 +70,8 @@ class DeltaOptimizeBuilder:
 
     def executeZOrderBy(self, *cols: str | Sequence[str]) -> DataFrame:
         """Rewrite all files of the partitions, with the rows in Z-order by ``cols``. Returns the metrics, like
-        ``executeCompaction``. One task orders a partition of the table of up to 16 GiB; larger partitions take more
-        tasks. Raises as ``deltalog.TableOptimizer.z_order``, and as ``executeCompaction``. Cost: as
+        ``executeCompaction``. One task sorts a partition of the table of up to 16 GiB; larger partitions are split
+        among several tasks. Raises as ``deltalog.TableOptimizer.z_order``, and as ``executeCompaction``. Cost: as
         ``executeCompaction``, and temporary files on the executors' disks, at most as large as the rows."""
         given = list(column_names("executeZOrderBy", cols))
         z_order = self._table.optimize.z_order

@@ -434,7 +434,7 @@ class _Places:
         self._defines = statement.head in ("create", "replace")  # until the AS before the query
 
     def take(self, at: int) -> None:
-        """Advance over the token at ``at``."""
+        """Move past the token at ``at``."""
         previous, was, head = self.next, self._takes_alias, self._statement.head
         self.was_in_from = was and previous == "source"
         self._take(at, previous)

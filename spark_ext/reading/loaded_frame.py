@@ -95,8 +95,8 @@ class _State:
 
 
 def loaded(df: DataFrame, snapshot: deltalog.Snapshot) -> DataFrame:
-    """The DataFrame of a snapshot's rows, made so that its filters skip files. Below its last projection it must have
-    the column FILE. Cost: none."""
+    """The DataFrame of a snapshot's rows, made so that its filters skip files. Below its last projection, ``df`` must
+    have the column FILE. Cost: none."""
     kind: Any = type(df)
     df.__class__ = _class_for(kind)
     vars(df)[_STATE] = _State(snapshot)

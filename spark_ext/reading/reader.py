@@ -171,8 +171,8 @@ class Reader:
     def load(self, path: Location) -> DataFrame:
         """The rows of the table, at the version that the options or the path select (``path@v12``, or
         ``path@yyyyMMddHHmmssSSS`` in the session time zone); with ``readChangeFeed``, the table's changes, as for
-        ``read_changes``. ``path`` may also be ``catalog:<catalog>#<name>``, or a DeltaTable; if it belongs to a
-        transaction, uncommitted changes are included.
+        ``read_changes``. ``path`` may also be ``catalog:<catalog>#<name>``, or a DeltaTable; if this table belongs to a
+        transaction, the transaction's uncommitted changes are included.
 
         The DataFrame is pinned to the version that was read, and has the table's columns in order, with their types and
         nullability. Cost: the log and the deletion vectors are read once, and each data file is looked up once; with
@@ -443,7 +443,7 @@ def _deferred(spark: SparkSession, snapshot: deltalog.Snapshot, layout: Layout) 
 
 
 def pruned(spark: SparkSession, snapshot: deltalog.Snapshot, where: deltalog.Predicate | None) -> DataFrame:
-    """A DataFrame of all rows of the files that data skipping with ``where`` keeps. The caller must also filter the
+    """A DataFrame of all rows of the files that data skipping with ``where`` keeps. The caller must still filter the
     rows with ``where``."""
     found = scan(spark, Layout.of(snapshot), file_entries.of_snapshot(snapshot, where), Storage.of(spark, snapshot))
     return marked(found, snapshot, where)

@@ -22,7 +22,7 @@ from spark_ext.writing.new_files import NewFiles
 from spark_ext.writing.row_count import Count, RowCount
 from spark_ext.writing.write_options import WriteRequest
 
-# The change data file column with the kind of change.
+# The column of change data files that contains the kind of change.
 CHANGE_TYPE = "_change_type"
 
 
@@ -55,7 +55,7 @@ class ChangedFiles:
 
     @contextlib.contextmanager
     def removed_on_errors(self) -> Iterator[None]:
-        """Remove the written files if the block fails, unless a commit may already refer to them."""
+        """Remove the written files if the block fails, unless a commit may already refer to these files."""
         try:
             yield
         except BaseException as error:

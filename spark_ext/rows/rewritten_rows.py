@@ -30,14 +30,14 @@ def from_one_scan(
     is_marked: bool = False,
     computed: Collection[int] = (),
 ) -> DataFrame | None:
-    """The rows as files store them. None if one scan is not enough: the table has rules for its rows or gets new
-    columns, or a new value contains a nested NOT NULL field.
+    """The rows as files store them. None if one scan is not enough, because the table has rules for its rows, because
+    it gets new columns, or because a new value contains a nested NOT NULL field.
 
     ``rows``: all rows of the files, with the column OUTCOME. ``updates``: the new values, keyed by outcome (except
     STAYS); None for an outcome whose rows are deleted. ``tracked``: the columns that contain row ids and row commit
     versions. ``column_of``: returns the column with the old value of a column. ``is_marked``: whether the rows have the
     columns FILE and ROW, from which the column MARK of changed rows is computed. ``computed``: the outcomes for which
-    the rows already have the columns of ``NewValues.named``.
+    the rows already contain the columns of ``NewValues.named``.
     """
     fields = files.schema.fields
     if files.rules or files.changes_columns or any(CHAR_VARCHAR in field.metadata for field in fields):

@@ -1,8 +1,8 @@
 """Session settings that are the defaults of write options.
 
-delta-spark's writer takes defaults from its session; options of the write take precedence. Each of these settings is
-applied with the same precedence, or refused with an error that names it, so that scripts for delta-spark give the same
-results.
+delta-spark's writer takes its defaults from the session; options of the write take precedence. Each of these settings
+is applied with the same precedence, or refused with an error that names it, so that scripts for delta-spark give the
+same results.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ except ImportError:  # on Windows, no abandoned directories are removed
     fcntl = None  # type: ignore[assignment]
 
 _LOCK = ".lock"
-# A directory is locked right after its creation. An unlocked directory older than this is considered abandoned.
+# A directory is locked immediately after it is created. An unlocked directory older than this is considered abandoned.
 _MIN_AGE_S = 600.0
 _MAX_REMOVED = 64
 _searched: set[str] = set()

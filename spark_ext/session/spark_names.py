@@ -1,8 +1,8 @@
 """Table names in Spark's own catalog, which ``use_catalog(spark, "spark")`` selects.
 
 A name is an entry in Spark's catalog that contains the location of the table and the provider: ``deltalog``, or
-``delta`` if another engine registered the name. Spark lists, renames and drops it; deltalog reads and writes the table
-there. The table itself does not record its name, so it can also be used by its path.
+``delta`` if another engine registered the name. Spark lists, renames and drops the name; deltalog reads and writes the
+table there. The table itself does not record its name, so it can also be used by its path.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """One set of storage options for both clients of an object store: deltalog and Spark's S3A.
 
 Options have the names of ``DeltaTable.open(url, **options)``. Spark gets these options as Hadoop settings that apply
-only to a single scan and only to the table's buckets. Without options, the session's S3A settings apply to deltalog
-too.
+only to a single scan and only to the table's buckets. Without options, the session's S3A settings also apply to
+deltalog.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Code shared by the SQL statements: resolves the tables that they name, and runs their queries."""
+"""Code shared by the SQL statements: it resolves the tables that a statement names, and runs the statement's
+queries."""
 
 from __future__ import annotations
 
@@ -83,7 +84,7 @@ class Context:
         if found.path is None and found.location is None:
             return None
         location = found.path if found.location is None else found.location
-        # A table of the catalog is already open, so it needs no storage options.
+        # A table of the catalog is already open, so no storage options are needed.
         storage = stores.checked(self.storage or {}) if found.path is not None else None
         assert location is not None
         core = paths.open_table(self.spark, location, self.allowed_paths, storage)

@@ -1,4 +1,5 @@
-"""DROP TABLE, TRUNCATE TABLE and REORG TABLE in SQL; RENAME TO and SET LOCATION of ALTER TABLE."""
+"""The statements DROP TABLE, TRUNCATE TABLE and REORG TABLE, and the clauses RENAME TO and SET LOCATION of ALTER
+TABLE."""
 
 from __future__ import annotations
 

@@ -2,9 +2,9 @@
 once.
 
 The commit of a batch records the query's id and the batch's id in a txn action. If Spark repeats a committed batch, the
-sink recognises it by the txn action and removes the new files. Staged files are removed only if no commit can refer to
-them: after a repeated batch, after a commit that certainly failed, and after a failed task, since Spark never commits a
-batch with a failed task.
+sink recognises the batch by its txn action and removes the new files. Staged files are removed only if no commit can
+refer to them: after a repeated batch, after a commit that certainly failed, and after a failed task, since Spark never
+commits a batch with a failed task.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ if hasattr(datasource, "DataSourceStreamArrowWriter"):
 
 
 def sink(options: SinkOptions, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-    """The sink for this version of Spark. ``overwrite``: whether the output mode is complete."""
+    """The sink class for the running version of Spark. ``overwrite``: whether the output mode is complete."""
     has_arrow = hasattr(datasource, "DataSourceStreamArrowWriter")
     kind = ArrowSink if has_arrow else RowSink
     return kind(options, schema, overwrite)

@@ -47,7 +47,7 @@ class WritePlan:
     #: The files to write. The transaction that adds these files uses the schema and the properties that the table has
     #: after the write.
     files: NewFiles
-    #: With ``replaceWhere``: the rows of the table that are replaced.
+    #: With ``replaceWhere``: the rows of the table that the write replaces.
     replacement: deltalog.engine.Replacement | None = None
     #: Whether deltalog, in addition to Spark, checks that the new rows satisfy ``replaceWhere``.
     is_checked_again: bool = False
@@ -78,7 +78,7 @@ class WritePlan:
     @property
     def optimizes(self) -> bool:
         """Whether rows are shuffled into fewer files. The option takes precedence, then the session's setting, then the
-        table's, as in delta-spark."""
+        table's property, as in delta-spark."""
         if "optimizeWrite" in self.request.options:
             return bool(self.request.options["optimizeWrite"])
         return self.transaction.metadata.configuration.get("delta.autoOptimize.optimizeWrite", "").lower() == "true"

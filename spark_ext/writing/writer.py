@@ -32,7 +32,7 @@ _ELSEWHERE = {
 
 
 def write(df: DataFrame) -> Writer:
-    """A writer for a DataFrame; the counterpart of ``df.write``."""
+    """A writer for a DataFrame, used instead of ``df.write``."""
     return Writer(df)
 
 
@@ -100,8 +100,8 @@ class Writer:
 
     def save(self, path: Location) -> WriteResult:
         """Write the rows to the table at ``path`` as one commit, creating the table if it does not exist. ``path`` may
-        also be ``catalog:<catalog>#<name>``, or a DeltaTable; if it belongs to a transaction, the commit becomes part
-        of the transaction.
+        also be ``catalog:<catalog>#<name>``, or a DeltaTable; if this table belongs to a transaction, the commit
+        becomes part of that transaction.
 
         Raises TableExistsError (mode error), SchemaMismatchError, CommitConflictError and the other errors of deltalog,
         and Spark's own if its job fails; in all these cases nothing was committed, and the files are removed, best

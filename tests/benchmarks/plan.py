@@ -13,7 +13,7 @@ FLOOR = "floor"
 
 @dataclass(frozen=True)
 class Measurement:
-    """A measurement, whose results are one group of rows in the report. ``tables``: for each system that takes part,
+    """A measurement; its results form one group of rows in the report. ``tables``: for each system that takes part,
     its table. ``call``: see worker.System."""
 
     key: str

@@ -250,7 +250,7 @@ def _growth(figures: Figures, keys: Sequence[str]) -> Reach:
 
 
 def doubling(figures: Figures, keys: Sequence[str], system: str, phase: str) -> float | None:
-    """The factor by which the time grows when the size doubles, averaged over all doublings in ``keys``."""
+    """The factor by which the time increases when the size doubles, averaged over all doublings in ``keys``."""
     ends = [figures.get(key, system) for key in (keys[0], keys[-1])]
     if None in ends or len(keys) < 2:
         return None

@@ -34,7 +34,7 @@ class Effort:
     jvm_processes: int = 1
     jvm_repeats: int = 3
     run_repeats: int = 2  # for measurements that make many commits in a run
-    jvm_share: int = 10  # a JVM makes only one tenth of the commits of such a run
+    jvm_share: int = 10  # in such a run, a JVM makes only one tenth of the commits
     budget_s: float = 20.0  # no further repeat begins after this time; three repeats are enough if they take this long
 
     def of(self, system: str, measurement: Measurement) -> tuple[int, int]:

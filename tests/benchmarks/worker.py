@@ -477,8 +477,8 @@ class Floor:
         return lambda: None
 
     def files(self, root: str) -> Answer:
-        """Read the add columns of the checkpoint with pyarrow, without conversion; without a checkpoint read the bytes
-        of the commits."""
+        """Read the add columns of the checkpoint with pyarrow, without conversion; if there is no checkpoint, read the
+        bytes of the commits."""
         chunks = self._adds(root, "stats")
         return _rows(chunks) if chunks else self._commits(root, -1)
 
@@ -586,7 +586,7 @@ def _rows(chunks: list[Any]) -> Answer:
 def _peak_mib(process: int) -> float:
     """The peak memory of a process so far; nan if the system is not Linux.
 
-    ru_maxrss is not used, because it starts at the parent's peak.
+    ru_maxrss is not used, because its initial value is the peak of the parent process.
     """
     status = Path(f"/proc/{process}/status")
     if not status.exists():

@@ -121,7 +121,7 @@ def test_clones_are_read_and_carried_on(
     assert ours(clone) == plain_rows(delta.table(path)) == rows
     if properties is ICT:
         lake = deltalake.DeltaTable(str(path))
-        # Deltalake treats absolute paths as relative to the table's root, also in clones that delta-spark made.
+        # Deltalake treats absolute paths as relative to the table's root, even in clones that delta-spark made.
         if shallow:
             with pytest.raises(FileNotFoundError, match="not found"):
                 lake.to_pyarrow_table()

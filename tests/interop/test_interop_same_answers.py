@@ -34,8 +34,8 @@ def test_history_and_time_travel(delta: DeltaSpark, written: Written) -> None:
 
 
 def test_spark_read_with_timestamp_as_of(delta: DeltaSpark, written: Written) -> None:
-    """Compares the rows that delta-spark's reader returns for a sample of times; the other tests query its history
-    manager."""
+    """Compares the rows that delta-spark's reader returns for a sample of times; the other tests query delta-spark's
+    history manager."""
     table = DeltaTable.open(str(written.path))
     times = [entry.timestamp_ms for entry in table.history()]
     middle = times[len(times) // 2]

@@ -102,7 +102,8 @@ def test_rows_change_as_by_delta_spark(
 
 
 def check_the_commit(delta: DeltaSpark, ours: Path, theirs: Path, name: str) -> None:
-    """Compare the last history entries, and the metrics that do not depend on the distribution of rows over files."""
+    """Compare the last history entries, but only those metrics that do not depend on the distribution of rows over
+    files."""
     mine, twin = (delta.sql(f"DESCRIBE HISTORY delta.`{path}` LIMIT 1").collect()[0] for path in (ours, theirs))
     for column in ("version", "operation", "isBlindAppend"):
         assert mine[column] == twin[column], (name, column)

@@ -42,7 +42,7 @@ def test_partitions_of_every_type(delta: DeltaSpark, tmp_path: Path) -> None:
     DeltaTable.create(str(path), rows.schema, partition_by=PARTITIONABLE, data=rows)
     assert_same_rows(delta, path)
     plain = rows.to_pylist()
-    plain[1]["words"] = None  # the empty string is null as a partition value
+    plain[1]["words"] = None  # as a partition value, the empty string becomes null
     assert plain_rows(delta.table(path)) == plain_rows(pa.Table.from_pylist(plain, schema=rows.schema))
 
 

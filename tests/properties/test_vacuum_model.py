@@ -126,7 +126,7 @@ def vacuum_once(rng: random.Random, store: MemoryStore, clock: Clock, hours: int
 
 
 def readable(table: DeltaTable, model: VacuumModel, cutoff_ms: int) -> dict[int, list[int]]:
-    """The ids of the rows in each version that is within the retention."""
+    """For each version within the retention, the ids of its rows."""
     found = {}
     for version in range(model.current(cutoff_ms), max(model.live) + 1):
         try:

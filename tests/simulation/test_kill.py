@@ -1,8 +1,8 @@
 """Real processes on a real store, killed with SIGKILL and stopped with SIGSTOP: no commit is lost, duplicated or
 partially written.
 
-On a local disk, half of the kills happen at a random time, the others between two system calls. A usual run makes 60
-kills; DELTALOG_KILLS=10000 makes more.
+On a local disk, half of the kills happen at a random time, and the other half between two system calls. A usual run
+makes 60 kills; DELTALOG_KILLS=10000 makes more.
 """
 
 from __future__ import annotations

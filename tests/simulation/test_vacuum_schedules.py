@@ -1,8 +1,8 @@
 """Under faults, vacuums keep all files that a version within the retention period needs, and delete all others.
 
 A usual run executes 25 schedules, and one with ``--long`` 300; DELTALOG_VACUUM_SCHEDULES=10000 executes 10,000
-schedules, and DELTALOG_FIRST_SEED=100000 chooses other schedules. A failing seed is printed with its trace; add it to
-KEPT, so that every run repeats it.
+schedules, and DELTALOG_FIRST_SEED=100000 chooses other schedules. A failing seed is printed with its trace; add the
+seed to KEPT, so that every run repeats it.
 """
 
 from __future__ import annotations

@@ -106,8 +106,8 @@ Row = dict[str, Any]
 
 @dataclass
 class OddSession:
-    """A table, the writes to it, and their settings. ``told`` describes the table, the writes and the settings; a
-    failed test shows these descriptions."""
+    """A table, the writes to it, and the settings of the session during the writes. ``told`` describes the table, the
+    writes and the settings; a failed test shows these descriptions."""
 
     spark: Any
     path: str

@@ -22,7 +22,7 @@ RUNS, USUAL = 16, 7
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, Any]]:
-    """One driver for all runs; it is restarted after a run that kills it."""
+    """All runs share one driver; it is restarted after a run that kills it."""
     from tests.support.stream_failures.runs import driver
 
     place = tmp_path_factory.mktemp("streams")

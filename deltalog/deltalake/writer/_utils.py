@@ -11,7 +11,7 @@ from deltalog.deltalake.table import DeltaTable
 def try_get_table_and_table_uri(
     table_or_uri: str | Path | DeltaTable, storage_options: dict[str, str] | None = None
 ) -> tuple[DeltaTable | None, str]:
-    """The table, None if there is none yet, and its location. Raises ValueError for anything else."""
+    """The table (None if it does not exist yet) and its location. Raises ValueError for anything else."""
     if isinstance(table_or_uri, DeltaTable):
         return table_or_uri, table_or_uri.table_uri
     if not isinstance(table_or_uri, (str, Path)):

@@ -129,7 +129,8 @@ def file_actions(table: pa.Table, wanted: Wanted) -> pa.Table:
 
 
 def _valid_rows(rows: pa.Table) -> pa.Table:
-    """The rows that have a path. In most checkpoints few rows lack a path, so zero-copy slices usually suffice."""
+    """The rows that have a path. In most checkpoints, only a few rows lack a path, so zero-copy slices usually
+    suffice."""
     paths = rows.column("path")
     if paths.null_count == 0:
         return rows

@@ -235,8 +235,8 @@ class _Totals:
 def run(
     handle: TableHandle, options: Options, job: Job, snapshot: Snapshot, files: pa.Table, bins: Sequence[Bin]
 ) -> OptimizeReport:
-    """Rewrite bins batch by batch, and commit each batch. ``files``: the files of ``snapshot`` that the bins refer
-    to."""
+    """Rewrite bins batch by batch, and commit each batch. ``files``: the files of ``snapshot`` to which the bins
+    refer."""
     planned = [number for each in bins for number in each.numbers]
     report = OptimizeReport(
         snapshot.url,
@@ -341,8 +341,8 @@ class _Batch:
         self.bins = kept
 
     def _commit(self, base: Snapshot, rewritten: Mapping[Bin, Rewritten]) -> set[str]:
-        """Commit the rewritten bins, and return the paths of the new files. If another writer has removed files, commit
-        the other bins."""
+        """Commit the rewritten bins, and return the paths of the new files. If another writer has removed files of some
+        bins, commit only the other bins."""
         for _ in range(_ATTEMPTS - 1):
             try:
                 return self._attempt(base, rewritten)

@@ -23,9 +23,9 @@ class OptimizeOptions(TypedDict, total=False):
 
     ``max_commit_size``: the maximum size in bytes of the files that one commit rewrites; default 16 GiB. The commits of
     an interrupted run remain, and a second call continues after them. ``dry_run``: only report what would be rewritten.
-    ``progress``: called with the number of files rewritten so far and the total. ``rewrite_bins``: rewrites the files
-    of each batch elsewhere, for example in the tasks of a Spark job. This function receives a ``BinTasks`` object and
-    the serialized bins, and returns the result of ``BinTasks.run`` for each bin.
+    ``progress``: called with the number of files rewritten so far and the total number of files to rewrite.
+    ``rewrite_bins``: rewrites the files of each batch elsewhere, for example in the tasks of a Spark job. This function
+    receives a ``BinTasks`` object and the serialized bins, and returns the result of ``BinTasks.run`` for each bin.
     """
 
     max_commit_size: int | None
@@ -70,10 +70,10 @@ class TableOptimizer:
 
         Rewrites files below the target size that can be combined with others, and files in which a deletion vector
         deletes more than 5 % of the rows. In a clustered table, rewrites files that are not clustered, and groups of
-        files that were clustered together and are smaller than 32 times the target size; with ``full``, also files
-        clustered by other columns or implementations. Cost: as ``Snapshot.files``, the GETs of these files, 1 PUT for
-        each new file, a commit for each batch; for a clustered table as ``z_order``. Memory: about 100 MiB for each
-        task.
+        files that were clustered together and are smaller than 32 times the target size; with ``full``, also rewrites
+        files that were clustered by other columns or implementations. Cost: as ``Snapshot.files``, the GETs of these
+        files, 1 PUT for each new file, a commit for each batch; for a clustered table as ``z_order``. Memory: about 100
+        MiB for each task.
         """
         return optimize.compact(self._handle, _settings(where, target_size, max_concurrent_tasks, options, full))
 

@@ -322,7 +322,8 @@ def _files_text(files: Mapping[str, int]) -> str:
 
 
 def metrics(removed: Sequence[int], added: Sequence[int], deletion_vectors: int) -> dict[str, int]:
-    """The operation metrics of a commit, with delta-spark's names, computed from the sizes of its files."""
+    """The operation metrics of a commit, with delta-spark's names, computed from the sizes of the files in the
+    commit."""
     ordered = sorted(added) or [0]
     at = {"minFileSize": 0, "p25FileSize": 25, "p50FileSize": 50, "p75FileSize": 75}
     return {

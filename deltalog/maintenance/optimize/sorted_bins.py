@@ -36,7 +36,7 @@ RANGE_BYTES = 12 << 20
 _SAMPLE_ROWS = 200_000
 _MOST_RANGES = 1023
 _RANGE_BITS = 10
-# Up to this total size, one thread reads all files.
+# If the files have at most this total size, one thread reads all of them.
 _CHUNK_BYTES = 4 << 20
 
 

@@ -105,7 +105,7 @@ class Curve:
 
     @classmethod
     def from_samples(cls, paths: Sequence[tuple[str, ...]], samples: Sequence[Any]) -> Curve:
-        """Build the curve from samples of each column's values, as returned by ``values_of``."""
+        """Build the Z-order curve from samples of each column's values, as returned by ``values_of``."""
         bits = max(1, min(_BITS, _ALL_BITS // len(paths)))
         spread = [sum((number >> bit & 1) << bit * len(paths) for bit in range(bits)) for number in range(1 << bits)]
         bounds = [quantiles(sample, 1 << bits) for sample in samples]

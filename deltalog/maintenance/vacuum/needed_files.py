@@ -33,7 +33,7 @@ from deltalog.storage.base import LogStore, real_url
 _COMMITS_AT_ONCE = 256
 _COLUMNS = ("path", "deletion_vector")
 _TOMBSTONES = ("path", "deletion_timestamp", "deletion_vector")
-# The maximum number of paths that exist as Python strings at a time.
+# The maximum number of paths that exist as Python strings at the same time.
 _PATHS_AT_ONCE = 1_024
 
 

@@ -1,5 +1,5 @@
-"""The vacuum plan: merges the decisions made for each part of the listing, then keeps every file that later turned out
-to be needed. Pure.
+"""The vacuum plan: merges the decisions made for each part of the listing, then keeps every file that proved to be
+needed later. Pure.
 
 Spec: PROTOCOL.md leaves vacuum to writers; #file-types.
 """

@@ -1,9 +1,9 @@
 """Lists files, decides which ones to delete, and deletes these; all three steps run in other processes, such as the
 tasks of a Spark job.
 
-Each task lists a range of paths and decides on the files in it with the rules of ``decisions``, like a local vacuum for
-all paths. A task may be attempted more than once, even concurrently: listing changes nothing, and a deletion reports
-which files no longer exist, whichever attempt deleted them.
+Each task lists a range of paths and decides on the files in this range by the rules of ``decisions``, as a local vacuum
+does for all paths. A task may be attempted more than once, even concurrently: listing changes nothing, and a deletion
+reports which files no longer exist, whichever attempt deleted them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _AT_ONCE = 1_000
 _IN_A_TASK = 10_000
 
 
-#: Runs functions in other processes; see ``DeltaTable.vacuum``.
+#: Runs functions in other processes, as described in ``DeltaTable.vacuum``.
 RunTasks = Callable[[Callable[[bytes, str], bytes], Iterable[bytes], str], Iterator[bytes]]
 
 

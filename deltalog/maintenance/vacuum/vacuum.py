@@ -1,8 +1,8 @@
 """Deletes the files below a table root that no version within the retention needs.
 
-Only hashes of the needed paths are held in memory; the listing is streamed, and each path in it is compared with these
-hashes. After the listing, new commits are read, so that files committed in the meantime are kept. A lite vacuum does
-not list files; it looks up the files that, according to the log, were removed. Later commits are read after VACUUM
+Only the hashes of the needed paths are kept in memory. The listing is streamed, and each path in it is compared with
+these hashes. After the listing, new commits are read, so that files committed in the meantime are kept. A lite vacuum
+does not list files; it looks up the files that, according to the log, were removed. Later commits are read after VACUUM
 START is committed, before the first file is deleted.
 
 Spec: PROTOCOL.md leaves vacuum to writers; #vacuum-protocol-check.

@@ -93,8 +93,8 @@ class SourceKeys:
 
 
 def _is_unique(name: str, values: Any) -> bool:
-    """Whether all values of a key column are distinct. False for floats, and for boolean key columns, which only mark
-    nulls of other key columns."""
+    """Whether all values of a key column are distinct. False for floats, and for boolean key columns, because the
+    latter only mark nulls of other key columns."""
     kind = values.type
     if not name.startswith("k") or _is_float(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind):
         return False

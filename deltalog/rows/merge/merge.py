@@ -79,8 +79,8 @@ def merge(
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """A compiled merge. ``schema``: the table's schema after the merge; ``sides.target`` has the schema before the
-    merge. ``marks``: the high-water marks of identity columns before the merge."""
+    """A compiled merge. ``schema``: the table's schema after the merge; the schema in ``sides.target`` is the one
+    before the merge. ``marks``: the high-water marks of identity columns before the merge."""
 
     sides: Sides
     rules: TableRules

@@ -5,9 +5,8 @@ The item names an immutable file ``T(N)`` below ``_delta_log/.tmp`` with the com
 reads an item that is not ``complete`` can finish the commit: it copies T(N) to N.json and then marks the item as
 complete. A commit is finished
 
-- by its writer, right after creating the item;
-- by any reader that lists the log or reads an N.json that does not exist;
-- by the writer of N + 1, before anything else.
+- by the writer of the item, right after creating it; - by any reader that lists the log or reads an N.json that does
+not exist; - by the writer of N + 1, before anything else.
 
 If N.json already exists, S3DynamoDBLogStore assumes that it wrote N.json itself; deltalog compares the bytes. If the
 bytes differ, another writer commits to this table without DynamoDB, and an error is raised, so that no commit is lost.

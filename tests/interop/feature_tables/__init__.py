@@ -1,5 +1,5 @@
-"""A table for each feature that deltalog writes, created with its public API. `matrix` reads the tables with the other
-engines.
+"""A table for each feature that deltalog writes, created with its public API. The module `matrix` reads these tables
+with the other engines.
 
 A builder creates the table, asserts that the log contains the feature, and returns the expected rows.
 """

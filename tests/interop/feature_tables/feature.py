@@ -64,7 +64,7 @@ def feature(
     row_ids: bool = False,
     checksum: bool = True,
 ) -> Callable[[Builder], Builder]:
-    """Add a row to the matrix: its name, and the calls that write it."""
+    """Add a row to the matrix: the name of the feature, and the calls that write it."""
 
     def register(build: Builder) -> Builder:
         assert name not in REGISTERED, name

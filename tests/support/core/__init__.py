@@ -78,7 +78,7 @@ def lines(store: LogStore, version: int) -> list[dict[str, Any]]:
 
 
 def action(store: LogStore, version: int, key: str) -> dict[str, Any] | None:
-    """The body of the only action of a kind in a commit, or None."""
+    """The body of the only action of the given kind in a commit; None if there is no such action."""
     found = [line[key] for line in lines(store, version) if key in line]
     assert len(found) <= 1, f"{len(found)} {key} actions in version {version}"
     return found[0] if found else None

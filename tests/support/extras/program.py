@@ -123,7 +123,7 @@ def needs_of(module: str) -> tuple[str, ...]:
 
 
 def imports(extra: str) -> list[str]:
-    """The problems with the modules of an extra; empty if there are none."""
+    """The problems found with the modules of an extra; empty if there are none."""
     wrong = [f"{extra} does not install {name}" for name in PROMISED[extra] if not has(name)]
     known = list(modules())
     wrong += [f"{name} is not a module" for name in NEEDS if name not in known]
@@ -149,7 +149,7 @@ def imports(extra: str) -> list[str]:
 
 
 def refused(call: Callable[[], Any], *texts: str) -> None:
-    """Check that a call raises a DeltaLogError or ImportError with these strings in its message."""
+    """Check that a call raises a DeltaLogError or an ImportError whose message contains these strings."""
     from deltalog import DeltaLogError
 
     try:
@@ -162,8 +162,8 @@ def refused(call: Callable[[], Any], *texts: str) -> None:
 
 
 def command(*arguments: str, code: int = 0) -> str:
-    """The output of a run of the command ``deltalog``; the run must end with the exit code ``code``. Runs in this
-    process, so that it can import only the same modules."""
+    """The output of a run of the command ``deltalog``; the run must end with the exit code ``code``. The call runs in
+    this process, so that it can import only the same modules."""
     from io import StringIO
 
     from deltalog.cli.main import main

@@ -1,13 +1,13 @@
-"""Seeded schedules in which a table is deleted, file by file, while writers hold handles on it. After its deletion, the
-table may be created again with other columns, or restored from a copy that may be old; other writers may then commit to
-it.
+"""Seeded schedules in which a table is deleted, file by file, while writers hold handles on it. After its deletion the
+table may be created again with other columns, or restored from a copy, sometimes an old one; other writers may then
+commit to it.
 
     result = run_lost_table(seed=7)
     assert not result.violations, result.report()
 
 Half of the schedules run on a local store, half on a remote store. On a remote store, a commit checks the previous
-version before it writes but not afterwards, so the invariants do not judge events between the check and the commit
-there. The invariants:
+version before it writes but not afterwards, so events between the check and the commit are not judged there. The
+invariants:
 
 ====  =======================================================================================================
 L1    No gaps: at the end the log has all versions from 0 on, or none.
@@ -16,7 +16,7 @@ L3    Acknowledged: acknowledged commits were written; if they were written afte
       complete, they are in its log.
 L4    Failed: operations that definitely failed are not in the log.
 L5    Consistent: no commit removes a file that is not live, or adds one that is.
-L6 Usable: a new process can read the final table and commit to it, and all old handles read the same content.
+L6    Usable: a new process reads the final table and commits to it, and all old handles read the same.
 ====  =======================================================================================================
 """
 

@@ -10,15 +10,15 @@ predicates use, and a column that may be renamed or dropped.
 The invariants, in addition to the checker's:
 
 ====  =======================================================================================================
-R1 Serial: the rows of each version result from applying the version's operation to the rows of the previous version. At
-      WriteSerializable an operation other than a restore may ignore those rows of blind appends that it was not
-      required to read.
+R1    Serial: the rows of each version are those of the previous version with the version's operation applied. At
+      WriteSerializable an operation other than a restore may ignore rows of blind appends that it need not have read.
       A restore also restores the metadata domains of its version.
-R2 Constraints: no version contains a row that violates a constraint of that version. R3 Row ids: every live row has a
-unique id that does not exceed the high-water mark, and the high-water mark never decreases. When a row is
+R2    Constraints: no version has a row that violates one of its constraints.
+R3    Row ids: every live row has a unique id, not above the high-water mark, which never decreases. When a row is
       rewritten or restored, it keeps its id and its row commit version (that of its last change).
-R4 Changes: the rows of a version are the rows of the previous version, changed as the version's change data feed says;
-the feed omits rows that were only rewritten. R5 Scans: a scan with the library returns exactly the live rows.
+R4    Changes: the rows of the previous version, changed as the change data feed of a version says, are the rows of
+      that version; the feed omits rows that were only rewritten.
+R5    Scans: the library reads exactly the live rows.
 R6    Nothing to do: an operation that committed nothing had no rows to change in some version that it may have read,
       and no application version to record. If a merge was refused, several source rows matched one target row.
 R7    Operations: a commit marked as a blind append is one, and an operation that only rewrites rows changes none.

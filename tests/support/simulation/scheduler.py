@@ -31,10 +31,10 @@ from deltalog.environment import Environment, RetryPolicy
 from deltalog.storage.base import LogStore
 from deltalog.testing.stores import Call, Decider, Fault, FaultyStore, SimulatedKill, no_faults
 
-#: How the client that runs next is chosen. ``random``: any client, all with equal probability. ``sticky``: usually the
-#: client that made the last step, so that one client makes many steps in a row. ``priority``: the client with the
-#: highest random priority; priorities are lowered at a few random steps (the PCT method, which finds bugs that need a
-#: few context switches at the right places).
+#: How the client that runs next is chosen. ``random``: any client runs next, all with equal probability. ``sticky``:
+#: usually the client that made the last step, so that one client makes many steps in a row. ``priority``: the client
+#: with the highest random priority; priorities are lowered at a few random steps (the PCT method, which finds bugs that
+#: need a few context switches at the right places).
 POLICIES = ("random", "sticky", "priority")
 
 START_MS = 1_760_000_000_000

@@ -74,7 +74,7 @@ _FAULT_FACTORS = {"put_if_absent": 3.0, "put": 2.0, "open_output": 1.5, "*": 0.9
 
 @dataclass
 class ScheduleResult:
-    """The result of one schedule: what happened, and the violations."""
+    """The result of one schedule: the events that happened, and the violations that were found."""
 
     seed: int
     table: str

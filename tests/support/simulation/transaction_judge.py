@@ -1,22 +1,19 @@
-"""Judges transactions on several tables from the raw bytes of the logs and the results that clients received.
+"""Judges transactions over several tables from the raw bytes of the logs and the results of clients.
 
-The path of each file contains the amount that the file stores (``amount-40-…``). Every client transaction moves amounts
-between tables and keeps their sum. Like ``deltalog.testing.checker``, the judge parses logs itself and shares no code
-with the library.
+The path of each file contains its amount (``amount-40-…``). Every client transaction moves amounts between tables and
+keeps their sum. Like ``deltalog.testing.checker``, the judge parses logs itself and shares no code with the library.
 
 ====  =======================================================================================================
 X1    Atomic: a transaction is committed to all of its tables, once, with exactly its changes, or to none of them.
-X2 Results: the logs contain the transactions that were reported as committed, and none that was aborted or never
-finished.
+X2    Results: transactions reported as committed are in the logs; those aborted or never finished are not.
 X3    Sum: the sum of all amounts is unchanged at the end and in every read as of one instant.
 X4    Ratified: versions are ratified without a gap, and each published file contains the bytes that were ratified.
 X5    Ordered: the last commits of a transaction share one in-commit timestamp, and its versions are consecutive.
-X6 Serializable: no table that a transaction opened changed between the time when it was opened and the transaction's
-ratification.
+X6    Serializable: no table that a transaction opened changed between its opening and the transaction's ratification.
 X7    Recovered: at the end nothing is unpublished or undecided, and another recovery changes nothing.
 X8    Cut: a consistent cut at any time contains each transaction completely or not at all.
 X9    Errors: only declared errors of the library reach the caller, and a transaction reads its own changes.
-X10   Objects: each object that a version added exists (``tests.support.simulation.jobs``); X7 adds: no others exist.
+X10   Objects: each object that a version added exists (``tests.support.simulation.jobs``); X7 also: no other does.
 ====  =======================================================================================================
 
 I1, I2, I3, I8 and I10 are the checker's invariants, applied to each table.

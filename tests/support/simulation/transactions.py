@@ -5,8 +5,8 @@
 
 Clients move amounts between tables, in transactions and in single commits. They also commit and cancel each other's
 transactions, read sums as of a single instant, and recover the work of interrupted clients. Processes die, stores and
-the coordinator fail, and clocks jump. As in ``simulation``, one seed determines everything, and every call of a store
-or the coordinator is a step.
+the coordinator fail, and clocks jump. As in ``simulation``, one seed determines everything, and every call to a store
+or to the coordinator is a step.
 
 ``python -m tests.support.simulation.transactions --runs 20000`` runs 20,000 schedules.
 """

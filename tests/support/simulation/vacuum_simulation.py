@@ -1,17 +1,18 @@
-"""Seeded schedules in which full and lite vacuums run concurrently with operations on rows, with injected faults.
+"""Seeded schedules of full and lite vacuums concurrent with operations on rows, with faults.
 
     result = run_vacuum_schedule(seed=7)
     assert not result.violations, result.report()
 
-Like ``row_simulation``, but its judge of rows also reads files that were deleted. The commits of a vacuum have no
-token, so the checker of logs cannot check these schedules. The invariants of files:
+Like ``row_simulation``, but its judge of rows also reads files that were deleted. A vacuum's commits have no token, so
+the log's checker does not check these schedules. The invariants of files:
 
 ====  =======================================================================================================
 V1    Needed: at each vacuum, every file exists that a version within the retention needs for its rows or its change
       data feed.
-V2 Complete: after a final full vacuum, days later, the only remaining files are those of the latest version and those
-that do not belong to the table (hidden files and another table). V3 Vacuum by the log: after a final lite vacuum, which
-runs before the full vacuum, no file that a commit removed exists, and files that no commit named still exist.
+V2    Complete: after a final full vacuum, days later, only files of the latest version remain, and files
+      that do not belong to the table: hidden files, and another table.
+V3    By the log: after a final lite vacuum, which runs before the full vacuum, no file that a commit removed exists;
+      files that no commit named still exist.
 ====  =======================================================================================================
 """
 

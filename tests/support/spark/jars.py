@@ -96,7 +96,8 @@ def cache_dir() -> Path:
 
 
 def delta_jars() -> list[Path]:
-    """The delta-spark jars, sorted by name; downloaded if they are not in the cache. Safe in parallel processes."""
+    """The delta-spark jars, sorted by name; jars that are not in the cache are downloaded. Safe in parallel
+    processes."""
     versions = {"delta.version": DELTA_VERSION, "spark.line": SPARK_LINE}
     return _jars(cache_dir(), _POM, _NEEDED, versions)
 

@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-ROWS_PER_ATTEMPT = 1_000_000  # the distance between the first id in one attempt and the first id in the next
+ROWS_PER_ATTEMPT = 1_000_000  # the difference between the first id in one attempt and the first id in the next attempt
 APPLICATION = "attempts"
 OVERWRITES_EVERY = 5  # attempts whose number is a multiple of this overwrite the table
 

@@ -1,5 +1,5 @@
-"""Random changes of a table with column mapping, compared with a model that keeps each version's rows as Python
-values."""
+"""Random changes to a table with column mapping, whose results are compared with a model that keeps each version's rows
+as Python values."""
 
 from __future__ import annotations
 

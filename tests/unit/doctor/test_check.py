@@ -44,7 +44,7 @@ def test_healthy_tables_have_no_error(healthy: dict[str, Path], name: str, deep:
 @pytest.mark.parametrize("damage", DAMAGES, ids=lambda damage: damage.name.replace(" ", "-"))
 def test_each_damage_is_found(healthy: dict[str, Path], tmp_path: Path, damage: Damage) -> None:
     path = tmp_path / "table"
-    # Copy the file times too, because the times of commit files are part of a table.
+    # Copy the file times too, because the modification times of commit files are part of a table.
     shutil.copytree(healthy[damage.build.__name__], path, copy_function=shutil.copy2)
     damage.damage(path)
     report = check(path, damage.deep)

@@ -103,7 +103,7 @@ def test_the_first_batch_is_repeated_from_where_it_began() -> None:
     def began(version: int, initial: bool, found: StreamOffset) -> StreamOffset:
         return StreamOffset(TABLE, found.version, found.index, found.is_initial, version, initial)
 
-    again = began(7, True, offset_at(7, 0, True))  # the table has newer versions in the meantime
+    again = began(7, True, offset_at(7, 0, True))  # by now, the table has newer versions
     end = advance(began(4, True, offset_at(4, 0, True)), [files(4, 1, 1, 1, initial=True)], 2)
     assert end.to_json() == began(4, True, offset_at(4, 2, True)).to_json()
     assert resumed(again, StreamOffset.from_json(end.to_json())) == offset_at(4, 0, True)

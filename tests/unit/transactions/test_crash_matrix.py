@@ -239,8 +239,8 @@ def test_whoever_dies_wherever_with_nobody_else_about(name):
 @pytest.mark.parametrize("name", DEEDS)
 @pytest.mark.timeout(900)
 def test_whoever_dies_wherever(new_coordinator, name, is_slow, every):
-    # Dying before a read leaves the same state as dying after the previous change. Therefore reads are skipped as
-    # points of death with DynamoDB, whose requests are slow.
+    # Dying before a read leaves the same state as dying after the previous change. Therefore, with DynamoDB, whose
+    # requests are slow, no process dies before a read.
     die_everywhere(name, new_coordinator, with_outsiders=True, at_reads=not is_slow, every=every)
 
 

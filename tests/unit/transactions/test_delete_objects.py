@@ -63,7 +63,7 @@ def test_files_of_the_table_stay_whoever_names_them(manager):
     table = manager.table(A)
     first = table.snapshot().files(["path"])["path"].to_pylist()
     table.append(rows((3, 7)))
-    table.delete("id < 3")  # the first file is now a tombstone, and earlier versions need it
+    table.delete("id < 3")  # the first file is now only a tombstone, but earlier versions still need the file
     paths = sorted({*first, *table.snapshot().files(["path"])["path"].to_pylist()})
     transaction = manager.transaction()
     name_objects(manager, transaction, paths)

@@ -228,7 +228,7 @@ def test_a_commit_whose_process_died_is_in_progress_for_a_while_and_then_aborted
         manager.commit_transaction(each)
     assert (content(manager.table(A)), content(manager.table(B))) == ([(1, 100), (2, 50)], [])
     files = manager._tables.plain_store(manager.table(B).url).list_names("")
-    assert manager.recover()["cleaned"] == 2  # the transaction has one change for each table
+    assert manager.recover()["cleaned"] == 2  # the transaction has made one change to each table
     assert len(manager._tables.plain_store(manager.table(B).url).list_names("")) < len(files)
 
 

@@ -378,7 +378,7 @@ def test_several_unpublished_versions_are_read_and_built_upon(coordinator, manag
     for number in range(3):
         writer.append(rows((10 + number, 1)))
     for number in range(1, 4):
-        store.delete(commit_path(number))  # as if the writer had not published its commits
+        store.delete(commit_path(number))  # as if the writer had not yet published its commits
     assert len(coordinator.head(manager.list_tables()[0].table_id).unpublished) == 3
     fresh = manager_of(coordinator)
     assert [row[0] for row in content(fresh.table(A))] == [1, 2, 10, 11, 12]

@@ -104,7 +104,7 @@ def test_no_writer_goes_on_from_a_catalog_that_is_older_than_the_log(kept, manag
     assert (head.version, head.unpublished) == (1, ())
     if writes == "transaction":
         only = after.list_transactions("ACTIVE").transactions
-        assert [each.status for each in only] == []  # it was canceled at the end of the ``with`` block
+        assert [each.status for each in only] == []  # the transaction was canceled at the end of the ``with`` block
 
 
 def test_a_process_that_has_seen_more_of_the_table_stops_too(kept, manager, clock):

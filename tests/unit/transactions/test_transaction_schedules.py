@@ -3,7 +3,7 @@ transaction is committed partially.
 
 A normal run takes 150 schedules, ``--long`` 400. DELTALOG_TRANSACTION_SCHEDULES=20000 runs more, and
 DELTALOG_FIRST_SEED=100000 runs others, ``python -m tests.support.simulation.transactions --runs 20000`` does the same.
-A failing seed is printed with its trace.
+If a seed fails, the seed and its trace are printed.
 """
 
 from __future__ import annotations

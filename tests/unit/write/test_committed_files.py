@@ -1,4 +1,4 @@
-"""A file is added to a table only once, and is never discarded afterwards."""
+"""A file is added to a table at most once, and is not discarded after that."""
 
 from __future__ import annotations
 

@@ -191,8 +191,8 @@ def test_nested_fields_have_invariants_too() -> None:
 
 
 def test_rows_that_are_moved_are_not_checked_again() -> None:
-    """A table may contain rows that violate its rules, because they were written in another time zone or before an
-    invariant was added."""
+    """A table may contain rows that violate the table's rules, because these rows were written in another time zone or
+    before an invariant was added."""
     table = table_of(column("a"), column("b"))
     table.append(pa.table({"a": pa.array([1, 2, 3], pa.int64()), "b": pa.array([7, 7, 7], pa.int64())}))
     with table.transaction() as transaction:

@@ -132,8 +132,8 @@ def test_threads_share_a_file_of_many_row_groups(rows: pa.Table, seed: int) -> N
     store = RemoteStore(inner, lambda path: time.sleep(chance.random() / 500))
     pieces = reader(store, checkpoint).file_pieces(WANTED, lambda piece: piece, ReadParallelism(100, 4, 4))
     assert paths(pieces) == [add["path"] for add in rows["add"].to_pylist() if add]
-    # One read for the footer and one for all columns, because the rows take less than 8 MiB and the gaps between the
-    # columns are small.
+    # There is one read for the footer and one for all columns, because the rows take less than 8 MiB and the gaps
+    # between the columns are small.
     assert len(store.requests) <= 4
 
 
