@@ -9,6 +9,7 @@ from typing import Any, ClassVar, TypeAlias
 
 import pyarrow as pa
 
+from deltalog.arguments import safe_repr
 from deltalog.deltalake.arrow import given_field, given_schema, given_type, taken_field, taken_schema, with_large_types
 from deltalog.deltalake.exceptions import translating
 from deltalog.errors import CorruptTableError
@@ -113,6 +114,7 @@ class PrimitiveType(_Type):
         found: PrimitiveType = cls._made(_type_of_arrow(data_type))
         return found
 
+    @safe_repr
     def __repr__(self) -> str:
         return f'PrimitiveType("{self._name}")'
 
@@ -137,6 +139,7 @@ class VariantType(_Type):
         found: VariantType = cls._made(_type_of_arrow(data_type))
         return found
 
+    @safe_repr
     def __repr__(self) -> str:
         return "VariantType()"
 
@@ -176,6 +179,7 @@ class ArrayType(_Type):
         found: ArrayType = cls._made(_type_of_arrow(data_type))
         return found
 
+    @safe_repr
     def __repr__(self) -> str:
         return f"ArrayType({self.element_type!r}, contains_null={self.contains_null})"
 
@@ -222,6 +226,7 @@ class MapType(_Type):
         found: MapType = cls._made(_type_of_arrow(data_type))
         return found
 
+    @safe_repr
     def __repr__(self) -> str:
         return f"MapType({self.key_type!r}, {self.value_type!r}, value_contains_null={self.value_contains_null})"
 
@@ -301,6 +306,7 @@ class Field:
     def __hash__(self) -> int:
         return hash(self._name)
 
+    @safe_repr
     def __repr__(self) -> str:
         metadata = f", metadata={self.metadata!r}" if self._metadata else ""
         return f"Field({self._name}, {self._type!r}, nullable={self._nullable}{metadata})"
@@ -341,6 +347,7 @@ class StructType(_Type):
         found: StructType = cls._made(_type_of_arrow(data_type))
         return found
 
+    @safe_repr
     def __repr__(self) -> str:
         return f"StructType([{', '.join(map(repr, self._fields))}])"
 
@@ -389,6 +396,7 @@ class Schema(StructType):
         """The Arrow C schema interface."""
         return self._arrow_schema().__arrow_c_schema__()
 
+    @safe_repr
     def __repr__(self) -> str:
         return f"Schema([{', '.join(map(repr, self._fields))}])"
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
+from deltalog.arguments import safe_repr
 from deltalog.deltalake import creation, dataset
 from deltalog.deltalake._util import (
     deprecate_positional_commit_args,
@@ -66,6 +67,7 @@ class _KeywordArgDefault:
     def __init__(self, value: Any) -> None:
         self.value = value
 
+    @safe_repr
     def __repr__(self) -> str:
         return repr(self.value)
 
@@ -117,6 +119,7 @@ class Metadata:
         """The table properties."""
         return self._metadata.configuration
 
+    @safe_repr
     def __repr__(self) -> str:
         return (
             f"Metadata(id: {self.id}, name: {self.name}, description: {self.description}, partition_columns: "
@@ -184,6 +187,7 @@ class DeltaTable:
         self._storage_options = storage_options
         self._table = RawDeltaTable(os.fspath(table_uri), version=version, storage_options=storage_options)
 
+    @safe_repr
     def __repr__(self) -> str:
         return f"DeltaTable(table_uri={self.table_uri!r}, version={self.version()})"
 

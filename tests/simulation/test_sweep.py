@@ -62,6 +62,11 @@ VERBS_WITHOUT_A_ROW = {
     "stream",  # reads only
     "to_pyarrow_table",  # takes a snapshot, and reads its rows
     "to_pandas",
+    "to_pyarrow_dataset",
+    "scan_polars",
+    "to_duckdb",
+    "with_options",  # makes no store call
+    "remove_missing_files",  # HEADs, and then the same commit as Transaction.remove_files
     "flush",  # waits for background work that other operations have started
     # Two commits; test_vacuum.py and test_vacuum_lite.py (tests/unit/maintenance) kill the vacuum at each call.
     "vacuum",
