@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import resource
+import signal
 import subprocess
 import sys
 import tempfile
@@ -145,12 +146,18 @@ def _root(program: Program, side: int, place: Path, tables: Path) -> str:
 
 
 def _run(program: str, environment: dict[str, str], place: str) -> tuple[float, float]:
-    """The CPU and wall times of one process, in milliseconds. Raises CalledProcessError."""
-    before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
-    subprocess.run(
-        [sys.executable, "-c", program], env=environment, cwd=place, check=True, stdout=subprocess.DEVNULL
-    )  # fmt: skip
-    wall_s, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
+    """The CPU and wall times of one process, in milliseconds. Raises CalledProcessError.
+
+    A process of deltalake sometimes aborts when it exits, after its work ("terminate called without an active
+    exception"); such a run is repeated.
+    """
+    for attempts_left in reversed(range(5)):
+        before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
+        done = subprocess.run([sys.executable, "-c", program], env=environment, cwd=place, stdout=subprocess.DEVNULL)
+        wall_s, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
+        if done.returncode != -signal.SIGABRT or not attempts_left:
+            break
+    done.check_returncode()
     cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return 1000 * cpu_s, 1000 * wall_s
 
