@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
+from deltalog.errors import StoreError
+
 
 def lazy_names(package: str, modules: Mapping[str, str]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """The functions ``__getattr__`` and ``__dir__`` for a package. ``modules``: maps each public name to the module
@@ -70,7 +72,10 @@ class _Unread(ModuleType):
 
 def _read(unread: _Unread) -> ModuleType:
     full, name, names = unread.__dict__["_place"]
-    module = importlib.import_module(full)
+    try:
+        module = importlib.import_module(full)
+    except OSError as error:  # such as too many open files: it hits a call of the user, not an import
+        raise StoreError(f"The module {full} cannot be loaded: {error}. Nothing was changed.", path=full) from error
     if names.get(name) is unread:
         names[name] = module
     return module
