@@ -11,6 +11,7 @@ from tests.benchmarks.first_calls import compare, line, programs
 PROGRAMS = programs(is_quick=True)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("program", PROGRAMS, ids=[each.key for each in PROGRAMS])
 def test_both_sides_of_a_program_run(program, tmp_path: Path) -> None:
     [found] = compare([program], tmp_path, 1)

@@ -51,6 +51,7 @@ def make_special(path: Path, kind: str) -> None:
         path.symlink_to("/dev/zero")
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", ["pipe", "device"])
 @pytest.mark.parametrize(
     "name", ["00000000000000000001.json", "00000000000000000002.checkpoint.parquet", "00000000000000000002.crc",

@@ -231,6 +231,7 @@ def steps_of(deed, coordinator) -> list[str]:
     return process.log
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", DEEDS)
 def test_whoever_dies_wherever_with_nobody_else_about(name):
     die_everywhere(name, MemoryCoordinator, with_outsiders=False)
@@ -273,6 +274,7 @@ def die_everywhere(name, new_coordinator, *, with_outsiders, at_reads=True, ever
         assert len(versions) == 2  # wholly or not at all
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("step", range(1, 60, 3))
 def test_recovery_that_dies_again_and_again_gets_there(step):
     world = World(MemoryCoordinator())

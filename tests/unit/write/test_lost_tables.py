@@ -103,6 +103,7 @@ def test_no_verb_commits_to_a_table_that_was_deleted(place: Place, verb: str) ->
     assert DeltaTable.create(place.reach(), _OTHER).version == 0
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("verb", VERBS)
 @pytest.mark.parametrize(("schema", "commits"), [(SCHEMA, 2), (_OTHER, 5)])
 def test_no_verb_changes_a_table_that_took_the_place_of_its_own(
