@@ -66,6 +66,9 @@ class _Unread(ModuleType):
     def __setattr__(self, attribute: str, value: Any) -> None:
         setattr(_read(self), attribute, value)
 
+    def __delattr__(self, attribute: str) -> None:
+        delattr(_read(self), attribute)
+
     def __dir__(self) -> list[str]:
         return dir(_read(self))
 

@@ -76,7 +76,16 @@ def taken_field(field: Any) -> pa.Field:
 
 def taken_stream(data: Any) -> pa.RecordBatchReader:
     """The caller's rows as a stream: from any object with the Arrow C stream or array interface, or a sequence of such
-    arrays. Raises CallError."""
+    arrays. Like deltalake, keeps the index of a pandas DataFrame as a column. Raises CallError."""
+    reader = _stream(data)
+    if b"pandas" not in (reader.schema.metadata or {}):
+        return reader
+    # This metadata says which columns are an index; deltalog leaves these columns out.
+    batches = (batch.replace_schema_metadata(None) for batch in reader)
+    return pa.RecordBatchReader.from_batches(reader.schema.remove_metadata(), batches)
+
+
+def _stream(data: Any) -> pa.RecordBatchReader:
     if isinstance(data, Sequence) and not hasattr(data, "__arrow_c_stream__"):
         try:
             schema = taken_schema(data[0].schema)

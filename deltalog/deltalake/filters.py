@@ -102,11 +102,11 @@ def _one(given: Sequence[Any], schema: StructType) -> str:
         if isinstance(value, str) or not isinstance(value, Iterable):
             raise CallError(f"The value of {operator!r} is a list, a set or a tuple; got {value!r} for {column}.")
         found = " OR ".join(is_equal(each) for each in value) or "false"
-        return f"({found})" if operator == "in" else f"NOT coalesce({found}, false)"
+        return f"({found})" if operator == "in" else f"NOT ({found})"
     if operator in ("=", "=="):
         return is_equal(value)
     if operator == "!=":
-        return f"NOT coalesce({is_equal(value)}, false)"
+        return f"NOT ({is_equal(value)})"
     return f"{quoted} {operator} {_literal(encode_partition_value(value), kind)}"
 
 

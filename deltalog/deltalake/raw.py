@@ -238,13 +238,14 @@ class RawDeltaTable:
     @contextlib.contextmanager
     def changing(self, commit: Commit, hook: Hook, files: FileOptions = DEFAULT) -> Iterator[TableHandle]:
         """A handle whose transactions use the commit properties that were passed. At the end of the block, loads the
-        version that the block committed."""
+        version that the block committed, if it committed one."""
         with translated():
             options = transaction_options(commit, hook, files)
             handle = self.handle.configured(options, max_attempts(commit), self.snapshot)
             yield handle
-            self.handle.advance(handle.latest)
-            self.snapshot = handle.latest
+            if handle.base is None:  # the handle has left its base, so the block has committed
+                self.handle.advance(handle.latest)
+                self.snapshot = handle.latest
 
     def delete(
         self, predicate: str | None, writer_properties: WriterProperties | None, commit: Commit, hook: Hook
@@ -341,6 +342,11 @@ class RawDeltaTable:
             if timestamp_ms is not None:
                 version = handle.history().version_at(timestamp_ms, "earliest", "latest").version
             wanted = handle.at(version, None, for_change=True)
+            if wanted.version >= self.snapshot.version:
+                raise DeltaError(
+                    f"Generic error: Version to restore {wanted.version} should be less then last available version "
+                    f"{self.snapshot.version}. Load the latest version first, if another writer has committed since."
+                )
             with handle.transaction() as changed:
                 done = restore(changed, wanted, timestamp_ms, ignore_missing_files, False, None)
         return json.dumps({"numRemovedFile": done.removed_files, "numRestoredFile": done.added_files})

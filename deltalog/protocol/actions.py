@@ -278,3 +278,7 @@ _KNOWN: dict[type[Action], frozenset[str]] = {
     cls: frozenset(cls.__struct_encode_fields__) - {" extra"}
     for cls in (Protocol, Metadata, AddFile, RemoveFile, AddCDCFile, Sidecar, SetTransaction, DomainMetadata)
 }
+
+# msgspec builds the decoder of a class at its first use. If threads do so at the same moment, the process can crash.
+for _cls in _KNOWN:
+    msgspec.json.Decoder(_cls)

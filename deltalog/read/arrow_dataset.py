@@ -202,6 +202,8 @@ class _Refusing:
 
 def _named_in(expressions: Iterable[Any], names: Sequence[str]) -> set[str]:
     """The columns that expressions may use. A pyarrow expression does not report its columns; its text contains the
-    names, some of them escaped."""
+    names, some of them escaped, or positions."""
     texts = [str(each) for each in expressions]
+    if any("FieldPath(" in text for text in texts):
+        return set(names)
     return {name for name in names if texts and (not name.isidentifier() or any(name in text for text in texts))}

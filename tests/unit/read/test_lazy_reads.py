@@ -440,3 +440,11 @@ def test_columns_conditions_and_limits(hundred: DeltaTable) -> None:
         assert len(scan.to_pandas(limit)) == min(limit, 1000)
     with pytest.raises(CallError, match="limit"):
         scan.batches(-1)
+
+
+def test_a_filter_by_position_has_the_columns_of_the_table(tmp_path: Path) -> None:
+    rows = pa.table({"x": [1, 2, 3], "y": [30, 20, 10], "f": pa.array([0.0, 0.0, 1.0], pa.float32())})
+    table = DeltaTable.create(tmp_path, rows.schema, partition_by=["f"], data=rows)
+    dataset = table.to_pyarrow_dataset()
+    assert dataset.to_table(columns=["y"], filter=ds.field(0) > 2).to_pydict() == {"y": [10]}
+    assert sorted(dataset.to_table(columns=["x"], filter=ds.field(1) > 15)["x"].to_pylist()) == [1, 2]
