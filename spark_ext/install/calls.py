@@ -51,10 +51,11 @@ def calls_of(of: Any) -> Calls:
     return found
 
 
-def of_source(original: Any, target: Any, source: str) -> Any:
+def of_source(original: Any, target: Any, *args: Any, **named: Any) -> Any:
     """``format`` and ``using``."""
-    calls_of(target).source = source
-    return original(target, source)
+    found = original(target, *args, **named)
+    calls_of(target).source = (*args, *named.values())[0]
+    return found
 
 
 def of_mode(original: Any, writer: Any, saveMode: str | None) -> Any:

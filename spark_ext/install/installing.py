@@ -57,8 +57,8 @@ def uninstall(spark: SparkSession | None = None) -> None:
     global _installed
     with _lock:
         if _installed is not None:
-            _installed.undo()
-            _installed = None
+            installed, _installed = _installed, None
+            installed.undo()
 
 
 class _Installation:
@@ -67,6 +67,13 @@ class _Installation:
         self._kinds: set[str] = set()
         self._changed: list[weakref.ref[SparkSession]] = []
         self._modules = Modules() if modules else None
+        try:
+            self._install()
+        except BaseException:
+            self.undo()
+            raise
+
+    def _install(self) -> None:
         if self._modules is not None:
             self._modules.add()
         spark_names.use_by_default(streams.prepare)

@@ -142,8 +142,12 @@ def _made(original: Any, writer: Any, *args: Any, **options: Any) -> None:
 
 
 def _verb(call: str) -> Any:
-    def verb(original: Any, writer: Any, *args: Any) -> None:
-        of, table = calls.calls_of(writer), vars(writer)[_TABLE]
+    def verb(original: Any, writer: Any, *args: Any, **named: Any) -> None:
+        table = vars(writer).get(_TABLE)
+        if table is None:  # a writer from before the installation
+            original(writer, *args, **named)
+            return
+        of, args = calls.calls_of(writer), (*args, *named.values())
         with translated(), inside():
             spark, location = session_of(writer), spark_names.path_in(table)
             made = TableWriter(_rows_of(writer), table if location is None else location)
@@ -184,6 +188,7 @@ def _condition(spark: SparkSession, location: str | None, condition: Any) -> Any
     if isinstance(condition, str) or location is None:
         return condition
     text = column_text.sql_text(condition, paths.open_table(spark, location).snapshot().schema)
-    if text is None or column_text.UNKNOWN in text:
+    # A time in a Column of classic Spark is shown in the time zone of the JVM, not of the session.
+    if text is None or column_text.UNKNOWN in text or "TIMESTAMP'" in text:
         raise deltalog.CallError(f"overwrite cannot write {condition!r} as SQL. Pass the condition as SQL text.")
     return text

@@ -12,10 +12,14 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+import pyspark
+
 import deltalog
 
 _REPR = re.compile(r"Column<'(.*)'>", re.DOTALL)
 # Patterns for names that a repr shows without quotes; names with any other characters are not translated.
+# A column of one of these names has the repr of a literal.
+_LITERALS = frozenset({"null", "true", "false"})
 _WORD = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", re.ASCII)
 _WHOLE = re.compile(r"-?\d{1,18}")
@@ -47,6 +51,8 @@ def sql_text(column: Any, schema: deltalog.schema.StructType) -> str | None:
         expression = vars(column).get("_expr")
         if expression is not None:
             return _condition(_of_client(expression, 0), schema)
+        if int(pyspark.__version__.split(".")[0]) < 4:
+            return None  # a repr of Spark 3.5 shows strings without quotes
         found = _REPR.fullmatch(repr(column))
         if found is None or not _has_plain_names(schema):
             return None
@@ -215,5 +221,8 @@ def _literal(tree: _Tree, kind: str) -> str:
 def _has_plain_names(data_type: Any) -> bool:
     """Whether all columns have names that a repr shows unambiguously."""
     if isinstance(data_type, deltalog.schema.StructType):
-        return all(_WORD.fullmatch(field.name) and _has_plain_names(field.data_type) for field in data_type.fields)
+        return all(
+            _WORD.fullmatch(field.name) and field.name.lower() not in _LITERALS and _has_plain_names(field.data_type)
+            for field in data_type.fields
+        )
     return True

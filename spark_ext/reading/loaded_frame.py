@@ -128,14 +128,17 @@ def _class_for(kind: Any) -> Any:
                 return super().__getattr__(name)
             if name in ("_session", "sparkSession"):
                 return state.deferred.shape.sparkSession
-            if not name.startswith("_") and name != "is_cached":
+            if not name.startswith("_") and name != "is_cached" and not state.deferred.operations:
                 return getattr(state.deferred.shape, name)
-            self.__dict__.update(vars(state.deferred.built()))
+            _build(self)
             return getattr(self, name)
 
         def __getitem__(self, item: Any) -> Any:
             if isinstance(item, (str, int)) and not _has_plan(self):
-                return self.__dict__[_STATE].deferred.shape[item]
+                of = self.__dict__[_STATE].deferred
+                if not of.operations:
+                    return of.shape[item]
+                _build(self)  # Spark tells the columns of two filtered frames apart only by their plans
             return super().__getitem__(item)
 
         @property
@@ -150,9 +153,12 @@ def _class_for(kind: Any) -> Any:
             state = self.__dict__[_STATE]
             if self.__dict__.get(_CACHED):
                 return super().filter(condition)
-            where = _predicate(state.snapshot, condition)
+            text = _text(state.snapshot, condition)
+            where = None if text is None else pruning.predicate(state.snapshot, [text])
             if state.deferred is not None:
-                return deferred(state.deferred.then(lambda rows: kind.filter(rows, condition), where), state.snapshot)
+                filtered = state.deferred.then(lambda rows: kind.filter(rows, condition), where)
+                # Spark must see other conditions now: views, functions and random seeds may change before the use.
+                return deferred(filtered, state.snapshot) if _is_fixed(condition, text) else filtered.built()
             found, kept = super().filter(condition), _only_files(state.snapshot, where)
             return loaded(found if kept is None else kind.filter(found, kept), state.snapshot)
 
@@ -184,6 +190,19 @@ def _class_for(kind: Any) -> Any:
     return LoadedFrame
 
 
+def _build(df: DataFrame) -> None:
+    """Give a deferred DataFrame its plan, if it has none. Cost: a scan."""
+    if not _has_plan(df):
+        df.__dict__.update(vars(vars(df)[_STATE].deferred.built()))
+
+
+def _is_fixed(condition: Any, text: str | None) -> bool:
+    """Whether a condition means the same whenever Spark analyses it. ``text``: as ``_text`` returns it."""
+    if text is None or column_text.UNKNOWN in text:
+        return False
+    return not isinstance(condition, str) or pruning.is_repeatable([condition])
+
+
 def _has_plan(df: DataFrame) -> bool:
     """Whether PySpark's own attributes are set."""
     return "_jdf" in vars(df) or "_plan" in vars(df)
@@ -191,13 +210,15 @@ def _has_plan(df: DataFrame) -> bool:
 
 def _are_names(columns: Sequence[Any], snapshot: deltalog.Snapshot) -> bool:
     listed = columns[0] if len(columns) == 1 and isinstance(columns[0], (list, tuple)) else columns
-    return all(isinstance(name, str) and (name == "*" or snapshot.schema.find(name) is not None) for name in listed)
+    return all(
+        isinstance(name, str) and (name == "*" or ("." not in name and snapshot.schema.find(name) is not None))
+        for name in listed
+    )
 
 
-def _predicate(snapshot: deltalog.Snapshot, condition: Any) -> deltalog.Predicate | None:
-    """A predicate that is not false for any row that satisfies a condition; None if it would keep every file."""
-    text = condition if isinstance(condition, str) else column_text.sql_text(condition, snapshot.schema)
-    return None if text is None else pruning.predicate(snapshot, [text])
+def _text(snapshot: deltalog.Snapshot, condition: Any) -> str | None:
+    """A condition as SQL text; None if deltalog cannot interpret it."""
+    return condition if isinstance(condition, str) else column_text.sql_text(condition, snapshot.schema)
 
 
 def _only_files(snapshot: deltalog.Snapshot, where: deltalog.Predicate | None) -> Any:

@@ -44,9 +44,10 @@ def plain_sql(spark: SparkSession, text: str) -> Any:
     return getattr(kind.sql, ORIGINAL, kind.sql)(spark, text)
 
 
-def location_of(spark: SparkSession, name: str) -> str | None:
+def location_of(spark: SparkSession, name: str, *, past_views: bool = False) -> str | None:
     """The location of a Delta table in Spark's catalog; None for other tables, for views, and if there is no such
-    name. ``name``: as written in SQL. Cost: 1 Spark command."""
+    name. ``name``: as written in SQL. ``past_views``: whether to ignore a temporary view of the same name, as Spark
+    does where a name can only be that of a table. Cost: 1 Spark command."""
     parts = _PART.findall(name)
     if not parts or "".join(parts) != name.replace(" ", "").replace(".", ""):
         return None
@@ -56,8 +57,11 @@ def location_of(spark: SparkSession, name: str) -> str | None:
         rows = plain_sql(spark, f"SHOW TABLE EXTENDED{place} LIKE {_literal(table)}").collect()
     except (AnalysisException, ParseException):
         return None
+    rows = [row for row in rows if row["tableName"].lower() == table.lower()]
+    if not schema and not past_views and any(row["isTemporary"] for row in rows):
+        return None
     for row in rows:
-        if not row["isTemporary"] and row["tableName"].lower() == table.lower():
+        if not row["isTemporary"]:
             return _location(row["information"])
     return None
 

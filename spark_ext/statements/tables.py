@@ -96,7 +96,9 @@ def _adopts(context: Context, named: Named, definition: _Definition) -> bool:
     require this. Raises SchemaMismatchError."""
     if named.path is not None or named.location is not None or definition.location is None:
         return False
-    if names.setting_of(context.spark) != names.SPARK or spark_names.location_of(context.spark, named.name):
+    if names.setting_of(context.spark) != names.SPARK or spark_names.location_of(
+        context.spark, named.name, past_views=True
+    ):
         return False
     try:
         table = paths.open_table(context.spark, definition.location, storage=checked(context.storage or {}))

@@ -139,12 +139,12 @@ class SparkTarget:
     @property
     def url(self) -> str:
         """Where the table is created."""
-        found = spark_names.location_of(self._spark, self._name)
+        found = spark_names.location_of(self._spark, self._name, past_views=True)
         return found or self._location or names.location_of(self._spark, self._name)
 
     def existing(self, spark: SparkSession, storage: Mapping[str, Any]) -> deltalog.DeltaTable | None:
         """The table; None if Spark's catalog has no table with this name, or if the table is not created yet."""
-        location = spark_names.location_of(spark, self._name)
+        location = spark_names.location_of(spark, self._name, past_views=True)
         if location is None:
             return None
         try:
