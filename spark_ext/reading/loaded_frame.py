@@ -191,9 +191,8 @@ def _class_for(kind: Any) -> Any:
 
 
 def _build(df: DataFrame) -> None:
-    """Give a deferred DataFrame its plan, if it has none. Cost: a scan."""
-    if not _has_plan(df):
-        df.__dict__.update(vars(vars(df)[_STATE].deferred.built()))
+    """Give a deferred DataFrame, which has no plan yet, its plan. Cost: a scan."""
+    vars(df).update(vars(vars(df)[_STATE].deferred.built()))
 
 
 def _is_fixed(condition: Any, text: str | None) -> bool:
