@@ -104,7 +104,8 @@ else:
 
 _COLLATIONS = "__COLLATIONS"
 _SHOWN_NAMES = 1000
-_EXACT_IN_DOUBLE = 2**53  # no two integers with absolute values below this round to the same double
+# Two different integers whose absolute values are below this limit never become the same double.
+_EXACT_IN_DOUBLE = 2**53
 _DIGITS_IN_DOUBLE = 15  # decimals with up to this many digits stay distinct as doubles
 
 
@@ -274,8 +275,8 @@ class Binder:
         return comparisons.compare(operator, left, right)
 
     def _check_zones(self, what: str, left: Node, right: Node) -> None:
-        """Refuse a comparison of a literal with a value if only one of the two denotes an instant, unless the local
-        time of the other one is defined as UTC."""
+        """Refuse a comparison with a literal if one side is a timestamp and the other side has no time zone, unless
+        times without a zone are defined as UTC."""
         for node, other in ((left, right), (right, left)):
             if self.naive_is_utc or node.data_type != TIMESTAMP or not (node.is_literal or other.is_literal):
                 continue

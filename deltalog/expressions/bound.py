@@ -121,7 +121,7 @@ class BoundNot(Bound):
 
 @dataclass(frozen=True, slots=True)
 class BoundConstant(Bound):
-    """True, false, or None for unknown."""
+    """True, False, or None for unknown."""
 
     value: bool | None
 
@@ -283,7 +283,7 @@ def complement(bound: Bound) -> Bound:
 
 
 def leaves_of(bound: Bound) -> Iterator[Bound]:
-    """The conditions combined by AND, OR and NOT."""
+    """The leaves of a condition: the conditions in it that are not themselves an AND, an OR or a NOT."""
     todo = [bound]
     while todo:
         each = todo.pop()

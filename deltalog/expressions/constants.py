@@ -187,7 +187,7 @@ def _seconds(value: str) -> int:
 
 
 def interval_of_text(text: str) -> Literal:
-    """Parse the string of INTERVAL '90 days'. Raises CallError."""
+    """Parse the string of an interval literal, such as the string in INTERVAL '90 days'. Raises CallError."""
     words = text.split()
     words = words[1:] if words[:1] == ["interval"] else words
     if not words or len(words) % 2:

@@ -119,7 +119,7 @@ def check_values(values: Iterable[Any], check: Check | None) -> None:
         return
     lossless, check_value = check
     for value in values:
-        # Arrow itself refuses scalars of another type.
+        # Arrow itself refuses a scalar whose type does not fit.
         if type(value) not in lossless and not isinstance(value, pa.Scalar):
             check_value(value)
 
@@ -182,7 +182,7 @@ def _list(element: Check | None) -> Check | None:
 def _check_whole(value: Any) -> None:
     # Arrow calls __int__ if a value has this method, as the numbers and zero-dimensional arrays of other libraries do.
     if isinstance(value, Number) or hasattr(value, "__int__"):
-        with contextlib.suppress(TypeError):  # raised if the value is not a number
+        with contextlib.suppress(TypeError):  # raised by ``%`` if the value is not a number
             if value % 1:
                 raise ValueError(f"{value} has a fraction")
 

@@ -97,7 +97,7 @@ def at_one_instant(where: Predicate | str | None, now: datetime.datetime) -> Pre
 
 
 def names_in(text: str) -> frozenset[str] | None:
-    """The names of columns, qualifiers and fields in an expression of a table, in lower case. None if the text cannot
+    """The names of columns, qualifiers and fields in a SQL expression, in lower case. None if the text cannot
     be parsed; then it may use any column. If ``parse`` refuses an expression that Spark may accept, the function
     returns all words of the expression."""
     try:

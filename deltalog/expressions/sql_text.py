@@ -53,8 +53,8 @@ from deltalog.protocol.schema import DataType
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SHOWN_CHARS, _SHOWN_VALUES = 1000, 1000
 _MOST_DIGITS = 76
-# A column with such a name would be read back as something else, because only names that contain other characters are
-# quoted.
+# A column with one of these names would be read back as an operator or a literal, because a name is quoted only if it
+# contains characters other than letters, digits and underscores.
 _OPERATOR_WORDS = {
     *("and", "as", "between", "case", "div", "else", "end", "false", "ilike", "in", "is", "like", "not", "null", "or"),
     *("regexp", "rlike", "then", "true", "when"),
@@ -65,7 +65,7 @@ _TYPE_NAMES: dict[DataType, str] = {BYTE: "TINYINT", SHORT: "SMALLINT", INTEGER:
 
 
 def shown(where: Expression | str) -> str:
-    """A condition for messages and the log; long lists of values are shortened."""
+    """A condition as text for messages and the log; long lists of values are shortened."""
     text = where if isinstance(where, str) else to_sql(where, _SHOWN_VALUES)
     return text if len(text) <= 10 * _SHOWN_CHARS else f"{text[: 10 * _SHOWN_CHARS]}…"
 

@@ -54,15 +54,16 @@ class _Level:
     start: int = 0  # the index of the level's first token in the emitted tokens
     compared: str = ""  # the comparison operator since the last AND or OR; there can be only one
     links: int = 0  # number of ANDs and ORs
-    # The number of operators since the last AND or OR; each of these operators is an operand of the next one.
+    # The number of operators since the last AND or OR. They are nested: the result of each is an operand of the next
+    # one.
     operators: int = 0
 
 
 def parser_input(tokens: Sequence[Token], parse: Callable[[ParserInput], Expression]) -> ParserInput:
     """Build the parser's input from the tokens of an expression. ``parse``: a function that runs the parser on an
     input. ``parse`` is also called for parts of the expression: because the parser recurses deeply, every few levels
-    the content of brackets is parsed separately and then passed to the outer parser as a literal. Raises CallError:
-    Raises Unparsable if the text is not an expression. Cost: time proportional to the number of tokens."""
+    the content of brackets is parsed separately and then passed to the outer parser as a literal. Raises CallError, and
+    its subclass Unparsable if the text is not an expression. Cost: time proportional to the number of tokens."""
     return _ParserInputBuilder(tokens, parse).build()
 
 

@@ -84,7 +84,7 @@ def written_alike(one: Any, other: Any) -> bool:
 
 
 class Arithmetic(Expression, frozen=True):
-    """An operator between two values; ``||`` concatenates strings."""
+    """An arithmetic operator between two values, or ``||``, which concatenates strings."""
 
     operator: ArithmeticOperator
     left: Expression

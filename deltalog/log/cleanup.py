@@ -129,9 +129,9 @@ def clean_up(
     the retention period can still be read, by number and by time. The cut-off is the last midnight UTC before
     ``clock_ms - retention_ms`` (default: delta.logRetentionDuration), in milliseconds since 1970. The oldest files are
     deleted first, so that an interruption leaves a readable log. Temporary files of killed writers on local disks are
-    deleted after a day. If another clean-up deletes files during the call, this clean-up starts again once. If another
-    table replaces this table, the new table's log contains files with the same names as the old log. Clean-up therefore
-    checks, before each batch of deletions, that the latest version is still in the log.
+    deleted after a day. If another clean-up deletes files during the call, this clean-up starts over, but only once. If
+    another table replaces this table, the new table's log contains files with the same names as the old log. Clean-up
+    therefore checks, before each batch of deletions, that the latest version is still in the log.
 
     Raises MissingInCommitTimestampError, UnsupportedFeatureError, StoreError; TableReplacedError, TableNotFoundError.
     Cost: 3 LISTs, the latest version's ``.crc``, at most ceil(log2 n) + 2 GETs of 4 KiB for n commits (1 LIST more
@@ -221,8 +221,8 @@ def _time_preserving_starts(history: LogHistory, file_versions: Sequence[int]) -
     """A predicate on versions: whether the times of all remaining commits stay the same if the log begins at that
     version.
 
-    File times are monotonised from the first commit on. A commit whose time was raised above its own file time,
-    because of earlier commits, cannot become the first commit of the log.
+    File times are adjusted to be strictly increasing, from the first commit on. A commit whose time was raised above
+    its own file time, because of earlier commits, cannot become the first commit of the log.
     """
     if not file_versions:
         return lambda version: True

@@ -77,7 +77,7 @@ class FileList(msgspec.Struct, frozen=True):
         return FileList(files) if len(files) <= MAX_FILES else None
 
     def names_paths_of(self, files: pa.Table) -> bool:
-        """Whether the rows of ``files`` (schema FILES) have the same paths as the list."""
+        """Whether the rows of ``files`` (schema FILES) and this list contain the same paths."""
         if len(self.files) != files.num_rows:
             return False
         return {file.path for file in self.files.values()} == set(files["path"].to_pylist())

@@ -230,8 +230,8 @@ def _looked_up(maps: Any, key: pa.Scalar) -> Any:
 
 
 def nested(flat: pa.Table, leaves: Sequence[Leaf], names: Callable[[Leaf], tuple[str, ...]]) -> dict[str, Any]:
-    """The columns of ``statistics_of_files`` as one struct array per group. For each leaf, ``names`` returns the path
-    of the leaf within these structs."""
+    """The columns of ``statistics_of_files`` as one struct array per group. ``names``: a function that returns the path
+    of a leaf within these structs."""
     groups: dict[str, Any] = {}
     for group in GROUPS:
         tree: dict[str, Any] = {}
@@ -382,8 +382,8 @@ def _one_line_each(texts: Any) -> Any:
     """The strings that contain a single JSON object on one line. All other strings are replaced by an empty JSON
     object, which contains no statistics.
 
-    A null among the objects crashes Arrow's reader. Line feeds are searched for only if some string does not begin with
-    a brace; otherwise ``_parse_lines`` detects them, because the number of rows differs.
+    A null among the objects crashes Arrow's reader. If all strings begin with a brace, line feeds are not searched for:
+    ``_parse_lines`` then detects them, because the number of parsed rows differs from the number of strings.
     """
     if pc.all(pc.starts_with(texts, "{"), skip_nulls=False, min_count=0).as_py():
         return texts

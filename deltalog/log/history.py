@@ -228,7 +228,7 @@ class LogHistory:
             return at.version
         later = self._next(at.version)
         if later is None:
-            self.version_at(timestamp_ms)  # raises an error with the bounds
+            self.version_at(timestamp_ms)  # raises the error, which names the first and the last commit
         return at.version + 1 if later is None else later
 
     def _next(self, version: int) -> int | None:

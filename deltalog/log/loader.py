@@ -23,7 +23,7 @@ from deltalog.storage.base import FileMeta, etag_of
 # Limits of ``load_after``: the number of new commits, their total size in bytes, and the number of commits after the
 # checkpoint.
 MAX_NEW_COMMITS, MAX_NEW_BYTES, MAX_TAIL = 100, 8 << 20, 1_000
-# How many times to read a table that is replaced during each attempt.
+# The maximum number of attempts to read a table, if the table is replaced during each attempt.
 _READS = 3
 
 

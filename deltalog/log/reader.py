@@ -97,8 +97,9 @@ class LogReader:
         return LogReader, (self.store, self.files.allowed_paths, None, self.authority)
 
     def list_from(self, version: int = 0, *, stat: bool = False) -> Listing:
-        """List the log from a version on. ``stat``: include the sizes and times of commit files. Cost: 1 LIST per 1,000
-        names; a store that lists in pages runs them concurrently after the first ones, with up to half as many more."""
+        """List the log from a version on. ``stat``: whether to include the sizes and times of commit files. Cost: 1
+        LIST per 1,000 names; a store that lists in pages runs them concurrently after the first ones, with up to half
+        as many more."""
         if self.store.lists_in_pages:
             return _listing(self._list_parts(version, None, stat), stat)
         start = version_prefix(version) if version > 0 else ""
@@ -135,8 +136,8 @@ class LogReader:
         checkpoint is found nearby. ``interval``: the usual number of versions between checkpoints.
 
         Cost: on a store that lists in pages, 1 LIST per 450 versions, in one round, or two if the last checkpoint is
-        not where it is expected. On a local disk, no LIST but 1 HEAD for each file, because a directory cannot be
-        listed in part. On other stores there is no request, and the result is None.
+        not where it is expected. On a local disk there is no LIST, but 1 HEAD for each file, because part of a
+        directory cannot be listed. On other stores there is no request, and the result is None.
         """
         since = version % interval
         if not self.store.lists_in_pages:
@@ -195,9 +196,9 @@ class LogReader:
             name = page[-1].name + "\0"  # the next possible name
 
     def _probe_before(self, version: int, starts: Sequence[int]) -> Listing | None:
-        """Like ``list_before``, but by probing single names. ``starts``: possible versions of a checkpoint, descending.
-        Returns None if none of these versions has a checkpoint: the table's checkpoint interval then differs from the
-        expected one, and listing the directory is faster than probing all commits since version 0."""
+        """Like ``list_before``, but by probing single names. ``starts``: the versions that may have a checkpoint, in
+        descending order. Returns None if none of these versions has a checkpoint: the table's checkpoint interval then
+        differs from the expected one, and listing the directory is faster than probing all commits since version 0."""
 
         def exists(path: str) -> bool:
             return self.store.head(path) is not None
@@ -366,8 +367,9 @@ class LogReader:
         return timestamps.required_ict(info, version, self.store.url)
 
     def file_time_ms(self, version: int) -> int | None:
-        """The monotonised modification time of a commit file, in milliseconds since 1970; None if the log has no commit
-        up to the version. Cost: 1 LIST of the log."""
+        """The monotonised modification time of the commit file of ``version`` (or, if that file is gone, of the last
+        commit file before it), in milliseconds since 1970; None if the log has no commit up to the version. Cost: 1
+        LIST of the log."""
         metas = self.list_from(stat=True).metas
         times = [metas[v].modification_time_ms or 0 for v in sorted(metas) if v <= version]
         return timestamps.monotonised(times)[-1] if times else None

@@ -34,7 +34,7 @@ from deltalog.protocol.actions import (
 from deltalog.protocol.codec import CommitActions
 from deltalog.protocol.retention import unexpired_tombstones
 
-# For each batch of files, pyarrow hashes all keys of a tail again. If the piece has fewer rows per key than this,
+# For each batch of files, pyarrow hashes all keys of a tail again. If the batch has fewer rows per key than this,
 # looking up its rows one by one in a Python set takes less time and much less memory.
 _MORE_KEYS = 4
 
@@ -163,8 +163,8 @@ class Tail:
         return strings(list(self.keys))
 
     def on(self, files: pa.Table) -> pa.Table:
-        """The rows of ``files`` (columns of FILES or TOMBSTONES, including path and deletion_vector) that the commits
-        neither add nor remove."""
+        """The rows of ``files`` (columns of FILES or TOMBSTONES, including path and deletion_vector) whose files no
+        commit of this tail adds or removes."""
         if not self.keys or files.num_rows == 0:
             return files
         if len(self.keys) * _MORE_KEYS > files.num_rows:
@@ -204,8 +204,7 @@ def tail(commits: Commits) -> Tail:
 
 
 def _tables(adds: Sequence[AddFile], removes: Sequence[RemoveFile]) -> tuple[pa.Table, pa.Table]:
-    """The adds and removes as rows of FILES and TOMBSTONES, in the order of the log; the caller passes them newest
-    first."""
+    """``adds`` and ``removes``, which the caller passes newest first, as rows of FILES and TOMBSTONES, oldest first."""
     return (
         files_table(adds[::-1]) if adds else empty(FILES),
         tombstones_table(removes[::-1]) if removes else empty(TOMBSTONES),

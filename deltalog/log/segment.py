@@ -93,7 +93,7 @@ class Listing:
 
     @property
     def has_gap(self) -> bool:
-        """Whether the listing lacks a commit between two others."""
+        """Whether the listing lacks a commit between two other commits."""
         return bool(self.commits) and len(self.commits) != self.commits[-1] - self.commits[0] + 1
 
 

@@ -55,8 +55,8 @@ class LogSnapshot:
     def is_in_log(self) -> bool:
         """Whether the log still contains the commit of this version. If the log does not contain the commit, files
         derived from the commit must be deleted, because readers of a table that replaced this one would use them. Also
-        True if the commit is missing because log clean-up may have deleted it; log clean-up deletes only commits that
-        are followed by later ones. Cost: 1 HEAD, 2 more if the commit does not exist."""
+        True if the commit is missing but may have been deleted by log clean-up, which deletes only commits that are
+        followed by later ones. Cost: 1 HEAD, 2 more if the commit does not exist."""
         store, path = self.reader.store, commit_path(self.version)
         found = store.head(path)
         if found is None and self.version not in self.segment.commits:
@@ -129,7 +129,7 @@ class LogSnapshot:
         if not self.in_commit_timestamps_enabled:
             return {}
         try:
-            # Commits before the enablement may have in-commit timestamps that do not apply.
+            # Commits before the enablement may contain in-commit timestamps, but those must not be used.
             first = 0 if self.enablement is None else self.enablement.version
         except InvalidEnablementError:
             return {}  # which timestamps apply is unknown; versions can still be read by number
@@ -158,8 +158,8 @@ class LogSnapshot:
         return replace(self, segment=segment, cache=self.cache.on_checkpoint(written, segment))
 
     def note_rebuilt(self, rebuilt: LogSnapshot) -> None:
-        """For the hooks of later commits, keep a snapshot of the same version that is based on a new checkpoint. Cost:
-        none."""
+        """Keep ``rebuilt``, a snapshot of this version that is based on a new checkpoint, for the hooks of later
+        commits. Cost: none."""
         object.__setattr__(self, "rebuilt", rebuilt)  # the only mutable attribute of a snapshot
 
     def through(self, reader: LogReader) -> LogSnapshot:

@@ -34,7 +34,7 @@ SIZE_BINS: tuple[int, ...] = (
     *_steps(640, 1408, 64, _MIB), *_steps(1536, 2048, 128, _MIB), *_steps(2304, 4096, 256, _MIB),
     *(8 * _GIB << n for n in range(6)),
 )  # fmt: skip
-# From this number of files on, Arrow counts them, one bin at a time.
+# If there are at least this many files, Arrow counts them, one bin at a time.
 _MANY = 1000
 # Lower bounds of the bins for the number of deleted rows per file.
 DELETED_BINS: tuple[int, ...] = (0, *(10**n for n in range(8)), 2**31 - 1)
@@ -155,8 +155,8 @@ def _binned(values: Any, begins: Sequence[int]) -> tuple[tuple[int, ...], tuple[
 
 
 def maybe_again(commit: CommitActions) -> list[str]:
-    """The paths of files that a commit adds without new rows and does not remove in the same commit. A file that is
-    added without new rows may already be live and be added again, for example with new statistics; the file must be
+    """The paths of the files that a commit adds with dataChange=false, except those that it also removes. A file that
+    is added without new rows may already be live and be added again, for example with new statistics; the file must be
     counted only once."""
     moved = [add.path for add in commit.adds if not add.data_change]
     removed = {remove.path for remove in commit.removes} if moved else ()

@@ -24,9 +24,9 @@ class Tip:
     it.
 
     ``txn_id``: the txnId in the commit's commitInfo; None if the commitInfo was not read or contains no txnId.
-    ``meta``: the metadata that the store returned for the commit file; None until then. ``is_misplaced``: whether the
-    commit was written to the log of another table, which had replaced the expected table. In that case snapshots of
-    this version are wrong, and no commit file in the log matches the tip.
+    ``meta``: the metadata that the store returned for the commit file; None if the store has not returned it yet.
+    ``is_misplaced``: whether the commit was written to the log of another table, which had replaced the expected table.
+    In that case, snapshots that were built from this commit are wrong, and the tip matches no commit file in the log.
     """
 
     def __init__(self, version: int, txn_id: str | None = None, meta: FileMeta | None = None) -> None:
@@ -58,10 +58,10 @@ class Tip:
             self._written = FileMeta("", len(data), None, etag_of(data))
 
     def check_after_read(self, reader: LogReader, commits: Iterable[CommitActions] = ()) -> None:
-        """Raise TableReplacedError if the log files just read may belong to another table that replaced this one. A
-        deleted table is never restored in place. So if this commit still exists, everything that was read before
-        belongs to the same table. ``commits``: the commits that were read. Cost: 1 HEAD; none on a remote store, where
-        only the txnId of this commit is compared, if it was read."""
+        """Raise TableReplacedError if the log files just read may belong to another table that replaced this one. This
+        assumes that a deleted table is never restored in place. So if this commit still exists, everything that was
+        read before belongs to the same table. ``commits``: the commits that were read. Cost: 1 HEAD; none on a remote
+        store, where only the txnId of this commit is compared, if it was read."""
         infos = (each.commit_info for each in commits if each.version == self.version)
         read = next((info.txn_id for info in infos if info is not None), None)
         is_same = None in (read, self.txn_id) or read == self.txn_id

@@ -18,7 +18,7 @@ ENCODINGS = (
 @dataclass(frozen=True, slots=True)
 class ColumnOptions:
     """How one column is encoded; None: the writer chooses. ``dictionary``: whether the column is dictionary-encoded.
-    ``encoding``: one of ENCODINGS, for columns without an encoding of their own. ``statistics``: whether the files and
+    ``encoding``: one of ENCODINGS; it excludes a dictionary. ``statistics``: whether the files and
     the log contain bounds of this column. ``bloom_filter``: whether files have a Bloom filter for the column, or the
     ``fpp`` and ``ndv`` of the filter."""
 
@@ -33,7 +33,7 @@ NO_COLUMN_OPTIONS = ColumnOptions()
 
 @dataclass(frozen=True, slots=True)
 class FileOptions:
-    """How the data files of a transaction are encoded. Sizes are in bytes; None: as the writer chooses.
+    """How the data files of a transaction are encoded. Sizes are in bytes; None leaves the choice to the writer.
 
     ``compression``: one of CODECS, with a ``compression_level`` for gzip, brotli and zstd. ``target_bytes``: no row
     group is added to a file that has reached this size. ``row_group_rows``: the maximum number of rows of a row group.
@@ -75,7 +75,7 @@ class FileOptions:
                 )
 
     def with_codec(self, default: str) -> FileOptions:
-        """These options with a codec: The given values, or ``default`` if they name none."""
+        """These options with a codec: the codec that they name, or ``default`` if they name none."""
         return self if self.compression is not None else replace(self, compression=default)
 
     def renamed(self, names: Callable[[str], str]) -> FileOptions:

@@ -72,7 +72,7 @@ _Run = tuple[int, int, list[int]]
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A file and its rows, as described in the log."""
+    """What the log records about a data file and its rows."""
 
     path: str
     partition_values: Mapping[str, str | None]
@@ -140,8 +140,8 @@ def open_file(
     files: TableFiles, file: DataFile, layout: FileLayout, only: pyroaring.BitMap64 | None = None
 ) -> OpenFile:
     """The first half of ``read_file``, which mostly waits for the store: reads the footer and the deletion vector. The
-    method ``batches`` of the returned object is the second half of ``read_file``. Threads may open several files ahead.
-    Raises as ``read_file``."""
+    method ``batches`` of the returned object is the second half of ``read_file``. Threads can open several files ahead
+    of the file that is being read. Raises as ``read_file``."""
     store, path = files.find(file.path)
     vector = file.deletion_vector
 
@@ -185,7 +185,8 @@ class OpenFile:
         self._parquet: Any = None
 
     def read_footer(self) -> None:
-        """Read the footer and announce the first columns. Raises as ``read_file``."""
+        """Read the footer, and announce to the open file which columns of the first row groups will be read. Raises as
+        ``read_file``."""
         try:
             with naming(self._store, self._path):
                 # In nanoseconds, the default, INT96 would wrap around outside the years 1677 to 2262.
@@ -343,7 +344,8 @@ def _runs(metadata: Any, deleted: pyroaring.BitMap64, only: pyroaring.BitMap64 |
 
 
 def _batch_rows(metadata: pq.FileMetaData, padding_bytes: int) -> int:
-    """The number of rows in a batch of _BATCH_BYTES, estimated from the first row group and the padding per row."""
+    """The number of rows in a batch of _BATCH_BYTES, estimated from the first row group, plus ``padding_bytes`` for
+    each row."""
     if metadata.num_row_groups == 0:
         return MAX_BATCH_ROWS
     group = metadata.row_group(0)

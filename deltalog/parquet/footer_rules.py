@@ -54,8 +54,8 @@ class Leaf:
 
 
 def checked(footer: bytes) -> bytes:
-    """Check a footer (the Thrift struct FileMetaData) and re-encode it: columns, rows, row groups, key-value metadata,
-    and for each column chunk its type, number of values and statistics.
+    """Check a footer (the Thrift struct FileMetaData) and encode the checked parts again: columns, rows, row groups,
+    key-value metadata, and for each column chunk its type, number of values and statistics.
 
     Bounds that are not valid for their column's type are left out. Raises ValueError with the reason. Time and memory
     are proportional to the size of the footer; only one column chunk is in memory at a time.
@@ -140,8 +140,8 @@ def _file(data: bytes) -> bytes:
 
 
 def _group(data: bytes, at: int, out: bytearray, leaves: Sequence[Leaf], position: int) -> tuple[int, int]:
-    """Check a row group and write it with its column chunks. Returns the number of rows of the row group, and the
-    position where the row group ends."""
+    """Check a row group and append it, with its column chunks, to ``out``. Returns the number of rows of the row group,
+    and the position where the row group ends."""
     found: _Struct = {}
     count, number = -1, 0
     out += b"\x19"
@@ -333,7 +333,7 @@ def _items_of(value: _Value) -> list[_Struct]:
 
 
 def _text(value: _Value | None) -> _Value | None:
-    """The name of the program that wrote the file, if the name is valid UTF-8."""
+    """``value`` if it is a string in valid UTF-8; otherwise None."""
     if value is None or value[0] != _BINARY:
         return None
     try:

@@ -74,7 +74,7 @@ def _packed_lists(values: Any) -> Any:
 
 
 def _visible(lists: Any, first: int, last: int) -> Any:
-    """The values of the lists that are not null."""
+    """The values inside the lists; null lists are skipped."""
     if pt.is_nested(lists.type.value_type):
         return lists.flatten()
     # If few nulls are adjacent, flatten() is ten times slower than the code below.

@@ -2,8 +2,8 @@
 types, so that nothing has to be converted.
 
 Other readers (polars, DuckDB, Arrow's datasets) are faster than deltalog's, but they support neither Spark's legacy
-calendars nor files whose older column types must be converted to the table's types. They get a file only if its footer
-shows that it needs neither.
+calendars nor files whose older column types must be converted to the table's types. They read a file only if its footer
+shows that it needs neither a legacy calendar nor a type conversion.
 """
 
 from __future__ import annotations
@@ -34,8 +34,9 @@ _SPARK_3 = re.compile(rb"org\.apache\.spark\.version\x18[\x01-\x7f](?:[3-9]|[1-9
 
 @dataclass(frozen=True, slots=True)
 class PlainFile:
-    """A file that any reader may open. ``path``: absolute, on the local disk. ``rows``: the number of rows according to
-    the footer, including deleted rows. ``columns``: the names of the file's columns, in the order of the file."""
+    """A file that every Parquet reader reads exactly as deltalog does, apart from deleted rows. ``path``: absolute, on
+    the local disk. ``rows``: the number of rows according to the footer, including deleted rows. ``columns``: the names
+    of the file's columns, in the order of the file."""
 
     path: str
     rows: int
@@ -55,8 +56,8 @@ class PlainFiles:
         self._encoded = b""  # the columns of the previous file; the next file is likely to have the same columns
 
     def find(self, store: LogStore, path: str) -> PlainFile | None:
-        """The file, if it is plain. None if this is not the case, and for a missing or damaged file: reading that file
-        in the usual way reports the problem. Cost: 1 GET of up to 64 KiB; stores that are no local disk have no plain
+        """The file, if it is plain. None otherwise, also for a missing or damaged file: reading that file in the usual
+        way reports the problem. Cost: 1 GET of up to 64 KiB; stores that are no local disk have no plain
         files."""
         local = store.local_path(path)
         if local is None:
@@ -94,7 +95,8 @@ class PlainFiles:
 
 
 def _footer(path: str) -> bytes | None:
-    """The footer of a file, if the footer has the usual length. Raises OSError."""
+    """The footer of a regular Parquet file; None if the file has no valid footer or the footer is too long. Raises
+    OSError."""
     descriptor = os.open(path, os.O_RDONLY | _NO_WAIT)
     try:
         status = os.fstat(descriptor)

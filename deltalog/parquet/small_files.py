@@ -86,7 +86,7 @@ class _Alike:
         self.rows: list[int] = []
 
     def takes(self, parquet: Any, pages_bytes: int) -> bool:
-        """Whether the rows of another file can be added."""
+        """Whether the rows of another file can be added to those collected so far."""
         return (
             self.pages_bytes + pages_bytes <= _PAGES_BYTES
             and parquet.schema_arrow.equals(self._schema)

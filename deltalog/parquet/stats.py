@@ -203,10 +203,10 @@ def _milliseconds_text(milliseconds: int, zone: str) -> str:
 def _prefix_above(text: str) -> str | None:
     """A string of at most PREFIX_LENGTH + 1 characters that sorts at or after ``text``; None if there is none.
 
-    Readers compare UTF-8 bytes or UTF-16 code units. The character appended to the prefix must sort after the character
-    that it replaces in the order of UTF-8 bytes and in that of UTF-16 code units. U+007F and U+FFFF sort after
-    characters below U+D800 in both orders, therefore the truncation point moves left past all characters from U+D800
-    on.
+    Some readers compare strings by their UTF-8 bytes, others by their UTF-16 code units. The character appended to the
+    prefix must sort after the character that it replaces in the order of UTF-8 bytes and in that of UTF-16 code units.
+    U+007F and U+FFFF sort after characters below U+D800 in both orders, therefore the truncation point moves left past
+    all characters from U+D800 on.
     """
     if len(text) <= PREFIX_LENGTH:
         return text

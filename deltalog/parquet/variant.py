@@ -180,7 +180,7 @@ class _Decoder:
 
 
 class _TextDecoder(_Decoder):
-    """For JSON, keeps the precision that Python's types would lose."""
+    """Decodes values for conversion to JSON text, with the precision that Python's types would lose."""
 
     def single(self, value: float) -> Any:
         """The shortest decimal number that rounds to this 32-bit float, such as 1.1 instead of 1.100000023841858."""

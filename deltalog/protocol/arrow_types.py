@@ -66,7 +66,7 @@ def is_list(arrow: pa.DataType) -> bool:
 
 
 _LISTS = (pt.is_list, pt.is_large_list, pt.is_fixed_size_list, pt.is_list_view, pt.is_large_list_view)
-# The narrowest Delta type that can hold every value.
+# For each unsigned Arrow type, the narrowest Delta type that can hold all its values.
 _SIGNED = {pa.uint8(): "short", pa.uint16(): "integer", pa.uint32(): "long"}
 _VIEWS = {"string_view": pa.string(), "binary_view": pa.binary()}
 

@@ -442,7 +442,7 @@ def encode_commit(commit_info: dict[str, Any], actions: Iterable[AnyAction | byt
     Raises InvalidCommitError when a value cannot be written as JSON.
     """
     parts = [_encode_line("commitInfo", commit_info) + b"\n"]
-    # Add actions often follow each other; encoding a run of them in one call takes half the time.
+    # Add actions often come in runs; encoding a run in one call takes half the time of encoding its actions one by one.
     for kind, group in itertools.groupby(actions, type):
         run = list(group)
         if kind is AddFile and not any(action.extra for action in cast("list[AddFile]", run)):

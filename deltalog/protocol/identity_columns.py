@@ -43,7 +43,7 @@ class Identity:
         return f"GENERATED {kind} AS IDENTITY (START WITH {self.start} INCREMENT BY {self.step})"
 
     def is_beyond(self, value: int) -> bool:
-        """Whether a value is beyond the high-water mark, so that it would be generated again."""
+        """Whether a value is beyond the high-water mark, so that the column would generate it again later."""
         return self.mark is None or (value > self.mark if self.step > 0 else value < self.mark)
 
     def has(self, value: int) -> bool:
@@ -153,7 +153,7 @@ def _fault(column: StructField, partition_columns: Sequence[str]) -> str | None:
 
 
 def with_marks(schema: StructType, marks: Mapping[str, int | None]) -> StructType:
-    """The schema with new high-water marks, which are passed keyed by column name; a mark never moves backwards."""
+    """The schema with new high-water marks. ``marks``: the marks by column name; a mark never moves backwards."""
     return StructType(tuple(_marked(column, marks.get(column.name)) for column in schema.fields))
 
 

@@ -66,8 +66,8 @@ def _check_indexed(named: str, metadata: Metadata) -> None:
 
 
 def _check_feed_columns(before: Metadata | None, after: Metadata) -> None:
-    """Refuse a new column with the name of a change data feed column. A column of the table that already has such a
-    name is kept."""
+    """Refuse a new column with the name of a change data feed column. A column that already had such a name before the
+    change is allowed."""
     taken = _taken_feed_columns(after)
     if before is not None:
         taken -= _taken_feed_columns(before)

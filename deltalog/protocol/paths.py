@@ -202,7 +202,7 @@ _AFTER_SLASH = chr(ord("/") + 1)
 # Nearly all paths in a log match this pattern: they are relative, contain no encoded characters, and no segment begins
 # with a dot.
 _ORDINARY = re.compile(r"[\w=,-][\w.=,-]*(?:/[\w=,-][\w.=,-]*)*", re.ASCII)
-# Matches any path that is not ordinary, even when many paths are joined with slashes. RE2 syntax.
+# Finds a part of a path that is not ordinary, even when many paths are joined with slashes. RE2 syntax.
 _NOT_ORDINARY = r"(?:\A|/)(?:[./]|\z)|[^\w=,./-]"
 _FEW_PATHS = 64
 _SHOWN_LENGTH = 200

@@ -66,9 +66,9 @@ def check_unique_names(data_type: DataType, where: str = "") -> None:
 
 
 def check_column_names(schema: StructType, mapped: bool = False, where: str = "") -> None:
-    """Refuse names that differ at most in case, and names with characters that readers refuse in Parquet files of a
-    table. With ``mapped``, such characters are allowed, because under column mapping the files do not contain the
-    logical names."""
+    """Refuse names that are equal or differ only in case, and names with characters that readers refuse in Parquet
+    files of a table. With ``mapped``, such characters are allowed, because under column mapping the files do not
+    contain the logical names."""
     if not where:
         check_unique_names(schema)
     for column in schema.fields:

@@ -85,9 +85,9 @@ def previous_timestamp(ict_ms: int | None, file_time_ms: int | None, before_ms: 
     """The time that the in-commit timestamp of the next commit must exceed.
 
     ``ict_ms``: the in-commit timestamp of the last commit. If the last commit has no in-commit timestamp and the next
-    commit enables in-commit timestamps, the file time of the last commit is used, adjusted in the way in which readers
-    adjust file times so that they increase: these are ``file_time_ms`` and ``before_ms``, which is this function's
-    result for the version before. None if the next commit has no in-commit timestamp.
+    commit enables in-commit timestamps, the file time of the last commit is used, adjusted as readers adjust file times
+    so that they increase: ``file_time_ms`` is the file time of the last commit, and ``before_ms`` is this function's
+    result for the version before it. None if the next commit has no in-commit timestamp.
     """
     if ict_ms is not None or file_time_ms is None:
         return ict_ms
@@ -207,7 +207,8 @@ class Timeline(msgspec.Struct, frozen=True):
 
 
 def timeline(versions: Sequence[int], active: bool, enablement: Enablement | None) -> Timeline:
-    """The Timeline of ``versions`` (ascending), which tells which clock applies to each.
+    """The Timeline of ``versions`` (ascending): it determines whether a version is resolved by its in-commit timestamp
+    or by its file time.
 
     If the commits before the enablement were cleaned up, the remaining commits are resolved by in-commit timestamp
     alone.
@@ -348,8 +349,8 @@ def check_range(
     timestamp_ms: int, found: CommitAt, latest_version: int, bounds: Callable[[], tuple[CommitAt, CommitAt]],
     before: str, after: str, table: str,
 ) -> None:  # fmt: skip
-    """Refuse a commit that is later than the requested time, and a requested time that is later than the last commit,
-    unless the caller allows this.
+    """Raise an error if the found commit is later than the requested time, or if the requested time is later than the
+    last commit, unless ``before`` or ``after`` allows this.
 
     ``bounds`` returns the earliest and the latest commit, for the error message. Raises TimestampOutOfRangeError.
     """

@@ -55,8 +55,9 @@ class FileMeta(msgspec.Struct, frozen=True, gc=False):
     etag: str | None = None
 
     def may_be(self, other: FileMeta) -> bool:
-        """Whether this metadata and ``other`` may describe the same object: no property that both contain differs.
-        Times are compared in whole seconds, because a listing and a HEAD may report times with different precision."""
+        """Whether this metadata and ``other`` may describe the same object: False if a property that both contain
+        differs. Times are compared in whole seconds, because a listing and a HEAD may report times with different
+        precision."""
         if self.size_bytes != other.size_bytes:
             return False
         if self.etag and other.etag:
@@ -100,7 +101,7 @@ class WalkPart(msgspec.Struct, frozen=True):
 class LogStore(ABC):
     """See the docstring of the module for the guarantees. All methods raise StoreError if the store fails.
 
-    There is one method per kind of request, and one attribute per property on which callers depend.
+    There is one method per kind of request, and one attribute for each property of a store on which callers depend.
     """
 
     url: str

@@ -1,4 +1,5 @@
-"""Verifies that a store creates objects exclusively, by testing it with scratch objects below ``_delta_log``.
+"""Verifies that a store lets only one writer create an object (exclusive creation), by testing it with scratch objects
+below ``_delta_log``.
 
 Creating an object twice shows that the second attempt is refused and has no effect, but a store that first checks and
 then writes passes that test too. For a store about which nothing else is known, several threads therefore race to

@@ -7,7 +7,7 @@ name, a killed process could leave a partial file, and with "check, then rename"
 is used.
 
 NFS: ``link`` is atomic, but on a network file system the reply can be lost, or a retransmission can fail with EEXIST.
-In this case, the link count of the temporary file shows whether the link was created. Attribute caches can hide new
+In both cases, the link count of the temporary file shows whether the link was created. Attribute caches can hide new
 commits for some seconds: mount with ``actimeo=0`` or ``lookupcache=none`` if several machines write.
 """
 

@@ -118,7 +118,8 @@ class FsspecStore(LogStore):
             return self._create(full, data, mode=None)
 
     def prepare_commit(self, version: int) -> None:
-        # Synchronous backends are not thread-safe, and warnings must be issued in the caller's thread.
+        # In all other cases the check runs in the caller's thread: synchronous backends are not thread-safe, and the
+        # warning about ``unsafe_single_writer`` must be issued in that thread.
         shared = isinstance(self._filesystem, fsspec.asyn.AsyncFileSystem) and not self._unsafe_single_writer
         if shared and not self._is_prepared and self._filesystem not in _proven:
             self._is_prepared = True

@@ -66,7 +66,8 @@ class RequestLimit:
     @contextlib.asynccontextmanager
     async def request_async(self, size_bytes: int, is_slow: Callable[[Exception], bool]) -> AsyncIterator[Turn]:
         """Like ``request``, for coroutines."""
-        import asyncio  # imported here because that takes 0.1 s and most clients use no coroutines
+        # Imported here, not at the top, because the import takes 0.1 s and most clients use no coroutines.
+        import asyncio
 
         waiting = self._ask(size_bytes)
         try:

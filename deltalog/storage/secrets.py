@@ -63,7 +63,8 @@ class Secrets:
 
 
 class Reopen(functools.partial[Any]):
-    """A picklable call that opens a store with options. The repr of the call does not show the options."""
+    """A picklable callable that opens a store with the given options. The repr of the call does not show the
+    options."""
 
     def __repr__(self) -> str:
         return f"Reopen({getattr(self.func, '__name__', self.func)})"
@@ -109,7 +110,7 @@ def check_location(url: str) -> None:
 
 
 class _HeaderFilter(logging.Filter):
-    """Redacts session tokens, and the credentials in responses, in the log records of clients."""
+    """Redacts session tokens, and the credentials in responses, in the log records of client libraries."""
 
     _SECRETS = (
         re.compile(r"""(x-amz-security-token['"]?\s*[:=,]\s*(?:b?['"])?)[^'"\s,)}]+""", re.IGNORECASE),

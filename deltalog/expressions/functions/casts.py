@@ -35,7 +35,7 @@ from deltalog.protocol.schema import ArrayType, DataType, DecimalType, MapType, 
 
 
 def cast(node: Node, wanted: DataType) -> Node:
-    """CAST in ANSI mode, between types on which all engines agree."""
+    """CAST in ANSI mode, between types whose conversion has the same result in all engines."""
     have = node.data_type
     if have == wanted:
         return node
@@ -70,8 +70,8 @@ def cast(node: Node, wanted: DataType) -> Node:
     if isinstance(have, DecimalType) and wanted in FLOATING:
         if node.is_literal and wanted == DOUBLE:
             return literal(float(node.value), DOUBLE)
-        # Java converts a decimal to the nearest number. Arrow always returns the nearest number only if the decimal is
-        # first cast to a string.
+        # Java converts a decimal to the nearest number. Arrow is certain to return the nearest number only if the
+        # decimal is first cast to a string.
         return apply_kernel(wanted, lambda values: values.cast(pa.string()).cast(type_to_arrow(wanted)), node)
     raise refuse(f"CAST from {have} to {wanted}")
 

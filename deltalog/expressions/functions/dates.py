@@ -87,7 +87,7 @@ def last_day(name: str, node: Node) -> Node:
 
 
 def since_epoch(micros: int) -> Callable[..., Node]:
-    """Whole units of ``micros`` microseconds since 1970, rounded down."""
+    """The number of whole units of ``micros`` microseconds since 1970, rounded down."""
 
     def make(name: str, node: Node) -> Node:
         check_type(name, node, TIMESTAMP)

@@ -151,7 +151,8 @@ def _rows_of(lists: Any) -> Any:
 
 
 def _comparison(what: str, inner: DataType, value: Node) -> tuple[Node, Callable[[Any, Any], Any]]:
-    """A value to search for among values of a type, and a function that tests equality. Raises CallError."""
+    """The ``value`` to search for among values of the type ``inner``, and a function that tests two values for
+    equality. Raises CallError."""
     for kind in (inner, value.data_type):
         if not isinstance(kind, (PrimitiveType, DecimalType)) or str(kind) == "variant":
             raise refuse(f"{what} with {kind}")

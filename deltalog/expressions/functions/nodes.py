@@ -122,7 +122,7 @@ def apply_kernel(data_type: DataType, kernel: Callable[..., Any], *nodes: Node, 
 
 
 def apply_growing_kernel(kernel: Callable[..., Any], size: Callable[..., int], *nodes: Node) -> Node:
-    """Apply to strings a kernel whose result can be far larger than its input. ``size`` computes an upper bound for the
+    """Apply a kernel to strings; its result can be far larger than its input. ``size`` computes an upper bound for the
     size of the result in bytes; it gets the number of rows (1 if all values are scalars) and the values."""
 
     def run(rows: Rows) -> Any:

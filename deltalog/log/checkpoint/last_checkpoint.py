@@ -25,7 +25,7 @@ def read_hint(data: bytes) -> int | None:
         version = body["version"]
         expected = body.get("checksum")
         sound = expected is None or expected == checksum(body)
-    # JSON can contain lone surrogates, which cannot be encoded again, and values that are nested too deeply to
+    # JSON can contain lone surrogates, which cannot be encoded as UTF-8, and values that are nested too deeply to
     # traverse.
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None

@@ -175,7 +175,7 @@ def widened(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def with_dictionary(paths: Iterable[str]) -> list[str]:
-    """The dotted paths of the checkpoint columns whose size dictionary encoding reduces."""
+    """The dotted paths of the checkpoint columns that become smaller with dictionary encoding."""
     return [path for path in paths if any(part in path for part in _FEW_VALUES)]
 
 

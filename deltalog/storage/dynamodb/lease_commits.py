@@ -47,13 +47,13 @@ class DynamoCommit:
     """Options for commits that take leases in the DynamoDB table ``table_name``. All writers of a table must use the
     same values of these options.
 
-    ``timeout_ms``: how long a lease lasts; ``max_clock_skew_rate``: how many times as fast as the slowest clock the
-    fastest may run; ``ttl_s``: how long a record is kept; ``test_interval_ms``: how often a waiting writer checks the
-    object; ``native_condition``: whether the PUT also has the header If-None-Match or If-Match.
+    ``timeout_ms``: how long a lease lasts; ``max_clock_skew_rate``: the largest ratio between the speeds of the fastest
+    and the slowest clock; ``ttl_s``: how long a record is kept; ``test_interval_ms``: how often a waiting writer checks
+    the object; ``native_condition``: whether the PUT also has the header If-None-Match or If-Match.
 
     Raises CallError for unsafe values: a record must be kept for more than ten times the longest wait for a lease.
-    If lease records were deleted earlier, a delayed writer could mistake another writer's new lease for the lease whose
-    end it awaited.
+    If lease records were deleted earlier, a delayed writer that waits for a lease to end could mistake another writer's
+    new lease for that lease.
     """
 
     table_name: str

@@ -37,8 +37,8 @@ _NEVER_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 
 T = TypeVar("T")
 
-# The slot that a read occupies within the limit on concurrent requests. A read holds the slot, and the current task
-# sends requests for that read.
+# The slot that a read occupies within the limit on concurrent requests. The slot is held for the read whose requests
+# the current task sends.
 _turn: contextvars.ContextVar[Turn | None] = contextvars.ContextVar("deltalog_turn", default=None)
 
 

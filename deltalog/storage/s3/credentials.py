@@ -82,8 +82,8 @@ def _resolve(region: str, profile: str | None) -> Any:
 
 
 def profile_settings(profile: str | None) -> Mapping[str, Any] | None:
-    """The settings of a profile in the config files; None as the profile: the one that the environment selects. Returns
-    None if botocore cannot read the config files."""
+    """The settings of a profile in the config files; if ``profile`` is None, the profile that the environment selects.
+    Returns None if botocore cannot read the config files."""
     try:
         return dict(_session(profile).get_scoped_config())
     except Exception:  # requests then go through s3fs; s3fs raises the error

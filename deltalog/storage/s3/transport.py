@@ -64,8 +64,9 @@ class Transport(ABC):
     def read(
         self, key: str, byte_range: str = "", etag: str = "", size_bytes: int = 0
     ) -> tuple[bytes, Mapping[str, Any]]:
-        """An object or a range of it, and ``ContentRange`` and ``ETag`` of the response. Truncated downloads are
-        retried. Waits while too many reads of the client are in progress. ``size_bytes``: the length of the range."""
+        """The bytes of an object or of a range of it, and the ``ContentRange`` and ``ETag`` of the response. Truncated
+        downloads are retried. Waits while too many reads of the client are in progress. ``size_bytes``: the length of
+        the range."""
 
     @abstractmethod
     def read_many(self, keys: Sequence[str], byte_range: str, size_bytes: int, failed: Failed) -> list[bytes]:
