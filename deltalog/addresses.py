@@ -56,12 +56,12 @@ def handle_on(reader: LogReader, environment: Environment, latest: Snapshot) -> 
 
 
 def committer_of(reader: LogReader, environment: Environment) -> Committer:
-    """The committer of a table, for an object that reads the table. Cost: none."""
+    """The committer of the table that ``reader`` reads. Cost: none."""
     if reader.authority.catalog is not None:
         from deltalog.catalog.committer import CatalogCommitter
         from deltalog.catalog.store import ManagedStore
 
-        if isinstance(reader.store, ManagedStore):  # otherwise (no ManagedStore) the table is being registered
+        if isinstance(reader.store, ManagedStore):  # without a ManagedStore, the table is still being registered
             return CatalogCommitter(reader.store, environment.new_uuid)
     return FileSystemCommitter(reader.store)
 

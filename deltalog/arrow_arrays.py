@@ -100,7 +100,7 @@ def combined(values: Any) -> Any:
 
 def kept(values: Any, mask: pa.BooleanArray) -> Any:
     """Like ``values.filter(mask)``. Arrays of strings and of string maps are not copied if all dropped rows are empty
-    (null rows are). If the arrays are not copied, the result has its own offsets into the same memory."""
+    (null rows count as empty). If the arrays are not copied, the result has its own offsets into the same memory."""
     rows = mask.true_count
     if values.null_count == len(values):
         return nulls(rows, values.type)
@@ -182,8 +182,9 @@ def packed_lists(kind: pa.DataType, lengths: Any, values: Any, is_valid: pa.Bool
 
 def for_ipc(rows: pa.RecordBatch) -> pa.RecordBatch:
     """The rows, in a form that Arrow's IPC writer writes correctly. In Arrow 20, the writer writes wrong values or
-    crashes the process for strings, binaries, lists and maps whose first offset is not 0. ``kept`` and other programs
-    create arrays whose first offset is not 0, so arrays are copied if the installed version of Arrow has this bug."""
+    crashes the process for strings, binaries, lists and maps whose first offset is not 0. Arrays whose first offset is
+    not 0 come from ``kept`` and from other programs, so arrays are copied if the installed version of Arrow has this
+    bug."""
     if _ipc_takes_any_offset():
         return rows
     return pa.RecordBatch.from_arrays([pa.concat_arrays([column]) for column in rows.columns], schema=rows.schema)

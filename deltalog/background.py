@@ -97,7 +97,7 @@ def _work_off(key: str, queue: _Queue) -> None:
 def _do(key: str, work: Callable[[], object]) -> None:
     try:
         work()
-    except BaseException as error:  # also catches SystemExit, because it has no caller that could do so
+    except BaseException as error:  # also catches SystemExit, because background work has no caller that could catch it
         log.warning("%s: work in the background failed: %s", key, error, exc_info=error)
 
 
@@ -139,7 +139,7 @@ def _after_fork_in_child() -> None:
     _is_forking, _under_way = False, 0
 
 
-# Without this function, threads are joined only after concurrent.futures has shut down.
+# If Python's threading module lacks this function, threads are joined only after concurrent.futures has shut down.
 if hasattr(threading, "_register_atexit"):
     threading._register_atexit(_wait_at_exit)
 if hasattr(os, "register_at_fork"):

@@ -39,8 +39,8 @@ class Dataset:
     ``Dataset(url)``: the first write creates the table in the commit that adds its data. The table has in-commit
     timestamps unless ``properties`` disable them. The table has the columns of ``schema`` if set, otherwise those of
     the data, and the partition columns ``partition_by``. If the first write passes bytes, the new table is a table of
-    blobs. An existing table is not changed. ``url`` can also be the address of a table in a catalog, in this case the
-    table must exist, otherwise TableNotFoundError is raised. ``storage_options``: as for ``open_store``. Cost: none;
+    blobs. An existing table is not changed. ``url`` can also be the address of a table in a catalog; TableNotFoundError
+    is raised if that table does not exist. ``storage_options``: as for ``open_store``. Cost: none;
     with an address, 1 call of the coordinator.
 
     ``Dataset(table)``: a dataset on a DeltaTable; if the table belongs to a multi-table transaction, that transaction's

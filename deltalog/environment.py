@@ -38,7 +38,7 @@ class RetryPolicy:
         return limit_ms * (1 - self.retry_jitter * (1 - random))
 
 
-# Named functions are used so that an environment can be pickled, and pickled without the state of a random number
+# Named functions, so that an environment can be pickled, and its pickle does not contain the state of a random number
 # generator.
 def _share_of_chance() -> float:
     return random.random()

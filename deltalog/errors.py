@@ -106,7 +106,7 @@ else:
 
 
 class Outcome(enum.Enum):
-    """What an error states about whether the change of the call was committed.
+    """What an error says about whether the call's change was committed.
 
     NOTHING_COMMITTED: the commit is not in the log and will not be. The call can be repeated, and files written for it
     can be deleted. UNKNOWN: the commit may be in the log, or a pending request may still put it there. Determine the
@@ -149,7 +149,7 @@ class CallError(DeltaLogError, ValueError):
 
 
 class InvalidTimestampError(CallError):
-    """Not a point in time: naive, unparsable, or outside years 1 to 9999."""
+    """The timestamp is not a point in time: it is naive or unparsable, or its year is outside 1 to 9999."""
 
     code = "INVALID_TIMESTAMP"
 
@@ -204,7 +204,7 @@ class FilesCommittedError(InvalidActionError):
 
 
 class UnsafeStoreError(CallError):
-    """The store does not create objects exclusively, so commits could be lost."""
+    """The store does not ensure that only one of several writers can create an object, so commits could be lost."""
 
     code = "UNSAFE_STORE"
 
@@ -259,8 +259,8 @@ class EmptyDatasetError(TableNotFoundError):
 
 @dataclass(eq=False, repr=False, kw_only=True)
 class VersionNotFoundError(NotFoundError):
-    """The version does not exist or can no longer be rebuilt. ``earliest``, ``latest``: the versions that can be
-    rebuilt."""
+    """The version does not exist or can no longer be rebuilt. ``earliest``, ``latest``: the first and the last version
+    that can be rebuilt."""
 
     code = "VERSION_NOT_FOUND"
     version: int
@@ -504,7 +504,7 @@ class ConcurrentModificationError(DeltaLogError):
 
 
 class TransactionContentionError(ConcurrentModificationError):
-    """Other writers won every attempt to commit; the transaction is still active."""
+    """In every attempt to commit, other writers committed first; the transaction is still active."""
 
     code = "TRANSACTION_CONTENTION"
 
@@ -552,7 +552,7 @@ class CommitAttemptsExhaustedError(DeltaLogError):
 
 
 class CommitStateUnknownError(DeltaLogError):
-    """The store stopped answering, so it is unknown whether the commit landed.
+    """The store did not acknowledge the commit, so it is unknown whether the commit is in the log.
 
     ``version`` and ``txn_id`` identify the attempt. ``resolve()`` asks the store again: it returns the CommitResult if
     the commit landed, and None if the version is still free or was committed by another writer. If the version is free,

@@ -77,7 +77,8 @@ def _read(unread: _Unread) -> ModuleType:
     full, name, names = unread.__dict__["_place"]
     try:
         module = importlib.import_module(full)
-    except OSError as error:  # such as too many open files: it hits a call of the user, not an import
+    # Such as too many open files: the import runs during a call by the user, so the error must be a StoreError.
+    except OSError as error:
         raise StoreError(f"The module {full} cannot be loaded: {error}. Nothing was changed.", path=full) from error
     if names.get(name) is unread:
         names[name] = module

@@ -68,7 +68,7 @@ def in_order(sources: Iterable[Callable[[], Iterator[T]]], threads: int = THREAD
     ``threads * ahead`` items are buffered. An error is raised after the items that precede it, and nothing after it is
     read. Threads never wait for the caller, and no thread runs after the iterator ends, fails or is
     dropped. A single source needs no thread; with 0 threads, the caller reads everything without reading ahead.
-    ``sources`` are closed at the end, where that is possible.
+    At the end, ``sources`` is closed if it has a method ``close``.
     """
     waiting = iter(sources)
     try:

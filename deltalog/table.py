@@ -344,10 +344,10 @@ class DeltaTable:
 
         Raises TableExistsError, also if the target of a deep clone is not empty; CallError for another kind of store, a
         blob table, or within a transaction; InvalidPropertyError, UnsupportedFeatureError, VersionNotFoundError,
-        TimestampOutOfRangeError, InvalidDataFileError for a file whose size differs from the log, StoreError. In that
-        case nothing is committed, and copies are deleted. Cost: as ``snapshot`` and ``Snapshot.files``, 1 LIST, 1
-        commit; for copies, the target's ``LogStore.walk`` up to its first file, and 1 or more GETs and 1 PUT for each
-        file.
+        TimestampOutOfRangeError, InvalidDataFileError for a file whose size differs from the log, StoreError. If an
+        error is raised, nothing is committed, and copies are deleted. Cost: as ``snapshot`` and ``Snapshot.files``, 1
+        LIST, 1 commit; for copies, the target's ``LogStore.walk`` up to its first file, and 1 or more GETs and 1 PUT
+        for each file.
         """
         source = self._handle.at(version, _epoch_ms(timestamp, time_zone))
         files, environment = source.reader.files, self._handle.environment
@@ -761,9 +761,9 @@ class DeltaTable:
             return constraints.drop_constraint(transaction, name, if_exists, user_metadata)
 
     def enable_in_commit_timestamps(self) -> CommitResult:
-        """Enable in-commit timestamps from the next commit on, with the two enablement properties if older commits have
-        no in-commit timestamps. If in-commit timestamps are already enabled, no commit is made and the result's
-        ``skipped`` is true."""
+        """Enable in-commit timestamps from the next commit on; that commit also sets the two enablement properties if
+        older commits have no in-commit timestamps. If in-commit timestamps are already enabled, no commit is made and
+        the result's ``skipped`` is true."""
         with self._handle.transaction() as transaction:
             return table_properties.switch_in_commit_timestamps(transaction, True)
 
@@ -824,12 +824,12 @@ class DeltaTable:
     ) -> CommitResult:
         """Change a column, given as a path: allow nulls, set a comment ("" removes it), widen its type, or move it.
 
-        Widening requires the table property delta.enableTypeWidening; PROTOCOL.md#type-widening lists the wider types.
-        An argument that is None changes nothing; if nothing changes, no commit is made. ``sync_identity``: read the
-        values of an identity column, and move its high-water mark past values that another writer inserted (Spark's
-        SYNC IDENTITY). ``first``, ``after``: the column's new position in the table, or the field's new position in the
-        struct. No file is written. Raises SchemaMismatchError, MetadataChangedError, and ConcurrentAppendError for rows
-        added while the column is read.
+        Widening requires the table property delta.enableTypeWidening; PROTOCOL.md#type-widening lists the allowed type
+        changes. An argument that is None changes nothing; if nothing changes, no commit is made. ``sync_identity``:
+        read the values of an identity column, and move its high-water mark past values that another writer inserted
+        (Spark's SYNC IDENTITY). ``first``, ``after``: the column's new position in the table, or the field's new
+        position in the struct. No file is written. Raises SchemaMismatchError, MetadataChangedError, and
+        ConcurrentAppendError for rows added while the column is read.
         """
         if first and after is not None:
             raise CallError(f"first and after={after!r} are two positions for one column. Pass one of them.")
@@ -935,7 +935,7 @@ class DeltaTable:
 
         ``retention_hours``: default delta.deletedFileRetentionDuration, 7 days. A shorter retention raises CallError
         unless ``enforce_retention_duration=False``; the versions that it no longer protects can then lose files. A file
-        that no version names is always kept until it is a day old, because it may not have been committed yet. All
+        to which no version refers is always kept until it is a day old, because it may not have been committed yet. All
         files to which the version at the cut-off or a later version refers are kept, including change data files;
         hidden files, links and other tables are also kept. Two commits, VACUUM START and VACUUM END, record the
         deletion; they are not made if there are no files to delete. If the call is interrupted, a second call continues
@@ -996,7 +996,7 @@ class DeltaTable:
             )
 
     def remove_missing_files(self, *, dry_run: bool = True) -> tuple[str, ...]:
-        """Remove the files that no longer exist in the store from the table, so that the table can be read again,
+        """Remove from the table the files that no longer exist in the store, so that the table can be read again,
         without the rows of those files. By default, the missing files are only listed: pass ``dry_run=False`` to commit
         their removal. Returns the paths of the files, as the log contains them.
 
@@ -1022,7 +1022,7 @@ class DeltaTable:
         Columns for which the footer is not sufficient are read: floating-point columns, which may contain NaN, and
         columns without statistics in the footer. A column that has no bounds in a file because it contains NaN is read
         again by every call. If the numbers of rows in the log and in the files differ, RowCountError is raised.
-        ``where``: as for ``optimize``, on partition columns.
+        ``where``: a condition on partition columns, as for ``optimize``.
 
         The call never conflicts with appends; after ten conflicts with other changes to the same files, it raises
         CommitConflictError. Raises CallError, InvalidDataFileError, UnsupportedFeatureError, UnsafePathError,
@@ -1056,9 +1056,9 @@ class DeltaTable:
     def compact_log(self, from_version: int | None = None, to_version: int | None = None) -> tuple[int, int] | None:
         """Write a log compaction file for a range of commits; readers can read this file instead of the commits.
 
-        By default, the compacted range begins after the last checkpoint. Returns the first and last version; None if
-        there are fewer than two commits. Raises CallError, MissingVersionError, UnsupportedFeatureError, StoreError.
-        Cost: 1 GET for each commit, 1 PUT.
+        By default, the compacted range begins after the last checkpoint. Returns the first and the last version that
+        the file covers; None if there are fewer than two commits. Raises CallError, MissingVersionError,
+        UnsupportedFeatureError, StoreError. Cost: 1 GET for each commit, 1 PUT.
         """
         return log_files.compact(self._handle, from_version, to_version)
 

@@ -49,7 +49,7 @@ def add_columns(
     user_metadata: UserMetadata,
     after: Mapping[str, str | None] | None = None,
 ) -> CommitResult:
-    """Commit new columns. Each new column is added at the end of the table or of its parent struct, or directly behind
+    """Commit new columns. Each new column is added at the end of the table or of its parent struct, or directly after
     the sibling column that ``after`` names."""
     wanted = list(StructType.from_arrow(columns) if isinstance(columns, pa.Schema) else columns)
     if not wanted:

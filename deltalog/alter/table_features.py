@@ -1,9 +1,9 @@
 """Adds and drops table features.
 
-A writer-only feature can be dropped once the table contains no trace of the feature. For a reader feature, earlier
-versions in the log also contain traces of the feature. If the protocol no longer listed the feature, clients that do
-not support it would misread the traces of the feature in earlier versions. So a reader feature can be dropped only
-after log clean-up has deleted the versions that use the feature.
+A writer-only feature can be dropped once the table contains no trace of the feature. For a reader feature this is not
+sufficient, because earlier versions in the log also contain traces of the feature. If the protocol no longer listed the
+feature, clients that do not support it would misread the traces of the feature in earlier versions. So a reader feature
+can be dropped only after log clean-up has deleted the versions that use the feature.
 
 Spec: PROTOCOL.md#table-features, #protocol-evolution, #table-features-for-new-and-existing-tables, #clustered-table.
 """
@@ -84,8 +84,8 @@ def with_features(protocol: Protocol, names: Sequence[str]) -> Protocol:
 def upgrade_protocol(
     transaction: Transaction, reader_version: int, writer_version: int, user_metadata: UserMetadata
 ) -> CommitResult:
-    """Commit a protocol with at least these versions. If the protocol has these features already, nothing is
-    committed."""
+    """Commit a protocol with at least these versions. If the protocol already has these versions, or the features that
+    they imply, nothing is committed."""
     protocol = features.upgraded(transaction.protocol, reader_version, writer_version)
     if protocol == transaction.protocol:
         return skipped(transaction)

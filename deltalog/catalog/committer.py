@@ -108,8 +108,8 @@ def check_next(store: LogStore, coordinator: Coordinator, table_id: str, version
 
 
 def check_managed(protocol: Protocol, table: str, catalog: str) -> None:
-    """Check that a catalog manages a table, because the catalog must not commit to a released table or delete the files
-    of one. Raises ResourceNotReadyError. Cost: none."""
+    """Check that the catalog still manages the table. A catalog must neither commit to a table that it has released nor
+    delete its files. Raises ResourceNotReadyError. Cost: none."""
     if not features.is_catalog_managed(protocol):
         raise released(table, catalog)
 

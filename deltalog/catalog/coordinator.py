@@ -49,7 +49,7 @@ class Coordinator(ABC):
     """The interface of coordinators; the module docstring lists the guarantees. All methods raise CoordinatorError if
     the database fails, and OperationTimeoutError if it does not respond.
 
-    Methods: each one runs as one atomic transaction of the database.
+    Each method runs as one atomic transaction of the database.
     """
 
     url: str
@@ -119,7 +119,7 @@ class Coordinator(ABC):
 
     @abstractmethod
     def tables(self, after: str = "", limit: int = 1000) -> list[TableRecord]:
-        """At most ``limit`` tables after the name ``after``, ordered by name."""
+        """The first tables, at most ``limit`` of them, whose names sort after ``after``, ordered by name."""
 
     # ------------------------------------------------------------------------------------ heads of tables
 

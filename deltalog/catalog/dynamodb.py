@@ -56,9 +56,9 @@ class DynamoDBCoordinator(Coordinator):
     """A catalog in the DynamoDB table ``name``, which ``create_commit_table(name, "catalog")`` creates.
 
     ``options`` and ``endpoint_url``: as for ``DynamoTable``. Any number of threads and processes may use the catalog. A
-    transaction changes at most 48 tables: it consists of at most 100 items: 4 for its record, 1 per table and 1 per
-    commit. A transaction's record contains the versions of the tables that it may read, and an id per change; it has
-    room for about 8,000 tables and 9,000 changes.
+    transaction changes at most 48 tables, because it consists of at most 100 items: 4 for its record, and for each
+    table 1 for the table and 1 for its commit. A transaction's record contains the versions of the tables that it may
+    read, and an id per change; it has room for about 8,000 tables and 9,000 changes.
 
     Raises CoordinatorError if there is no such table, or it has other contents or was created by a newer deltalog;
     EntityNotFoundError if it contains no catalog yet and ``create`` is false; CallError. Cost: 2 requests, or 5 to
@@ -260,7 +260,7 @@ class DynamoDBCoordinator(Coordinator):
                 self._table_ids = self._listed_table_ids()
             elif len(table_ids) < MOST_ACTIONS or versions == before:
                 # If two passes return the same versions, all of these were current between the passes, because versions
-                # only increase and no request reads a part of a transaction.
+                # only increase and no request sees a transaction half-committed.
                 return versions
             else:
                 self._items.table.timing.back_off(min(number, 3), 1.0)
@@ -564,7 +564,8 @@ class DynamoDBCoordinator(Coordinator):
         return whole
 
     def delete_parts(self, transaction_id: str, keys: Sequence[str] | None = None) -> None:
-        """Deletes the oldest batch first; otherwise an older batch could become visible between two deletions."""
+        """Deletes the oldest batch first: if the newest were deleted first, an older one would become visible in
+        between."""
         kept = self._items.get(layout.record_key(transaction_id))
         batches = layout.batches_of(kept)
         found: dict[int, list[Key]] = {}

@@ -40,7 +40,7 @@ class Refusal:
     unsettled: bool
 
     def is_of(self, token: str) -> bool:
-        """Whether the conditions failed because an earlier attempt of this request took effect."""
+        """Whether the conditions failed because an earlier attempt of the request with this ``token`` took effect."""
         return any(item is not None and item.get("token") == token for item in self.found.values())
 
 

@@ -94,7 +94,7 @@ def part_prefix(key: str) -> str:
 
 
 def listing(record: TransactionRecord) -> Action:
-    """The put of the item by which a transaction is listed as open or as decided."""
+    """The action that writes the item by which a transaction is listed as open or as decided."""
     return put(
         ("done" if record.status.is_final else "open", sort_order(*record.key)), {"decided": record.status.value}
     )

@@ -1,8 +1,8 @@
 """The records of tables and transactions in a catalog, and the calls allowed in each state. Pure.
 
 A transaction is ACTIVE until it is decided: a commit makes it COMMIT_IN_PROGRESS and then COMMITTED; a cancel, a
-conflict or its idle timeout makes it ABORTED. Both are final. Times are passed as arguments. The age of a transaction
-never decreases, even if a clock is set back.
+conflict or its idle timeout makes it ABORTED. Both are final. The current time is always passed as an argument. The age
+of a transaction never decreases, even if a clock is set back.
 
 Spec: the Transaction API of AWS Lake Formation; PROTOCOL.md#catalog-managed-tables for ratified commits.
 """
@@ -157,8 +157,8 @@ class Head:
 
 @dataclass(frozen=True, slots=True)
 class TableRecord:
-    """A table of a catalog. ``name``: ``database.table``. ``table_id``: never changes and is never reused. ``url``: its
-    canonical root."""
+    """A table of a catalog. ``name``: ``database.table``. ``table_id``: identifies this registration of the table, and
+    is never used for another one. ``url``: its canonical root."""
 
     table_id: str
     name: str
@@ -184,8 +184,8 @@ class Marking:
 
 @dataclass(frozen=True, slots=True)
 class Marks:
-    """The stored markings of a table, keyed by number. ``last``: the highest number ever used, 0 before the first;
-    numbers are not reused."""
+    """The markings of a table, as stored in the catalog and keyed by marking number. ``last``: the highest number ever
+    used, 0 before the first; numbers are not reused."""
 
     last: int = 0
     markings: Mapping[int, Marking] = field(default_factory=dict)
@@ -198,8 +198,8 @@ class Proposal:
     ``commits``: the commits of each table, keyed by table id, with consecutive versions that begin directly after the
     head on which the commits are based. ``unmoved``: the heads that must be unchanged, by table id. ``before``,
     ``after``: the current record of the transaction, compared by revision, and its replacement; both None for a single
-    commit outside a transaction. ``marks``: the last marking that the added files were checked against, keyed by table
-    id.
+    commit outside a transaction. ``marks``: for each table id, the number of the last marking that the added files were
+    checked against.
     """
 
     commits: Mapping[str, tuple[RatifiedCommit, ...]]
@@ -216,7 +216,7 @@ class Proposal:
 
     @property
     def expected(self) -> dict[str, int]:
-        """The versions that the heads of the tables must have."""
+        """For each table, the version that its head must have for the proposal to be ratified."""
         return {**self.unmoved, **{table: commits[0].version - 1 for table, commits in self.commits.items()}}
 
 

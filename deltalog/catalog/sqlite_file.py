@@ -25,8 +25,8 @@ SCHEMA_VERSION = 2
 _APPLICATION_ID = 0x6443_4154  # in the header of the file: "dCAT"
 _RETRY_SECONDS = 0.01
 
-# The tables are not STRICT, because older versions of SQLite do not support it. Column types are thus not enforced, but
-# only deltalog writes to the tables.
+# With SQLite before 3.37, which does not support STRICT, the tables are not STRICT. Column types are thus not enforced,
+# but only deltalog writes to the tables.
 _STRICT = "STRICT" if sqlite3.sqlite_version_info >= (3, 37) else ""
 _SCHEMA = (
     f"CREATE TABLE catalog (catalog_id TEXT NOT NULL) {_STRICT}",

@@ -466,7 +466,8 @@ def serve(
     """Serve a catalog: the transaction calls of AWS Lake Formation, and commits of other Delta clients.
 
     Creates the catalog if there is none. Needs pip install 'deltalog\\[server]'. Listens on 127.0.0.1 unless --host is
-    given, and then only with a token or TLS. On SIGTERM or Ctrl-C, the server answers the running calls and then exits.
+    given; other addresses need a token or TLS. On SIGTERM or Ctrl-C, the server answers the running calls and then
+    exits.
     """
     server = _server_module()
     limits = server.Limits(

@@ -83,7 +83,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Commands(typer.Typer):
-    """A command group that adds the options to commands with a parameter ``table``."""
+    """A command group that adds the storage options (``--option``) to commands with a parameter ``table``."""
 
     def command(self, name: str | None = None, **settings: Any) -> Callable[[F], F]:
         register = super().command(name, **settings)

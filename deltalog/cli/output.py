@@ -54,7 +54,7 @@ class Output:
         self.as_json = as_json
 
     def document(self, value: Any) -> None:
-        """One JSON document on a separate line."""
+        """Write one JSON document on a line of its own."""
         sys.stdout.write(to_json(value) + "\n")
 
     def documents(self, values: Iterable[Any]) -> None:

@@ -39,8 +39,8 @@ _CLOCKS = {"in-commit": "in-commit time", "file-modification": "file time"}
 
 def time_of(snapshot: Snapshot) -> CommitAt | None:
     """The time of a snapshot's version, of the kind (in-commit or file time) that history uses for it *now*; None if
-    the commit file no longer exists. (While a version before an enablement was the latest, another clock may have been
-    used.)"""
+    the commit file no longer exists. (A version before an enablement may have had a time of the other kind while it was
+    the latest version.)"""
     history = LogHistory(snapshot.reader)
     return history.commit_at(snapshot.version) if snapshot.version in history.candidates else None
 
@@ -316,7 +316,8 @@ def print_history(out: Output, entries: list[CommitEntry], commits: range) -> No
 
 
 def explanation(explained: TimestampExplanation, clamped: CommitAt | None) -> dict[str, Any]:
-    """The explanation as a JSON document. ``clamped``: the answer allowed by --before and --after, or None."""
+    """The explanation of a timestamp's resolution as a JSON document. ``clamped``: the commit that --before or --after
+    allows as the answer; None if there is none."""
     return {
         **explained.to_json(),
         "clamped": None
@@ -347,7 +348,7 @@ def print_explanation(out: Output, explained: TimestampExplanation, clamped: Com
 
 
 def restored(result: RestoreResult) -> dict[str, Any]:
-    """The result or plan of a restore as a document."""
+    """The result of a restore, or its plan, as a JSON document."""
     commit = result.commit
     return {
         "restored_version": result.version,

@@ -27,7 +27,7 @@ else:
 
 
 class Committed(msgspec.Struct, frozen=True):
-    """The attempt succeeded: its commit is now the version."""
+    """The attempt succeeded: its commit is now that version of the table."""
 
 
 class Exists(msgspec.Struct, frozen=True):

@@ -298,7 +298,8 @@ def _conflict(
 
 
 def unexpected_version(expected: int, latest: int | None, table: str) -> VersionConflictError:
-    """The error for a write if the latest version is not the version that the caller expected (None: no version)."""
+    """The error for a write if ``latest``, the latest version (None: there is none), is not the version that the caller
+    expected."""
     return VersionConflictError(
         f"{table}: version {expected} was expected to be the latest, but version {latest} is. Nothing was committed. "
         "Read the table again, and repeat the write.",

@@ -1,11 +1,11 @@
 """Hooks after a commit: its ``.crc``, a checkpoint when one is due, and log clean-up after a checkpoint.
 
 The hooks write files derived from the snapshot of the version, so they first check that the log still has the version
-before it. If the log lacks that version, the table was replaced during the commit. Readers of the new table would then
-use these files as if they were its own. Readers do not depend on the hooks, so if a hook fails, the error is logged and
-the commit remains valid. An interrupt (Ctrl-C) is raised again; from Python 3.11 on, a note on the exception states
-that the commit is in the log. For a table on a remote store the hooks run in the background, so that the commit does
-not wait for their requests.
+before it. If the log lacks that version, the table was replaced during the commit. If files were written in this case,
+readers of the new table would use them as if they belonged to that table. Readers do not depend on the hooks, so if a
+hook fails, the error is logged and the commit remains valid. An interrupt (Ctrl-C) is raised again; from Python 3.11
+on, a note on the exception states that the commit is in the log. For a table on a remote store the hooks run in the
+background, so that the commit does not wait for their requests.
 
 Spec: PROTOCOL.md#version-checksum-file, #checkpoints, #metadata-cleanup, #writer-requirements.
 """

@@ -10,9 +10,9 @@ The table's committer commits one version and returns one of three outcomes:
 request had arrived and only the acknowledgement was lost: the transaction is committed. If it is another writer's
 commit, the conflict rules are checked, and if
   there is no conflict, the loop attempts the next version with a new in-commit timestamp.
-- *Unknown*: the loop reads the version back. If the commit found there is this transaction's, the transaction is
-committed. If that version was committed by another writer, the loop proceeds as for *Exists*. If the version is absent,
-the loop commits the same attempt again, so that
+- *Unknown*: the loop reads the version back. If the commit that it finds there belongs to this transaction, the
+transaction is committed. If that version was committed by another writer, the loop proceeds as for *Exists*. If the
+version is absent, the loop commits the same attempt again, so that
   the first request has no effect if it arrives late. If the outcome cannot be determined, the loop raises
   CommitStateUnknownError with version and txnId, never an error that means that nothing was committed.
 

@@ -149,8 +149,8 @@ class Case:
     checks the same requirement.
 
     ``basis``: "protocol" if PROTOCOL.md defines the outcome; "reference" if it does not, so that the outcome follows
-    Delta's reference implementation. ``build`` writes the table with a TableBuilder; None if the case creates the
-    table.
+    Delta's reference implementation. ``build`` writes the initial table with a TableBuilder; None if the steps create
+    the table.
     """
 
     id: str
@@ -173,7 +173,7 @@ def _inner(step: Step) -> Step:
 
 
 def step_to_json(step: Step) -> dict[str, Any]:
-    """A step as JSON, with rows unchanged; ``values.canonical_rows`` converts them."""
+    """A step as JSON, except that its rows are left as they are; ``values.canonical_rows`` converts them."""
     found: dict[str, Any] = {"step": step.kind}
     for name, value in step.arguments():
         if isinstance(value, Step):

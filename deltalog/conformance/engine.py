@@ -43,7 +43,7 @@ class Engine:
         raise NotSupported("reading the latest version number")
 
     def history(self, path: str) -> Mapping[int, int | None]:
-        """The timestamps of commits that time travel uses, keyed by version."""
+        """The timestamps that time travel uses for the commits, keyed by version."""
         raise NotSupported("reading the history")
 
     def changes(

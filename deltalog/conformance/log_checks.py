@@ -278,7 +278,8 @@ def _ict_agrees(view: LogView, version: int, value: Any) -> str | None:
 
 @_check("pair-agrees")
 def _pair_agrees(view: LogView, version: int, value: Any) -> str | None:
-    """The enablement pair names a commit and its in-commit timestamp. Passes if in-commit timestamps are off."""
+    """The enablement properties contain the version and the in-commit timestamp of a commit. Passes if in-commit
+    timestamps are off."""
     named = view.configuration().get(PAIR_VERSION)
     if _ict_active(view, version, True) is not None:
         return None
@@ -372,7 +373,7 @@ def _checkpoint(view: LogView, version: int, value: Any) -> str | None:
 
 @_check("checkpoint-without-commit-info")
 def _checkpoint_actions(view: LogView, version: int, value: Any) -> str | None:
-    """The classic checkpoint of version ``value`` contains no commitInfo, no cdc and no expired tombstones."""
+    """The classic checkpoint of version ``value`` contains no commitInfo and no cdc action."""
     import pyarrow.parquet as pq
 
     for file in sorted((view.root / "_delta_log").glob(f"{value:020d}.checkpoint*.parquet")):

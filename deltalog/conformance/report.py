@@ -23,7 +23,7 @@ def document(engine: str, version: str, suite: str, outcomes: Iterable[Outcome])
 
 
 def by_area(found: Mapping[str, Any]) -> dict[str, Counter[str]]:
-    """The number of outcomes by area, in the order of the areas."""
+    """The number of outcomes of each kind by area, in the order of the areas."""
     counts: dict[str, Counter[str]] = {area: Counter() for area in AREAS}
     for case in found["cases"]:
         counts.setdefault(case["area"], Counter())[case["outcome"]] += 1
@@ -31,8 +31,8 @@ def by_area(found: Mapping[str, Any]) -> dict[str, Counter[str]]:
 
 
 def cell(count: Mapping[str, int]) -> str:
-    """The text of a cell: In the report, ``12 of 14`` means that 12 of 14 cases passed; the number of skipped cases
-    follows."""
+    """The text of a cell: the numbers of passed and of executed cases, as in ``12 of 14``, followed by the number of
+    skipped cases."""
     ran = count.get(PASSED, 0) + count.get(FAILED, 0)
     if not ran:
         return f"– ({count[SKIPPED]} skipped)" if count.get(SKIPPED) else "–"

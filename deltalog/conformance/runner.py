@@ -24,7 +24,8 @@ from deltalog.conformance.case import FAILED, PASSED, SKIPPED, Case, Outcome, St
 from deltalog.conformance.engine import Engine, NotSupported
 
 _MAX_REASON = 400
-# Some engines cannot represent a DataFrame or a table without columns.
+# For ``Create`` steps, which always declare columns: some engines cannot represent a DataFrame or a table without
+# columns.
 _TYPES = {"long": pa.int64(), "string": pa.string(), "double": pa.float64(), "boolean": pa.bool_(), "date": pa.date32()}
 
 

@@ -58,8 +58,8 @@ def rows_of(found: Any, columns: Iterable[str] | None = None) -> list[dict[str, 
 
 
 def _plain(kind: pa.DataType) -> pa.DataType:
-    """The type with all timestamps in microseconds, the finest unit of Python's datetime. The cast fails if it would
-    lose digits."""
+    """The type with all timestamps in microseconds, the finest unit of Python's datetime. A cast of values to this type
+    fails if it would lose digits."""
     if pa.types.is_timestamp(kind):
         return pa.timestamp("us", kind.tz)
     return kind

@@ -52,7 +52,8 @@ def cloned(
     properties: Mapping[str, str],
     user_metadata: UserMetadata,
 ) -> Transaction:
-    """Commit version 0 of the clone at ``reader``'s location, and return its transaction. Like ``DeltaTable.clone``."""
+    """Commit version 0 of the clone at the location of ``reader``, and return the transaction that made this commit.
+    Like ``DeltaTable.clone``."""
     if source.reader.authority.branch is not None:
         raise CallError(
             f"{source.url}: a table opened in a transaction cannot be cloned. Commit the transaction, or open the "
@@ -142,7 +143,8 @@ def _state(source: Snapshot, properties: Mapping[str, str], environment: Environ
 
 
 def _with_row_ids(transaction: Transaction, source: Snapshot, adds: list[AddFile]) -> list[AddFile]:
-    """The files with their row ids, or new ids above the source's high-water mark, and default row commit version 0.
+    """The files with row ids (their own, or new ids above the source's high-water mark) and default row commit version
+    0.
     If row tracking is off, both fields are removed."""
     if row_tracking.FEATURE not in features.writer_features(transaction.protocol):
         return [msgspec.structs.replace(add, base_row_id=None, default_row_commit_version=None) for add in adds]
@@ -224,7 +226,7 @@ class _Copies:
             size_bytes, target = max(size_bytes, known.size_bytes), known.target
         else:
             target = place(path)
-            while target in self._taken:  # the same name at two locations
+            while target in self._taken:  # files at two locations have the same name
                 target = f"{self.new_uuid()}/{path}"
             self._taken.add(target)
         self._copies[store.url, path] = _Copy(store, path, target, size_bytes, is_exact)

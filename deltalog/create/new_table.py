@@ -60,7 +60,7 @@ def initial_state(
 
 
 def table_schema(schema: object) -> StructType:
-    """The schema of a new table, as deltalog's type. Raises CallError, SchemaMismatchError."""
+    """The schema of a new table, as a StructType. Raises CallError, SchemaMismatchError."""
     if isinstance(schema, StructType):
         return schema
     if isinstance(schema, pa.Schema):
@@ -100,7 +100,7 @@ def creation(
     name: str | None = None,
     description: str | None = None,
 ) -> Transaction:
-    """Like ``DeltaTable.create_transaction``, but for the location of a reader."""
+    """Like ``DeltaTable.create_transaction``, but for the location that ``reader`` reads."""
     check_is_empty(reader)
     state = initial_state(table_schema(schema), partition_by, properties or {}, name, description, environment)
     transaction = first_transaction(reader, committer, environment, state)

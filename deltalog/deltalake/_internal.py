@@ -1,4 +1,4 @@
-"""The names of deltalake's compiled module that programs import."""
+"""The names that programs import from deltalake's compiled module."""
 
 from __future__ import annotations
 
@@ -47,5 +47,5 @@ __all__ = [
 
 
 def rust_core_version() -> str:
-    """The version of deltalog, which is written in Python, as a version number with three parts."""
+    """The version of deltalog with the prefix ``py-``, because deltalog is written in Python."""
     return f"py-{__version__}"

@@ -80,7 +80,7 @@ def taken_stream(data: Any) -> pa.RecordBatchReader:
     reader = _stream(data)
     if b"pandas" not in (reader.schema.metadata or {}):
         return reader
-    # This metadata says which columns are an index; deltalog leaves these columns out.
+    # The metadata of pandas says which columns are an index, and deltalog would leave these columns out.
     batches = (batch.replace_schema_metadata(None) for batch in reader)
     return pa.RecordBatchReader.from_batches(reader.schema.remove_metadata(), batches)
 
@@ -193,7 +193,7 @@ def cast(values: Any, field: pa.Field) -> Any:
 
 
 def with_views(rows: pa.Table) -> pa.Table:
-    """The rows with text and bytes as views, the types in which DataFusion returns them."""
+    """The rows with string and binary columns cast to Arrow's view types, as DataFusion returns them."""
     return rows.cast(pa.schema([field.with_type(_viewed(field.type)) for field in rows.schema], rows.schema.metadata))
 
 

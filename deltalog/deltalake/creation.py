@@ -236,7 +236,7 @@ def convert(
 
 
 def wrong_partitioning(expected: Sequence[str], given: Sequence[str]) -> str:
-    """The message for other partition columns than the table's."""
+    """The error message for partition columns that differ from those of the table."""
     return (
         "Generic error: Specified table partitioning does not match table partitioning: expected: "
         f"{json.dumps(list(expected))}, got: {json.dumps(list(given))}"

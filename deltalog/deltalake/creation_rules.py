@@ -1,4 +1,4 @@
-"""The protocol of a new table that deltalake's arguments describe. Pure."""
+"""The protocol that deltalake would give to a new table. Pure."""
 
 from __future__ import annotations
 
@@ -55,5 +55,5 @@ def with_versions(protocol: Protocol, versions: Mapping[str, str]) -> Protocol:
 
 
 def with_version_keys(metadata: Metadata, versions: Mapping[str, str]) -> Metadata:
-    """Metadata with these properties."""
+    """The metadata with ``versions`` added to its configuration."""
     return metadata.with_configuration({**metadata.configuration, **versions}) if versions else metadata

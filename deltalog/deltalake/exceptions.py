@@ -56,7 +56,7 @@ class SchemaMismatchError(DeltaError):
 
 
 class CallFailedError(DeltaError, ValueError):
-    """The call cannot be carried out as made."""
+    """The call is invalid, for example because of its arguments or the state of the table."""
 
     code = "DELTALAKE_INVALID_CALL"
 

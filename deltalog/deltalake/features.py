@@ -6,7 +6,7 @@ import enum
 
 
 class TableFeatures(enum.Enum):
-    """A table feature, under deltalake's name."""
+    """A table feature, under the name that deltalake gives it."""
 
     AppendOnly = "AppendOnly"
     ChangeDataFeed = "ChangeDataFeed"

@@ -68,14 +68,14 @@ class TableMerger:
         return self._with("matched", "delete", predicate)
 
     def when_not_matched_insert(self, updates: dict[str, str], predicate: str | None = None) -> TableMerger:
-        """Insert the source rows that match no row of the table. SQL expressions compute the columns; all other columns
-        are null."""
+        """Insert the source rows that match no row of the table. The columns in ``updates`` are computed from SQL
+        expressions; all other columns are null."""
         return self._with("not matched", "insert", predicate, updates)
 
     def when_not_matched_insert_all(
         self, predicate: str | None = None, except_cols: list[str] | None = None
     ) -> TableMerger:
-        """Insert the source rows that match no row, with all columns except some."""
+        """Insert the source rows that match no row of the table, with all columns except ``except_cols``."""
         return self._with("not matched", "insert", predicate, self._all(except_cols))
 
     def when_not_matched_by_source_update(self, updates: dict[str, str], predicate: str | None = None) -> TableMerger:
@@ -145,7 +145,7 @@ class TableMerger:
 
 
 def _nested_as(given: pa.Schema, own: pa.Schema) -> pa.Schema:
-    """The source's schema, in which structs have the table's types; the clauses cast all other columns."""
+    """The source's schema, in which nested columns have the table's types; the clauses cast all other columns."""
     fields = [
         f.with_type(nested_as(f.type, own.field(f.name).type)) if f.name in own.names and _is_nested(f.type) else f
         for f in given

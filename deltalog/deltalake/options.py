@@ -15,7 +15,7 @@ from deltalog.write.transaction_options import AppVersion, TransactionOptions
 def transaction_options(
     commit: CommitProperties | None, hook: PostCommitHookProperties | None, files: FileOptions = DEFAULT
 ) -> TransactionOptions:
-    """The options of a call's commits. Raises CallError."""
+    """The options for the commits that one call makes. Raises CallError."""
     custom: Any = None if commit is None else commit.custom_metadata
     if custom is not None and not isinstance(custom, Mapping):
         raise CallError(f"custom_metadata must be a mapping from names to JSON values, not {type(custom).__name__}.")

@@ -29,7 +29,8 @@ _HOUR_MS = 3_600_000
 
 
 def column_of(key: str, alias: str | None, schema: StructType) -> str:
-    """The column that a key of ``updates`` names: in backticks or double quotes, or after the alias of the table."""
+    """The column that a key of ``updates`` names; the name may be in backticks or double quotes, and may follow the
+    alias of the table and a dot."""
     text = spark_sql(key)
     if alias is not None and text.lower().startswith((f"{alias.lower()}.", f"`{alias.lower()}`.")):
         text = text.partition(".")[2]
@@ -137,12 +138,12 @@ def z_order(
 
 
 def repair(handle: TableHandle, dry_run: bool) -> list[str]:
-    """Remove files that no longer exist from the table. Returns their paths."""
+    """Remove from the table the files that no longer exist. Returns their paths."""
     return list(missing_files.remove_missing(handle, dry_run))
 
 
 def feature_name(feature: Any) -> str:
-    """The name of a table feature in the protocol. Raises CallError."""
+    """The name of a table feature, as it is written in the protocol action. Raises CallError."""
     if isinstance(feature, TableFeatures):
         return feature.protocol_name
     raise CallError(f"A feature is one of TableFeatures, such as TableFeatures.AppendOnly; got {feature!r}.")

@@ -272,7 +272,7 @@ class Field:
         return delta.StructField(self._name, self._type._delta(), self._nullable, dict(self._metadata))
 
     def to_json(self) -> str:
-        """The field, in the form that it has in the JSON of a schema."""
+        """The field as JSON, in the form that it has in the JSON of a schema."""
         fields = json.loads(delta.StructType((self.to_delta(),)).to_json())["fields"]
         return canonical_json(fields[0])
 

@@ -15,7 +15,7 @@ _TOKEN = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|`(?:[^`]|``)*`|--[^\n]*
 
 
 def spark_sql(text: str) -> str:
-    """The same condition or value, in Spark's SQL dialect."""
+    """A condition or value in DataFusion's spelling, translated to Spark's SQL dialect."""
     typed = _TYPED.sub(lambda found: f"CAST({found[2]} AS {found[1]})", text)
     return _TOKEN.sub(lambda found: _respelled(found[0]), typed)
 

@@ -62,7 +62,7 @@ _HOOK_FIRST = ("post_commithook_properties", "commit_properties")
 
 
 class _KeywordArgDefault:
-    """A default that shows whether an argument was passed."""
+    """A default value that shows that no argument was passed."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
@@ -593,7 +593,7 @@ class DeltaTable:
         commit_properties: Commit = None,
         post_commithook_properties: Hook = None,
     ) -> dict[str, Any]:
-        """Restore a version, given by its number or by a point in time, in a new commit. The protocol's versions are
+        """Restore a version, given by its number or by a point in time, in a new commit. The protocol versions are
         never lowered. Returns the metrics."""
         wanted = text_of(target) if isinstance(target, datetime.datetime) else target
         return _object(
@@ -634,7 +634,8 @@ class DeltaTable:
         self._table.generate()
 
     def __datafusion_table_provider__(self, session: Any = None) -> Any:
-        """Raises DeltaError: DataFusion's table providers are Rust objects."""
+        """Raises DeltaError: Always raises DeltaError, because a table provider for DataFusion must be a Rust
+        object."""
         raise DeltaError(
             "A table provider for DataFusion is an object of delta-rs. Register the rows instead: "
             "SessionContext.from_arrow(table.scan())."

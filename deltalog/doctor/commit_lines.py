@@ -139,7 +139,7 @@ def _decoded(line: bytes) -> Any:
 
 
 def _spread(data: bytes) -> list[bytes] | None:
-    """Split a text into its JSON objects, if some of them span several lines; otherwise None."""
+    """Split a text into its JSON objects, which may span several lines; None if it contains anything else."""
     try:
         text, decoder, at = data.decode(), json.JSONDecoder(), 0
         objects = []

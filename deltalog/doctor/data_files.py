@@ -48,7 +48,7 @@ _READ_ERRORS = (
 
 @dataclass(slots=True)
 class Counts:
-    """The number of footers and rows read."""
+    """The numbers of footers and of rows that were read."""
 
     footers: int = 0
     rows: int = 0

@@ -118,7 +118,7 @@ def identity(path: str, place: Place) -> str:
 
 @dataclass(slots=True)
 class Statistics:
-    """The readable statistics of a file. ``num_records`` is None if it is missing or invalid."""
+    """The statistics of a file, as far as they can be read. ``num_records`` is None if it is missing or invalid."""
 
     num_records: int | None = None
     body: Mapping[str, Any] = field(default_factory=dict)

@@ -33,7 +33,7 @@ def of_column(body: Mapping[str, Any], group: str, name: str) -> Any:
 
 
 def below(body: Mapping[str, Any], path: Sequence[str]) -> Mapping[str, Any]:
-    """The statistics of the struct at ``path``."""
+    """The part of the statistics that describes the struct at ``path``."""
     if not path:
         return body
     groups = ((group, of_column(body, group, path[0])) for group in ("minValues", "maxValues", "nullCount"))

@@ -138,8 +138,9 @@ class Collector:
         self.take([found(rule, message, version, path)])
 
     def lower(self, rules: Collection[str], live: Collection[str], vectors: Collection[str]) -> None:
-        """Downgrade errors of ``rules`` to warnings if they concern files that are no longer ``live`` or deletion
-        vectors that are not among the live ``vectors``. ``live`` and ``vectors`` contain paths of data files."""
+        """Downgrade errors of ``rules`` to warnings if they concern files that are no longer ``live`` or, for rules
+        about deletion vectors, files without a live deletion vector (not in ``vectors``). ``live`` and ``vectors``
+        contain paths of data files."""
 
         def is_gone(each: Finding) -> bool:
             place = vectors if each.rule.startswith("vector-") else live

@@ -20,7 +20,8 @@ from deltalog.protocol.actions import AddFile, DeletionVector, RemoveFile
 from deltalog.protocol.paths import Place
 
 _PACKED = struct.Struct("<qqqqqqQ")
-# A restored or cloned file keeps the version in which it was first added.
+# Operations (None: unknown) that may add a file with an earlier default row commit version: a restored or cloned file
+# keeps its own.
 _KEEP_ROW_VERSIONS = (None, "RESTORE", "CLONE")
 
 

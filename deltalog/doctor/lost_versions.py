@@ -32,8 +32,8 @@ class Span(NamedTuple):
 
 @dataclass(slots=True)
 class RemovedFiles:
-    """The files that commits removed, with their deletion times in ms. ``is_whole``: Whether all removed files were
-    recorded: False once there are more than ``MOST``."""
+    """The files that commits removed, with their deletion times in ms. ``is_whole``: whether all removed files were
+    recorded; False once there are more than ``MOST``."""
 
     now_ms: int
     spans: dict[Key, list[tuple[Span, int]]] = field(default_factory=dict)

@@ -52,7 +52,7 @@ def examine_ratified(store: LogStore) -> Iterator[Finding]:
 
 def examine_published(store: LogStore, names: Iterable[str]) -> Iterator[Finding]:
     """Check that each published commit equals one of the staged commits of its version. ``names``: the names in
-    ``_staged_commits``. If the catalog itself stored the bytes of a commit, no staged commit is equal to this commit.
+    ``_staged_commits``. A commit whose bytes the catalog itself stored has no equal staged commit.
     Cost: 1 GET per staged and per published commit of the newest 100 versions with staged commits."""
     inner = store.inner if isinstance(store, _Managed) else store
     staged: dict[int, list[str]] = {}

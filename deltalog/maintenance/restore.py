@@ -248,8 +248,8 @@ def _bytes(files: pa.Table) -> int:
 
 def _rows_metrics(back: pa.Table, to_remove: pa.Table) -> dict[str, int]:
     """The numbers of added and deleted rows; for a file whose deletion vector changes, only the difference is counted.
-    The metrics are empty if a file has no statistics. The metrics have the names that delta-spark uses for writes,
-    because delta-spark does not count rows for RESTORE."""
+    The metrics are empty if any of the files has no statistics. delta-spark does not count rows for RESTORE, so the
+    metrics have the names that it uses for writes."""
     rows = [dict(zip(t["path"].to_pylist(), live_rows_of_each(t).to_pylist(), strict=True)) for t in (back, to_remove)]
     changes = []
     for path in rows[0].keys() | rows[1].keys():

@@ -3,7 +3,7 @@
 If Arrow itself can read all the files, the dataset consists of their paths. What the log says of each file, its
 partition values and bounds, becomes the guarantee of the file's fragment; Arrow uses these guarantees to skip
 fragments. Otherwise it is a Dataset whose scanner reads the files with deltalog; the guarantees of the fragments
-determine which files.
+determine which files it reads.
 
 Spec: PROTOCOL.md#per-file-statistics.
 """
@@ -110,8 +110,8 @@ def _scanning() -> type[ds.Dataset]:
     from pyarrow.fs import FSSpecHandler, LocalFileSystem, PyFileSystem
 
     class TableDataset(ds.FileSystemDataset):  # type: ignore[misc]  # pyarrow has no types
-        """The rows of a table at one version. Methods of pyarrow's dataset that would read without calling ``scanner``
-        raise an error."""
+        """A pyarrow dataset of the rows of a table at one version. Methods of pyarrow's dataset that would read without
+        calling ``scanner`` raise an error."""
 
         def __init__(self, scan: Scan, files: Sequence[tuple[DataFile, Sequence[FileBounds]]]) -> None:
             refusing = PyFileSystem(FSSpecHandler(_Refusing()))

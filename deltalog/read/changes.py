@@ -57,9 +57,9 @@ class ChangeFile:
     """A file from which the changes of a commit are read.
 
     ``kind``: how the rows of the file changed. Either all rows of the file were inserted, or all were deleted, or
-    (``difference``) the changed rows are those that are deleted by exactly one of the file's two deletion vectors. None
-    for a change data file, which stores the change type of each row in a column. ``before``, ``after``: the file's
-    deletion vectors before and after the commit.
+    (``difference``) the changed rows are those that are deleted by exactly one of the file's two deletion vectors.
+    ``kind`` is None for a change data file, which stores the change type of each row in a column. ``before``,
+    ``after``: the file's deletion vectors before and after the commit.
     """
 
     file: AddFile | RemoveFile | AddCDCFile

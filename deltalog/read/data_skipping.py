@@ -95,7 +95,7 @@ def prune(
 
 
 def _filtered(files: pa.Table, may_match: Any) -> pa.Table:
-    """The indices of the rows for which ``may_match`` is true or null."""
+    """The rows of ``files`` for which ``may_match`` is true or null."""
     mask = pc.fill_null(may_match, TRUE)
     return files if pc.all(mask, min_count=0).as_py() else files.filter(mask)
 
@@ -140,7 +140,7 @@ class _PartitionVerdicts:
     """Evaluates a predicate for each file: true or null if a row may match, false if none can.
 
     Partition values are exact, so a condition on partition columns is evaluated on them directly, and the result NULL
-    means that no row matches. A condition on any other column evaluates to null and therefore excludes no file.
+    means that no row matches. The verdict on a condition on any other column is null, and therefore excludes no file.
     """
 
     def __init__(self, files: pa.Table, schema: StructType, partitioned: set[str], mapping: Mode) -> None:

@@ -26,7 +26,8 @@ from deltalog.read.scan import Scan
 if TYPE_CHECKING:
     import duckdb
 
-_MOST_PARTS = 256  # one part of the query for each combination of partition values and file columns
+# The maximum number of parts of a query, one for each combination of partition values and file columns.
+_MOST_PARTS = 256
 _GLOB = frozenset("*?[]{}")
 _VIRTUAL = frozenset({"file_index", "file_row_number", "filename"})
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
@@ -107,7 +108,8 @@ def _query(scan: Scan, group: _Group, types: Mapping[str, str], others: str = ""
         elif name not in plain.columns:
             value = f"CAST(NULL AS {kind})"
         elif kind in ("FLOAT", "DOUBLE"):
-            # The bounds in a footer may ignore NaN values. DuckDB would skip it, or keep it where it must not.
+            # The bounds in a footer may ignore NaN values. DuckDB would therefore drop rows with NaN that the filter
+            # keeps, or keep such rows that the filter drops.
             value = f"CASE WHEN isnan({_quoted(name)}) THEN CAST('nan' AS {kind}) ELSE {_quoted(name)} END"
         else:
             value = _quoted(name)

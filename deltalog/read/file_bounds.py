@@ -20,7 +20,8 @@ from deltalog.protocol.char_varchar import has_char
 from deltalog.protocol.schema import StructField
 
 _EXACT = frozenset({"byte", "short", "integer", "long", "date", "string", "timestamp", "timestamp_ntz"})
-# Writers cut times off to milliseconds. In microseconds; adding to a later time would overflow.
+# Writers cut times off to milliseconds. ``_LATEST``, in microseconds: adding a millisecond to a later time would
+# overflow.
 _LATEST, _MILLISECOND = scalar(2**63 - 2000, pa.int64()), scalar(1000, pa.int64()).cast(pa.duration("us"))
 
 

@@ -68,7 +68,7 @@ def condition(text: str, columns: Sequence[str]) -> Predicate | None:
         RecursionError,
         pa.ArrowException,
     ):
-        return None  # a form that this version does not know
+        return None  # a form that this version of deltalog does not know
 
 
 def _condition(tree: Any, columns: frozenset[str]) -> Predicate | None:
@@ -150,7 +150,7 @@ def _value(tree: Any) -> Any:
     if kind == "Float64" and type(value) is float:
         return value
     if kind == "Float32" and type(value) is float:
-        return struct.unpack("f", struct.pack("f", value))[0]  # the text has the fewest digits that a float needs
+        return struct.unpack("f", struct.pack("f", value))[0]  # the text has only the digits that a float32 needs
     if kind in ("String", "StringOwned") and isinstance(value, str):
         return value
     if kind == "Boolean" and isinstance(value, bool):

@@ -1,8 +1,7 @@
-"""A scan as a polars LazyFrame: polars passes columns, a filter and a number of rows to the scan, and receives
-DataFrames.
+"""A scan as a polars LazyFrame: polars passes columns, a filter and a row limit to the scan, and receives DataFrames.
 
-polars itself reads plain files on a local disk, including the deleted rows, which are then left out by position. All
-other files are read by deltalog.
+polars itself reads plain files on a local disk. It reads their deleted rows too, and these are then dropped by their
+positions. All other files are read by deltalog.
 """
 
 from __future__ import annotations
@@ -35,7 +34,8 @@ if TYPE_CHECKING:
 # batches.
 _GROUP_BYTES = 256 << 20
 _GROUP_FILES = 4096
-_FIRST_FILES = 1  # with a limit on the number of rows, which the first files may already satisfy
+# Number of files that are read first if the number of rows is limited, since they may already contain enough rows.
+_FIRST_FILES = 1
 _POSITION = "\0position"
 
 
@@ -116,7 +116,7 @@ class _Reading:
         return self._all.data_files()
 
     def _groups(self) -> Iterator[list[_Found]]:
-        """Files that are read together, in order."""
+        """The files, in order, in groups that are read together."""
         most = _GROUP_FILES if self._row_limit is None else _FIRST_FILES
         group: list[_Found] = []
         size_bytes = 0
@@ -164,7 +164,8 @@ class _Reading:
                     f"that it reads together with it: {error} Restore it, or read a version without it.",
                     path=found[0].file.path,
                 ) from error
-            # deltalog reads more than polars. Its error also names the missing or damaged file most reliably.
+            # deltalog can read files that polars cannot read. deltalog's error also names the missing or damaged file
+            # more reliably.
             yield from self._read_by_us(found)
 
     def _live(self, found: Sequence[_Found]) -> Any:
@@ -201,7 +202,7 @@ class _Reading:
 
     @property
     def _is_unfiltered(self) -> bool:
-        """Whether all rows are read in order, without the filter."""
+        """Whether the files are read without applying the filter, so that all their rows are returned, in order."""
         return self._predicate is None or self._row_limit is not None
 
     def _partitions_of_rows(self, found: Sequence[_Found]) -> dict[str, Any]:

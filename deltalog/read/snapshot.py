@@ -69,7 +69,8 @@ class Snapshot:
         self.is_time_travel = is_time_travel
 
     def as_time_travel(self) -> Snapshot:
-        """The same snapshot, marked as time travel, that is, as chosen by the caller by number or time. Cost: none."""
+        """The same snapshot, marked as time travel: as a version that the caller chose by number or by time. Cost:
+        none."""
         return Snapshot(self.__dict__.get("log", self._version), is_time_travel=True)
 
     @safe_repr
@@ -293,8 +294,9 @@ class Snapshot:
         columns: Sequence[str] | None = None,
         where: Predicate | str | None = None,
     ) -> duckdb.DuckDBPyRelation:
-        """The rows as a relation of a DuckDB connection (None: DuckDB's default connection), into which DuckDB pushes
-        columns and filters. ``columns``, ``where``: as for ``scan``; filters in DuckDB's own queries are faster.
+        """The rows as a relation of a DuckDB connection (None: DuckDB's default connection). DuckDB pushes columns and
+        filters down into the relation. ``columns``, ``where``: as for ``scan``; filters in DuckDB's own queries are
+        faster.
 
         On a local disk DuckDB reads the data files itself, unless their columns need conversion or they have more than
         256 combinations of partition values; otherwise it scans ``to_pyarrow_dataset()``. Raises CallError if duckdb is

@@ -162,8 +162,8 @@ def resumed(start: StreamOffset, end: StreamOffset) -> StreamOffset:
 
     Spark records only the ends of batches. To run the first batch again, Spark asks the stream for its initial offset,
     but by then, the table may have additional versions. Therefore the end offset of the batch also records the offset
-    at which the batch originally began. If an engine does not pass the beginning of a batch when it plans the batch,
-    the recorded end may contain a later beginning, which is ignored.
+    at which the batch originally began. An engine may plan a batch without passing its beginning; then the recorded end
+    may contain a beginning later than the actual one, which is ignored.
     """
     begin = end.begin
     is_first_batch = start.begin is not None and start == start.begin

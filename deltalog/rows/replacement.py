@@ -73,9 +73,9 @@ class Replacement:
         rewrite.check_new_files(self._transaction, self.condition, self.where)
 
     def stage(self, num_rows: int) -> dict[str, int]:
-        """Stage the deletion, and the new files as change files if the commit needs change files. Returns the metrics
-        of the whole commit, with delta-spark's names. ``num_rows``: the number of new rows, which the caller has
-        already written.
+        """Stage the deletion. If the commit needs change files, also stage the new files as change files. Returns the
+        metrics of the whole commit, with delta-spark's names. ``num_rows``: the number of new rows, which the caller
+        has already written.
 
         Raises RowCountError if the number of copied rows is not as planned. Cost: as ``DeltaTable.delete``.
         """
@@ -95,7 +95,7 @@ class Replacement:
 
 def _counts_in_utc(leaf: Bound) -> bool:
     if not isinstance(leaf, BoundValue):
-        return False  # such a leaf compares a column with a constant instant
+        return False  # any other leaf compares a column with literals, in which times are fixed instants
     tree, types = leaf.tree, {column.data_type for column in leaf.columns}
     if (
         isinstance(tree, Comparison)

@@ -132,8 +132,9 @@ def stage(transaction: Transaction, deletion: Deletion) -> dict[str, int]:
 
 
 def stage_removal(transaction: Transaction, deletion: Deletion) -> dict[str, int]:
-    """Stage the removal of whole files, and the deletion vectors of other files. The caller writes the rows that must
-    be copied. Returns the operation metrics. Cost: with deletion vectors at most 1 PUT for each 2 MiB of them."""
+    """Stage the removal of files; with deletion vectors, files in which only some rows match get a new vector instead.
+    The caller writes the rows that must be copied. Returns the operation metrics. Cost: with deletion vectors at most 1
+    PUT for each 2 MiB of them."""
     removed = deletion.whole if deletion.by_vectors else pa.concat_tables([deletion.whole, deletion.partly])
     metrics = dict.fromkeys(METRICS, 0)
     metrics["numRemovedFiles"], metrics["numRemovedBytes"] = removed.num_rows, pc.sum(removed["size"]).as_py() or 0
@@ -185,7 +186,7 @@ def check_replaces_partitions(transaction: Transaction) -> None:
 def matching(
     transaction: Transaction, reader: Iterable[pa.RecordBatch], where: Predicate | str
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a stream, cast to the types of the table, provided that ``where`` is true for all rows.
+    """The rows of a stream, cast to the types of the table and checked: ``where`` must be true for every row.
 
     After the first row that does not satisfy ``where``, no more rows are returned. The rest of the stream is read to
     count the rows that do not satisfy ``where``; then ConstraintViolationError is raised.
@@ -267,7 +268,7 @@ def _existing(transaction: Transaction) -> Snapshot:
 
 
 def has_vectors(transaction: Transaction) -> bool:
-    """Whether rows are deleted by deletion vectors."""
+    """Whether the table's rows are deleted by deletion vectors: the feature is listed and the property is true."""
     return _is_on(transaction, "deletionVectors", ENABLE_DELETION_VECTORS)
 
 

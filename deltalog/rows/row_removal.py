@@ -1,4 +1,4 @@
-"""Removes rows that the engine of a caller has found: either it writes deletion vectors, or it removes the files, and
+"""Removes rows that the caller's engine has found: deltalog either writes deletion vectors, or removes the files, and
 the caller copies their other rows into new files.
 
 Spec: PROTOCOL.md#deletion-vectors, #add-cdc-file, #row-tracking.

@@ -38,7 +38,8 @@ def update(
     user_metadata: UserMetadata,
     txn: tuple[str, int] | None,
 ) -> CommitResult:
-    """Stage and commit new values in the rows for which ``where`` is true (None: in all rows)."""
+    """Set new values in the rows for which ``where`` is true (None: in all rows); the changes are staged and
+    committed."""
     if write_steps.is_recorded(transaction, txn):
         return skipped(transaction)
     where = at_one_instant(where, transaction.row_writer.now())

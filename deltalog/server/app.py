@@ -348,7 +348,7 @@ def _check_framing(version: str | None, headers: Mapping[str, str]) -> None:
 
 
 def _explained(route: Route, error: DeltaLogError, request_id: str) -> Answer:
-    """Log an error and return its response."""
+    """Log an error, and return the response that reports it."""
     answer = route.explain(error)
     level = logging.ERROR if answer.status >= 500 else logging.INFO
     log.log(level, "request %s: %s: %s: %s", request_id, route.name, type(error).__name__, error)

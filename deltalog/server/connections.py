@@ -78,7 +78,7 @@ class Connections:
         self._idle.pop(number, None)
 
     def idle(self, number: int) -> None:
-        """Record that the response was sent."""
+        """Record that a connection is idle, because the response was sent."""
         if number in self._open:
             self._idle[number] = self._open[number]
             self._idle.move_to_end(number)

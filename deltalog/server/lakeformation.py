@@ -48,7 +48,8 @@ class Needs(enum.Enum):
 @dataclass(frozen=True, slots=True)
 class Operation:
     """An operation. ``read``: creates the call from the request's members, and checks all lengths. ``errors``: the
-    exceptions that the operation lists. ``needs``: the resources for which the call may have to wait."""
+    exceptions that AWS's service model lists for the operation. ``needs``: the resources for which the call may have to
+    wait."""
 
     read: Callable[[Fields], Call]
     errors: frozenset[str]

@@ -42,7 +42,7 @@ class _Lane:
 
 class Lanes:
     """The lanes of a server. Usable only on one event loop. ``threads``: the maximum number of concurrent calls,
-    excluding slow calls. ``requests``: the maximum number of calls without a response."""
+    excluding slow calls. ``requests``: the maximum number of calls that have not been answered yet."""
 
     def __init__(self, threads: int, requests: int, slow_seconds: float) -> None:
         self._threads = threads

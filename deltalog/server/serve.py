@@ -214,9 +214,9 @@ class Server:
             self._socket.close()
 
     def end_process(self) -> None:
-        """Call this after ``run``. Calls that have timed out get the same time again to finish, but at most ten
-        seconds. If a call is still running after this extra time, for example because a store hangs, the process
-        exits with status 1; Python itself would wait for the thread."""
+        """Call this after ``run``. Calls that have timed out and are still running get the request timeout once more to
+        finish, but at most ten seconds. If a call is still running after this extra time, for example because a store
+        hangs, the process exits with status 1; Python itself would wait for the thread."""
         timer = threading.Timer(min(_MAX_END_SECONDS, self._settings.limits.request_seconds), _exit_now)
         timer.daemon = True
         timer.start()
@@ -285,8 +285,8 @@ def _bound(host: str, port: int, connections: Connections) -> socket.socket:
 
 @contextlib.contextmanager
 def _signals_ignored() -> Iterator[None]:
-    """Install the signal handlers only here, because uvicorn re-raises caught signals for handlers that were installed
-    earlier."""
+    """Ignore SIGINT and SIGTERM in this block: uvicorn handles them while it runs, and afterwards raises them again for
+    the handlers that were installed before."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

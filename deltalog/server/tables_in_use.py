@@ -9,8 +9,8 @@ _MOST_TABLES = 100
 
 
 class TablesInUse:
-    """The tables that transactions have used. Beyond ``most_bytes``, the least recently used transactions are
-    forgotten."""
+    """For each transaction, the tables that it has used. Beyond ``most_bytes``, the least recently used transactions
+    are forgotten."""
 
     def __init__(self, most_bytes: int = 4 << 20) -> None:
         self._most_bytes = most_bytes

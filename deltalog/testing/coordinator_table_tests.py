@@ -47,7 +47,7 @@ from deltalog.testing.store_contract import together
 class CoordinatorTableTests(CoordinatorCases):
     """A mixin of ``CoordinatorTests``.
 
-    The methods of this class: one test per guarantee.
+    Each method of this class tests one guarantee.
     """
 
     def test_has_one_id(self, coordinator: Coordinator, another: Coordinator) -> None:

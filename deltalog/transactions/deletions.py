@@ -28,9 +28,9 @@ _TRIES = 20
 @dataclass(frozen=True, slots=True)
 class Undecided:
     """The files and versions of a table that undecided transactions need. ``added``: the files that these transactions
-    add; ``written``: the files that they wrote; both as paths in the form used in the log. ``named``: the paths of
-    objects that these transactions registered for deletion on cancel. ``pins``: the versions that these transactions
-    read."""
+    add, with the files of their deletion vectors; ``written``: all files that these transactions wrote; both as paths
+    in the form used in the log. ``named``: the paths of objects that these transactions registered for deletion on
+    cancel. ``pins``: the versions that these transactions read."""
 
     added: Set[str]
     written: Set[str]

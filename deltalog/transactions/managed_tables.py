@@ -123,7 +123,7 @@ class ManagedTables:
 
     def register(self, name: str, url: str) -> DeltaTable:
         """See ``TransactionManager.register_table``."""
-        # This method is called before the log is read, so that commits through the catalog cannot make the version
+        # The catalog is checked before the log is read, so that commits through the catalog cannot make the version
         # stale.
         full, reader = self._place(name, url)
         table = DeltaTable(handle_on_latest(reader, self._environment))

@@ -89,7 +89,7 @@ class TransactionManager:
     {…}}`` if tables need different options, or if some are on local disks, which take no options. The catalog does not
     store options.
 
-    Members: the calls of AWS Lake Formation's transaction API, and calls that add, drop and maintain tables.
+    The methods are the calls of AWS Lake Formation's transaction API, and calls that add, drop and maintain tables.
     """
 
     @checked
@@ -529,10 +529,11 @@ class TransactionManager:
         that differ from those in the log. Commits that only the catalog has are not deleted; they are moved to
         ``_delta_log/_staged_commits/set-aside.*``. Stop all writers of a table in ``keep_log`` before the call.
 
-        The call can be repeated, and writers may continue during the call. A table that cannot be updated has a
-        ``problem`` and is left unchanged. Raises CoordinatorError, ConcurrentModificationError. Cost: that of
-        ``list_tables``; per table 1 coordinator call and 2 LISTs, and 1 GET per commit that the catalog does not know
-        to be published; per undecided transaction 1 call, and 1 GET per version since.
+        The call can be repeated, and writers may continue during the call. For a table that cannot be updated, the
+        result states the ``problem``, and the table is left unchanged. Raises CoordinatorError,
+        ConcurrentModificationError. Cost: that of ``list_tables``; per table 1 coordinator call and 2 LISTs, and 1 GET
+        per commit that the catalog does not know to be published; per undecided transaction 1 call, and 1 GET per
+        version since.
         """
         return resync(self._ledger, self._tables, dry_run, staged, keep_log)
 

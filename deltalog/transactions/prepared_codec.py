@@ -62,7 +62,7 @@ def decode_prepared(data: bytes, schema: StructType) -> Prepared:
 
 
 def written_files(data: bytes) -> list[str]:
-    """The files written for a change, as paths in its add actions."""
+    """The paths of the files that were written for a change, in the form used in its add actions."""
     written: list[str] = json.loads(data.partition(b"\n")[0])["written"]
     return written
 

@@ -171,7 +171,8 @@ class _OrphanFile:
 @dataclass(frozen=True, slots=True)
 class _InUse:
     """The paths of a table that are in use: ``referenced``: the paths to which the table's last version or an earlier
-    readable version refers. ``added`` and ``named``: the paths that undecided transactions added or named."""
+    readable version refers. ``added`` and ``named``: the paths of files that undecided transactions add, and of objects
+    that they registered for deletion on cancel."""
 
     referenced: Set[str]
     added: Set[str]
@@ -254,8 +255,8 @@ class _Cleaner:
         side_by_side(check, some, self._is_remote(some))
 
     def _delete_orphans(self, table: TableRecord, parts: Mapping[str, bytes]) -> tuple[int, set[str]]:
-        """Delete the unused files of a table. Returns the number of deleted files, and the keys of the parts with files
-        that remain."""
+        """Delete the orphaned files of a table, except those that are in use or too young. Returns the number of
+        deleted files, and the keys of the parts that name files which were kept."""
         store = self._tables.plain_store(table.url)
         files, count, remaining = TableFiles(store), 0, set[str]()
         found = list[_OrphanFile]()
@@ -352,8 +353,9 @@ class _Cleaner:
         return self._is_table[key]
 
     def _in_use(self, table: TableRecord) -> _InUse:
-        """The paths of a table's files that are in use. Cost: 1 coordinator call per undecided transaction, and 1 per
-        1,000; that of ``Snapshot.files``."""
+        """The paths of the files of a table that a readable version references, or that an undecided transaction has
+        added or named. Cost: 1 coordinator call per undecided transaction, and 1 per 1,000; that of
+        ``Snapshot.files``."""
         # Read the undecided transactions first and the last version of the table afterwards, so that a transaction
         # committed in between is not missed.
         open_ = undecided(self._ledger, table.table_id)

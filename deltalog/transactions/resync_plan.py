@@ -91,7 +91,7 @@ class MissingCommit:
 
 @dataclass(slots=True)
 class LogState:
-    """The log of a table, and its state in the catalog."""
+    """The log of a table, and the table's state in the catalog."""
 
     record: TableRecord
     head: Head
@@ -160,7 +160,8 @@ def plan_resync(ledger: Ledger, tables: ManagedTables, staged: Collection[str]) 
 
 def _head(ledger: Ledger, tables: ManagedTables, record: TableRecord) -> Head | None:
     """The head of a table. A backup may be inconsistent: commits that the table's head record lists as unpublished may
-    be missing from it. Commits that are in the log are marked as published."""
+    be missing from it. In that case, the commits that are in the log are marked as published, and the head is read
+    again."""
     try:
         return ledger.coordinator.head(record.table_id)
     except ConcurrentModificationError:

@@ -1,6 +1,6 @@
 """Adds, removes and lists data files by URI, for callers that write and read Parquet files themselves.
 
-The ETag of a file added this way is stored in the log as the tag ``deltalog.etag``.
+The ETag of a file that a caller adds by URI is stored in the log as the tag ``deltalog.etag``.
 """
 
 from __future__ import annotations
@@ -120,8 +120,8 @@ def is_hidden(path: str) -> bool:
 
 
 def can_be_deleted(path: str) -> bool:
-    """Whether a path is named like a Parquet file. Only files with such a name are deleted when a transaction is
-    cancelled."""
+    """Whether a path is named like a Parquet file and is not hidden. Only files with such a name are deleted when a
+    transaction is cancelled."""
     return path.lower().endswith(_DATA_FILE) and not is_hidden(path)
 
 
@@ -237,8 +237,8 @@ def _checked_columns(metadata: Metadata, found: StructType, where: str) -> list[
 
 
 def _bare(data_type: DataType) -> DataType:
-    """A type reduced to the properties that files record reliably: without the upper and lower case of names, metadata
-    and nullability."""
+    """A type reduced to the properties that files record reliably: without metadata and nullability, and with names in
+    lower case."""
     if isinstance(data_type, StructType):
         return StructType(tuple(StructField(each.name.lower(), _bare(each.data_type)) for each in data_type))
     if isinstance(data_type, ArrayType):

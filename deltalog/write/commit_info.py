@@ -1,4 +1,4 @@
-"""Serializes the values, strings and JSON values, that the caller passes for commitInfo fields. Pure.
+"""Serializes the values that the caller passes for commitInfo fields: strings and JSON values. Pure.
 
 Spec: PROTOCOL.md#commit-provenance-information.
 """

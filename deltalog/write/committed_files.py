@@ -1,5 +1,5 @@
-"""Checks for files that a version has already added. A file that a version has added must be neither added again nor
-deleted."""
+"""Checks whether a version has already added given files. A file that a version has added must be neither added again
+nor deleted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ _FEW_COMMITS = 100
 
 
 def live_file_rows(snapshot: Snapshot, paths: Sequence[str]) -> Mapping[str, int]:
-    """The live files among the store paths ``paths``: path -> row number in ``Snapshot.files``."""
+    """The live files among the store paths ``paths``, as a mapping from their paths to their row numbers in
+    ``Snapshot.files``."""
     names = snapshot.files()["path"]
     if are_ordinary(paths) and are_ordinary(names.to_pylist()):
         rows = pc.index_in(strings(paths), value_set=names.combine_chunks()).to_pylist()

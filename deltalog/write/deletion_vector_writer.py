@@ -1,4 +1,4 @@
-"""Writes deletion vectors into files below the table.
+"""Writes deletion vectors into files below the table's root.
 
 The protocol allows small deletion vectors inline in the log. deltalog reads but does not write them, because
 delta-spark's VACUUM fails with a MatchError on a table that has one

@@ -47,12 +47,13 @@ class MetadataChanges:
     """The protocol and the metadata that a table has after a transaction, and the metadata domains that the transaction
     changes.
 
-    ``base``: the version to change; None for a new table. ``protocol`` and ``metadata``: the values after the
-    transaction. Each change also includes the changes that it requires: table features, column ids and physical names.
-    Actions are normalised to the form that readers of the log will decode; otherwise InvalidActionError is raised.
-    ``depends_on_metadata``: whether metadata was set, so that the commit depends on it. Setting the metadata to its
-    current value writes nothing, but a concurrent change of the metadata is then a conflict. ``depends_on_files``:
-    whether a change is valid only for the files of ``base``; then a file added by another writer is a conflict.
+    ``base``: the snapshot that the transaction changes; None for a new table. ``protocol`` and ``metadata``: the values
+    after the transaction. Each change also includes the changes that it requires: table features, column ids and
+    physical names. Actions are normalised to the form that readers of the log will decode; otherwise InvalidActionError
+    is raised. ``depends_on_metadata``: whether metadata was set, so that the commit depends on it. Setting the metadata
+    to its current value writes nothing, but a concurrent change of the metadata is then a conflict.
+    ``depends_on_files``: whether a change is valid only for the files of ``base``; then a file added by another writer
+    is a conflict.
     """
 
     protocol: Protocol
@@ -93,7 +94,7 @@ class MetadataChanges:
 
     @property
     def changed_protocol(self) -> Protocol | None:
-        """The protocol if it differs from that of the base, else None."""
+        """The protocol if it differs from the protocol of the base version, else None."""
         return None if self.base is not None and self.protocol == self.base.protocol else self.protocol
 
     @property

@@ -47,7 +47,7 @@ def write_streams(
     Returns the add actions and the number of rows.
 
     The rows should be grouped by partition, to save memory. On an error, the files written so far are deleted on a
-    best-effort basis. Memory: Memory: GROUP_BYTES for each stream in progress, and HELD_BYTES if the rows of different
+    best-effort basis. Memory: GROUP_BYTES for each stream in progress, and HELD_BYTES if the rows of different
     partitions alternate. Raises SchemaMismatchError if the rows do not fit the schema, StoreError. Cost: 1 PUT for each
     file.
     """
@@ -110,7 +110,7 @@ class _PartitionFiles:
                 self._take(values, part.slice(start, step))
 
     def _step_rows(self, rows: pa.Table) -> int:
-        """The number of rows that are buffered at a time: all, unless the files are to have fewer rows."""
+        """The number of rows that are buffered at a time: all of them, or as many as fit into ``_group_bytes``."""
         return max(1, min(int(rows.num_rows), int(rows.num_rows) * self._group_bytes // max(int(rows.nbytes), 1)))
 
     def _take(self, values: Mapping[str, str | None], rows: pa.Table) -> None:

@@ -30,9 +30,9 @@ _MANY = 1000
 
 
 class StagedActions:
-    """The reads and actions of a transaction, without its protocol and metadata changes. Actions are normalised to
-    the form that readers of the log will decode; otherwise InvalidActionError is raised. Callers must not change the
-    lists; only the methods of this class change them.
+    """The reads and actions of a transaction, without its protocol and metadata changes. Actions are normalised to the
+    form that readers of the log will decode; an action that readers could not decode raises InvalidActionError. Callers
+    must not change the lists; only the methods of this class change them.
 
     ``unchecked``: the ``adds`` whose rows were not checked against the table's rules. ``files_of_caller``: the
     paths that were passed to ``keep_for_caller``. ``cdc``: change data files. ``transactions``: the txn actions, which

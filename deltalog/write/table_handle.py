@@ -105,8 +105,8 @@ class TableHandle:
     ) -> TableHandle:
         """A second handle on the table, on the same version, whose transactions have these options. ``max_attempts``:
         as in RetryPolicy; None: the same as in this handle. ``base``: the version on which the first transaction of the
-        handle begins, if not the latest; commits after this version are checked for conflicts. Pass its latest version
-        to ``advance``. Cost: none."""
+        handle begins, if not the latest; commits after this version are checked for conflicts. Pass the latest version
+        of the second handle to ``advance`` of this one. Cost: none."""
         other = copy.copy(self)
         other._options, other.base = options, base
         if max_attempts is not None:

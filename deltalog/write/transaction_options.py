@@ -50,9 +50,9 @@ class TransactionOptions:
 
 
 def check_commit_info(entries: object) -> None:
-    """Raise CallError for entries that commitInfo cannot have. Entries that each commit writes itself are refused.
-    Exceptions are ``isolationLevel`` and ``isBlindAppend``: the caller's values are checked, but every commit records
-    its own."""
+    """Raise CallError for entries that cannot be added to commitInfo. Entries that each commit writes itself are
+    refused. ``isolationLevel`` and ``isBlindAppend`` are accepted nevertheless: the caller's values are checked, but
+    every commit records its own."""
     if not isinstance(entries, Mapping):
         raise CallError(f"The entries of commitInfo must be a mapping from names to JSON values, not {entries!r}.")
     if not all(isinstance(name, str) for name in entries):

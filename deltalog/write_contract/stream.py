@@ -147,7 +147,7 @@ class StreamWriter:
         try:
             self._sending.close()
             self._is_sent = True
-            self._state = "unsettled"  # kept if another kind of error interrupts the commit
+            self._state = "unsettled"  # the object is kept if another kind of error interrupts the commit
             snapshot = commit_one(
                 self._target, self._add_row, {**self._annotations, "blob": self._blob()}, self._options
             )

@@ -12,7 +12,7 @@ from deltalog.conformance.case import CHECKPOINTS, REFERENCE, Case, LatestVersio
 from deltalog.conformance.cases.common import Build, Cases, Timeline, ids
 
 _case = Cases("checkpoint", CHECKPOINTS, "checkpoints")
-# Long retention: the engine must not clean up these logs, whose commits are from 2025.
+# Log clean-up is off, because the commits of these logs date from 2025 and the engine must not delete them.
 KEEP = {"delta.enableExpiredLogCleanup": "false"}
 V2 = {"delta.checkpointPolicy": "v2"}
 FIVE = Timeline(at=(0, 1, 2, 3, 4), properties=KEEP)

@@ -394,7 +394,7 @@ def _damaged() -> Iterator[Case]:
     section = "delta-log-entries"
 
     def log(*texts: str | None) -> Build:
-        """Build a log with one commit per argument; None stands for an append."""
+        """Build a log with version 0 and one further commit per argument; None stands for an append."""
 
         def build(table: TableBuilder) -> None:
             table.commit(table.protocol(), table.metadata(), table.add([{"id": 0}]))

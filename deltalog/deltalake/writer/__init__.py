@@ -1,4 +1,4 @@
-"""The names of ``deltalake.writer``."""
+"""The public names of deltalake's module ``deltalake.writer``."""
 
 from deltalog.deltalake.writer.convert_to import convert_to_deltalake
 from deltalog.deltalake.writer.properties import BloomFilterProperties, ColumnProperties, WriterProperties

@@ -1,4 +1,4 @@
-"""The names of ``deltalake.writer.properties``."""
+"""The public names of deltalake's module ``deltalake.writer.properties``."""
 
 from deltalog.deltalake.writer_properties import (
     BloomFilterProperties,

@@ -64,7 +64,7 @@ from deltalog.write.table_handle import TableHandle
 
 #: The total size of the files that one commit rewrites.
 COMMIT_BYTES = 16 << 30
-#: The total size of those files of a partition that are sorted together.
+#: The maximum total size of the files of a partition that are sorted together.
 SORTED_BYTES = 16 << 30
 _ATTEMPTS = 10
 _SIZES = ["path", "size"]
@@ -274,7 +274,7 @@ def run(
 
 @dataclass
 class _Batch:
-    """Bins, with their files; these bins are rewritten and committed together."""
+    """The bins, with their files, that are rewritten and committed together."""
 
     handle: TableHandle
     options: Options
@@ -308,7 +308,7 @@ class _Batch:
     def _rewritten(self, writer: BinWriter) -> Iterator[Rewritten]:
         """The new files of each bin."""
         rewrite_bins = self.options.rewrite_bins
-        pa.default_memory_pool().release_unused()  # return the memory used for planning
+        pa.default_memory_pool().release_unused()  # give the memory that was used for planning back to the system
         if rewrite_bins is None:
             rewrite = partial(self.job.rewrite, writer)
             yield from mapped((files for _, files in self.bins), rewrite, self.options.threads, 0)

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 class OptimizeOptions(TypedDict, total=False):
     """The options of all verbs of ``table.optimize``.
 
-    ``max_commit_size``: the maximum size in bytes of the files that one commit rewrites; default 16 GiB. The commits of
-    an interrupted run remain, and a second call continues after them. ``dry_run``: only report what would be rewritten.
-    ``progress``: called with the number of files rewritten so far and the total number of files to rewrite.
+    ``max_commit_size``: the maximum size in bytes of the files that one commit rewrites; default 16 GiB. If a run is
+    interrupted, its commits remain, and a second call continues after them. ``dry_run``: only report what would be
+    rewritten. ``progress``: called with the number of files rewritten so far and the total number of files to rewrite.
     ``rewrite_bins``: rewrites the files of each batch elsewhere, for example in the tasks of a Spark job. This function
     receives a ``BinTasks`` object and the serialized bins, and returns the result of ``BinTasks.run`` for each bin.
     """

@@ -36,7 +36,8 @@ MOST_DELETED = 0.05
 CUBE_TARGETS = 64
 #: The clusteringProvider and the tag names in the adds, as delta-spark writes them.
 CLUSTERING_PROVIDER, CUBE_TAG, CUBE_COLUMNS_TAG = "liquid", "ZCUBE_ID", "ZCUBE_ZORDER_BY"
-# Keeps files together that were written together: each file goes into one of the most recent bins, if it fits.
+# Files that were written together are kept together: each file goes into one of this number of most recent bins, if it
+# fits.
 _OPEN_BINS = 8
 _SLICE_ROWS = 10_000
 

@@ -79,8 +79,8 @@ def quantiles(sample: Any, ranges: int) -> Any:
 def range_numbers(values: Any, bounds: Any, bits: int) -> Any:
     """For each value, the number of ``bounds`` that are less than or equal to it; 0 for nulls.
 
-    ``bounds``: the sorted bounds, fewer than 2 ** ``bits``. A vectorized binary search, which takes as much memory and
-    time as ``bits`` columns.
+    ``bounds``: the sorted bounds, fewer than 2 ** ``bits``. A vectorized binary search, whose memory and time are those
+    of ``bits`` columns with one number per value.
     """
     padded = pa.concat_arrays([bounds, pa.nulls((1 << bits) - 1 - len(bounds), bounds.type)])
     found = pa.repeat(scalar(0, pa.int64()), len(values))

@@ -86,7 +86,7 @@ class NeededFiles:
         return next((need for need, paths in self.reasons if path in paths), None)
 
     def in_directory(self, directory: str) -> list[tuple[str, Set[int]]]:
-        """The hashes of the names in a directory, by reason."""
+        """For each reason, the hashes of the names in a directory that are kept for this reason."""
         return [(need.value, paths.of(directory)) for need, paths in self.reasons if directory in paths.names]
 
     def spellings(self, directory: str) -> list[Set[int]]:
@@ -280,7 +280,8 @@ class VacuumReport:
 
     @safe_repr
     def __repr__(self) -> str:
-        """The fields of the report; files and directories are represented by their number."""
+        """The fields of the report, with the numbers of files and directories instead of the files and directories
+        themselves."""
         return (
             f"VacuumReport(table={self.table!r}, dry_run={self.dry_run}, version={self.version}, "
             f"retention_ms={self.retention_ms}, cutoff_ms={self.cutoff_ms}, files={len(self.files)}, "
@@ -309,9 +310,9 @@ class VacuumReport:
 
 @dataclass(slots=True)
 class Sifted:
-    """The contents of a table directory. ``others``: files and links that are not needed; ``unread``: the paths of
-    files that are not needed and whose size and time the store has not read. ``counts``: the number of needed files
-    that exist, by reason; ``present``: the paths of these files."""
+    """The contents of a table directory, with the needed files separated from all others. ``others``: files and links
+    that are not needed; ``unread``: the paths of files that are not needed and whose size and time the store has not
+    read. ``counts``: the number of needed files that exist, by reason; ``present``: the paths of these files."""
 
     directories: list[Entry] = field(default_factory=list)
     others: list[Entry] = field(default_factory=list)
@@ -351,7 +352,7 @@ def sift(parts: Iterable[WalkPart], needed: NeededFiles) -> Sifted:
 
 @dataclass(slots=True)
 class Decided:
-    """The decisions on a part of a table's files. ``files``: to delete. ``kept``: the number of files kept, by reason.
+    """The decisions about some of a table's files. ``files``: to delete. ``kept``: the number of files kept, by reason.
     ``young``: files that are kept only because of their age, each with the reason. ``emptied``: directories with files
     to delete; ``occupied``: directories with files that are kept. ``directories``: all directories in the listing.
     ``tables``: the roots of other tables, whose files are kept. ``present``: the paths of files that are kept.

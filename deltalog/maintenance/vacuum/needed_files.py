@@ -44,8 +44,8 @@ def named_files(
     seen: Callable[[Sequence[str]], object] | None = None,
 ) -> NamedFiles:
     """The files that the latest version of ``history`` and all versions since ``cutoff_ms`` (milliseconds since 1970)
-    need, and the files removed before the cut-off. ``hashed``: the hash of a name. ``seen``: a function that is called
-    with the paths of files and tombstones, in batches.
+    need, and the files removed before the cut-off. ``hashed``: a function that returns the hash of a name. ``seen``: a
+    function that is called with the paths of files and tombstones, in batches.
 
     Raises UnsafePathError for a relative path that is not plain, and CorruptTableError if the log contradicts itself:
     the needed files are then unknown. Cost: the files and tombstones of the latest version, the files of the version at
@@ -262,5 +262,5 @@ class _Names:
 
 
 def metadata_of_iceberg(configuration: Mapping[str, Any]) -> bool:
-    """Whether a table may have Iceberg's directory ``metadata``."""
+    """Whether a table may have the directory ``metadata`` that Iceberg clients read."""
     return any(key.startswith("delta.universalFormat.") for key in configuration)

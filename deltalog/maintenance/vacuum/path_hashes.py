@@ -18,9 +18,9 @@ _MOST_NAMES = 65_536
 
 
 class PathHashes:
-    """A set of paths below a root. ``names``: the hashes of the names in each directory; a name may occur twice.
-    Queries are fast if their paths are ordered by directory or if there are few directories. ``hashed``: the hash of a
-    name."""
+    """A set of paths below a root. ``names``: for each directory, the hashes of the names in it; a hash may occur
+    twice. Queries are fast if their paths are ordered by directory or if there are few directories. ``hashed``: the
+    hash of a name."""
 
     def __init__(self, paths: Sequence[str] = (), hashed: Callable[[str], int] = hash) -> None:
         self.hashed = hashed
@@ -97,8 +97,8 @@ class NeededPaths(PathHashes):
             self._folded.add(other for path in paths if (other := folded(path)) != path)
 
     def spellings(self, directory: str) -> list[Set[int]]:
-        """The hashes of those names in a directory whose folded paths are in the set. The directory is given by its
-        folded path."""
+        """Sets of hashes of names in a directory. A path in this directory is a spelling of a needed path if the hash
+        of its folded name is in one of these sets. The directory is given by its folded path."""
         return [each.of(directory) for each in (self, self._folded) if directory in each.names]
 
 

@@ -81,8 +81,8 @@ def together(parts: Iterable[Decided]) -> Decided:
 
 
 def _keep_some(decided: Decided, needed: NeededFiles, late: Mapping[str, Need]) -> None:
-    """Keep each file that is in ``late`` or is another spelling of a needed file, if it was to be deleted or was kept
-    only because of its age; also keep the checksums of such files."""
+    """Keep each file that was to be deleted, or was kept only because of its age, if it is in ``late`` or is another
+    spelling of a needed file; also keep the checksum files of such files."""
     spelled = _Spellings(needed.besides(late))
     kept: dict[str, Need | Stay] = {}
     for paths in (decided.files.paths, decided.young):

@@ -91,7 +91,7 @@ def last_vacuum(store: LogStore, latest: int) -> int | None:
 
 
 def record_vacuum(store: LogStore, version: int, latest: int) -> None:
-    """Record that the files removed up to ``version`` are deleted, unless a later version is recorded. Raises
+    """Record that the files removed up to ``version`` are deleted, unless a later version is already recorded. Raises
     StoreError. Cost: 1 GET, 1 PUT."""
     last = last_vacuum(store, latest)
     if last is None or last < version:

@@ -60,8 +60,8 @@ class VacuumTasks:
     options, including any secrets.
 
     ``version`` and ``commit``: the latest version, and the size and time of its commit file; with these a task verifies
-    that it accesses the same table. ``elsewhere``: as in NamedFiles. ``tables``: the roots of other tables that the log
-    reveals.
+    that it accesses the same table. ``elsewhere``: as in NamedFiles. ``tables``: the roots of other tables that are
+    known from the log.
     """
 
     store: LogStore

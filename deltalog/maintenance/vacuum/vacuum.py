@@ -49,8 +49,8 @@ VacuumProgress = Callable[[int, int], None]
 
 
 class Claims:
-    """Determines which unreferenced files are still needed; in this base class, the files of this process's commits
-    that may still take effect."""
+    """Determines which unreferenced files are still needed. This base class knows only the files of this process's
+    commits whose outcome is still open."""
 
     def __init__(self, handle: TableHandle) -> None:
         self._handle = handle
@@ -163,7 +163,7 @@ def vacuum(
 
 
 def _kept(history: LogHistory, versions: Sequence[int]) -> dict[str, Need]:
-    """The files that belong to versions that the caller keeps."""
+    """The files of the versions that the caller asked to keep."""
     return {path: Need.EARLIER for version in sorted(set(versions)) for path in files_of(history, version)}
 
 

@@ -88,14 +88,14 @@ class CompiledClause:
         return set() if self.condition is None else {column.path[0] for column in columns_of(self.condition)}
 
     def source_columns(self, names: Sequence[str]) -> list[str]:
-        """Those of the given flat names that belong to source columns from which the new values are computed."""
+        """Of the flat ``names``, those of the source columns from which the new values are computed."""
         values = [each.value for each in self.assignments]
         used = {path[0] for each in values if isinstance(each, CompiledExpression) for path in each.columns}
         return [name for name in names if name in used]
 
     def reads(self, name: str, flat: str) -> bool:
-        """Whether the new rows depend on the old values of a target column, which is called ``name``, and ``flat`` in
-        flat tables."""
+        """Whether the new rows depend on the old values of the target column ``name``, which is called ``flat`` in flat
+        tables."""
         if self.clause.action != "update":
             return False
         whole = {each.path[0] for each in self.assignments if len(each.path) == 1}
@@ -114,7 +114,8 @@ class CompiledClause:
         return conformed(new, schema, rules)
 
     def inserted(self, flat: pa.Table, schema: StructType, rules: TableRules) -> pa.Table:
-        """The rows to insert. ``flat``: source rows whose columns have flat names. Raises as ``updated``."""
+        """The rows to insert. ``flat``: source rows, with one column for each source column, under its flat name.
+        Raises as ``updated``."""
         columns = {each.path[0]: each.evaluate(flat) for each in self.assignments}
         return conformed(pa.table(columns), schema, rules, is_new=True)
 

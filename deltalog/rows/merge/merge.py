@@ -156,8 +156,9 @@ class _Plan:
     # ------------------------------------------------------------------------------------------- staging
 
     def stage(self, transaction: Transaction, found: Found) -> dict[str, int]:
-        """Stage the removal of the old rows and the files with the new rows. Returns the operation metrics, with
-        delta-spark's names. Raises RowCountError if the number of rows written differs from the number found."""
+        """Stage the removal of the old rows, and the new files that contain the new rows. Returns the operation
+        metrics, with delta-spark's names. Raises RowCountError if the number of rows written differs from the number
+        found."""
         snapshot = transaction.snapshot
         assert snapshot is not None
         if found.deletion.is_empty:
@@ -204,9 +205,9 @@ class _Plan:
         return read or [*snapshot.partition_columns, *names][:1]
 
     def _updates(self, batch: pa.RecordBatch, found: Found, at: int) -> Iterator[tuple[pa.Table, pa.Table]]:
-        """Tables of old rows, each paired with the table of the corresponding new rows. They contain the row tracking
-        columns if the old rows do. Columns that were not read are null. ``at``: the index in ``found.changed`` of the
-        batch's first row."""
+        """Tables of old rows, each paired with the table of the corresponding new rows. The tables contain the row
+        tracking columns if the rows that were read contain them. Columns that were not read are null. ``at``: the index
+        in ``found.changed`` of the batch's first row."""
         clauses = dict((*self.sides.matched, *self.sides.by_source))
         rows, chosen = self._with_all_columns(pa.Table.from_batches([batch])), found.changed.slice(at, batch.num_rows)
         numbers, source = combined(chosen.column("clause")), combined(chosen.column("source"))

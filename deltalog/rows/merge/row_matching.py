@@ -117,7 +117,7 @@ class TargetScan:
     read: dict[int, ScannedBatch] = field(default_factory=dict)  # the last batch of each file
     outcomes: list[pa.Table] = field(default_factory=lambda: [_OUTCOMES.empty_table()])
     spilled: HashPartitions | None = None
-    used: BitMap64 = field(default_factory=BitMap64)  # numbers of matched source rows
+    used: BitMap64 = field(default_factory=BitMap64)  # row numbers of the source rows that matched
 
     def add(self, batches: Iterable[ScannedBatch]) -> None:
         """Join the rows of the target: all batches of all files, in order."""

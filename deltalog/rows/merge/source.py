@@ -71,7 +71,8 @@ def _write(held: Sequence[pa.Table], spilled: SpilledRows) -> None:
 @dataclass(frozen=True, slots=True)
 class PreparedSource:
     """The rows of the source, in a table without nested column names. ``keys``: the keys of rows that may match; if the
-    keys are large, they are divided into hash partitions. ``values``: the values of each key."""
+    keys are large, they are divided into hash partitions. ``values``: for each key, its distinct values or their range
+    (see ``KeyValues``)."""
 
     rows: ChunkedRows
     keys: SourceKeys | HashPartitions
