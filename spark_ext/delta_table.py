@@ -97,8 +97,8 @@ class DeltaTable:
 
     @classmethod
     def create(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder[DeltaTable]:
-        """A builder that creates a table; its call raises TableExistsError if the table exists. Cost: none before
-        ``execute``."""
+        """A builder that creates a table; its ``execute`` raises TableExistsError if the table exists. Cost: none
+        before ``execute``."""
         return cls._builder(sparkSession, "CREATE TABLE")
 
     @classmethod
@@ -108,8 +108,8 @@ class DeltaTable:
 
     @classmethod
     def replace(cls, sparkSession: SparkSession | None = None) -> DeltaTableBuilder[DeltaTable]:
-        """A builder that replaces a table including its rows; raises TableNotFoundError if no table exists. Cost: none
-        before ``execute``."""
+        """A builder that replaces a table including its rows; its ``execute`` raises TableNotFoundError if no table
+        exists. Cost: none before ``execute``."""
         return cls._builder(sparkSession, "REPLACE TABLE")
 
     @classmethod
@@ -229,8 +229,8 @@ class DeltaTable:
         return self._restored(self._table.restore(arguments.whole("version", version)))
 
     def restoreToTimestamp(self, timestamp: Any) -> DataFrame:
-        """Like ``restoreToVersion``, for the latest version at a time: a string in the session time zone, or an aware
-        datetime. Also raises InvalidTimestampError."""
+        """Like ``restoreToVersion``, for the version that was current at a time: a string in the session time zone, or
+        an aware datetime. Also raises InvalidTimestampError."""
         _check_moment(timestamp)
         return self._restored(self._table.restore(timestamp=timestamp_ms(self._spark, timestamp, "timestamp")))
 
@@ -241,10 +241,10 @@ class DeltaTable:
         delta-spark does.
 
         ``spark.databricks.delta.retentionDurationCheck.enabled`` set to false allows a retention shorter than the
-        table's. ``full=False`` is VACUUM LITE; the default is the setting
-        ``spark.databricks.delta.vacuum.lite.enabled``; if that is unset, it is a full vacuum. ``onExecutors``: whether
-        tasks of Spark jobs list and delete the files. The default is the setting ``spark.deltalog.vacuum.executors``;
-        if that is unset, tasks are used only for tables on S3 with at least 500,000 files.
+        table's. ``full=False`` is VACUUM LITE; by default, the setting ``spark.databricks.delta.vacuum.lite.enabled``
+        decides; if that is unset, the vacuum is full. ``onExecutors``: whether tasks of Spark jobs list and delete the
+        files. The default is the setting ``spark.deltalog.vacuum.executors``; if that is unset, tasks are used only for
+        tables on S3 with at least 500,000 files.
 
         Raises and costs as ``deltalog.DeltaTable.vacuum`` with ``dry_run=False``; with tasks also
         UnsupportedFeatureError, StoreError if an executor cannot access the table, and Spark's errors for a job.
@@ -295,7 +295,8 @@ class DeltaTable:
         replace: bool = False,
         properties: Mapping[str, str] | None = None,
     ) -> DeltaTable:
-        """Like ``clone``, for the latest version at a time: a string in the session time zone, or an aware datetime."""
+        """Like ``clone``, for the version that was current at a time: a string in the session time zone, or an aware
+        datetime."""
         _check_moment(timestamp)
         at_ms = timestamp_ms(self._spark, timestamp, "timestamp")
         return self._cloned(target, isShallow, replace, properties, timestamp=at_ms)
@@ -316,8 +317,8 @@ class DeltaTable:
     # ---------------------------------------------------------------------------------------------- protocol
 
     def upgradeTableProtocol(self, readerVersion: int, writerVersion: int) -> None:
-        """Raise the protocol versions, which adds the features that they imply. Versions are never lowered. Raises and
-        costs as ``deltalog.DeltaTable.upgrade_protocol``."""
+        """Increase the protocol versions, which adds the features that they imply. Versions are never lowered. Raises
+        and costs as ``deltalog.DeltaTable.upgrade_protocol``."""
         arguments.whole("readerVersion", readerVersion, "an integer")
         arguments.whole("writerVersion", writerVersion, "an integer")
         self._table.upgrade_protocol(readerVersion, writerVersion)
@@ -387,7 +388,7 @@ def cloned(
     **point: Any,
 ) -> deltalog.DeltaTable:
     """Clone a table to a path or ``delta.`path```. ``storage``: the storage options for the clone. ``point``:
-    ``version`` or ``timestamp`` (ms). Raises CallError, and as ``deltalog.DeltaTable.clone``."""
+    ``version``, or ``timestamp`` in milliseconds since 1970. Raises CallError, and as ``deltalog.DeltaTable.clone``."""
     by_path = _BY_PATH.fullmatch(target) if isinstance(target, str) else None
     url = target if by_path is None else by_path[1].replace("``", "`")
     if not isinstance(url, str) or not (os.path.isabs(url) or ":/" in url):

@@ -20,7 +20,7 @@ class WriteResult:
     committed: bool
     #: Why nothing was committed.
     reason: str | None = None
-    #: New data files, including files with copied rows.
+    #: The number of new data files, including files with copied rows.
     num_files: int = 0
     #: New rows.
     num_rows: int = 0

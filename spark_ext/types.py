@@ -13,7 +13,7 @@ from pyspark.sql import types as spark_types
 import deltalog
 
 CHAR_VARCHAR = "__CHAR_VARCHAR_TYPE_STRING"
-# For a top-level char or varchar column, the value of this metadata key matches the pattern.
+# For a top-level char or varchar column, the value of the metadata key CHAR_VARCHAR matches SIZED.
 SIZED = re.compile(r"(char|varchar)\((\d+)\)")
 
 _LEAVES = (

@@ -1,4 +1,4 @@
-"""The modules ``delta``, ``delta.tables``, ``delta.exceptions`` and ``delta.pip_utils``, over spark_ext."""
+"""The modules ``delta``, ``delta.tables``, ``delta.exceptions`` and ``delta.pip_utils``, implemented with spark_ext."""
 
 from __future__ import annotations
 

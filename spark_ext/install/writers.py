@@ -101,7 +101,7 @@ def _insert_into(original: Any, writer: Any, tableName: str, overwrite: bool | N
 
 
 def _told(writer: Any, source: str | None, mode: str | None, partition_by: Any, options: dict[str, Any]) -> None:
-    """The arguments that have the same effect as calls."""
+    """Apply the arguments of a call such as ``save`` to the writer, by the calls that have the same effect."""
     writer.options(**options)
     if mode is not None:
         writer.mode(mode)
@@ -174,7 +174,7 @@ def _run(call: str, made: TableWriter, of: calls.Calls, args: tuple[Any, ...]) -
 
 
 def _name_of(column: Any) -> str:
-    """The name of a column, given as text or as a Column that refers to one. Raises CallError."""
+    """The name of a column; the column is given as text or as a Column that only refers to it. Raises CallError."""
     text = column if isinstance(column, str) else repr(column).removeprefix("Column<'").removesuffix("'>")
     if "(" in text:
         raise deltalog.CallError(

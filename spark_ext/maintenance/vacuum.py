@@ -1,5 +1,5 @@
-"""VACUUM on Spark's executors: deltalog reads the log and commits; tasks of Spark jobs list files, apply deltalog's
-rules to them, and delete. The executors need deltalog, and access to the table's files.
+"""VACUUM on Spark's executors: deltalog reads the log and commits; tasks of Spark jobs list files, decide by deltalog's
+rules which of them are unneeded, and delete these. The executors need deltalog, and access to the table's files.
 """
 
 from __future__ import annotations

@@ -192,7 +192,7 @@ def _is_plain(tokens: Sequence[Token], at: int) -> bool:
 
 
 def _literal(value: Any) -> str | None:
-    """An argument as a SQL literal; None if no literal for it means the same in every session."""
+    """An argument as a SQL literal; None if the literal could mean something else in another session."""
     if type(value) is int:
         return str(value)
     if type(value) is datetime.date:

@@ -543,7 +543,7 @@ def unquoted(text: str) -> str:
 
 # --- tokens
 
-_MOST_CONTINUED_COMMENTS = 100  # for each continued comment the text is tokenized again
+_MOST_CONTINUED_COMMENTS = 100  # a limit, because the text is tokenized again for each continued comment
 
 
 def tokens_of(query: str) -> list[Token] | None:
@@ -584,8 +584,8 @@ def _tokenizer() -> Any:
 
 
 def _continued_comment(text: str, found: Sequence[Any]) -> int | None:
-    """The position of a backslash and a line break between two tokens, and therefore in a comment; None if no comment
-    is continued."""
+    """The position of a backslash and a line break that lie between two tokens, so that they belong to a comment; None
+    if no comment is continued."""
     position = 0
     for start, end in [*((each.start, each.end + 1) for each in found), (len(text), len(text))]:
         at = text.find("\\\n", position, start)

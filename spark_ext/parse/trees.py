@@ -1,6 +1,7 @@
 """Parses SQL text into sqlglot's trees, in time proportional to its length. Pure.
 
-sqlglot backtracks over some constructs. This module counts sqlglot's parser steps, and gives up after too many.
+sqlglot backtracks on some constructs, which can take much longer than parsing the text once. This module counts
+sqlglot's parser steps, and gives up after too many.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ import deltalog
 
 _REPR = re.compile(r"Column<'(.*)'>", re.DOTALL)
 # Patterns for names that a repr shows without quotes; names with any other characters are not translated.
-# A column of one of these names has the repr of a literal.
+# A column with one of these names has the same repr as a literal.
 _LITERALS = frozenset({"null", "true", "false"})
 _WORD = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _NAME = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*", re.ASCII)

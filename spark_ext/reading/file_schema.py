@@ -68,7 +68,7 @@ class Layout:
 
     @property
     def data_fields(self) -> list[spark_types.StructField]:
-        """The fields of ``schema`` that files store."""
+        """The fields of ``schema`` that data files store: all except the partition columns."""
         return [f for f in self.schema.fields if f.name not in self.partition_by]
 
     @property
@@ -103,8 +103,8 @@ class Layout:
 def read_schema(layout: Layout) -> spark_types.StructType:
     """The read schema for files with physical names and the table's types, without looking at their footers.
 
-    All fields are nullable, in the order of ``layout.data_fields``. Void columns, which files do not store, are read as
-    strings.
+    The fields are in the order of ``layout.data_fields``, and all of them are nullable. Void columns, which files do
+    not store, are read as strings.
     """
     return _struct(layout.data_fields, layout, None)
 

@@ -1,11 +1,11 @@
 """DataFrames of a table version; their filters use the log to skip files.
 
-Filters are Spark's own, and columns of a DataFrame can still be used in DataFrames that are derived from it. There are
-two ways:
+Spark itself also applies these filters, and columns of a DataFrame can still be used in DataFrames that are derived
+from it. There are two ways:
 
-- For a small table, the DataFrame scans all files. A second filter on the names of the files follows each filter, and
-is true for all rows that satisfy the first filter: Spark applies the second filter to its list of files before it plans
-the scan.
+- For a small table, the DataFrame scans all files. Each filter is followed by a second filter, on the names of the
+files, that is true for all rows that satisfy the first one: Spark applies the second filter to its list of files before
+it plans the scan.
 - For a large table, for which Spark would take longest to read that list, the DataFrame has no plan until it is used. A
 filter that is applied before this first use leads to a scan of only those files that can have matching rows.
 """
@@ -66,15 +66,15 @@ class Deferred:
         return cls(like, empty)
 
     def then(self, operation: Operation, where: deltalog.Predicate | None = None) -> Deferred:
-        """Add an operation. ``where``: a predicate that is not false for any row that the condition keeps. Raises
+        """Add an operation. ``where``: a predicate that is not false for any row that the operation keeps. Raises
         Spark's errors for the operation."""
         both = self.where if where is None else where if self.where is None else self.where & where
         shape = operation(self.shape)
         return replace(self, shape=shape, where=both, operations=(*self.operations, (operation, shape)))
 
     def built(self) -> DataFrame:
-        """The DataFrame with a plan. Columns taken from the shape DataFrames are also columns of this DataFrame. Cost:
-        a scan."""
+        """The DataFrame with a plan. Columns taken from the shape DataFrames can also be used with this DataFrame.
+        Cost: a scan."""
         found = self.rows(self.where)
         return functools.reduce(lambda rows, each: _like(each[0](rows), each[1]), self.operations, found)
 
@@ -114,11 +114,11 @@ def deferred(of: Deferred, snapshot: deltalog.Snapshot) -> DataFrame:
 
 @functools.cache
 def _class_for(kind: Any) -> Any:
-    """The subclass of a DataFrame class of PySpark's that such DataFrames have."""
+    """The subclass of ``kind``, one of PySpark's DataFrame classes, whose instances are such DataFrames."""
 
     class LoadedFrame(kind):  # type: ignore[misc]
-        """A DataFrame whose filters skip files. ``filter``, and ``select`` of columns by their names, return such a
-        DataFrame again."""
+        """A DataFrame whose filters skip files. ``filter``, and ``select`` of columns by their names, also return such
+        a DataFrame."""
 
         def __getattr__(self, name: str) -> Any:
             # Called for attributes that are not set: the attributes of a DataFrame that has no plan yet, and column
@@ -157,7 +157,8 @@ def _class_for(kind: Any) -> Any:
             where = None if text is None else pruning.predicate(state.snapshot, [text])
             if state.deferred is not None:
                 filtered = state.deferred.then(lambda rows: kind.filter(rows, condition), where)
-                # Spark must see other conditions now: views, functions and random seeds may change before the use.
+                # Spark must analyse all other conditions now, because views, functions and random seeds may change
+                # before the DataFrame is used.
                 return deferred(filtered, state.snapshot) if _is_fixed(condition, text) else filtered.built()
             found, kept = super().filter(condition), _only_files(state.snapshot, where)
             return loaded(found if kept is None else kind.filter(found, kept), state.snapshot)
@@ -203,7 +204,7 @@ def _is_fixed(condition: Any, text: str | None) -> bool:
 
 
 def _has_plan(df: DataFrame) -> bool:
-    """Whether PySpark's own attributes are set."""
+    """Whether the DataFrame has a plan: PySpark's own attributes are set only then."""
     return "_jdf" in vars(df) or "_plan" in vars(df)
 
 

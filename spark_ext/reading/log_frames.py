@@ -113,6 +113,6 @@ def _text(value: Any) -> str | None:
 
 
 def _frame(spark: SparkSession, rows: Sequence[Any], columns: str, times: Sequence[str]) -> DataFrame:
-    """Converts rows whose times are in milliseconds to a DataFrame with timestamps."""
+    """Converts rows, in which times are in milliseconds, to a DataFrame with timestamps."""
     df = spark.createDataFrame(list(rows), columns)
     return df.selectExpr(*[f"timestamp_millis({name}) as {name}" if name in times else name for name in df.columns])

@@ -14,8 +14,8 @@ from spark_ext.session import paths
 
 # For more directory trees than this, planning one scan with a join is cheaper than planning a union of scans.
 _MAX_TREES = 8
-# For each type, a regular expression for the partition values in directory names that Spark interprets in the same way
-# as the log.
+# For each type, a regular expression for those partition values in directory names that have the same meaning for Spark
+# and in the log.
 _VALUES = {
     "string": re.compile(r".+", re.DOTALL),
     "byte": re.compile(r"-?\d{1,3}"),
@@ -50,7 +50,7 @@ def trees(layout: Layout, entries: Sequence[Entry]) -> tuple[dict[Tree, list[Ent
         return {}, list(entries)
     taken = {layout.physical_name(field).lower() for field in layout.schema.fields}
     found: dict[Tree | None, list[Entry]] = {None: []}
-    known: dict[tuple[str, int], list[Entry]] = {}  # keyed by directory and the id of the values
+    known: dict[tuple[str, int], list[Entry]] = {}  # keyed by the directory and the ``id()`` of the partition values
     for entry in entries:
         key = (entry.path.rpartition("/")[0], id(entry.values))
         its = known.get(key)
@@ -91,7 +91,8 @@ def _tree(
 
 def _pattern(data_type: spark_types.DataType) -> re.Pattern[str] | None:
     if isinstance(data_type, spark_types.DecimalType):
-        # Spark drops the decimal point, so it parses only values correctly that are written with the full scale.
+        # Spark drops the decimal point, so it parses a value correctly only if the value is written with the full
+        # scale.
         whole, scale = max(data_type.precision - data_type.scale, 1), data_type.scale
         return re.compile(rf"-?\d{{1,{whole}}}" + (rf"\.\d{{{scale}}}" if scale else ""))
     return _VALUES.get(data_type.typeName())

@@ -84,7 +84,7 @@ def exact_predicate(
     snapshot: deltalog.Snapshot, conditions: Iterable[Any], alias: str | None = None
 ) -> deltalog.Predicate | None:
     """A predicate equivalent to all ``conditions``, which use only partition columns and so have the same value for all
-    rows of a file; None without conditions. ``alias``: as for ``predicate``.
+    rows of a file; None if there are no conditions. ``alias``: as for ``predicate``.
 
     Raises ConditionError if equivalence is not certain. Cost: none."""
     translation = _Translation(snapshot, only_partitions=True, alias=alias)
@@ -237,7 +237,8 @@ class _Translation:
         return _comparison(column, name, _value(right, data_type))
 
     def _moments(self, tree: Any) -> deltalog.Predicate | None:
-        """A comparison of an instant with a local time, or the reverse, widened so that it is true in any time zone."""
+        """A comparison of an instant with a local time, or the reverse, widened so that it is true if the comparison is
+        true in any time zone."""
         name, left, right = _COMPARISONS[type(tree).__name__], tree.this, tree.expression
         if type(left).__name__ not in ("Column", "Dot"):
             name, left, right = _MIRRORED[name], right, left
@@ -359,7 +360,8 @@ def _of_type(tree: Any, *types: str) -> str:
 
 def _moment(tree: Any, data_type: str) -> tuple[datetime.datetime, bool]:
     """The time in a literal that is compared with a column, and whether this time is the same in all sessions. It is
-    for a ``timestamp_ntz`` column if the literal has no zone, and for a ``timestamp`` column if it has one."""
+    the same if the column is a ``timestamp_ntz`` and the literal is a string without a zone, or if the column is a
+    ``timestamp`` and the literal has a zone."""
     is_text = type(tree).__name__ == "Literal"
     text = _of_type(tree, "DATE", "TIMESTAMP", "TIMESTAMPTZ", "TIMESTAMPLTZ", "TIMESTAMPNTZ")
     match = _MOMENT.fullmatch(text)

@@ -156,7 +156,7 @@ class _Plan:
                 yield at, found
 
     def has_other_files(self, markers: Sequence[int]) -> bool:
-        """Whether the plan contains a file relation above which none of these markers stands."""
+        """Whether the plan contains a file relation that is not below any of these markers."""
         return any(not set(markers).intersection(self._above(at)) for at, _ in self.matching(_RELATION))
 
     def condition_on(self, marker: int, snapshot: deltalog.Snapshot) -> deltalog.Predicate | None:
@@ -214,8 +214,8 @@ def _conditions(condition: str, known: Mapping[str, str], between: str) -> Itera
 
 
 def _conjuncts(text: str) -> Iterator[str]:
-    """The operands of ``(a AND b)`` in Spark's plans. Spark's plans do not quote strings; the text is therefore split
-    only if both operands have columns."""
+    """The operands of ``(a AND b)`` in Spark's plans. In Spark's plans, strings have no quotes and may contain AND; the
+    text is therefore split only if both operands contain columns."""
     if not (text.startswith("(") and text.endswith(")")):
         yield text
         return

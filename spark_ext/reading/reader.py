@@ -146,7 +146,7 @@ class Reader:
         return self
 
     def storage_options(self, **options: Any) -> Reader:
-        """Set the options of the store, under the names of ``DeltaTable.open(url, **options)``. These options apply to
+        """Set storage options, under the names that ``DeltaTable.open(url, **options)`` accepts. These options apply to
         deltalog and to Spark's S3A (see docs/spark-reference.md). By default, deltalog and Spark use the session's S3A
         settings. Raises CallError."""
         self._storage.update(stores.checked(options))
@@ -359,8 +359,8 @@ def _version(option: str, value: Any) -> int | None:
 
 
 def timestamp_ms(spark: SparkSession, value: Any, option: str = "timestampAsOf", round_up: bool = False) -> int | None:
-    """A value of ``timestampAsOf`` in milliseconds since the epoch, truncated or rounded up: an aware datetime, or a
-    string that Spark casts in the session time zone; None for None.
+    """A value of ``timestampAsOf`` (an aware datetime, or a string that Spark casts in the session time zone) in
+    milliseconds since the epoch, truncated, or rounded up with ``round_up``; None for None.
 
     Raises InvalidTimestampError. Cost: a Spark query for a string."""
     if value is None:

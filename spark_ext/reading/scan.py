@@ -51,7 +51,7 @@ _SCAN_OPTIONS = {
     "datetimeRebaseMode": "CORRECTED",
     "int96RebaseMode": "CORRECTED",
 }
-# Spark's Parquet source by its class name. If the format is named by its short name, a session's settings can select
+# The class name of Spark's Parquet source. If the format is named by its short name, a session's settings can select
 # the V2 source (spark.sql.sources.useV1SourceList), which does not return file names.
 _FORMAT = "org.apache.spark.sql.execution.datasources.parquet.ParquetFileFormat"
 # If Spark receives more paths than this number, it looks up the paths in a job with one task per path.
@@ -78,12 +78,13 @@ class ExtraColumns:
 
     #: FILE and ROW.
     positions: bool = False
-    #: The column FILE, where Spark provides it at no cost.
+    #: Whether the scan returns the column FILE, where Spark provides it at no cost.
     files: bool = False
-    #: If not empty, the scan also returns the column OUTCOME. Its value is one of these numbers, which the entry of the
-    #: row's file determines, or STAYS.
+    #: If not empty, the scan also returns the column OUTCOME. The value is one of these numbers, taken from the entry
+    #: of the row's file, or STAYS.
     outcomes: Sequence[int] = ()
-    #: The row ids and the commit versions of rows, with the names of these columns in the data files.
+    #: The names, in the data files, of the columns with the row ids and row commit versions; None if the scan does not
+    #: return these.
     row_tracking: tuple[str, str] | None = None
 
     @property
@@ -405,7 +406,7 @@ def chunks(positions: BitMap64) -> Iterator[tuple[int, list[int]]]:
 
 
 def _once(entries: Sequence[Entry]) -> list[Entry]:
-    """One entry per file, sorted by path: If a path occurs twice, Spark returns its rows twice."""
+    """One entry per file, sorted by path; if a path occurred twice, Spark would return its rows twice."""
     return sorted({entry.path: entry for entry in entries}.values(), key=lambda entry: entry.path)
 
 

@@ -82,7 +82,7 @@ class ChangedFiles:
         )
 
     def old_rows(self, rows: DataFrame, carried: Sequence[str]) -> DataFrame:
-        """Existing rows of the table as files store them, without checks."""
+        """Existing rows of the table, in the form in which data files store them; the rows are not checked."""
         frame = rows if self._changed_schema is None else self._fitted(rows, self._changed_schema, carried)
         return file_rows.old_rows(frame, self._files, self._is_native, carried)
 

@@ -286,8 +286,8 @@ def new_values(
     mark: Column | None = None,
 ) -> DataFrame:
     """Changed rows, in the table's types, without the generated columns, which must be computed again. Row ids are
-    kept; the rows' commit version becomes that of the new file. ``column_of``: returns the old value of a column; None
-    if the rows lack it. ``mark``: the value of MARK. Raises SchemaMismatchError."""
+    kept; the rows' commit version becomes that of the new file. ``column_of``: returns the old value of a column, or
+    None if the rows lack that column. ``mark``: the value of MARK. Raises SchemaMismatchError."""
     if files.rules.identities is not None:
         files.rules.identities.check_assigned(sets.columns)
     recomputed = {check.generates for check in files.rules.checks if check.generates} - sets.columns

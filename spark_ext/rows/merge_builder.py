@@ -39,8 +39,8 @@ class DeltaMergeBuilder:
 
     def whenMatchedUpdateAll(self, condition: Expression | None = None) -> DeltaMergeBuilder:
         """Update every column of the table from the source's column of the same name, ignoring case. If the source
-        lacks columns or struct fields, an error is raised; with schema evolution these keep their values, except fields
-        of structs in lists and maps."""
+        lacks columns or struct fields, an error is raised; with schema evolution, these columns and fields keep their
+        values, except in structs in lists and maps, where they become null."""
         return self._with("matched", "update", condition, None)
 
     def whenMatchedDelete(self, condition: Expression | None = None) -> DeltaMergeBuilder:

@@ -151,7 +151,7 @@ class _Parts:
 
 @dataclass
 class _Plan:
-    """A merge on one version of the table."""
+    """The plan of a merge into one version of the table."""
 
     asked: Merge
     rows: Rows
@@ -260,9 +260,9 @@ class _Plan:
     def _with_outcomes(
         self, both: DataFrame, carried: Sequence[str], values: Mapping[int, NewValues] | None = None
     ) -> DataFrame:
-        """Rows of the table (with copied columns, left-joined with the source) and with OUTCOME: the number of the
-        clause that applies. If there are clauses for rows not matched by the source, the rows also have the columns of
-        ``_alone``."""
+        """The rows of the table, with copied columns, left-joined with the source, and with the column OUTCOME: the
+        number of the clause that applies. If there are clauses for rows not matched by the source, the rows have the
+        columns that ``_alone`` returns, and OUTCOME."""
         chosen = F.when(named(_IN_SOURCE).isNotNull(), self._number("matched")).alias(_CHOSEN)
         rows, others = both.select("*", chosen), F.lit(STAYS)
         if self.asked.clauses_of("not matched by source"):
@@ -335,9 +335,9 @@ class _Plan:
         return self.is_again and not found.removal.tracked
 
     def _updated(self, found: _Found, number: int, is_again: bool) -> DataFrame:
-        """The rows that an update clause writes, as files store them, for exactly the rows that were found.
-        ``is_again``: the conditions are evaluated a second time to select these rows, which then have the column
-        MARK."""
+        """The rows that an update clause writes, in the form in which files store them: the updated versions of exactly
+        the rows that were found for the clause. ``is_again``: the conditions are evaluated a second time to select
+        these rows, which then have the column MARK."""
         removal, clause = found.removal, self.asked.clauses[number]
         tracked, mark = removal.tracked, row_positions.mark() if is_again else None
         if is_again:
@@ -564,7 +564,7 @@ def _keys(transaction: deltalog.Transaction, asked: Merge, alias: str | None) ->
     keys = []
     for own, qualifier, other in pruning.equalities(asked.condition, alias):
         if qualifier.lower() in types or snapshot.schema.find(qualifier) is not None:
-            continue  # the name may be a struct field
+            continue  # the qualified name may be a field of a struct column
         column = snapshot.schema.find(own)
         is_same = column is not None and str(column.data_type) == str(types.get(other.lower()))
         if column is not None and is_same and str(column.data_type) in _BOUNDED:

@@ -35,9 +35,9 @@ def from_one_scan(
 
     ``rows``: all rows of the files, with the column OUTCOME. ``updates``: the new values, keyed by outcome (except
     STAYS); None for an outcome whose rows are deleted. ``tracked``: the columns that contain row ids and row commit
-    versions. ``column_of``: returns the column with the old value of a column. ``is_marked``: whether the rows have the
-    columns FILE and ROW, from which the column MARK of changed rows is computed. ``computed``: the outcomes for which
-    the rows already contain the columns of ``NewValues.named``.
+    versions. ``column_of``: for the name of a column, returns the Spark Column with its old values; None if the rows
+    lack it. ``is_marked``: whether the rows have the columns FILE and ROW, from which the column MARK of changed rows
+    is computed. ``computed``: the outcomes for which the rows already contain the columns of ``NewValues.named``.
     """
     fields = files.schema.fields
     if files.rules or files.changes_columns or any(CHAR_VARCHAR in field.metadata for field in fields):

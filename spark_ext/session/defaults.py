@@ -138,7 +138,7 @@ class SessionDefaults:
 
     @property
     def optimized_bytes(self) -> int:
-        """The size of shuffled partitions in a write with ``optimizeWrite``."""
+        """The target size, in bytes, of the shuffled partitions in a write with ``optimizeWrite``."""
         return bytes_of(_OPTIMIZED_SIZE, self.settings.get(_OPTIMIZED_SIZE, _OPTIMIZED_DEFAULT))
 
     @property

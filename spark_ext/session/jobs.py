@@ -20,7 +20,7 @@ T = TypeVar("T")
 # How long to wait until the tasks of a cancelled job have ended.
 _END_S = 20.0
 
-# The names of Java exceptions in Spark's messages about a file system that fails on an executor.
+# Java exceptions in Spark's messages that report a failing file system on an executor.
 _OF_THE_STORE = re.compile(
     r"\bjava\.[\w.]+: [^\n]*(No space left on device|Disk quota exceeded|File too large|Read-only file system"
     r"|Input/output error|Permission denied|Mkdirs failed to create)"
@@ -94,7 +94,7 @@ def cancelled_with_its_caller(spark: SparkSession, run: Callable[[], T]) -> T:
     try:
         return run()
     except Exception:
-        raise  # Spark has ended the job itself
+        raise  # Spark itself has already ended the job
     except BaseException:
         with contextlib.suppress(Exception):
             spark.interruptTag(tag)

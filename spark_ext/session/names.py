@@ -31,8 +31,9 @@ def use_catalog(spark: SparkSession, catalog: str | None) -> None:
     """Set the deltalog catalog that resolves the session's table names; None: no catalog.
 
     ``catalog``: the path of a SQLite file, which is created with the first table, or ``dynamodb:<table>``; or
-    ``spark``, Spark's own catalog, with Spark 4.0 or newer: The names can be listed, renamed and dropped in Spark; the
-    tables themselves are not managed by a catalog. Equivalent to the setting ``spark.deltalog.catalog``. Cost: none.
+    ``spark``, for Spark's own catalog, with Spark 4.0 or newer. In this case the names can be listed, renamed and
+    dropped in Spark; the tables themselves are not managed by a catalog. Equivalent to the setting
+    ``spark.deltalog.catalog``. Cost: none.
     """
     if catalog is None:
         spark.conf.unset(CATALOG)

@@ -121,7 +121,7 @@ def literal(path: str) -> str:
     """A path for ``spark.read`` with glob characters escaped.
 
     Spark's option that turns globbing off, ``__globPaths__``, does not help: Spark Connect ignores this option. If a
-    path contains a glob character, classic Spark returns the rows of n files n times.
+    path contains a glob character, classic Spark reads each of n files n times.
     """
     return _GLOB.sub(r"\\\1", path)
 
@@ -149,7 +149,7 @@ def hidden_from_spark(name: str) -> bool:
     """Whether Spark would silently skip, or fail to open, a file with this name.
 
     Spark skips names that begin with ``_`` or ``.`` (it lists ``_metadata`` but does not scan it). On a local disk, a
-    colon makes the name of the checksum file invalid.
+    colon makes the name of Hadoop's checksum file invalid.
     """
     if name.startswith("_") and "=" not in name:
         return True

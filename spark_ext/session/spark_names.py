@@ -15,7 +15,7 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-#: An attribute of the methods that ``install`` replaces: the method of PySpark.
+#: The name of an attribute of the methods that ``install`` puts in place of PySpark's: it holds PySpark's own method.
 ORIGINAL = "_deltalog_original"
 PROVIDERS = ("delta", "deltalog")
 _PART = re.compile(r"`(?:[^`]|``)+`|[^`.\s/\\:#]+")
@@ -28,8 +28,9 @@ _provide: Callable[[SparkSession], None] | None = None
 
 
 def use_by_default(provide: Callable[[SparkSession], None] | None) -> None:
-    """Set whether table names refer to Spark's catalog in sessions that do not set this themselves. ``provide``:
-    registers the provider ``deltalog`` in a session; None: they are not."""
+    """Set whether table names refer to Spark's catalog in sessions that do not set this themselves. ``provide``: a
+    function that registers the provider ``deltalog`` in a session; None if names do not refer to Spark's catalog by
+    default."""
     global _provide
     _provide = provide
 
@@ -67,8 +68,8 @@ def location_of(spark: SparkSession, name: str, *, past_views: bool = False) -> 
 
 
 def _location(information: str) -> str | None:
-    """The location of a Delta table, taken from Spark's description of the table. Between both lines there is a comment
-    with any content."""
+    """The location of a Delta table, taken from Spark's description of the table. Between its lines ``Provider`` and
+    ``Location``, the description contains the table's comment, which may be any text."""
     shown = information.rpartition("\nSchema: root")[0] or information
     provider, places = _PROVIDER.search(shown), _LOCATION.findall(shown)
     if provider is None or provider[1].lower() not in PROVIDERS or not places:

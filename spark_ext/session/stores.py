@@ -1,8 +1,8 @@
 """One set of storage options for both clients of an object store: deltalog and Spark's S3A.
 
-Options have the names of ``DeltaTable.open(url, **options)``. Spark gets these options as Hadoop settings that apply
-only to a single scan and only to the table's buckets. Without options, the session's S3A settings also apply to
-deltalog.
+The options have the same names as those of ``DeltaTable.open(url, **options)``. Spark gets these options as Hadoop
+settings that apply only to a single scan and only to the table's buckets. Without options, the session's S3A settings
+also apply to deltalog.
 """
 
 from __future__ import annotations

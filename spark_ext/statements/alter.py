@@ -233,7 +233,7 @@ def restore(context: Context, cursor: Cursor) -> DataFrame | None:
     moment = cursor.expression("the timestamp of RESTORE")
     cursor.finish()
     value = context.spark.sql(f"select cast(({moment}) as string) as text").collect()[0]["text"]
-    timestamp_ms(context.spark, value, "TIMESTAMP AS OF")  # raises an error that names the clause
+    timestamp_ms(context.spark, value, "TIMESTAMP AS OF")  # checks the value, so that the error names the clause
     return found.table.restoreToTimestamp(value)
 
 

@@ -184,7 +184,7 @@ def _source_alias(cursor: Cursor, start: int, end: int) -> str | None:
             if depth == 0:
                 break
             last -= 1
-        last -= 1  # the name before a list of columns
+        last -= 1  # go to the name before the list of columns, as in ``s (a, b)``
         if last <= start or tokens[last].word == "as":
             return None
     if last < start or tokens[last].kind not in ("word", "quoted"):

@@ -170,8 +170,8 @@ def _named_tables(spark: SparkSession, statement: Statement, options: Mapping[st
 
 
 def _tables_of_spark(spark: SparkSession, statement: Statement, options: Mapping[str, Any]) -> dict[str, Location]:
-    """Like ``_named_tables``, but for names in Spark's own catalog. Spark drops and creates a name that refers to no
-    table."""
+    """Like ``_named_tables``, but for names in Spark's own catalog. If a name refers to no table, CREATE, REPLACE and
+    DROP of this name are left to Spark."""
     found: dict[str, Location] = {}
     for name, written in statement.other_names:
         location = None if name in found else spark_names.location_of(spark, written)
@@ -338,8 +338,9 @@ def _run(
     options: Mapping[str, Any],
     form: str = "{}",
 ) -> DataFrame:
-    """Run ``text[start:end]`` of a statement, with arguments in place of the references to them, in the template
-    ``form``. ``tables``: tables of the catalog, by name. ``options``: keyword arguments for ``resolve``."""
+    """Run ``text[start:end]`` of a statement in the template ``form``, with each reference to a deltalog table replaced
+    by an argument that contains the table's DataFrame. ``tables``: tables of the catalog, by name. ``options``: keyword
+    arguments for ``resolve``."""
     asked = query_of(statement, args)
     snapshots: dict[tuple[str, bool, str | None, Any], deltalog.Snapshot] = {}
     loaded: dict[tuple[deltalog.Snapshot, deltalog.Predicate | None], str] = {}

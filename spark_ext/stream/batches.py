@@ -62,7 +62,7 @@ class BatchReader(DataSourceReader):
 
 
 class FilteringReader(BatchReader):
-    """A reader to which Spark passes filters: For Spark 4.1 and newer, with
+    """A reader to which Spark passes filters, for Spark 4.1 and newer with
     ``spark.sql.python.filterPushdown.enabled``."""
 
     def pushFilters(self, filters: list[Any]) -> Iterable[Any]:
@@ -125,7 +125,7 @@ class _Appends:
 
 
 class BatchWriter(_Appends, datasource.DataSourceArrowWriter):
-    """Stages rows in tasks, which receive Arrow batches."""
+    """Stages the rows of a batch in tasks, each of which receives its rows as Arrow batches."""
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Stage the rows of a task."""

@@ -27,7 +27,7 @@ _DONE = "_deltalog_has_calls"  # set on patched classes
 
 
 def add_calls(spark: SparkSession) -> None:
-    """Patch the classes of a session that read and write streams. Cost: none."""
+    """Patch the classes with which a session reads and writes streams. Cost: none."""
     add_calls_of("pyspark.sql.connect" if is_connect(spark) else "pyspark.sql")
 
 

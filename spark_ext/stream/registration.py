@@ -20,11 +20,11 @@ def register(spark: SparkSession, *, storage_options: Mapping[str, Any] | None =
     ``storage_options``: the options of the tables' stores, as for ``DeltaTable.open(url, **options)``. By default
     tables on S3 use the session's S3A settings (``fs.s3a.…``; per-bucket settings take precedence), like ``read`` and
     ``write``. These settings are captured now, and so is the session time zone, which applies to times without a zone
-    in stream options: call this function again after changing them. This call has two effects in this process:
-    ``writeStream`` passes ``partitionBy`` and ``clusterBy`` to the sink, although Spark does not pass them to Python
-    sinks; and ``readStream.table`` and ``toTable`` accept names in the session's catalog. Spark's driver and executors
-    need deltalog, spark_ext, pyarrow and pandas. Raises UnsupportedFeatureError before Spark 4.0, CallError. Cost: 2
-    commands, and 1 query for every S3A setting that is set.
+    in stream options: call this function again after changing them. This call also has two effects on the whole
+    process: ``writeStream`` passes ``partitionBy`` and ``clusterBy`` to the sink, although Spark does not pass them to
+    Python sinks; and ``readStream.table`` and ``toTable`` accept names in the session's catalog. Spark's driver and
+    executors need deltalog, spark_ext, pyarrow and pandas. Raises UnsupportedFeatureError before Spark 4.0, CallError.
+    Cost: 2 commands, and 1 query for every S3A setting that is set.
     """
     if find_spec("pyspark.sql.datasource") is None:
         raise deltalog.UnsupportedFeatureError(

@@ -191,7 +191,7 @@ def prepare(options: SinkOptions, schema: StructType) -> None:
 
 
 def _check_layout(table: deltalog.DeltaTable, how: str, call: str, given: Sequence[str], have: Sequence[str]) -> None:
-    """Raise SchemaMismatchError if the columns are not the table's, ignoring case."""
+    """Raise SchemaMismatchError if the call names columns that differ from the table's, ignoring case."""
     if given and [name.lower() for name in given] != [name.lower() for name in have]:
         raise deltalog.SchemaMismatchError(
             f"{table.url} is {how} by {', '.join(have) or 'nothing'}, but {call} of the stream has {', '.join(given)}. "
@@ -227,7 +227,7 @@ def query_id(options: SinkOptions) -> str:
 
 
 def _of_store(root: str, table: TableOptions) -> Mapping[str, Any]:
-    """The storage options for the checkpoint: the table's, if both are on S3."""
+    """The storage options for the checkpoint: those of the table, if table and checkpoint are both on S3."""
     if bucket_of(root) is None or bucket_of(table.url) is None:
         return {}
     return {name: value for name, value in table.storage.items() if name != "commit"}

@@ -145,7 +145,7 @@ def source(options: SourceOptions, schema: StructType) -> DataSourceStreamReader
 
 
 def columns_of(stream: deltalog.TableStream | deltalog.Snapshot) -> StructType:
-    """The Spark schema of a stream or a version. Raises UnsupportedFeatureError for variants."""
+    """The Spark schema of a stream or a snapshot. Raises UnsupportedFeatureError for variants."""
     schema = to_spark(stream.schema)
     variants = [field.name for field in schema.fields if "variant" in field.dataType.simpleString()]
     if variants:

@@ -58,7 +58,8 @@ def explained(rules: deltalog.engine.TableRules, replaced: str | None, job: Job)
     condition of ``replaceWhere``, whose rows the write replaces."""
     try:
         yield
-    # An AnalysisException contains Spark's plan with all its error messages.
+    # The text of an AnalysisException contains Spark's plan, in which the messages of refusals occur although no row
+    # was refused.
     except (deltalog.DeltaLogError, AnalysisException):
         raise
     except Exception as error:

@@ -86,8 +86,8 @@ class JobDirectory:
 
     def remove(self, stragglers: bool = False) -> None:
         """Remove the files, and the directories that this job created (including the table's) if they are empty. Best
-        effort. ``stragglers``: tasks of a failed or cancelled job may still run for a moment, and recreate the job's
-        directory."""
+        effort. ``stragglers``: whether tasks of a failed or cancelled job may still run for a moment and recreate the
+        job's directory."""
         quiet = 0
         for _ in range(_MAX_CHECKS if stragglers else 0):
             quiet = 0 if os.path.exists(self.path) else quiet + 1

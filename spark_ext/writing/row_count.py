@@ -31,8 +31,9 @@ class Count(Protocol):
         """The same rows, counted when they are written."""
 
     def rows(self, spark: SparkSession, directory: str | None) -> int | None:
-        """The number of rows, after the job; None if it is not known. ``directory``: the directory that contains all
-        files of the job; None if there is no such directory. Raises StoreError if Spark does not report it."""
+        """The number of rows that the job has written, to be called after the job; None if the number is not known.
+        ``directory``: the directory that contains all files of the job; None if there is no such directory. Raises
+        StoreError if Spark does not report it."""
 
 
 class RowCount:

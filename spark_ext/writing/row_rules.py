@@ -91,7 +91,8 @@ def selected(df: DataFrame, replacement: deltalog.engine.Replacement) -> DataFra
 
 
 def too_long(name: str, declared: str) -> Column:
-    """An expression that makes the job fail if a value is longer than its char(n) or varchar(n) column allows."""
+    """An expression that makes the job fail, for a value that is longer than its char(n) or varchar(n) column
+    allows."""
     return refuse(_too_long(name, declared))
 
 

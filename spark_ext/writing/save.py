@@ -96,7 +96,7 @@ def _write_files(plan: WritePlan, job: Job) -> list[deltalog.engine.AddFile]:
 
 
 def _rows(plan: WritePlan, rules: deltalog.engine.TableRules, is_native: bool) -> DataFrame:
-    """The rows in the form in which the files store them, shuffled for an optimized write."""
+    """The rows in the form in which the files store them; for an optimized write, they are also shuffled."""
     checked = plan.replacement if plan.request.defaults.checks_replacing_rows else None
     frame = file_rows.new_rows(plan.rows, plan.data, plan.files, rules, is_native, replacement=checked)
     if plan.change_column is not None:

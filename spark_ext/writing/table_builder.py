@@ -49,8 +49,8 @@ class DeltaTableBuilder(Generic[T]):
 
     @property
     def _jbuilder(self) -> DeltaTableBuilder[T]:
-        """The builder itself. In delta-spark, this is the builder of the JVM. Programs call its methods and assign the
-        results."""
+        """The builder itself. In delta-spark, this is the builder of the JVM. Some programs call the methods of
+        ``_jbuilder`` and assign their results to it."""
         return self
 
     @_jbuilder.setter

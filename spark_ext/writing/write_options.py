@@ -71,7 +71,7 @@ class WriteRequest:
 
     @property
     def mode_name(self) -> str:
-        """The name of the mode in the log."""
+        """The save mode as the log records it, for example ``Overwrite``."""
         return _MODE_NAMES[self.mode]
 
     def with_defaults_of(self, spark: SparkSession) -> WriteRequest:

@@ -38,7 +38,7 @@ class WritePlan:
 
     #: The DataFrame. Untyped NULL columns have the types of the table's columns.
     rows: DataFrame
-    #: The caller's request, with the session's settings.
+    #: The caller's request, completed with the session's settings.
     request: WriteRequest
     #: The root of the table.
     url: str
@@ -226,7 +226,7 @@ def _change_columns(replacement: deltalog.engine.Replacement | None) -> tuple[de
 
 
 def _reads(df: DataFrame, table: deltalog.DeltaTable) -> Sequence[Read]:
-    """Like ``reads_of``. A constant that does not fit its column causes the error here already, when Spark plans the
+    """Like ``reads_of``. If a constant does not fit its column, the error is raised here, when Spark plans the
     DataFrame."""
     try:
         return reads_of(df, table)
