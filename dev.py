@@ -48,7 +48,7 @@ SUITES = [
 ]
 AT_ONCE = (os.cpu_count() or 2) + 1  # a run with a JVM needs 1.5 GiB of memory
 
-# For each extra, the extras that install all of its packages.
+# For each extra, the extras (including itself) that install all of its packages.
 WIDER = {"test-core": ["test-core", "test"], "demo": ["demo", "test"], "test": ["test"]}
 # Two parallel runs of a few minutes each, which need no JVM, no servers, and no packages for these.
 QUICK = [
@@ -86,7 +86,7 @@ SPARK_SAMPLE_SUITE = "tests/spark/test_central.py"
 S3_SAMPLE_SUITE = "tests/spark_s3/test_s3_tables.py"
 # The pyspark package of these Spark versions lacks the Spark Connect server, which is a separate jar.
 SPARK_WITHOUT_SERVER = {"3.5"}
-# tests/spark_connect runs these suites itself.
+# tests/spark_connect itself runs the modules that are ignored here.
 SPARK_SUITES = {
     "classic": ["tests/spark"],
     "connect": [
