@@ -59,7 +59,7 @@ class Text(str):
 
 
 class Odd:
-    """An object whose repr raises an error too."""
+    """A wrong argument whose ``repr`` raises an error, too."""
 
     def __repr__(self) -> str:
         raise RuntimeError("no text")
@@ -288,7 +288,7 @@ CALLS: dict[type, dict[str, Callable[[World], Call]]] = {
         "files": lambda w: (w.table().changes(0).files, {}),
     },
 }
-# Calls on a transaction before its commit; the table must still open afterwards.
+# Calls on a transaction before its commit; afterwards it must still be possible to open the table.
 STAGING: dict[str, Callable[[World], dict[str, Any]]] = {
     "add": lambda w: {"files": w.table().stage(ROWS).files[0], "known": False},
     "add_parquet_files": lambda w: {"files": []},

@@ -28,7 +28,7 @@ _ADDS = 50_000  # in one commit
 
 
 def _first(path: Path) -> tuple[dict[str, Any], int]:
-    """A table with one file. Create a table with one file. Returns the file's add action, and its in-commit timestamp
+    """Create a table with one file. Returns the file's add action, and its in-commit timestamp
     in milliseconds."""
     DeltaTable.create(path, SCHEMA, properties={"delta.enableInCommitTimestamps": "true"})
     DeltaTable.open(path).append(pa.table({"id": [1, 2, 3], "name": ["a", "b", "c"]}))
@@ -38,7 +38,7 @@ def _first(path: Path) -> tuple[dict[str, Any], int]:
 
 
 def _linked(path: Path, add: dict[str, Any], number: int) -> str:
-    """Another add action, whose file is a hard link."""
+    """A line with another add action; its file is a hard link to a copy of the original file."""
     source = path / f"source-{number // _LINKS}.bin"
     if not source.exists():
         source.write_bytes((path / add["path"]).read_bytes())

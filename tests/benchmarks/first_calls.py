@@ -118,7 +118,8 @@ def programs(is_quick: bool = False) -> list[Program]:
 
 
 def compare(chosen: Sequence[Program], tables: Path, times: int) -> Iterator[Figures]:
-    """Run each of our and their programs ``times`` times, alternately, after one run that fills the caches."""
+    """Run our program and theirs alternately, ``times`` times each, after one run that fills the caches; do so for each
+    of ``chosen``."""
     with tempfile.TemporaryDirectory(prefix="first-calls-") as place:
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONPYCACHEPREFIX": str(Path(place) / "bytecode")}
         environment.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -2,7 +2,7 @@
 
 As in tables.py, only the logs of the tables exist, not their data files. The columns are an id, a timestamp, a string,
 a price, a day and the partition column region. The statistics of all columns except region are JSON text of about 300
-bytes. File ``n`` contains the next ``IDS`` ids from ``n * IDS`` on, so a range of ids selects a range of files.
+bytes. File ``n`` contains the ``IDS`` ids from ``n * IDS`` on, so a range of ids selects a range of files.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class FilesTable:
         }
 
     def questions(self, call: str) -> list[dict[str, Any]]:
-        """The arguments for each use of a call, and the fields that its correct answer must contain."""
+        """The arguments for each use of a call, and the fields that the correct answer must contain."""
         if call == "protocol":
             small = self.small_actions
             right = {"writer": small.protocol()["minWriterVersion"], "id": small.metadata()["id"]}
@@ -133,7 +133,8 @@ def _texts(*parts: Any) -> pa.Array:
 
 
 def _uuids(numbers: Any) -> pa.Array:
-    """A UUID for each number; two multiplicative hashes make it, so the same number always gets the same UUID."""
+    """A UUID for each number, computed from the number by two multiplicative hashes, so that the same number always
+    gets the same UUID."""
     wide = numbers.astype(np.uint64)
     with np.errstate(over="ignore"):
         mixed = np.stack([(wide + np.uint64(i)) * np.uint64(m) for i, m in enumerate(_MULTIPLIERS, 1)])

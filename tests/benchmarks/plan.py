@@ -30,7 +30,8 @@ class Measurement:
 
     @property
     def counts_requests(self) -> bool:
-        """Whether deltalog's call is repeated on a store that counts requests; calls that write are not repeated."""
+        """Whether deltalog's call is repeated on a store that counts requests, as calls that only read and ``appends``
+        are."""
         return (not self.writes and self.call != "checkpoint") or self.call == "appends"
 
     @property

@@ -32,7 +32,7 @@ from tests.benchmarks.actions import BEGIN_MS, ROWS, SIDECAR, SmallActions, text
 from tests.benchmarks.livefiles import CHECKPOINT, COLUMNS, IDS, REGIONS
 
 SYSTEMS = ("deltalog", "deltalake")
-# Statistics as JSON text only, as structs only, or as both, as in delta-spark's checkpoints.
+# Statistics as JSON text only, as both text and structs (like delta-spark's checkpoints), or as structs only.
 FORMS = ("text", "both", "structs")
 CONDITIONS = ("ten", "region and tenth of ids", "region")
 SIDECAR_ROWS, GROUP_ROWS = 1_000_000, 200_000
@@ -55,7 +55,7 @@ class PlanTable:
 
     @property
     def middle(self) -> int:
-        """The number of the first changed file."""
+        """The number of the first file that the later commits change."""
         return self.size // 2 - self.changed
 
     @property
@@ -71,8 +71,7 @@ class PlanTable:
         return numbers[kept], ((numbers >= marked.start) & (numbers < marked.stop))[kept]
 
     def ids(self, condition: str) -> tuple[int, int]:
-        """The clauses in the table of the page, each with the pairs (module, test) that the last cell of its row
-        names."""
+        """The range of ids that a condition selects: the first id, and the id after the last."""
         files = {
             "ten": (self.size // 2 - 5 * REGIONS, self.size // 2 + 5 * REGIONS),
             "region and tenth of ids": (self.size * 45 // 100, self.size * 55 // 100),

@@ -158,7 +158,7 @@ def _goals(plan: Sequence[Measurement], found: Sequence[Row]) -> list[Reach]:
     return goals
 
 
-# How many times as fast as the fastest peer deltalog must be; the first pattern that matches a key applies.
+# By which factor deltalog must be faster than the fastest peer; the first pattern that matches a key applies.
 _FASTER = (
     ("appends:*", 5.0),
     ("writers:*", 5.0),
@@ -309,7 +309,7 @@ def _right(figures: Figures, key: str) -> Reach:
 
 
 def to_json(plan: Sequence[Measurement], results: Results, quick: bool) -> dict[str, Any]:
-    """All results, including raw runs."""
+    """All results as JSON, including the figures of the single runs."""
     found = rows(plan, results)
     return {
         "quick": quick,

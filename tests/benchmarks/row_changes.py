@@ -36,7 +36,7 @@ OPERATIONS = ("merge spread", "merge one partition", "update", "delete")
 FLOOR = "floor"  # pyarrow alone: reads the files that a merge reads, and writes their rows again
 SYSTEMS = ("deltalog", "deltalog, vectors", "deltalake")  # deltalake does not write deletion vectors
 FIGURES = ("seconds", "cpu_seconds", "first_seconds", "peak_mib")
-_SMALL = 1000  # number of rows in the table that the preceding call uses
+_SMALL = 1000  # number of rows in the small table on which the operation runs first
 _VECTORS = {"delta.enableDeletionVectors": "true"}
 
 
@@ -144,7 +144,8 @@ class Peak:
 
 
 def _child(system: str, operation: str, path: str, rows: int, small: str | None) -> None:
-    """One run. ``small``: the small table on which the operation runs first in this process; None for no such run."""
+    """One run. ``small``: a small table on which the operation runs first in this process; None to skip this first
+    run."""
     given = {
         at: source(operation, number) if "merge" in operation else SCHEMA.empty_table()
         for at, number in ((path, rows), (small, _SMALL))
@@ -214,7 +215,7 @@ def compare(place: Path, rows: int, repeats: int, operations: tuple[str, ...] = 
     for operation in operations:
         systems = (*SYSTEMS, FLOOR) if "merge" in operation else SYSTEMS
         runs: dict[str, list[dict[str, Any]]] = {system: [] for system in systems}
-        for _ in range(repeats):  # alternating, so that other load on the machine affects all systems
+        for _ in range(repeats):  # alternating, so that other load on the machine affects all systems equally
             for system in systems:
                 path = place / f"vectors-{system.endswith('vectors')}"
                 runs[system].append(measure(system, operation, path, rows))

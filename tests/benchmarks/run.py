@@ -160,7 +160,7 @@ def _process(
 
 
 def machine(peers: Sequence[str]) -> dict[str, Any]:
-    """The properties of the machine on which the figures depend."""
+    """The properties of the machine that influence the figures."""
     versions = {"python": platform.python_version()}
     for name in ("deltalog", "pyarrow", *(p for p in peers if p != OURS), "pyspark"):
         if name == "pyspark" and "delta-spark" not in peers:

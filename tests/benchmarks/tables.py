@@ -133,7 +133,7 @@ class LongLog:
             os.utime(path, ns=(at_ms * 1_000_000, at_ms * 1_000_000))
 
     def questions(self, call: str) -> list[dict[str, Any]]:
-        """The arguments for each use of a call, and the expected result."""
+        """The arguments and the expected result of each use of a call."""
         return [{"ask": [each["timestamp_ms"]], "right": each["version"]} for each in instants(self.size)]
 
 

@@ -1,4 +1,5 @@
-"""The quick benchmark run yields complete rows, right answers and counted requests. No time is judged."""
+"""In the quick benchmark run, every row of the report is complete, every answer is right, and the requests are counted.
+No time is judged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""The benchmark of first calls runs on small tables, and its programs return what they assert."""
+"""The benchmark of first calls runs on small tables: both sides of each program run, and the report has a line for
+it."""
 
 from __future__ import annotations
 

@@ -223,8 +223,8 @@ def _process(
 
 
 def recovery(catalog: Catalog, effort: Effort, report: Report) -> None:
-    """Commits that were ratified but never published. Measured are a read before their publication, the publication
-    itself, and a read after it."""
+    """Commits that were ratified but never published. Measures a read before their publication, the publication itself,
+    and a read after it."""
     (name,) = catalog.tables(1)
     ratify_only(catalog, name, effort.unpublished)
 

@@ -114,7 +114,8 @@ def _restore_table(path: Path, files: int) -> None:
 
 
 def call(system: str, mode: str, path: str) -> Callable[[], Any]:
-    """The vacuum, ready to run. Returns the paths of the files."""
+    """The vacuum, ready to run. When called, it returns the paths of the files that were deleted or, in a dry run,
+    would be."""
     dry = mode == "dry run"
     if system == "deltalake":
         import deltalake

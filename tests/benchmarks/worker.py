@@ -1,6 +1,6 @@
 """Runs one measurement of one system in a separate process: ``python -m tests.benchmarks.worker SPEC.json``.
 
-The specification names the system, the measurement, the table and the number of repeats; the answer is a JSON file in
+The specification names the system, the measurement, the table and the number of repeats; the result is a JSON file in
 the same directory: seconds to import (or start) the system, the first call, the repeats, and the answers. Only the
 standard library is imported before the clock runs.
 """
@@ -37,8 +37,8 @@ class System(Protocol):
 
     ``rows`` are the rows of tables.small_batch as the system's own objects, ``rows_of_log`` those of tables.log_batch;
     ``append`` commits them with a string that identifies the commit, and raises one of the errors in ``gave_up`` after
-    too many lost races against other writers. ``adds`` converts the bodies of add actions, and ``commit_adds`` commits
-    the result.
+    too many lost races against other writers. ``adds`` converts the bodies of add actions to the form that
+    ``commit_adds`` commits.
     """
 
     gave_up: tuple[type[Exception], ...]
@@ -133,7 +133,7 @@ class Deltalog:
 
     def statistics(self, root: Any) -> Answer:
         snapshot = self.open(root).snapshot()
-        # The JSON text of the statistics is left out, because the peers do not return it either.
+        # The JSON text of the statistics is left out, because the other systems do not return it either.
         files = snapshot.files(["path", "partition_values", "size", "modification_time"])
         statistics = snapshot.statistics()
         return lambda: {**_summary(files, "size")(), **_records(statistics, "num_records")}
@@ -318,7 +318,7 @@ class DeltaSpark:
         return version
 
     def adds(self, bodies: list[dict[str, Any]]) -> Any:
-        """Writes a log for Delta to decode, because passing the actions one by one would take minutes."""
+        """Write a log and let Delta decode it, because passing the actions to the JVM one by one would take minutes."""
         from tests.benchmarks.actions import SmallActions
         from tests.benchmarks.tables import COLUMNS
 
@@ -640,7 +640,8 @@ def measure(spec: dict[str, Any]) -> dict[str, Any]:
     try:
         measured = WRITES.get(spec["call"], _ask_questions)
         answers = measured(system, spec, clock)
-        peak_mib = max(system.peak_mib(), clock.first_mib or 0.0)  # the kernel's counter lags behind by a few pages
+        # The kernel's counter can lag by a few pages, so the value recorded at the first call may be larger.
+        peak_mib = max(system.peak_mib(), clock.first_mib or 0.0)
         ask = spec["questions"][0]["ask"] if spec["questions"] else []
         counted = system if spec["requests"] and isinstance(system, Deltalog) else None
         requests = counted.requests(spec, ask) if counted else None

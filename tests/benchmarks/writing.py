@@ -54,7 +54,8 @@ def adds(system: Any, spec: dict[str, Any], clock: Any) -> list[Any]:
             system.commit_adds(handle, given)
         clock.remember(system)
         committed = sorted(_commits(root))[-1].read_bytes().count(b'{"add":')
-        shutil.rmtree(root)  # a few large files: the next run reuses their memory pages, whose first use takes time
+        # A few large files are deleted, so that the next run reuses their memory pages, whose first use takes time.
+        shutil.rmtree(root)
         answers.append({"right": {"adds": spec["amount"]}, "got": {"adds": committed}})
     return answers
 
@@ -238,7 +239,7 @@ def _copy(spec: dict[str, Any]) -> str:
 
 
 def _tag(writer: int, number: int) -> str:
-    """A unique string that a commit records, to find it later."""
+    """A unique string that a commit records, so that the commit can be found later."""
     return f"writer-{writer}-commit-{number}"
 
 
@@ -247,8 +248,8 @@ def _commits(root: str) -> list[Path]:
 
 
 def _judged(root: str, acknowledged: list[str], amount: int | None = None) -> dict[str, Any]:
-    """Whether each acknowledged commit is in the log once, and versions have no gap; reads the log without using any
-    system."""
+    """Whether each acknowledged commit is in the log exactly once and the versions have no gap; the log files are read
+    directly, not through one of the measured systems."""
     versions = sorted(_commits(root))
     found = Counter(tag for path in versions for tag in set(_TAG.findall(path.read_text())))
     got = {

@@ -171,7 +171,7 @@ def test_bytes_go_once_to_a_new_path_and_nothing_is_replaced(tmp_path: Path) -> 
     blobs = DeltaTable.open(store)
     with store.counted() as calls:
         first = streamed(blobs)
-        assert (tmp_path / first.path).exists()  # the file has its final path already before the commit
+        assert (tmp_path / first.path).exists()  # the file already has its final path before the commit
         first.commit()
     outputs = [path for method, path in calls if method == "open_output"]
     assert len(outputs) == 2 and outputs.count(first.path) == 1
@@ -392,7 +392,8 @@ def full_disk(limit_bytes: int) -> Iterator[None]:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="RLIMIT_FSIZE is POSIX")
 @pytest.mark.parametrize("checksum", [None, "sha256"])
-@pytest.mark.parametrize("size", [700_000, 3_000_000])  # buffered: the error occurs at close; unbuffered
+# The first size is buffered, so the error occurs at close; the second is not buffered.
+@pytest.mark.parametrize("size", [700_000, 3_000_000])
 def test_a_full_disk_is_a_store_error_and_leaves_nothing(
     size: int, checksum: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -232,7 +232,7 @@ def test_a_promise_that_is_broken_is_an_error() -> None:
 
 
 def told(capsys: pytest.CaptureFixture[str], unpacked: Answer) -> str:
-    """The end of the readable output: two months of data, with in-commit timestamps enabled in between."""
+    """The end of the readable output for two months of data, between which in-commit timestamps were enabled."""
     january = Month("January", 0, 1_790_000_000_000, "file-modification", 27_004)
     february = Month("February", 2, 1_790_000_060_000, "in-commit", 51_955)
     right = Answer(2, 51_955)

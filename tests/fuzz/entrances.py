@@ -31,7 +31,7 @@ CHECKPOINT = f"_delta_log/{1:020d}.checkpoint.parquet"
 
 @functools.cache
 def foreign(kind: str) -> bytes:
-    """A valid file with the columns of the tables."""
+    """A valid Parquet file with the columns of the fuzzed tables."""
     rows = pa.concat_tables([data_rows(0), data_rows(4)])
     options: dict[str, dict[str, Any]] = {
         "plain": {},

@@ -270,7 +270,7 @@ ENTRANCES: Mapping[str, Callable[[str], Any]] = {
 
 
 def enter(entrance: str, data: bytes) -> dict[str, str]:
-    """Pass an expression to a call, and return the outcome: The outcome of passing an expression to a call: "=" if the
+    """The outcome of passing an expression to a call: The outcome of passing an expression to a call: "=" if the
     call accepts it, or the code of the DeltaLogError that it raises. Raises any other error."""
     text = data.decode("utf-8", "surrogatepass" if b"\xed" in data else "replace")
     try:
@@ -283,5 +283,5 @@ def enter(entrance: str, data: bytes) -> dict[str, str]:
 
 
 def as_file(text: str) -> bytes:
-    """The expression as bytes, which a case takes as input."""
+    """The expression as bytes, which are the input of a case."""
     return text.encode("utf-8", "surrogatepass")

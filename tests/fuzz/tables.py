@@ -325,7 +325,7 @@ _STRUCTS = {
     ),
 }  # fmt: skip
 _CLASSIC = ("txn", "add", "remove", "metaData", "protocol", "domainMetadata")
-AT = 3  # the version of the checkpoints; two commits follow
+AT = 3  # the version of all checkpoints in these tables; two commits follow it
 
 
 def state() -> tuple[list[Action], list[Action]]:

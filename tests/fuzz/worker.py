@@ -79,7 +79,8 @@ def _peak_bytes() -> int:
 
 
 def _limit_memory() -> None:
-    """Limit the additional memory that the process may map, if the system reports and enforces such a limit."""
+    """Limit the memory that the process may map in addition to what it has mapped now, if the system reports the
+    latter."""
     statm = Path("/proc/self/statm")
     if not statm.exists():
         return

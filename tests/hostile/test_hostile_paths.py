@@ -55,7 +55,7 @@ class Arena(ABC):
 
     @abstractmethod
     def at(self, table: str) -> LogStore:
-        """The store that the reader gets, rooted in a directory below the table's root."""
+        """A store for the reader, whose root is the directory ``table`` below this arena's root."""
 
     @abstractmethod
     def watched(self) -> contextlib.AbstractContextManager[list[str]]:

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
-# The installed packages, without the tests.
+# The tree of the installed packages in docs/architecture.md, without the tests.
 TREE = (ROOT / "docs/architecture.md").read_text(encoding="utf-8").split("```")[1].partition("\ntests/")[0]
 _NAMES = re.compile(r"( *)(\w+(?:/|\.py)?(?:  \w+(?:\.py)?)*)(?: {3,}(\S.*))?")
 _TEXT_COLUMN = 20  # a line indented at least this far continues the description above

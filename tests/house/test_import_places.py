@@ -1,4 +1,4 @@
-"""Imports are at the top of a module, and outside of ``if TYPE_CHECKING``. The test fails if a listed exception is no
+"""Imports are at the top of a module, and never inside ``if TYPE_CHECKING``. The test fails if a listed exception is no
 longer needed.
 """
 
@@ -78,7 +78,8 @@ def type_checks(tree: ast.Module) -> Iterator[ast.If]:
 
 
 def modules_at_first_use(node: ast.If) -> dict[str, str]:
-    """What the ``else`` of ``if TYPE_CHECKING`` gives to ``lazy_modules``: full names by global."""
+    """The arguments of ``lazy_modules`` in the ``else`` of ``if TYPE_CHECKING``: full names of modules, keyed by the
+    name of the global."""
     found = dict[str, str]()
     for each in node.orelse:
         if isinstance(each, ast.Expr) and isinstance(each.value, ast.Call):
@@ -127,8 +128,7 @@ def test_type_checkers_see_the_modules_that_are_imported_at_their_first_use() ->
 
 
 def test_modules_imported_at_their_first_use_are_not_imported_at_once_besides() -> None:
-    """A module of deltalog that one line of a module declares as lazy, although another line of the same module imports
-    it."""
+    """No module of deltalog is both declared as lazy and imported at once by the same module."""
     twice = set()
     for name, tree in TREES.items():
         lazy = {full for node in type_checks(tree) for full in modules_at_first_use(node).values()}

@@ -87,7 +87,8 @@ def impurities(tree: ast.Module, trees: dict[str, ast.Module]) -> Iterator[str]:
 
 
 def used(node: ast.AST, names: dict[str, tuple[str, str | None]]) -> Iterator[str]:
-    """Impure builtins and attributes, which access files, the clock or the environment."""
+    """The uses of impure builtins and attributes, which access files, the clock or the environment, each with its line
+    number."""
     for each in ast.walk(node):
         if isinstance(each, ast.Name) and each.id in BUILTINS and each.id not in names:
             yield f"line {each.lineno}: {each.id}"

@@ -143,7 +143,7 @@ def hinted(root: Path) -> Path:
 
 
 def partitioned(root: Path, *files: tuple[str, str]) -> Path:
-    """Data files, each given by its path and its value in the string column p."""
+    """A table partitioned by the string column p, with one data file for each pair (path of the file, value of p)."""
     lines = [{"commitInfo": {"timestamp": T, "operation": "WRITE"}}]
     lines += head(schema_text(id="long", p="string"), partitions=["p"])
     for number, (name, value) in enumerate(files):
@@ -155,7 +155,7 @@ def partitioned(root: Path, *files: tuple[str, str]) -> Path:
 
 
 def broken(root: Path, shorter: int) -> Path:
-    """The data file of version 0 is not a Parquet file; it is this many bytes shorter than the log says."""
+    """The data file of version 0 is not a Parquet file, and is ``shorter`` bytes smaller than the log says."""
     numbered(root, [T])
     (root / "0.parquet").write_bytes(b"x" * ((root / "0.parquet").stat().st_size - shorter))
     return root

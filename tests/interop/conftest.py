@@ -53,7 +53,7 @@ def writers(delta: DeltaSpark) -> dict[str, Writer]:
 def written(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, writers: dict[str, Writer]
 ) -> Written:
-    """A table of each shape, written once by each engine."""
+    """A table of one of the SHAPES, written once by one of the engines."""
     writer, name = request.param
     path = tmp_path_factory.mktemp(f"{writer}-{name}") / "table"
     return write(path, name, writer, SHAPES[name], writers[writer])

@@ -257,7 +257,7 @@ deltalog does not write tables with the features {", ".join(f"`{name}`" for name
 
 
 def committed_rows() -> dict[str, str]:
-    """The rows of the committed page, keyed by feature."""
+    """The rows of the page in the repository, keyed by feature."""
     if not PAGE.exists():
         return {}
     lines = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| ")]

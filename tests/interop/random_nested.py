@@ -220,7 +220,7 @@ class _Run:
 
 
 def _has_struct_in_lists(kind: pa.DataType, in_list: bool = False) -> bool:
-    """Whether the type has a list of lists or maps that contain structs."""
+    """Whether the type contains structs inside a list of lists or a list of maps."""
     if pa.types.is_struct(kind):
         return in_list or any(_has_struct_in_lists(field.type) for field in fields_of(kind))
     if pa.types.is_map(kind):

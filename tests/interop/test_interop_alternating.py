@@ -26,8 +26,8 @@ ON = {ICT: "true"}
 
 @dataclass(frozen=True)
 class Turns:
-    """Eight appends, alternating between the engines. `enable_at` and `by`: before which append in-commit timestamps
-    are enabled (its number), and which engine enables them."""
+    """Eight appends, alternating between the engines. `enable_at`: the number of the append before which in-commit
+    timestamps are enabled; `by`: the engine that enables them."""
 
     first: str
     shape: Shape

@@ -68,7 +68,8 @@ def link_log_store(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def race(directory: Path, spark_conf: dict[str, str]) -> Outcome:
-    """Two deltalog processes and one delta-spark process append until delta-spark has made its commits."""
+    """Two deltalog processes and one delta-spark process append concurrently until delta-spark has made all its
+    commits."""
     table = directory / "table"
     properties = {"delta.enableInCommitTimestamps": "true"}
     DeltaTable.create(table, pa.schema([("id", pa.int64())]), properties=properties)

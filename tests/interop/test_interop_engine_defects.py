@@ -25,7 +25,7 @@ TIMESTAMP_KEY = "delta.inCommitTimestampEnablementTimestamp"
 
 @pytest.fixture
 def late(writers: dict[str, Writer], tmp_path: Path) -> Path:
-    """A table created by delta-spark: two commits without in-commit timestamps, version 2, which enables them, and one
+    """A table created by delta-spark: two commits without in-commit timestamps; version 2, which enables them; and one
     append."""
     path, spark = tmp_path / "late", writers["delta-spark"]
     assert isinstance(spark, SparkWriter)

@@ -20,7 +20,7 @@ def words(*values: str) -> pa.Table:
 
 
 def created(delta: DeltaSpark, path: Path, by: str, start: int, step: int, always: bool) -> None:
-    """A table with the same declaration, created by one of the engines."""
+    """Create a table with the identity column ``id``, either by deltalog or by delta-spark."""
     if by == "deltalog":
         column = identity_column("id", start=start, step=step, by_default=not always)
         DeltaTable.create(str(path), StructType((column, StructField("v", PrimitiveType("string")))))

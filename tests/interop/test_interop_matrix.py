@@ -29,7 +29,7 @@ _NO_ROW = {
 # catalog-managed table.
 _ELSEWHERE = {"write", "stream_write", "stream_write_records", "stage", "commit_staged", "discard_staged"}
 _ELSEWHERE |= {"convert", "clone", "generate"}  # test_interop_copies.py
-# tests/unit/write/test_transaction_options.py: its commit has remove actions only.
+# tests/unit/write/test_transaction_options.py tests it, because its commit has remove actions only.
 _ELSEWHERE |= {"remove_missing_files"}
 # Only Spark writes variants: tests/spark/test_variants.py tests them.
 _REFUSED_BY_PEERS = {"catalogManaged", "variantType", "variantShredding"}

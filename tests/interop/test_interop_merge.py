@@ -30,7 +30,7 @@ Values = Mapping[str, str]
 
 @dataclass(frozen=True)
 class When:
-    """A clause. ``values``: an SQL expression for each column; None means all columns of the source, or no column for a
+    """A clause. ``values``: an SQL expression for each column to set; None for ``UPDATE SET *``, ``INSERT *`` and a
     delete."""
 
     group: str

@@ -53,7 +53,7 @@ def rewritten(path: Path, properties: dict[str, str], partition_by: tuple[str, .
 
 
 def check_same(delta: DeltaSpark, table: DeltaTable, path: Path) -> None:
-    """The rows, and the change data feed."""
+    """Check that both engines return the same rows and the same change data feed."""
     assert plain_rows(table.snapshot().scan().to_arrow()) == plain_rows(delta.table(path))
     assert plain_rows(table.changes(0).to_arrow()) == plain_rows(delta.changes(path))
 

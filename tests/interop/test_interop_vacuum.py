@@ -57,7 +57,7 @@ def test_both_refuse_a_log_that_does_not_reach_back(delta: DeltaSpark, tmp_path:
 
 
 def test_each_goes_on_after_the_other(delta: DeltaSpark, tmp_path: Path) -> None:
-    """With ``_last_vacuum_info``, neither engine reads the commits again that the other engine's vacuum has already
+    """With ``_last_vacuum_info``, neither engine reads again the commits that the other engine's vacuum has already
     processed."""
     path = tmp_path / "t"
     make("overwritten", delta, path)

@@ -50,7 +50,7 @@ class Case:
 
     @property
     def lite_ours(self) -> Mapping[str, str]:
-        """The part of ``ours`` that VACUUM LITE finds: only the checksums of removed files."""
+        """The part of ``ours`` that also applies to VACUUM LITE: only the Hadoop checksum files of removed files."""
         return {pattern: why for pattern, why in self.ours.items() if pattern == REMOVED_CHECKSUMS}
 
 
@@ -73,7 +73,8 @@ def case(
 
 
 def make(name: str, delta: DeltaSpark, path: Path) -> None:
-    """Build a table, and set the modification times of its files back."""
+    """Build a table, and set the modification times of its data files to two days ago, except links and files whose
+    paths contain "young"."""
     CASES[name].build(delta, path)
     old = time.time() - 2 * DAY_MS / 1000
     for file in path.rglob("*"):

@@ -144,8 +144,8 @@ def changed(history, **operation_changes):
 
 
 def with_log(history, **versions):
-    """The history with other bytes in the log. The writers' attempts and the watcher's reads are changed to match these
-    bytes."""
+    """The history with other bytes in the log. The watcher's sightings, the writers' attempts and the reads are
+    removed, because they would not match these bytes."""
     log = {**history.log, **{int(name[1:]): data for name, data in versions.items()}}
     history.log, history.sightings, history.attempts, history.reads = log, [], [], []
     return history

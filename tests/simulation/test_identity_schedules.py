@@ -21,7 +21,7 @@ VERBS = ("append", "append", "merge", "overwrite", "update", "delete", "compact"
 
 
 def schedule(seed: int) -> tuple[list[int], DeltaTable, collections.Counter[str]]:
-    """Three writers that make five changes each. Returns all values that occur in any version, in the order of the
+    """Run three writers that make five changes each. Returns all values that occur in any version, in the order of the
     commits that added the rows; the table; and the number of changes by outcome."""
     scheduler = Scheduler(seed)
     shared = MemoryStore(clock_ms=scheduler.time_ms)

@@ -44,7 +44,7 @@ HIVE_ROWS = [(i, i % 4, f"a/b {i % 2}") for i in range(COUNT)]
 
 
 def lists() -> list[str]:
-    """The scratch directories that exist."""
+    """The names of all entries in the temporary directory, sorted."""
     return sorted(os.listdir(tempfile.gettempdir()))
 
 

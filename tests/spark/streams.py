@@ -50,7 +50,7 @@ def _without_result(write: Callable[[Any, int], Any]) -> Callable[[Any, int], No
 
 
 def finish(query: Any) -> None:
-    """Wait until a query ends without being stopped. Raises the error that ended it."""
+    """Wait until a query ends by itself, without being stopped. Raises the error that ended it."""
     try:
         assert query.awaitTermination(120), "the stream did not end"
     finally:

@@ -45,7 +45,8 @@ def data_files(table: str) -> list[str]:
 
 
 def litter(table: str) -> list[str]:
-    """Files of Spark jobs outside the log that are not data files."""
+    """The files and directories of Spark jobs that remain below the table, outside the log; data files are not
+    included."""
     found = []
     for parent, directories, files in os.walk(table):
         if "_delta_log" in parent:

@@ -34,7 +34,7 @@ def entries() -> list[Any]:
 
 
 def by_spark(spark: Any) -> Any:
-    """The checker of the corpus, with rows read by Spark."""
+    """The checker of the corpus, changed so that Spark reads the rows."""
     spec = importlib.util.spec_from_file_location("corpus_check", CHECKER)
     assert spec is not None and spec.loader is not None
     checker: Any = importlib.util.module_from_spec(spec)

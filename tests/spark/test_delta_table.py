@@ -1,4 +1,5 @@
-"""Other methods of ``spark_ext.DeltaTable``: builders, RESTORE, protocol changes, and calls that are refused."""
+"""The methods of ``spark_ext.DeltaTable`` that have no test module of their own: builders, RESTORE, protocol changes,
+and calls that are refused."""
 
 from __future__ import annotations
 

@@ -89,7 +89,8 @@ def _worker_dies(spark: Any) -> Any:
 
 def _fills_the_memory(spark: Any) -> Any:
     # The expression is a constant, so the driver computes it: a task that runs out of memory would end this process,
-    # which is also the executor. Spark versions before 4.2 do not compute the constant on the driver.
+    # which is also the executor. Spark versions before 4.2 do not compute the constant on the driver, so this case is
+    # skipped for them.
     return spark.range(1).selectExpr("length(repeat('x', 2000000000)) as id", "concat(repeat('x', 2000000000)) as a")
 
 

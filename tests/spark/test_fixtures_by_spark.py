@@ -17,7 +17,7 @@ from tests.support.spark.rows import plain_rows
 
 TABLES = Path(__file__).resolve().parents[2] / "fixtures" / "tables"
 NAMES = sorted(path.parent.name for path in TABLES.glob("*/expected.json"))
-# Tables whose older versions need other scans than the latest version.
+# Tables of which every version is read, because older versions need a different scan than the latest version.
 EVERY_VERSION = ("deletion_vectors", "mapped_by_id", "mapped_by_name", "widened_types")
 
 

@@ -31,7 +31,7 @@ def way(request: Any, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def ruin_all_but(table: str, name: str) -> None:
-    """Replace the files without ``name`` by something that is not Parquet."""
+    """Replace the contents of all data files whose paths do not contain ``name`` with bytes that are not Parquet."""
     for path in data_files(table):
         if name not in path:
             Path(table, path).write_bytes(b"not parquet")
@@ -42,7 +42,7 @@ def ids(df: Any) -> list[int]:
 
 
 def make_files(table: str, count: int = 40, properties: dict[str, str] | None = None) -> None:
-    """Files with ten ids each, named by their number."""
+    """Create a table whose files have ten ids each; ``day`` and ``name`` follow from the number of the file."""
     fields = pa.schema([("id", pa.int64()), ("day", pa.date32()), ("name", pa.string())])
     deltalog.DeltaTable.create(table, fields, properties=properties or {})
     for number in range(count):

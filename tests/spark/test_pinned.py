@@ -63,7 +63,7 @@ def test_files_are_in_place_only_when_the_job_is_committed(spark: Any, table: st
     again afterwards."""
 
     def look(number: int) -> str:
-        """Fail the second task after the first one has ended."""
+        """In the second task, wait until the first one has ended, and return where its file then is."""
         if number == 0:
             return ""
         until = time.monotonic() + 60
@@ -108,7 +108,8 @@ def test_what_timestamp_means_in_the_session(spark: Any, table: str) -> None:
 
 @pytest.fixture
 def unpinned(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Changes a setting while the next write runs, as another thread could."""
+    """Leaves a setting of the session in effect during the next write, as if another thread had changed the setting
+    back."""
 
     def unpin(key: str) -> None:
         settings = {name: value for name, value in spark_ext.session.settings.SETTINGS.items() if name != key}

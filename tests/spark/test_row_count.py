@@ -107,7 +107,7 @@ def test_damaged_files_are_not_committed(
 
 
 def test_what_a_job_counts(spark: Any, tmp_path: Path) -> None:
-    """Data without rows, data that is already observed, and adaptive plans."""
+    """Data without rows, DataFrames that already have an observation, and adaptive plans."""
     from pyspark.sql import Observation
     from pyspark.sql import functions as F
 
@@ -129,7 +129,8 @@ def test_what_a_job_counts(spark: Any, tmp_path: Path) -> None:
 
 @pytest.mark.classic("Spark Connect sends the row count with the response or not at all")
 def test_a_count_that_does_not_come(spark: Any, table: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spark drops events of jobs if its queue is full; an observation then waits forever."""
+    """Spark drops job events if its event queue is full; without a time limit, waiting for the observation would never
+    end."""
     monkeypatch.setattr(spark_ext.writing.row_count, "_WAIT_S", 0.2)
     monkeypatch.setattr(spark_ext.writing.row_count.RowCount, "observe", lambda self, frame: _never_told(self, frame))
     with pytest.raises(deltalog.StoreError, match="did not report within"):

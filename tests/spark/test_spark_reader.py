@@ -444,7 +444,8 @@ def test_nothing_reaches_into_the_jvm_and_names_are_sorted() -> None:
             continue
         text = source.read_text(encoding="utf-8")
         words = ["py4j", "_jvm", "_jdf", "_jsparkSession", "sparkContext"]
-        if source.name == "bytes_job.py":  # in classic sessions, sets the description of jobs through sparkContext
+        # In classic sessions, this module sets the description of jobs through sparkContext.
+        if source.name == "bytes_job.py":
             words.remove("sparkContext")
         assert not any(word in text for word in words), source
         assert "from deltalog." not in text and "import deltalog." not in text, source

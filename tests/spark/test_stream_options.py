@@ -24,7 +24,7 @@ from spark_ext.stream.options import DefaultStorage, sink_options, source_option
             "2026-03-29 02:30:00",
             "Europe/Vienna",
             1_774_747_800_000,
-        ),  # skipped when daylight saving time begins: read as 03:30, as in Spark
+        ),  # a time that is skipped when daylight saving time begins is read as 03:30, as in Spark
         (
             "2026-10-25 02:30:00",
             "Europe/Vienna",

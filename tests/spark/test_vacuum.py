@@ -157,7 +157,7 @@ def test_a_failed_task_is_recorded(spark: Any, t: str) -> None:
 
 @contextmanager
 def cancelled_when(spark: Any, happened: Any) -> Iterator[None]:
-    """Wait until the condition holds, then cancel all jobs of the session."""
+    """While the block runs, wait until the condition holds, then cancel all jobs of the session."""
 
     def cancel() -> None:
         while not happened():

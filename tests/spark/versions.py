@@ -210,7 +210,7 @@ def rendered(lanes: Sequence[tuple[str, str]]) -> str:
 
 
 def all_lanes() -> list[tuple[str, str]]:
-    """The pairs of Spark version and mode that ``dev.py`` runs."""
+    """The pairs of Spark version and session mode (classic or Connect) that ``dev.py`` runs."""
     import dev
 
     return [(lane, mode) for lane in dev.SPARK for mode in dev.spark_modes(lane)]

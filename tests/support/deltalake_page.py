@@ -29,7 +29,7 @@ _ERRORS = tuple(getattr(door.exceptions, name) for name in door.exceptions.__all
 
 
 def rendered(text: str) -> str:
-    """The page, with its table updated for the present modules."""
+    """The page ``text``, with the table between its markers replaced by the current table."""
     before, _, rest = text.partition(BEGIN)
     _, _, after = rest.partition(END)
     return f"{before}{BEGIN}{''.join(_lines())}{END}{after}"

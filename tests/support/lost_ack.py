@@ -223,7 +223,7 @@ def commits_of(server: Server, url: str) -> int:
 def table_of(
     server: Server, engines: tuple[str, ...] = ENGINES, say: Callable[[str], Any] = lambda line: None
 ) -> list[Cell]:
-    """Run all operations under all faults."""
+    """Run all operations under all faults; returns one cell of the table for each run."""
     cells = []
     for engine in engines:
         for operation in OPERATIONS:

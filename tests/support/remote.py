@@ -15,7 +15,8 @@ from deltalog.storage.wrapped import WrappedStore
 
 class RemoteStore(WrappedStore[LogStore]):
     """Reads ``inner`` as if it were an object store. ``requests``: the requested paths in order. ``most_at_once``: the
-    maximum number of concurrent requests. ``bytes_read``: the number of bytes read from data files.
+    largest number of requests that were in progress at the same time. ``bytes_read``: the number of bytes read from
+    data files.
 
     ``before(path)`` is called in every request; it may block or raise.
     """

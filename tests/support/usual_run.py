@@ -259,7 +259,7 @@ def entry_of(node_id: str) -> str | None:
 
 
 def without_tests(node_ids: Iterable[str]) -> set[str]:
-    """Entries that belong to the modules of these tests but cover none of the tests."""
+    """The names in ENTRIES that belong to the modules of these tests but cover none of these tests."""
     node_ids = list(node_ids)
     modules = {node_id.partition("::")[0] for node_id in node_ids}
     named = {entry for node_id in node_ids for entry in (node_id, node_id.partition("[")[0])} | modules

@@ -1,5 +1,5 @@
-"""To judge vacuums: the files that each version of a table needs, computed only from the JSON of the table's log. The
-module shares no code with vacuum, except the function that names deletion vector files."""
+"""For checking vacuums: the files that each version of a table needs, computed only from the JSON of the table's log.
+The module shares no code with vacuum, except the function that names deletion vector files."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class VacuumModel:
             self.live[version] = set().union(*files.values())
 
     def since(self, version: int) -> set[str]:
-        """The files that a version and all later ones need."""
+        """The files that the given version or any later version needs."""
         later = [each for each in self.live if each >= version]
         return set().union(*(self.live[v] for v in later), *(self.changes[v] for v in later if v > version))
 

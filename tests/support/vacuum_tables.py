@@ -27,8 +27,8 @@ def live(table: DeltaTable, version: int | None = None) -> set[str]:
 
 
 def is_killed_at(number: int, fault: Fault, store: Any, clock: Clock, vacuum: Callable[[DeltaTable], Any]) -> bool:
-    """Kill a vacuum at a store call, before or after the call takes effect. Returns False if the vacuum made fewer
-    store calls than ``number``."""
+    """Run a vacuum and kill it at a store call, before or after the call takes effect. Returns False if the vacuum made
+    fewer store calls than ``number``."""
 
     def decide(call: Call) -> Fault | None:
         writes = call.method in ("put_if_absent", "put", "delete")

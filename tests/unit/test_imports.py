@@ -1,6 +1,6 @@
 """The modules that each entry point imports: a short program must not import modules that it does not need.
 
-Each entrance runs in a fresh process, which prints the modules that it has loaded.
+Each entry point runs in a fresh process, which prints the modules that it has loaded.
 """
 
 from __future__ import annotations

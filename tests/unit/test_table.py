@@ -286,8 +286,8 @@ def test_the_cost_of_opening(counted: tuple[CountingStore, DeltaTable]) -> None:
     with store.counted() as calls:
         DeltaTable.open(store)
     assert summary(calls) == {"get": 3, "list_from": 1, "head": 1}
-    # The requests read the hint, the version checksum, the HEAD of that version's commit, and the metadata by which the
-    # commit file is recognized later.
+    # The GETs read the hint, the version checksum and the beginning of that version's commit; the HEAD returns the
+    # metadata by which the commit file is recognized later.
 
 
 def test_the_cost_of_asking_for_a_table(counted: tuple[CountingStore, DeltaTable]) -> None:
@@ -340,7 +340,7 @@ def test_the_cost_of_a_snapshot_at_a_time(counted: tuple[CountingStore, DeltaTab
     with store.counted() as calls:
         assert table.snapshot(timestamp=NOW + 4500).version == 4
     assert calls.of("list_from") == 1 and calls.of("head") == 3
-    assert calls.of("get") <= 1 + 8 + 2  # the HEAD of the latest commit, 8 commits, version 4
+    assert calls.of("get") <= 1 + 8 + 2  # of the latest commit, of up to 8 commits that are searched, and of version 4
 
 
 def test_the_cost_of_explaining(counted: tuple[CountingStore, DeltaTable]) -> None:

@@ -38,8 +38,8 @@ class Log:
         return range(self.interval, self.size, self.interval)
 
     def asked(self) -> tuple[int, int]:
-        """The requested version and a timestamp at which it was the latest version. It is near the middle of the log,
-        and far in time from the versions before and after it."""
+        """The requested version and a timestamp at which it was the latest version. The version is near the middle of
+        the log, and far in time from the versions before and after it."""
         times = commit_times(self.size)
         version = self.size // 2 // self.interval * self.interval + self.interval // 2
         while times[version] - times[version - 1] < SAFE_MS or times[version + 1] - times[version] < SAFE_MS:

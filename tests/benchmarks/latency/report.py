@@ -187,7 +187,8 @@ def markdown(plan: Sequence[Operation], results: Results) -> str:
 
 
 def to_json(plan: Sequence[Operation], results: Results, quick: bool) -> dict[str, Any]:
-    """All results as JSON values, including each process's results and a chain of dependent requests."""
+    """All results as JSON values, including the results of each process, each with one of its longest chains of
+    requests that do not overlap."""
     found = lines(plan, results)
     return {
         "lines": [asdict(line) for line in found],

@@ -27,7 +27,7 @@ START_S = 300.0
 class Measured:
     """One phase in one process. ``requests``: the number of requests by kind that arrived before the phase returned;
     ``new``: how many of these requests were the first on their connection. ``rounds``: how many rounds of requests were
-    answered before the phase returned. ``chain``: one chain of that many consecutive requests; for each request, its
+    answered before the phase returned. ``chain``: one chain of ``rounds`` consecutive requests; for each request, its
     kind, its key, and the milliseconds from the start of the phase to the request and to the answer."""
 
     key: str

@@ -24,7 +24,7 @@ ACCOUNT = "000000000000"
 
 
 class Index:
-    """The keys of the buckets in sorted order. They are sorted again only if their number has changed, which is fast
+    """The keys of each bucket in sorted order. They are sorted again only if their number has changed, which is fast
     because most are already in order."""
 
     def __init__(self) -> None:

@@ -61,7 +61,8 @@ class Deltalog:
         yield "call", lambda: [entry.version for entry in self.table.history(limit)]
 
     def append(self, url: str) -> Phases:
-        row = self.row()  # done in each process, because creating the first row imports pandas
+        # Created before the first measured phase, because creating the first row of a process imports pandas.
+        row = self.row()
         yield "open", lambda: self._open(url)
         for name in ("call", "again", "third"):
             yield name, lambda: self.table.append(row).version

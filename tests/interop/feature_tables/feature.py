@@ -80,7 +80,7 @@ def logged(path: Path, kind: str) -> list[dict[str, Any]]:
 
 
 def listed(table: DeltaTable) -> set[str]:
-    """The features that the protocol lists."""
+    """The table features that the table's protocol action lists."""
     protocol = table.snapshot().protocol
     return {*(protocol.writer_features or ()), *(protocol.reader_features or ())}
 

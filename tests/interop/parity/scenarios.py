@@ -127,7 +127,7 @@ def statements(start: tuple[str, ...], cases: Mapping[str, Any]) -> None:
 
 
 def load() -> dict[str, Scenario]:
-    """All scenarios by name, in the order of the page."""
+    """All scenarios by name, in the order in which the page docs/spark-parity.md lists them."""
     for area in AREAS:
         importlib.import_module(f"tests.interop.parity.{area}")
     return SCENARIOS

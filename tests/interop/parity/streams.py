@@ -56,8 +56,8 @@ class Input:
         checkpoint: str = "checkpoint",
         **options: Any,
     ) -> None:
-        """Run a streaming query that writes ``of(rows)`` to the table. ``how`` calls the other methods of the stream
-        writer."""
+        """Run a streaming query that writes the stream's rows, transformed by ``of``, to the table. ``how`` calls the
+        other methods of the stream writer."""
 
         def run() -> None:
             spark_ext.register(self._table.spark)

@@ -207,8 +207,8 @@ def _dotted(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with(df: Any, act: Callable[[str], object], path: str) -> Any:
-    """A DataFrame with the same rows; the task that computes these rows first calls ``act(path)``. The inner function
-    is pickled by value."""
+    """A DataFrame with the rows of ``df``; the task that computes these rows first calls ``act(path)``. The inner
+    function is pickled by value."""
 
     def rows(batches: Iterator[Any]) -> Iterator[Any]:
         act(path)

@@ -99,7 +99,7 @@ def configuration(store: LogStore, version: int) -> dict[str, str] | None:
 
 
 def pair(properties: Mapping[str, str] | None) -> tuple[str | None, str | None]:
-    """The enablement properties as text."""
+    """The values of the two enablement properties (version and timestamp), as strings; None for an absent property."""
     found = properties or {}
     return found.get(VERSION_KEY), found.get(TIMESTAMP_KEY)
 

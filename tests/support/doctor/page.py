@@ -22,7 +22,7 @@ def table() -> str:
 
 
 def rendered(text: str) -> str:
-    """Write the rules of the registry into the page."""
+    """The text of the page, with the table of the registry's rules put into it."""
     before, _, rest = text.partition(BEGIN)
     return f"{before}{BEGIN}\n\n{table()}\n{END}{rest.partition(END)[2]}"
 

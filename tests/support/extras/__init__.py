@@ -16,7 +16,7 @@ from packaging.requirements import Requirement
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAM = Path(__file__).with_name("program.py")
 BASE = "base"
-# Build files, which do not belong to a distribution.
+# Names in a distribution that are not those of modules, such as its metadata and its scripts.
 _NO_MODULE = re.compile(r".*\.(dist-info|data|egg-info|pth)$|\.\.|__pycache__|bin")
 
 

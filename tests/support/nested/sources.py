@@ -1,4 +1,5 @@
-"""Sources for writes to a table, whose fields are missing, extra, reordered, in a different case, or duplicated."""
+"""Sources for writes to a table. Compared with the table's fields, those of a source are missing, extra, reordered, in
+a different case, or duplicated."""
 
 from __future__ import annotations
 
@@ -70,7 +71,8 @@ def _varied(
     often: float,
     changes: list[Change],
 ) -> list[pa.Field]:
-    """The fields of a struct, or the columns of a table, after the changes. The first column is the key."""
+    """The fields of a struct, or the columns of a table, with random changes, which are added to ``changes``. The first
+    column is the key."""
 
     def occurs(kind: ChangeKind) -> bool:
         return kind in kinds and chance.random() < often

@@ -35,8 +35,8 @@ _NULLS, _MOST_ITEMS = 0.2, 3
 
 
 def random_table(chance: random.Random, schema: pa.Schema, ids: Iterable[int]) -> pa.Table:
-    """A random table with one row per id, and with nulls at all levels. Fields with the same name have different
-    values."""
+    """A random table with one row per id, and with nulls at all levels. The values of each field are independent of all
+    others, even those of fields with the same name."""
     keys = [*ids]
     columns = [random_array(chance, field.type, len(keys)) for field in fields_of(schema)[1:]]
     return pa.Table.from_arrays([pa.array(keys, schema.field(0).type), *columns], schema=schema)

@@ -59,8 +59,8 @@ class OnSQLite(Backups):
 
 
 class OnDynamoDB(Backups):
-    """Copies the items one by one, because the server has no backups. The copy of the items is consistent, as DynamoDB
-    restores a table."""
+    """Copies the items one by one, because the server has no backups. The copy is consistent, like a table that
+    DynamoDB restores from a backup."""
 
     def __init__(self, server: Server) -> None:
         self._server = server

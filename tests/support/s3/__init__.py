@@ -147,7 +147,7 @@ class Closed(Reset):
 
 
 class CutShort(Exception):
-    """A rule raises this exception to make the proxy send the headers and half of the body of this response, and then
+    """A rule raises this exception to make the proxy send the headers of ``answer`` and half of its body, and then
     reset the connection."""
 
     def __init__(self, answer: Answer) -> None:

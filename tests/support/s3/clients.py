@@ -1,4 +1,4 @@
-"""Stores of the same S3 location through other clients."""
+"""Copies of an S3 store that access the same location through other clients."""
 
 from __future__ import annotations
 

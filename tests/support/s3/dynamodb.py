@@ -15,7 +15,7 @@ from deltalog.storage.dynamodb.client import Timing
 from tests.support.s3 import Answer, Request, Server
 
 _NUMBERS = itertools.count(1)
-WALL = 4_000_000_000  # the servers delete expired items according to their own clock
+WALL = 4_000_000_000  # later than any real time, because the servers delete expired items according to their own clock
 
 
 def new_table(server: Server, kind: str) -> str:

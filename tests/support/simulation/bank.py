@@ -67,8 +67,8 @@ class _Tables(ManagedTables):
 
 class Bank:
     """In-memory tables whose file paths contain amounts of money, and the ratified commits of these tables.
-    ``coordinator``: an empty coordinator. ``like``: a new Bank whose tables are copied, because creating the tables
-    takes longer than most schedules. The catalogs of both banks must have the same id."""
+    ``coordinator``: an empty coordinator. ``like``: a Bank whose tables are copied into the new one, because creating
+    the tables takes longer than most schedules. The catalogs of this Bank and of ``like`` must have the same id."""
 
     def __init__(
         self,

@@ -324,7 +324,7 @@ class TableMachine(RuleBasedStateMachine):
             assert self.table.version == len(self.model.versions) - 1
 
     def teardown(self) -> None:
-        """A new process reads the same rows in every version as the model, and the checker finds no violation in the
+        """A new process reads in every version the same rows as the model, and the checker finds no violation in the
         log."""
         if not self.model.versions:
             return

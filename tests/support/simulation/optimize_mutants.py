@@ -108,8 +108,8 @@ def puts_rows_of_several_partitions_into_one(patch: Patch) -> None:
 
 
 def _without_ids(patch: Patch) -> None:
-    """Read and write rows without the columns that contain materialized row ids. The library refuses to omit these
-    columns only from the new file, because the ids would be lost."""
+    """Read and write rows without the columns that contain materialized row ids. The columns must be omitted from the
+    reads too, because the library refuses to write a file without them if the ids would be lost."""
     real = BinWriter.for_transaction
 
     def for_transaction(*given: Any) -> BinWriter:

@@ -180,7 +180,7 @@ class RowSimulation(Simulation):
             def once(table: DeltaTable) -> CommitResult | None:
                 return operation(table, record.token)
 
-            # Commits again without the files that other writers have changed.
+            # After a conflict, the operation is repeated without the files that other writers have changed.
             record.repeated = again or kind == "optimize"
             result = table.retrying(once, retry_count=2) if again else once(table)
             if result is not None and result.skipped:
@@ -199,7 +199,8 @@ class RowSimulation(Simulation):
 
     def _history(self) -> History:
         history = super()._history()
-        # Versions whose commits were deleted by log clean-up are judged too, from the first version on.
+        # Versions whose commits were deleted by log clean-up are judged too, so the judged log begins at the first
+        # version.
         history.log = {**self._before, **{s.version: s.data for s in self.shared.sightings}, **history.log}
         return history
 
@@ -239,7 +240,8 @@ class RowSimulation(Simulation):
 
 
 class Turn:
-    """What one operation draws. ``plan`` is None if the operation's effect on rows is not judged."""
+    """The random values that one operation draws, and its plan. ``plan`` is None if the operation's effect on rows is
+    not judged."""
 
     def __init__(self, rng: random.Random, first: int, features: Sequence[str]) -> None:
         self.random = rng

@@ -373,8 +373,8 @@ class _Judge:
         self.blame("R1", f"{what} lost {lost} and has the extra rows {extra}", version)
 
     def _acknowledged(self, operation: Operation) -> int:
-        """The operation must have read this version or a later one: it is the last version that was acknowledged before
-        the operation began."""
+        """The last version that was acknowledged before the operation began; the operation must have read this version
+        or a later one."""
         done = [
             each.version
             for each in self._operations

@@ -156,10 +156,10 @@ class Simulation:
 
     ``table`` (one of TABLES), ``policy`` (one of scheduler.POLICIES) and ``kinds`` (like KINDS) fix choices that the
     seed would otherwise make. ``checkpoints`` is the fraction of schedules whose commits write a checkpoint every few
-    versions. It is limited because writing checkpoints takes longer than everything else (the operation ``checkpoint``
-    occurs in all schedules). ``wrap`` puts another store between the clients and the shared store, for mutants of a
-    store. ``remote``: the clients use a store that claims to be remote, so they list the log and run the checks for
-    remote stores.
+    versions. The fraction is limited, because writing checkpoints takes longer than everything else; the operation
+    ``checkpoint`` itself occurs in all schedules. ``wrap`` puts another store between the clients and the shared store,
+    for mutants of a store. ``remote``: the clients use a store that claims to be remote, so they list the log and run
+    the checks for remote stores.
     """
 
     def __init__(
@@ -227,7 +227,8 @@ class Simulation:
     # -------------------------------------------------------------------------------------------- the table
 
     def _prepare(self) -> int:
-        """Create the table without faults: two versions with some files, or no table at all."""
+        """Create the table, without faults, with two versions and some files, or leave it to the clients to create it;
+        return the number of versions."""
         if self.table == "created":
             return 0
         environment = seeded_environment(f"{self.seed}/prepare", self.scheduler.time_ms)
@@ -332,7 +333,8 @@ class Simulation:
                 self._change_files(client, table, kind)
 
     def _switch(self, client: Client, number: int, left: int) -> str | None:
-        """Whether this operation enables or disables in-commit timestamps."""
+        """The value to which this operation sets the property that enables in-commit timestamps; None if it does not
+        set the property."""
         if self.table == "late" and number == 0 and left == self._operations // 2:
             return "true"
         if self.table == "toggled" and client.random.random() < 0.35:

@@ -184,8 +184,8 @@ def bounded_parts(minutes: float, seed: int) -> Iterator[tuple[Callable[..., Par
 
 
 def soak(minutes: float, seeds: range, processes: int, *, only_schedules: bool = False) -> tuple[Part, range, float]:
-    """Run until the time limit is reached or no seeds are left. Returns the sums, the seeds used, and the elapsed
-    seconds."""
+    """Run until the time limit is reached or no seeds are left. Returns the totals, the range of the seeds used, and
+    the elapsed seconds."""
     started = time.monotonic()
     deadline = started + minutes * 60 if minutes else float("inf")
     planned = [] if only_schedules else list(bounded_parts(minutes, seeds.start))

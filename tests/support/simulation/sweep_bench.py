@@ -103,7 +103,7 @@ class Bench:
         self.record.returned = None if self.store.dead else self._now
 
     def judge(self, expected: Any) -> list[str]:
-        """Descriptions of the problems of the run."""
+        """A description of each problem that the run revealed."""
         wrong: list[str] = []
         if self.case.operation.reads and self.answer is not None and expected is not None and self.answer != expected:
             wrong.append(f"answered {self.answer!r} instead of {expected!r}")
@@ -138,7 +138,7 @@ class Bench:
             answer = operation.run(self.table, record.token)
         if isinstance(answer, DeltaTable):
             self.table = answer
-            # The method returns only the version, and new tables have no in-commit timestamps by default.
+            # Of a returned table handle, only the version is used; new tables have no in-commit timestamps by default.
             answer = None if operation.reads else CommitResult(answer.version, 0, None, 1, "")
         if isinstance(answer, CommitResult):
             return answer
@@ -170,7 +170,7 @@ class Bench:
             wrong.append(f"{who} fails: {type(error).__name__}: {error}")
 
     def _commit(self, token: str, run: Callable[[Operation], CommitResult], **facts: Any) -> None:
-        """A commit of another client, not concurrent with any other commit."""
+        """Make and record a commit of another client, which is not concurrent with any other commit."""
         self._now += 1
         record = Operation(token, token, "append", self._now, removes=[], **facts)
         self.records.append(record)

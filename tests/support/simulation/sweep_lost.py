@@ -31,8 +31,9 @@ _OTHER = pa.schema([("other", pa.string())])
 
 
 def sweep_lost(operations: Sequence[Swept], event: str, far: bool) -> tuple[int, list[str]]:
-    """Run the operations while the table is lost. Returns the number of runs, and a description of each failed run.
-    Operations that do not start with an open handle are left out."""
+    """Run each operation once for each of its store calls, with the table lost (``event``) right before that call.
+    Returns the number of runs, and a description of each failed run. Operations that do not start with an open handle
+    are left out."""
     cases, failures = 0, list[str]()
     for operation in operations:
         number, is_over = 1, operation.opens or operation.new

@@ -111,7 +111,7 @@ def _not_there(store: FaultyStore, environment: Environment, token: str) -> Any:
 
 
 def _unpartitioned(table: DeltaTable) -> None:
-    """A clustered table has no partition columns."""
+    """Remove all files and the partition columns of a table, because a clustered table has no partition columns."""
     with table.transaction() as transaction:
         transaction.remove_all_files()
         transaction.set_schema(transaction.schema, [])

@@ -8,12 +8,12 @@ X1    Atomic: a transaction is committed to all of its tables, once, with exactl
 X2    Results: transactions reported as committed are in the logs; those aborted or never finished are not.
 X3    Sum: the sum of all amounts is unchanged at the end and in every read as of one instant.
 X4    Ratified: versions are ratified without a gap, and each published file contains the bytes that were ratified.
-X5    Ordered: the last commits of a transaction share one in-commit timestamp, and its versions are consecutive.
+Ordered: a transaction's last commits to its tables share one in-commit timestamp; its versions are consecutive.
 X6    Serializable: no table that a transaction opened changed between its opening and the transaction's ratification.
 X7    Recovered: at the end nothing is unpublished or undecided, and another recovery changes nothing.
 X8    Cut: a consistent cut at any time contains each transaction completely or not at all.
 X9    Errors: only declared errors of the library reach the caller, and a transaction reads its own changes.
-X10   Objects: each object that a version added exists (``tests.support.simulation.jobs``); X7 also: no other does.
+X10   Objects: each object that a version added exists, and as part of X7 no other (``tests.support.simulation.jobs``).
 ====  =======================================================================================================
 
 I1, I2, I3, I8 and I10 are the checker's invariants, applied to each table.
@@ -40,8 +40,8 @@ class ClientTransaction:
     ``token``: the id of the transaction, or the userMetadata of the commit. ``changes``: the changes to each table, in
     order. ``opened``: the version of each table that the transaction read. ``complete``: whether all changes of the
     transaction were made, so that the transaction could be committed. ``in_doubt``: it is unknown whether the
-    transaction contains the last change. ``outcomes``: the outcomes of the transaction as reported to any client:
-    committed, aborted.
+    transaction contains the last change. ``outcomes``: the outcomes of the transaction (committed, aborted) that were
+    reported to any client.
     """
 
     token: str

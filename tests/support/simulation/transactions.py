@@ -161,7 +161,7 @@ class TransactionSimulation:
         self.scheduler.spawn(name, body)
 
     def manager(self, client: Client) -> SimulatedManager:
-        """The transaction manager of a client, as in a new process."""
+        """A new transaction manager for a client, as a new process would create it."""
         rates = {method: self._fault_rate * factor for method, factor in _FACTORS.items()}
         kills = dict.fromkeys((Fault.KILL_BEFORE, Fault.KILL_AFTER), _KILL_WEIGHT)
         plan = FaultPlan(client.random, rates, weights=kills)

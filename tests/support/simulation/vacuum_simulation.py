@@ -1,4 +1,4 @@
-"""Seeded schedules of full and lite vacuums concurrent with operations on rows, with faults.
+"""Seeded schedules, with faults, in which full and lite vacuums run concurrently with operations on rows.
 
     result = run_vacuum_schedule(seed=7)
     assert not result.violations, result.report()
@@ -72,8 +72,9 @@ class Graveyard(WrappedStore[LogStore]):
 
 
 class VacuumSimulation(RowSimulation):
-    """Simulates one schedule with vacuums; the options are those of RowSimulation. With a retention of 0 hours there is
-    no restore: a file may be lost if it is restored while a vacuum deletes it, see docs/maintenance.md."""
+    """Simulates one schedule with vacuums; the options are those of RowSimulation. With a retention of 0 hours, a
+    schedule contains no restores: a file may be lost if it is restored while a vacuum deletes it, see
+    docs/maintenance.md."""
 
     def __init__(self, seed: int, *, kinds: Mapping[str, int] = VACUUM_KINDS, **options: Any) -> None:
         self._hours = random.Random(f"{seed}/vacuums").choice((0, 24))

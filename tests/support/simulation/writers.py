@@ -68,7 +68,8 @@ class WritersReport:
 def run_writers(
     url: str, records: Path, *, processes: int = 8, commits: int = 50, timeout: float = 1000, **options: Any
 ) -> WritersReport:
-    """Create a table at ``url`` and let every process append ``commits`` times. ``records`` is an empty directory."""
+    """Create a table at ``url`` and let every process append ``commits`` times. ``records``: an empty directory, in
+    which the processes record their operations."""
     store = open_store(url, **options)
     DeltaTable.create(store, SCHEMA)
     started = time.monotonic()
@@ -149,7 +150,7 @@ def _key(number: int) -> str:
 
 
 def main(plan: Plan) -> int:
-    # Import the modules that the writers' calls need before forking, so that no child process imports them again.
+    # Before forking, import the modules that the writers' calls need, so that no child process imports them again.
     pa.array([1])
     open_store(plan.url, **plan.options)
     barrier = multiprocessing.get_context("fork").Barrier(plan.clients)

@@ -1,5 +1,5 @@
 """The members of delta-spark's Python modules, and of the classes of PySpark that ``spark_ext.install`` changes, each
-with what a program finds in its place. The tables of docs/from-delta-spark.md show them.
+with what a program gets in its place from spark_ext. The tables of docs/from-delta-spark.md show them.
 
 ``python -m tests.support.spark.delta_spark_members`` writes these tables into the page.
 """

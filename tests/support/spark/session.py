@@ -108,7 +108,8 @@ def s3a_connect_session(**conf: str) -> Any:
 
 
 def _start_connect(kind: str, conf: dict[str, str], remote: str) -> Any:
-    """The classic session that the server uses in this process, if there is one."""
+    """Start a Spark Connect session. Returns the classic session that its server uses in this process, or None if there
+    is none."""
     _claim(kind)
     # Without this variable the Spark Connect server listens on a fixed port, and two test runs on one machine collide.
     os.environ.setdefault("SPARK_TESTING", "0")

@@ -16,7 +16,8 @@ VECTORS = {"delta.enableDeletionVectors": "true"}
 CHANGES = {"delta.enableChangeDataFeed": "true"}
 IDS = {"delta.enableRowTracking": "true"}
 NAMES = {"delta.columnMapping.mode": "name"}
-# Ways to remove rows from files; "moved" rewrites the remaining rows, without deletion vectors.
+# The table properties of each mode. In the modes named "moved", rows are removed by rewriting the remaining rows of a
+# file, without deletion vectors.
 MODES: Mapping[str, dict[str, str]] = {
     "vectors, changes, ids, by name": {**VECTORS, **CHANGES, **IDS, **NAMES},
     "moved, changes": CHANGES,

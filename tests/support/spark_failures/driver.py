@@ -1,8 +1,8 @@
 """A Spark driver in a separate process, which reads commands as lines of JSON and answers each with a line of JSON.
 
 The driver's argument contains the settings of the Spark session as JSON. ``write`` makes one write attempt, ``loop``
-makes attempts until the process is killed. An attempt writes rows with its own ids and its number as ``txnVersion``, so
-that the log shows which attempts were committed.
+makes attempts until the process is killed. Each attempt writes rows with ids of its own and records its number as
+``txnVersion``, so that the log shows which attempts were committed.
 """
 
 from __future__ import annotations

@@ -142,8 +142,8 @@ _LOST = [FAULTS[name] for name in ("dropped before", "dropped after it took effe
 
 @contextmanager
 def on_s3(log: Path, seed: int) -> Iterator[S3]:
-    """A location on a separate server, which is stopped at the end of the block. For a log, one in 20 requests,
-    selected by the seed, is lost or its response is lost."""
+    """A location on a separate server, which is stopped at the end of the block. One in 20 requests for files of a log,
+    chosen by the seed, gets one of the faults in ``_LOST``."""
     with running("ministack", log) as server, proxied(server) as (proxy, through):
         draw = random.Random(seed)
 

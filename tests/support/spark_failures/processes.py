@@ -110,7 +110,7 @@ class Driver:
         raise RuntimeError("the driver ended")
 
     def kill(self, victims: str) -> None:
-        """Kill the Python process, the JVM, or both, and wait until both have ended."""
+        """Kill the Python process, the JVM, or both. If the Python process is killed, wait until both have ended."""
         if victims in ("jvm", "both"):
             os.kill(self._jvm, signal.SIGKILL)
         if victims in ("python", "both"):

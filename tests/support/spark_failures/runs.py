@@ -111,7 +111,7 @@ class Runs:
         return Driver(kind, self._scratch / str(self._started), self._tables)
 
     def _of(self, kind: str) -> Driver:
-        """The driver process of this kind; it replaces a running driver of another kind."""
+        """The driver process for ``kind``; if a driver of another kind is running, it is closed first."""
         if self._kind != kind:
             self.close()
             self._driver, self._kind = self._new(kind), kind
@@ -184,8 +184,8 @@ class Runs:
         raise WrongError("the driver ended before it was killed")
 
     def _of_a_lost_session(self, answer: dict[str, Any]) -> str:
-        """Check and return the error of an attempt whose session was killed. An error outside ``save`` is raised as
-        Spark's own error."""
+        """Check and return the error of an attempt whose session was killed. Errors outside ``save`` are accepted as
+        they are, because Spark itself raises them."""
         if answer["is_of_save"] and (not answer["is_of_deltalog"] or answer["outcome"] != "Outcome.NOTHING_COMMITTED"):
             raise WrongError(f"an attempt whose session was killed ended with {answer}")
         return f"{answer['error']}{'' if answer['is_of_save'] else ' outside of save'}"

@@ -121,8 +121,8 @@ def driver(directory: Path) -> Iterator[Driver]:
 
 
 def carry_out(run: Run, driver: Driver, directory: Path) -> str:
-    """Carry out a run and return the stream's result at the run's step. Raises AssertionError unless every row is there
-    exactly once."""
+    """Carry out a run and return how the stream ended at the run's step: ``error`` or ``killed``. Raises AssertionError
+    unless every row is there exactly once."""
     place = directory / f"run {run.number}"
     source, target = place / "source", place / "target"
     paths = {"source": str(source), "target": str(target), "checkpoint": str(place / "checkpoint")}

@@ -45,7 +45,7 @@ def values(table: DeltaTable) -> list[str]:
 
 
 def cubes(table: DeltaTable) -> dict[str | None, int]:
-    """The number of files in each cube."""
+    """The number of files in each cube, keyed by the cube's id; the key None stands for files in no cube."""
     found: dict[str | None, int] = {}
     for file in table.snapshot().files(["tags", "clustering_provider"]).to_pylist():
         cube = dict(file["tags"] or ()).get("ZCUBE_ID")

@@ -97,7 +97,7 @@ def test_nothing_is_added_again_where_all_files_have_ids() -> None:
 
 
 def meanwhile(monkeypatch: pytest.MonkeyPatch, change: Callable[[], Any], times: int = 1) -> None:
-    """Commit the change as another writer, while a batch is being prepared."""
+    """Call ``change``, which commits as another writer, while a batch is being prepared."""
     real, left = row_id_backfill._counted, [times]
 
     def counted(*given: Any) -> list[AddFile]:

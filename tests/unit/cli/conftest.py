@@ -18,8 +18,8 @@ def cli() -> Cli:
 
 @pytest.fixture
 def late(tmp_path: Path) -> Path:
-    """Five commits a minute apart, with in-commit timestamps enabled at version 2; each file time is 7 ms after the
-    commit's clock.
+    """Five commits a minute apart, with in-commit timestamps enabled at version 2; each file time is 7 ms later than
+    the clock showed when the commit was made.
 
     Version 0 creates the table, 1 appends 2 rows, 2 enables in-commit timestamps, 3 appends 3 rows, 4 overwrites with 1
     row.

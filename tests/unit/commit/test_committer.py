@@ -70,7 +70,8 @@ def test_a_store_that_does_not_answer(store: LogStore, fault: Fault, outcome: Co
 
 
 class Scripted(Committer):
-    """Returns the given outcomes one after another; for Committed or Exists, it also writes the version."""
+    """A committer that returns the given outcomes one after another; unless the outcome is Unknown, it also writes the
+    commit file."""
 
     def __init__(self, store: LogStore, *answers: CommitOutcome) -> None:
         self.store, self.answers, self.attempts = store, list(answers), list[Attempt]()

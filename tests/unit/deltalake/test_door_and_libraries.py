@@ -1,4 +1,5 @@
-"""Programs and libraries that import deltalake run on the door, and get the results that deltalake would return.
+"""Programs and libraries that import deltalake run with ``deltalog.deltalake`` instead, and get the results that
+deltalake would return.
 
 Each program runs in a process of its own, because libraries keep the modules that they import.
 """

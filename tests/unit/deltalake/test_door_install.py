@@ -1,4 +1,5 @@
-"""``install`` puts the door into sys.modules under deltalake's names, and ``uninstall`` takes it out again."""
+"""``install`` puts the modules of ``deltalog.deltalake`` into sys.modules under deltalake's names, and ``uninstall``
+removes them again."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Storage options with object_store's names, for tables on S3: the door, deltalog and deltalake accept the same
-options."""
+"""Storage options with object_store's names, for tables on S3: ``deltalog.deltalake``, deltalog and deltalake accept
+the same options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The door exports every public name of deltalake 1.6, with the same parameters and defaults."""
+"""``deltalog.deltalake`` exports every public name of deltalake 1.6, with the same parameters and defaults."""
 
 from __future__ import annotations
 

@@ -195,7 +195,8 @@ def test_hooks_decide_whether_a_checkpoint_is_written(tmp_path, wanted) -> None:
 
 
 def test_a_new_table_has_no_in_commit_timestamps_unless_it_asks_for_them(tmp_path) -> None:
-    """The door writes tables that deltalake can write; ``Dataset.write`` turns in-commit timestamps on."""
+    """``write_deltalake`` and ``deltalog.deltalake.DeltaTable`` create tables that deltalake can write; only
+    ``Dataset.write`` turns in-commit timestamps on."""
     write_deltalake(tmp_path / "plain", ROWS)
     DeltaTable.create(tmp_path / "created", Schema([Field("id", "long")]))
     for name in ("plain", "created"):

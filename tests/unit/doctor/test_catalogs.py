@@ -19,7 +19,7 @@ from tests.support.transactions import A, Clock, bank, environment, manager_of, 
 
 @pytest.fixture
 def manager() -> Any:
-    """The catalog that manages table A; the catalog has not yet recorded that version 1 was published."""
+    """A transaction manager whose catalog has not yet recorded that version 1 of table A was published."""
     manager = bank()
     unnoted = FaultyCoordinator(manager.coordinator, nth(1, Fault.FAIL_BEFORE, method="published"))
     manager_of(unnoted).table(A).append(rows((3, 7)))

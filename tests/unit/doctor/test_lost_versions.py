@@ -83,7 +83,7 @@ def test_a_tombstone_that_has_expired_needs_nothing(rewritten: DeltaTable, tmp_p
     assert lost(check(tmp_path / "t", environment=later)) == []
     table = DeltaTable.open(tmp_path / "t", environment=later)
     table.set_properties({"delta.deletedFileRetentionDuration": "interval 30 days"})
-    # The tombstone had expired under the retention in effect then.
+    # The tombstone had already expired under the retention that was in effect when the vacuum ran.
     assert lost(check(tmp_path / "t", environment=later)) == []
 
 

@@ -80,7 +80,7 @@ def verdicts(where: object) -> list[bool | None]:
         (col("f") == math.nan, [False, True, None, False]),
         (col("f") < math.nan, [True, False, None, True]),
         (~(col("i") == 1) & col("s").startswith("ab"), [False, True, None, False]),
-        # Expressions that earlier versions accepted only in a CHECK.
+        # Expressions that earlier versions of deltalog accepted only in CHECK constraints.
         ("i = 1.5", [False, False, None, False]),
         ("i < 1.5", [True, False, None, True]),
         ("i = '1'", [True, False, None, False]),

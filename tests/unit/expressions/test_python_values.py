@@ -23,7 +23,7 @@ UTC, EAST = dt.timezone.utc, dt.timezone(dt.timedelta(hours=2))
 NOON = dt.datetime(2026, 11, 20, 12)
 INSTANT, WALL = pa.timestamp("us", "UTC"), pa.timestamp("us")
 
-#: Values whose types could not be stored exactly.
+#: Values that cannot be stored exactly in the given type.
 LOSSES: list[tuple[pa.DataType, Any]] = [
     (pa.int32(), 1.5), (pa.int64(), Decimal("0.1")), (pa.int32(), 2**31), (pa.int64(), 2**70), (pa.int64(), True),
     (pa.int64(), "5"), (pa.int64(), np.float64(0.5)), (pa.int8(), 128), (pa.float32(), 1e39), (pa.float32(), 16777217),

@@ -1,5 +1,5 @@
-"""Tokenizing SQL text takes time proportional to its length and has limits; double quotes enclose strings, not column
-names."""
+"""SQL text is tokenized in time proportional to its length, and its length and nesting are limited; double quotes
+enclose strings, not column names."""
 
 from __future__ import annotations
 

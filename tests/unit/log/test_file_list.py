@@ -54,7 +54,8 @@ def by_path(adds: list[dict[str, Any]] | None) -> list[dict[str, Any]]:
 
 
 def put_list(store: MemoryStore, version: int, adds: Any, **changes: Any) -> None:
-    """Replace the list of files in a version's ``.crc``; ... removes it."""
+    """Replace the list of files in a version's ``.crc`` with ``adds``; if ``adds`` is ``...`` (Ellipsis), remove the
+    list."""
     path = checksum_path(version)
     body = {**json.loads(store.get(path)), "allFiles": adds, **changes}
     store.put(path, json.dumps({key: value for key, value in body.items() if value is not ...}).encode())

@@ -218,8 +218,8 @@ def test_misleading_file_times_change_nothing_where_in_commit_timestamps_count(t
 
 
 def test_times_before_the_enablement_never_reach_beyond_it() -> None:
-    """All file times of a copy are later than the enablement, so no timestamp resolves to the commits before the
-    enablement."""
+    """In the log of a copied table, all file times are later than the enablement, so no timestamp resolves to the
+    commits before the enablement."""
     clock = Clock()
     store = memory(clock)
     later = NOW + 10 * HOUR
@@ -381,7 +381,7 @@ def test_the_cost_of_finding_a_version(count: int) -> None:
     for timestamp in (1000, 1000 + 5 * count, 1000 + 10 * count - 10):
         with store.counted() as calls:
             table.version_at(timestamp, after="latest")
-        # Checks whether there is a new version, and whether the log still contains its first version.
+        # The HEADs check whether there is a new version, and whether the log still contains its first version.
         assert calls.of("head") <= 3
         assert calls.of("get", "*.json") <= PROBES * math.ceil(math.log(count + 1, 5))
         assert calls.of() == calls.of("head") + calls.of("get", "*.json")

@@ -349,7 +349,7 @@ def test_twice_the_size_is_at_most_twice_the_work(case: str, tmp_path: Path) -> 
         root = tmp_path / str(factor)
         root.mkdir()
         log = generate(root, factor * size, layout, checksums=True)
-        # Run it once beforehand, so that one-time imports and caches are not counted.
+        # Run the operation once beforehand, so that one-time imports and caches are not counted.
         READY[name](*in_use(CountingStore(log.store)))()
         store, table = in_use(CountingStore(log.store))
         call = READY[name](store, table)

@@ -1,5 +1,5 @@
-"""Null lists and maps with a nonzero length; they result from masks over structs, from casts of fixed-size lists, and
-in other programs. The Parquet writer of the oldest supported Arrow refuses such values."""
+"""Null lists and maps with a nonzero length; they result from masks over structs and from casts of fixed-size lists,
+and other programs write them. The Parquet writer of the oldest supported Arrow refuses such values."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def test_what_is_over_a_cap_is_refused_and_the_error_says_how_to_raise_it(
     monkeypatch.undo()
     try:
         read()
-    except DeltaLogError as other:  # these bytes are not a deletion vector
+    except DeltaLogError as other:  # without the cap, another error: these bytes are not a deletion vector
         assert cap not in str(other)
 
 

@@ -10,7 +10,7 @@ from deltalog.protocol.widening import TYPE_CHANGES_KEY
 from deltalog.schema import ArrayType, DataType, DecimalType, MapType, PrimitiveType, StructField, StructType
 
 SHORT, INT, LONG, DOUBLE, STRING = map(PrimitiveType, ("short", "integer", "long", "double", "string"))
-# The types to which each type can be widened, without decimals, as listed in PROTOCOL.md, "Type Widening".
+# The types to which each type can be widened, except decimals, as listed in PROTOCOL.md, "Type Widening".
 WIDER = {
     "byte": {"short", "integer", "long", "double"},
     "short": {"integer", "long", "double"},

@@ -51,7 +51,8 @@ def rows_of(table: pa.Table) -> list[str]:
 
 @pytest.fixture
 def plain_only(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Any]]:
-    """The verdicts on the files; none may be that deltalog itself has to read the file."""
+    """Collects the results of ``PlainFiles.find``; fails if one of them is None, which means that deltalog itself has
+    to read the file."""
     judged: list[Any] = []
     find = PlainFiles.find
 

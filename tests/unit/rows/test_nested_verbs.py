@@ -202,7 +202,7 @@ def _merged(
 
 
 def _update_step(chance: random.Random, state: State) -> Step:
-    """A Python value for a column; some struct fields in it are null."""
+    """An update that sets a struct field to null, or a column to a random Python value."""
     column = chance.choice(fields_of(state.schema)[1:])
     if pa.types.is_struct(column.type) and chance.random() < 0.4:
         name = chance.choice(fields_of(column.type)).name

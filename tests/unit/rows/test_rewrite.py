@@ -264,7 +264,8 @@ def test_vectors_lie_below_random_prefixes_where_files_do() -> None:
 
 
 def test_the_property_alone_makes_no_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The table feature alone, without the property, does not enable deletion vectors."""
+    """Support for the deletion vector feature does not make deletes write deletion vectors while
+    ``delta.enableDeletionVectors`` is not set."""
     store = memory()
     table = table_of(store, FILES, {"delta.feature.deletionVectors": "supported"})
     table.delete("id = 3")
@@ -273,7 +274,7 @@ def test_the_property_alone_makes_no_vectors(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_rows_that_vectors_deleted_are_not_moved() -> None:
-    """Deletion vectors remain readable even if the table writes no new ones."""
+    """Existing deletion vectors are still applied after the table's property has been set to false."""
     store = memory()
     table = table_of(store, FILES, {**VECTORS, **CHANGES})
     table.delete("id IN (1, 5)")

@@ -81,7 +81,7 @@ def changes(table: DeltaTable, version: int) -> list[tuple[str, int, Any]]:
     return sorted(((each["_change_type"], each["id"], each["n"]) for each in found), key=str)
 
 
-# The arguments for update, and its effect on a row.
+# The arguments of each update, and the effect of the update on a row.
 UPDATES: list[tuple[dict[str, Any], Callable[[Row], Row]]] = [
     ({"updates": {"n": "n + 1"}}, lambda r: {"n": None if r["n"] is None else r["n"] + 1}),
     ({"updates": {"p": "'c'", "n": "id"}}, lambda r: {"p": "c", "n": r["id"]}),

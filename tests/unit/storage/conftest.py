@@ -24,8 +24,8 @@ def proxy_and_root(ministack: Server) -> Iterator[tuple[Proxy, S3Store]]:
 
 @pytest.fixture
 def seen(proxy_and_root: tuple[Proxy, S3Store]) -> Iterator[tuple[Proxy, S3Store]]:
-    """An empty store behind a proxy that has already been probed for conditional writes, so that a test records only
-    its own requests."""
+    """An empty store behind a proxy; its conditional writes have already been probed, so that a test records only its
+    own requests."""
     proxy, root = proxy_and_root
     proxy.requests.clear()
     yield proxy, root.sibling(f"{root.url}/{uuid.uuid4()}/table")

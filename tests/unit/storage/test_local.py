@@ -193,7 +193,7 @@ def test_a_lost_reply_to_link(tmp_path, monkeypatch, unnamed, took_effect):
 @pytest.mark.parametrize("unnamed", [True, False])
 @pytest.mark.parametrize("ours", [True, False])
 def test_a_link_that_is_there_already_may_be_the_one_just_made(tmp_path, monkeypatch, unnamed, ours):
-    """A network file system repeats the request if the reply is lost, and then gets EEXIST."""
+    """A network file system repeats the request if the reply is lost; the repeated request then fails with EEXIST."""
     store, link = LocalStore(tmp_path), os.link
     store._tmpfile_works = unnamed and bool(fs._O_TMPFILE)
     store.put("_delta_log/x", b"")

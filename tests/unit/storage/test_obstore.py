@@ -122,8 +122,8 @@ def proxy_and_bucket(ministack: Server) -> Iterator[tuple[Proxy, str, Server]]:
 
 @pytest.fixture
 def seen(proxy_and_bucket: tuple[Proxy, str, Server]) -> Iterator[tuple[Proxy, ObstoreStore]]:
-    """An empty store whose proxy has already been probed. The store repeats a failed request up to twice, after short
-    pauses."""
+    """A store that has already sent its first conditional write, so that the proxy records only the requests of a test.
+    The store repeats a failed request up to twice, after short pauses."""
     proxy, bucket, server = proxy_and_bucket
     store = ObstoreStore(
         bucket_of_obstore(

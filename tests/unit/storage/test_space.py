@@ -1,4 +1,4 @@
-"""Disks that become full, are closed or break at any point of a commit or a checkpoint.
+"""Disks that become full, become read-only or fail at any point of a commit or a checkpoint.
 
 After each fault the result is either a clear StoreError or a complete commit; no partial or temporary file remains, and
 the table can be written again. The limits are real if the kernel supports them (RLIMIT_FSIZE, RLIMIT_NOFILE, a small

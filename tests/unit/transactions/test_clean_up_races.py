@@ -347,7 +347,7 @@ def test_whatever_a_clean_up_that_was_killed_has_left_others_take_away():
         retry = Retry(world, named_and_added)
         retry.run(4)
         markings = world.catalog.marks(other.ratified(A)[0].table_id).markings.values()
-        # The stopped cleanup may continue and still delete the file.
+        # The suspended clean-up may resume and still delete the file.
         if any(PATH in marking.deleting for marking in markings):
             assert isinstance(retry.error, ObjectBeingDeletedError)
             world.store.delete(PATH)
@@ -449,7 +449,7 @@ def test_a_name_is_compared_with_the_marking_whose_number_is_given(has_older):
 
 
 class _Answering(WrappedCoordinator):
-    """Each call returns the next answer from ``found``."""
+    """Each call of ``marks`` returns the next element of ``found``."""
 
     def __init__(self, inner, found):
         super().__init__(inner)

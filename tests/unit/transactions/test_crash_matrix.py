@@ -58,7 +58,7 @@ class World:
         return Process(self, dies_at, how)
 
     def look(self) -> None:
-        """A reader that gets a consistent state from the coordinator, in its own process."""
+        """Let a reader in its own process read all tables in one consistent state, and record what it read."""
         self.reads.append(("reader", self.bank.sums(self.process().manager)))
 
     def outsiders(self) -> None:
@@ -171,7 +171,7 @@ def cancels(world, process):
 
 
 def dies(world, number, method="ratify", how=Fault.KILL_AFTER):
-    """A process that dies at the n-th call of a method."""
+    """Run a transfer in a process that dies at the n-th call of a method."""
     process = world.process()
     seen = itertools.count(1)
     decide = process._decide
@@ -240,8 +240,8 @@ def test_whoever_dies_wherever_with_nobody_else_about(name):
 @pytest.mark.parametrize("name", DEEDS)
 @pytest.mark.timeout(900)
 def test_whoever_dies_wherever(new_coordinator, name, is_slow, every):
-    # Dying before a read leaves the same state as dying after the previous change. Therefore, with DynamoDB, whose
-    # requests are slow, no process dies before a read.
+    # Dying before a read leaves the same state as dying after the previous change. Therefore the runs with DynamoDB,
+    # whose requests are slow, leave out deaths before reads.
     die_everywhere(name, new_coordinator, with_outsiders=True, at_reads=not is_slow, every=every)
 
 

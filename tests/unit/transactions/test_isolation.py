@@ -334,7 +334,7 @@ def test_rows_that_were_added_and_masked_in_one_transaction_get_ids_of_their_own
 
 
 def test_rows_that_were_added_and_moved_in_one_transaction_are_refused_when_their_ids_are_gone(manager, clock):
-    """The new file that contains the rewritten rows also contains their row ids."""
+    """The new file with the rewritten rows also stores their row ids."""
     tracked(manager)
     for meddles in (False, True):
         transaction = manager.transaction()

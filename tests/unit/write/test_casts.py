@@ -147,7 +147,7 @@ FITS: list[tuple[pa.DataType, pa.DataType, Any, Any]] = [
     (pa.float64(), pa.float32(), 1.5, 1.5),
     (pa.float64(), INT, 2**31 - 1, float(2**31 - 1)),
     (pa.float32(), SHORT, 2**15 - 1, float(2**15 - 1)),
-    (pa.float32(), pa.float16(), np.float16(1.5), 1.5),  # old versions of pyarrow accept only NumPy's type
+    (pa.float32(), pa.float16(), np.float16(1.5), 1.5),  # old versions of pyarrow accept only NumPy's float16
     (pa.decimal128(10, 2), pa.decimal128(5, 2), Decimal("123.45"), Decimal("123.45")),
     (pa.decimal128(10, 4), pa.decimal128(5, 2), Decimal("123.45"), Decimal("123.4500")),
     (pa.decimal128(20, 0), pa.int64(), 2**63 - 1, Decimal(2**63 - 1)),

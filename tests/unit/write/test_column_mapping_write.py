@@ -19,7 +19,7 @@ from deltalog.schema import StructType
 from tests.support.core import SCHEMA, action, configuration, environment, ids, lines, memory, rows
 
 POINT = pa.struct([("x", pa.int32()), ("y z", pa.list_(pa.struct([("q", pa.string())])))])
-# Names at every depth that are invalid in Parquet, nulls at every depth, and slices of a larger buffer.
+# At every depth, the table has names that are invalid in Parquet, and nulls; its arrays are slices of a larger buffer.
 NESTED = pa.table(
     {
         "a b": pa.array([9, 1, 2, None]),
@@ -176,7 +176,7 @@ def test_overwriting_the_schema_keeps_what_is_the_same_and_renews_what_is_not() 
 
 
 def test_a_column_cannot_be_two_columns() -> None:
-    """Column b is the old column id, renamed; the new column id must get a column id of its own."""
+    """Column ``b`` is the old column ``id``, renamed; the new column named ``id`` must get its own column id."""
     table = create(memory(), "name", rows(1))
     old = table.snapshot().schema
     renamed = old.field("id")

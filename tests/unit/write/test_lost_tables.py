@@ -114,7 +114,7 @@ def test_no_verb_changes_a_table_that_took_the_place_of_its_own(
     place.drop()
     new = place.create(schema, commits)
     before = place.names()
-    if verb == "checkpoint":  # a checkpoint is computed from the existing table
+    if verb == "checkpoint":  # the checkpoint is computed from the table that is there now
         call()
         assert DeltaTable.open(place.reach()).version == commits
         return

@@ -1,4 +1,4 @@
-"""The damaged tables for the tests of the doctor, with the rules that it must report."""
+"""The damaged tables for the tests of the doctor, and the rules whose violations the doctor must report."""
 
 from __future__ import annotations
 

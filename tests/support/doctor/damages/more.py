@@ -47,7 +47,7 @@ _CLUSTERING = protocol(minWriterVersion=7, writerFeatures=["clustering", "domain
 
 
 def _column(**fields: Any) -> Callable[[Path], None]:
-    """Damage: change fields of the first column in the schema."""
+    """Damage: change members of the first column's JSON object in the schema."""
     return edit_schema(0, lambda schema: schema["fields"][0].update(fields))
 
 
@@ -75,7 +75,7 @@ def _later_property(key: str, value: str) -> Callable[[Path], None]:
 
 
 def _after_the_enablement(path: Path) -> None:
-    """Damage: set the file time of the commit before the enabling commit to a later time."""
+    """Damage: set the file time of the commit before the enabling commit to a minute after the enabling commit."""
     seconds = ict_of(path, 4) / 1000 + 60
     os.utime(commit(path, 3), (seconds, seconds))
 

@@ -42,8 +42,8 @@ UNIQUE = "12345678-1234-1234-1234-123456789abc"
 
 
 def _edited(table: DeltaTable, path: Path, *edits: Callable[[Path], None]) -> DeltaTable:
-    """Edit the first commit of a table to contain something that deltalog does not write, and delete the version
-    checksums."""
+    """Edit the first commit of a table, so that it contains something that deltalog never writes, and delete the
+    version checksums."""
     table.flush()
     for each in edits:
         each(path)
@@ -62,7 +62,7 @@ def _features(*names: str, readers: tuple[str, ...] = ()) -> Callable[[Path], No
 
 
 def _of_column(number: int, **metadata: Any) -> Callable[[Path], None]:
-    """Damage: change the metadata of a column. Underscores in names stand for dots."""
+    """Damage: change the metadata of a column. Underscores in the names of ``metadata`` stand for dots."""
     values = {key.replace("_", "."): value for key, value in metadata.items()}
     return edit_schema(0, lambda schema: schema["fields"][number]["metadata"].update(values))
 

@@ -49,7 +49,8 @@ def rows(*ids: int) -> pa.Table:
 
 
 def create(store: Any = None, properties: dict[str, str] | None = None, by: tuple[str, ...] = ("p",)) -> DeltaTable:
-    """A table of six files with thirty rows in each partition, or ten files of six rows."""
+    """A table of sixty rows from ten appends: ten files of two rows in each partition or, without partitions, ten files
+    of six rows."""
     table = DeltaTable.create(
         memory() if store is None else store, SCHEMA, properties=properties, partition_by=by, environment=environment()
     )

@@ -34,7 +34,7 @@ DIRECTORIES = (
 
 
 def inline(work: Callable[[bytes, str], bytes], inputs: Iterable[bytes], what: str) -> Iterator[bytes]:
-    """Run each task on a copy of its arguments, as if it ran in another process."""
+    """Run each task with a pickled copy of ``work``, as if it ran in another process."""
     assert what in ("list the files", "delete files")
     for number, given in enumerate(inputs):
         yield pickle.loads(pickle.dumps(work))(given, f"{number:05d}-0")

@@ -1,4 +1,4 @@
-"""Rows in temporary files: sources of merges that do not fit in memory. Random merges are tested in
+"""Sources of merges that are spilled to temporary files because they do not fit in memory. Random merges are tested in
 test_merge_model.py."""
 
 from __future__ import annotations

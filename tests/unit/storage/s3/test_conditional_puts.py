@@ -166,7 +166,7 @@ def test_conditions_are_probed_once_for_a_bucket(ministack: Server) -> None:
         assert len(proxy.requests) == 7
         S3Store(f"s3://{store.bucket}/4th", **server.options(key="another")).put_if_absent(COMMIT, b"")
         S3Store(f"s3://{server.bucket()}/5th", **server.options()).put_if_absent(COMMIT, b"")
-        # With other credentials or another bucket.
+        # One more probe each for the other credentials and for the other bucket.
         assert sum(request.method == "DELETE" for request in proxy.requests) == 3
     assert [meta.name for meta in S3Store(store.url, **ministack.options()).list_from("_delta_log")] == [COMMIT[-25:]]
 
