@@ -231,7 +231,7 @@ class RawDeltaTable:
     ) -> list[tuple[str, Any]]:
         """The path of each file, and a pyarrow expression that is known to be true for all its rows."""
         with translated():
-            return dataset.guarantees(self.snapshot, self._files(file_pruning_predicate), schema)
+            return dataset.guarantees(self.snapshot, file_pruning_predicate, schema)
 
     # ----------------------------------------------------------------------------------------------- changes
 
