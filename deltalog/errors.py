@@ -80,29 +80,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
-    from dataclasses import dataclass
+    from typing_extensions import dataclass_transform
 
     from deltalog.commit_result import CommitResult
 else:
 
-    def dataclass(**options):
-        """Define errors as dataclasses that get an ``__init__`` and no other generated method.
-        ``dataclasses.dataclass`` compiles many functions for each class, which takes longer than everything else in
-        this module."""
-
-        def with_init(error):
-            own = [name for name, hint in error.__annotations__.items() if not hint.startswith("ClassVar")]
-            names = dict.fromkeys((*error._facts, *(name for name in own if name != "message")))
-            error._facts = tuple(names)
-            asked = [f"{name}=defaults.{name}" if hasattr(error, name) else name for name in names]
-            lines = [f"def __init__({', '.join(['self, message', *(['*'] if asked else []), *asked])}):"]
-            lines += [f"    self.{name} = {name}" for name in ("message", *names)]
-            found = {"defaults": error}
-            exec("\n".join([*lines, "    self.__post_init__()"]), found)
-            error.__init__ = found["__init__"]
-            return error
-
-        return with_init
+    def dataclass_transform(**_):
+        """The decorator of typing, which Python 3.10 lacks. Only type checkers need it."""
+        return lambda kind: kind
 
 
 class Outcome(enum.Enum):
@@ -121,14 +106,39 @@ class Outcome(enum.Enum):
     COMMITTED = "committed"
 
 
-@dataclass(eq=False, repr=False)
-class DeltaLogError(Exception):
+@dataclass_transform(eq_default=False, kw_only_default=True)
+class _Annotated:
+    """The base class of errors, whose annotated attributes are passed to ``__init__`` by keyword, as in a dataclass. An
+    attribute with a value in the class is optional. The module dataclasses itself would compile several functions for
+    each class, which takes longer than everything else in this module."""
+
+    _facts = tuple[str, ...]()  # the names of these attributes
+
+    def __init_subclass__(cls, *, kw_only: bool = True) -> None:
+        super().__init_subclass__()
+        own = [name for name, hint in cls.__annotations__.items() if kw_only and "ClassVar" not in str(hint)]
+        inherited = [name for base in reversed(cls.__mro__[1:]) for name in vars(base).get("_facts", ())]
+        cls._facts = tuple(dict.fromkeys((*inherited, *own)))
+
+
+class DeltaLogError(_Annotated, Exception, kw_only=False):
     """The root of all errors that deltalog raises on purpose."""
 
     code: ClassVar[str] = "DELTALOG_ERROR"
     outcome: ClassVar[Outcome] = Outcome.NOTHING_COMMITTED
     message: str
-    _facts = tuple[str, ...]()  # the names of the attributes that are passed by keyword
+
+    def __init__(self, message: str, **facts: Any) -> None:
+        kind, names = type(self), self._facts
+        unknown = [name for name in facts if name not in names]
+        if unknown:
+            raise TypeError(f"{kind.__name__} got an unexpected keyword argument {unknown[0]!r}")
+        missing = [name for name in names if name not in facts and not hasattr(kind, name)]
+        if missing:
+            raise TypeError(f"{kind.__name__} is missing the keyword argument {missing[0]!r}")
+        self.message = message
+        vars(self).update((name, facts[name] if name in facts else getattr(kind, name)) for name in names)
+        self.__post_init__()
 
     def __post_init__(self) -> None:
         super().__init__(self.message)
@@ -154,7 +164,6 @@ class InvalidTimestampError(CallError):
     code = "INVALID_TIMESTAMP"
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class InvalidPropertyError(CallError):
     """A table property has a name that must not be set, or a value that is not allowed. ``key``: its name."""
 
@@ -168,7 +177,6 @@ class SchemaMismatchError(CallError):
     code = "SCHEMA_MISMATCH"
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class ConstraintViolationError(CallError):
     """New rows violate a CHECK constraint, an invariant, a generated column, a declared length, or the condition of an
     overwrite.
@@ -183,7 +191,6 @@ class ConstraintViolationError(CallError):
     violations: int | None
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class InvalidActionError(CallError):
     """A staged action would make the table invalid. ``path``: the file concerned, if any."""
 
@@ -191,7 +198,6 @@ class InvalidActionError(CallError):
     path: str | None = None
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class FilesCommittedError(InvalidActionError):
     """A version of the table has already added one of the files to be committed or discarded. The error has the
     ``path`` of the file, and the ``version`` that added the file (None if the file was found in a snapshot, not in a
@@ -257,7 +263,6 @@ class EmptyDatasetError(TableNotFoundError):
     code = "EMPTY_DATASET"
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class VersionNotFoundError(NotFoundError):
     """The version does not exist or can no longer be rebuilt. ``earliest``, ``latest``: the first and the last version
     that can be rebuilt."""
@@ -268,7 +273,6 @@ class VersionNotFoundError(NotFoundError):
     latest: int | None
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class TimestampOutOfRangeError(NotFoundError):
     """The timestamp is outside the history. Its attributes are ``requested_ms``, ``earliest_ms`` and ``latest_ms``."""
 
@@ -284,7 +288,6 @@ class TableExistsError(DeltaLogError):
     code = "TABLE_EXISTS"
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class TableReplacedError(DeltaLogError):
     """The table is no longer the one that was read: it was deleted and created again, or replaced by an older copy of
     itself. ``version``: the version that was read. Nothing was committed. The handle's next call reads the new
@@ -294,7 +297,6 @@ class TableReplacedError(DeltaLogError):
     version: int
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class RowCountError(DeltaLogError):
     """The files contain a different number of rows than their writer reported. The attributes ``written`` and ``found``
     contain the two row counts."""
@@ -304,7 +306,6 @@ class RowCountError(DeltaLogError):
     found: int
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class UnsupportedFeatureError(DeltaLogError):
     """The table needs a protocol version or feature that deltalog does not support. Has ``features``."""
 
@@ -312,7 +313,6 @@ class UnsupportedFeatureError(DeltaLogError):
     features: tuple[str, ...]
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class FeatureDropIncompleteError(DeltaLogError):
     """``drop_feature`` has prepared the table in ``version`` but not dropped the ``feature``; or ``release_table`` has
     dropped it, but the catalog still has the table. ``__cause__``: the error that prevented the next step."""
@@ -329,7 +329,6 @@ class CorruptTableError(DeltaLogError):
     code = "CORRUPT_TABLE"
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class InvalidCommitError(CorruptTableError):
     """A commit file is empty, torn, not JSON or has duplicate fields."""
 
@@ -338,7 +337,6 @@ class InvalidCommitError(CorruptTableError):
     path: str | None = None
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class MissingVersionError(CorruptTableError):
     """The commit file of ``version`` is missing although later ones exist."""
 
@@ -346,7 +344,6 @@ class MissingVersionError(CorruptTableError):
     version: int
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class InvalidCheckpointError(CorruptTableError):
     """The checkpoint of ``version`` cannot be read and the commits before it no longer exist."""
 
@@ -360,7 +357,6 @@ class InvalidEnablementError(CorruptTableError):
     code = "INVALID_ENABLEMENT"
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class MissingInCommitTimestampError(CorruptTableError):
     """The commit of ``version`` lacks the required ``inCommitTimestamp``."""
 
@@ -368,7 +364,6 @@ class MissingInCommitTimestampError(CorruptTableError):
     version: int
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class InvalidDataFileError(CorruptTableError):
     """A data file named by the log is missing or cannot be read."""
 
@@ -376,7 +371,6 @@ class InvalidDataFileError(CorruptTableError):
     path: str | None = None
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class UnsafePathError(CorruptTableError):
     """A ``path`` in the log points outside the table."""
 
@@ -384,7 +378,6 @@ class UnsafePathError(CorruptTableError):
     path: str
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class CommitConflictError(DeltaLogError):
     """Another writer's commit conflicts with this one; nothing was committed.
 
@@ -439,7 +432,6 @@ class ConcurrentTransactionError(CommitConflictError):
     code = "CONCURRENT_TRANSACTION"
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class VersionConflictError(CommitConflictError):
     """``expected_parent``, the version that this commit was to follow, is no longer the latest version, because another
     writer committed.
@@ -451,7 +443,6 @@ class VersionConflictError(CommitConflictError):
     expected_parent: int | None
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class TransactionStateError(DeltaLogError):
     """The state of a transaction does not allow the call. Has ``transaction_id``."""
 
@@ -459,7 +450,6 @@ class TransactionStateError(DeltaLogError):
     transaction_id: str
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class TransactionCanceledError(TransactionStateError):
     """The transaction is aborted. ``conflicts``: the conflicts that caused the abort, if this call aborted the
     transaction."""
@@ -495,7 +485,6 @@ class TransactionCommitInProgressError(TransactionStateError):
     code = "TRANSACTION_COMMIT_IN_PROGRESS"
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class ConcurrentModificationError(DeltaLogError):
     """Another call changed the same record at the same time. This call changed nothing."""
 
@@ -509,7 +498,6 @@ class TransactionContentionError(ConcurrentModificationError):
     code = "TRANSACTION_CONTENTION"
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class ObjectBeingDeletedError(ConcurrentModificationError):
     """The clean-up of an aborted transaction is deleting or has deleted the object. Until the clean-up has finished,
     the object cannot be registered or added, and its table cannot be dropped. Nothing was changed. The error has the
@@ -520,7 +508,6 @@ class ObjectBeingDeletedError(ConcurrentModificationError):
     transaction_id: str
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class TimestampAheadError(DeltaLogError):
     """An in-commit timestamp is too far ahead of the catalog's clock to be ratified; nothing was committed. Attributes:
     ``in_commit_timestamp_ms`` and ``clock_ms``."""
@@ -536,7 +523,6 @@ class ResourceNotReadyError(DeltaLogError):
     code = "RESOURCE_NOT_READY"
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class CatalogBehindLogError(ResourceNotReadyError):
     """The log of a table has versions that its catalog lacks, for example after the catalog was restored from a backup.
     Nothing was written. Its attribute ``version`` is the latest version in the catalog."""
@@ -568,15 +554,8 @@ class CommitStateUnknownError(DeltaLogError):
     def __init__(
         self, message: str, *, version: int, txn_id: str, resolve: Callable[[], CommitResult | None] | None = None
     ) -> None:
-        super().__init__(message)
-        self.version = version
-        self.txn_id = txn_id
-        self._resolve = resolve
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """``version`` and ``txn_id``; the function behind ``resolve`` cannot be pickled."""
-        return {"version": self.version, "txn_id": self.txn_id}
+        super().__init__(message, version=version, txn_id=txn_id)
+        self._resolve = resolve  # not one of ``facts``, because it cannot be pickled
 
     def resolve(self) -> CommitResult | None:
         """Query the store again. Cost: at most 1 GET. Raises StoreError if it still does not answer."""
@@ -588,7 +567,6 @@ class CommitStateUnknownError(DeltaLogError):
         return self._resolve()
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class StoreError(DeltaLogError, OSError):
     """The store refused the request or failed, and the request had no effect.
 
@@ -608,7 +586,6 @@ class UnansweredRequestError(StoreError):
     outcome = Outcome.UNKNOWN
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class CommitTableError(StoreError):
     """The DynamoDB ``table`` of a commit protocol is missing, has other keys, or disagrees with the log."""
 
@@ -629,7 +606,6 @@ class OperationTimeoutError(CoordinatorError):
     outcome = Outcome.UNKNOWN
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class ObjectNotFoundError(StoreError, FileNotFoundError):
     """There is no object at this ``path``."""
 

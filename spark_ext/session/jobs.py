@@ -77,11 +77,7 @@ class JobFailedError(deltalog.DeltaLogError):
     """
 
     code = "SPARK_JOB_FAILED"
-    _facts = ("reason",)
-
-    def __init__(self, message: str, *, reason: str) -> None:
-        super().__init__(message)
-        self.reason = reason
+    reason: str
 
 
 def cancelled_with_its_caller(spark: SparkSession, run: Callable[[], T]) -> T:

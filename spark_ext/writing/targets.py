@@ -21,11 +21,8 @@ class NameNotRegisteredError(deltalog.DeltaLogError):
 
     code = "NAME_NOT_REGISTERED"
     outcome = deltalog.errors.Outcome.PARTLY_COMMITTED
-    _facts = ("name", "url")
-
-    def __init__(self, message: str, *, name: str, url: str) -> None:
-        super().__init__(message)
-        self.name, self.url = name, url
+    name: str
+    url: str
 
 
 @dataclass(frozen=True)
