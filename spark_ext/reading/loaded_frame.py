@@ -54,16 +54,22 @@ class Deferred:
     operations: tuple[tuple[Operation, DataFrame], ...] = ()
 
     @classmethod
-    def of(cls, rows: Callable[[deltalog.Predicate | None], DataFrame], empty: DataFrame) -> Deferred:
-        """``rows``: a scan; ``empty``: a DataFrame with its columns and without rows, whose columns it takes over."""
+    def of(
+        cls, rows: Callable[[deltalog.Predicate | None], DataFrame], empty: DataFrame, names: Sequence[str]
+    ) -> Deferred:
+        """``rows``: a scan with the columns ``names`` and FILE; ``empty``: a DataFrame with its columns and without
+        rows. The rows get the columns ``names`` of ``empty``."""
+        shape = empty.select(*names)
 
         def like(where: deltalog.Predicate | None) -> DataFrame:
             found = rows(where)
             # On classic Spark a union has the columns of its first operand. Spark drops the operand of the union that
             # has no rows.
-            return empty.union(found) if "_jdf" in vars(found) else _like(found, empty)
+            if "_jdf" in vars(found):
+                return empty.union(found).select(*names)
+            return _like(found.select(*names), shape)
 
-        return cls(like, empty)
+        return cls(like, shape)
 
     def then(self, operation: Operation, where: deltalog.Predicate | None = None) -> Deferred:
         """Add an operation. ``where``: a predicate that is not false for any row that the operation keeps. Raises
@@ -157,9 +163,11 @@ def _class_for(kind: Any) -> Any:
             where = None if text is None else pruning.predicate(state.snapshot, [text])
             if state.deferred is not None:
                 filtered = state.deferred.then(lambda rows: kind.filter(rows, condition), where)
+                if _is_fixed(condition, text):
+                    return deferred(filtered, state.snapshot)
                 # Spark must analyse all other conditions now, because views, functions and random seeds may change
-                # before the DataFrame is used.
-                return deferred(filtered, state.snapshot) if _is_fixed(condition, text) else filtered.built()
+                # before the DataFrame is used. Later filters skip files as for a small table.
+                return loaded(filtered.built(), state.snapshot)
             found, kept = super().filter(condition), _only_files(state.snapshot, where)
             return loaded(found if kept is None else kind.filter(found, kept), state.snapshot)
 

@@ -431,15 +431,15 @@ def frame(spark: SparkSession, snapshot: deltalog.Snapshot, conditions: Sequence
 
 def _deferred(spark: SparkSession, snapshot: deltalog.Snapshot, layout: Layout) -> Deferred:
     """The rows of a snapshot, as a ``Deferred``, which has no plan yet. Cost: a scan of 1 file."""
-    storage = Storage.of(spark, snapshot)
+    storage, extra = Storage.of(spark, snapshot), ExtraColumns(files=True)
     one = file_entries.of_files(snapshot, snapshot.files(file_entries.COLUMNS).slice(0, 1))
-    shape = scan(spark, layout, one, storage).where(F.lit(False))
+    empty = scan(spark, layout, one, storage, extra=extra).where(F.lit(False))
 
     def rows(where: deltalog.Predicate | None) -> DataFrame:
-        found = scan(spark, layout, file_entries.of_snapshot(snapshot, where), storage)
+        found = scan(spark, layout, file_entries.of_snapshot(snapshot, where), storage, extra=extra)
         return marked(found, snapshot, where)
 
-    return Deferred.of(rows, shape)
+    return Deferred.of(rows, empty, [quoted(name) for name in snapshot.schema.names])
 
 
 def pruned(spark: SparkSession, snapshot: deltalog.Snapshot, where: deltalog.Predicate | None) -> DataFrame:
