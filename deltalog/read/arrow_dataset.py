@@ -192,13 +192,17 @@ def _scanning() -> type[ds.Dataset]:
             self._inner, self._expression = dataset, expression
 
         def __reduce__(self) -> tuple[Any, ...]:
-            return type(self._inner).filter, (self._inner, self._expression)
+            return _filtered, (self._inner, self._expression)
 
         def scanner(self, columns: Any = None, filter: Any = None, **options: Any) -> Any:
             both = self._expression if filter is None else self._expression & filter
             return self._inner.scanner(columns, both, **options)
 
     return TableDataset
+
+
+def _filtered(dataset: ds.Dataset, expression: Any) -> ds.Dataset:
+    return dataset.filter(expression)
 
 
 class _Refusing:
