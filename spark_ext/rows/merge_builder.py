@@ -111,7 +111,7 @@ def merge_of(
 ) -> DeltaMergeBuilder:
     """A merge without clauses. Raises CallError."""
     if not hasattr(source, "sparkSession") or not hasattr(source, "storageLevel"):
-        raise ArgumentTypeError(f"The source of a merge must be a Spark DataFrame, not {type(source).__name__}.")
+        raise ArgumentTypeError(f"The source of a merge must be DataFrame (of PySpark), not {type(source).__name__}.")
     if condition is None:
         raise deltalog.CallError("The condition of a merge cannot be None. Pass one such as 'target.id = source.id'.")
     arguments.expression("The condition of a merge", condition)
