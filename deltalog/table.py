@@ -695,11 +695,15 @@ class DeltaTable:
 
     # -------------------------------------------------------------------- staging files for a later commit
 
-    def stage(self, data: Any, **options: Unpack[staging.WriteOptions]) -> staging.StagedFiles:
+    def stage(
+        self, data: Any, *, new_columns: StructType | None = None, **options: Unpack[staging.WriteOptions]
+    ) -> staging.StagedFiles:
         """Write rows into files that no version names yet, for ``commit_staged``; several threads and processes may
-        stage files concurrently. Only the options ``checksum`` and ``timestamp_column`` apply. Raises as
-        ``append``. Cost: 1 PUT for each file."""
-        return staging.stage(staging.target_of(self._handle), data, staging.options_of(options))
+        stage files concurrently. ``new_columns``: columns that the table lacks and that the commit adds; such files are
+        added to a transaction that also stages these columns with ``merge_schema``. Only the options ``checksum`` and
+        ``timestamp_column`` apply. Raises as ``append``, and CallError for new columns with column mapping, which gives
+        them other names in the files. Cost: 1 PUT for each file."""
+        return staging.stage(staging.target_of(self._handle), data, staging.options_of(options), new_columns)
 
     def commit_staged(
         self,

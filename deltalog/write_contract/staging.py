@@ -40,6 +40,7 @@ from deltalog.lazy_arrow import pc
 from deltalog.log.authority import Authority
 from deltalog.parquet.file_reader import EXACT, conform
 from deltalog.parquet.file_writer import Checksum, check_checksum
+from deltalog.protocol import column_mapping
 from deltalog.protocol.actions import AddFile, Long, Metadata, Size
 from deltalog.protocol.schema import StructField, StructType
 from deltalog.read.snapshot import Snapshot
@@ -263,15 +264,27 @@ def target_of(handle: TableHandle) -> WriteTarget:
     return WriteTarget(handle.reader.store, handle.reader.authority, begin, handle.expire, handle.unsettled)
 
 
-def stage(target: WriteTarget, data: Any, options: Options) -> StagedFiles:
-    """Write rows into files that no version refers to yet.
+def stage(target: WriteTarget, data: Any, options: Options, new_columns: StructType | None = None) -> StagedFiles:
+    """Write rows into files that no version refers to yet. ``new_columns``: as for ``DeltaTable.stage``.
 
     On an error, the files are deleted, best effort. Raises as DeltaTable.append. Cost: 1 PUT for each file.
     """
     with target.begin(options) as transaction:
         _check_has_rows(transaction.metadata, "rows")
+        if new_columns is not None:
+            _add_columns(transaction, new_columns)
         transaction.reads_callers_rows = not is_in_memory(data)
         return _staged(target, transaction, fitting(transaction, data), options)
+
+
+def _add_columns(transaction: Transaction, columns: StructType) -> None:
+    before = transaction.metadata
+    transaction.merge_schema(columns)
+    if transaction.metadata != before and column_mapping.mode_of(before.configuration) != "none":
+        raise CallError(
+            f"{transaction.reader.store.url} has column mapping, which gives each new column a name of its own in the "
+            "files, so files cannot be staged for columns that it lacks. Add the columns first: DeltaTable.add_columns."
+        )
 
 
 def stage_records(target: WriteTarget, records: Records | None, options: Options) -> StagedFiles:
