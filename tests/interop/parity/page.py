@@ -98,7 +98,7 @@ _OWN = {
         " committed."
     ),
     "`test_sql.py::test_ddls`": (
-        "A named table has the table features of a table in a deltalog catalog; the test expects no features."
+        "A table created by name is in a deltalog catalog, and therefore has table features; the test expects none."
     ),
 }
 _OWN_TESTS = f"""
