@@ -101,7 +101,7 @@ def check_none_deletes(coordinator: Coordinator, table: TableRecord, now_ms: int
             raise ObjectBeingDeletedError(
                 f"{table.name} cannot leave the catalog now: the clean-up of transaction {marking.transaction_id} may "
                 f"be deleting objects of it, as {table.url}/{path}. Nothing was changed. Call again when the clean-up "
-                "is over (after 24 hours if its process died).",
+                "has ended; if its process died, wait 24 hours.",
                 path=path,
                 transaction_id=marking.transaction_id,
             )
@@ -178,7 +178,7 @@ def _being_deleted(table: str, path: str, marking: Marking, is_over: bool = Fals
     advice = (
         "Write it again, or use another name."
         if is_over
-        else "Use another name, or call again when the clean-up has ended (after 24 hours if its process died)."
+        else "Use another name, or call again when the clean-up has ended; if its process died, wait 24 hours."
     )
     return ObjectBeingDeletedError(
         f"{table}: the object {path} {what.format(marking.transaction_id)}. Nothing was changed. {advice}",

@@ -454,7 +454,8 @@ def serve(
             "--most-ahead",
             min=0,
             metavar="SECONDS",
-            help="Refuse commits whose timestamp is further ahead of this machine's clock than this. Default: 3600.",
+            help="Refuse commits whose timestamp is ahead of this machine's clock by more than this many seconds. "
+            "Default: 3600.",
         ),
     ] = None,
     log_level: Annotated[

@@ -289,7 +289,8 @@ def resolve(
     ] = "error",
     as_json: _Json = False,
 ) -> None:
-    """Explain which version TIMESTAMP AS OF selects: the clock, the candidates, the neighbours, the valid range.
+    """Explain which version TIMESTAMP AS OF selects: the clock, the candidate versions, the neighbouring commits, the
+    valid range.
 
     For an instant outside the history, the explanation is printed, and the exit status is 1 unless --before or --after
     allow it.
@@ -466,7 +467,10 @@ def checkpoint(
 def compact(
     table: _Table,
     start: Annotated[
-        int | None, typer.Option("--from", min=0, metavar="N", help="The first version. Default: after the checkpoint.")
+        int | None,
+        typer.Option(
+            "--from", min=0, metavar="N", help="The first version. Default: the version after the last checkpoint."
+        ),
     ] = None,
     end: Annotated[
         int | None, typer.Option("--to", min=1, metavar="N", help="The last version. Default: the latest.")

@@ -100,7 +100,7 @@ def optimize(
     full: Annotated[
         bool, typer.Option("--full", help="Clustered tables: also rewrite files clustered by other columns.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done without committing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done, but commit nothing.")] = False,
     as_json: Json = False,
 ) -> None:
     """Combine small files into larger ones without changing rows. The rows of a clustered table are ordered by its

@@ -634,10 +634,9 @@ class DeltaTable:
         self._table.generate()
 
     def __datafusion_table_provider__(self, session: Any = None) -> Any:
-        """Raises DeltaError: Always raises DeltaError, because a table provider for DataFusion must be a Rust
-        object."""
+        """Always raises DeltaError, because a table provider for DataFusion must be a Rust object."""
         raise DeltaError(
-            "A table provider for DataFusion is an object of delta-rs. Register the rows instead: "
+            "Only delta-rs can make a table provider for DataFusion. Register the rows instead: "
             "SessionContext.from_arrow(table.scan())."
         )
 

@@ -232,9 +232,9 @@ class App:
             log.warning("request %s: %s: too many requests are in progress", request_id, route.name)
             return refusal(503, "ServiceUnavailableException", "Too many requests are in progress.", retry_after="1")
         except NotBegunError:
-            reason = f"Not started within {seconds:g} s because other calls were running; it has no effect."
+            reason = f"The call did not start within {seconds:g} s because other calls were running; it has no effect."
         except NotDoneError:
-            reason = f"Not finished within {seconds:g} s; it may still take effect."
+            reason = f"The call did not finish within {seconds:g} s; it may still take effect."
         log.error("request %s: %s: %s", request_id, route.name, reason)
         return route.explain(OperationTimeoutError(reason))
 
@@ -260,7 +260,8 @@ class App:
         except DeltaLogError as error:
             answer = _explained(route, error, request_id)
             if isinstance(error, StoreError) and time.monotonic() > end_s:
-                answer = route.explain(OperationTimeoutError("Not finished in time; it may have taken effect."))
+                late = OperationTimeoutError("The call did not finish in time; it may have taken effect.")
+                answer = route.explain(late)
             return self._shown(answer, said)
         except Exception:
             log.exception("request %s: %s failed", request_id, route.name)

@@ -37,7 +37,8 @@ _CALLS = {
     "create": "Create the table with spark_ext.write(df).{1}",
     "cache": "Load it with spark_ext.read(spark).{2}; call cache() and createOrReplaceTempView(name)",
     "drop": "DROP TABLE drops names of the catalog",
-    "show": "SHOW COLUMNS, TBLPROPERTIES and PARTITIONS can; spark_ext.detail and spark_ext.history have the rest",
+    "show": "Only SHOW COLUMNS, SHOW TBLPROPERTIES and SHOW PARTITIONS can; for the rest, use spark_ext.detail and "
+    "spark_ext.history",
     "begin": "Run the statements of the script one at a time",
 }
 # The options of ``resolve`` for a table that is already open.

@@ -71,8 +71,8 @@ class RowCount:
         metrics = self._metrics()
         if not metrics:
             raise deltalog.StoreError(
-                "Spark did not report the rows that the job wrote, so its files cannot be checked; nothing was "
-                "committed. Write again.",
+                "Spark did not report the number of rows that the job wrote, so its files cannot be checked; nothing "
+                "was committed. Write again.",
                 path="",
             )
         return int(metrics[_MARKED]), int(metrics[_DIGEST] or 0)

@@ -122,7 +122,7 @@ class TableWriter:
         if isinstance(self._table, str) and names.is_name(self._table):
             return named_target(self._df, self._table, self._path)
         if self._path is not None:
-            raise deltalog.CallError("The option path is for tables by name; this table is given by path.")
+            raise deltalog.CallError("The option path applies to tables given by name; this table is given by path.")
         return PathTarget(self._table)
 
     def _with(self, **changes: Any) -> TableWriter:

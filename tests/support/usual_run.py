@@ -53,7 +53,6 @@ USUAL_RUN: dict[str, Sequence[str]] = {
         f"{SPARK}/test_row_changes.py::test_a_concurrent_change_of_the_same_rows_is_a_conflict",
         f"{SPARK}/test_row_changes.py::test_rows_that_are_lost_on_the_way_are_noticed",
         f"{_PARITY}[UPDATE and DELETE with deletion vectors]",
-        f"{_PARITY}[DELETE with a change data feed]",
         f"{_PARITY}[UPDATE with a change data feed]",
     ),
     "merge": (
@@ -121,11 +120,9 @@ USUAL_RUN: dict[str, Sequence[str]] = {
     "restore": (
         f"{SPARK}/test_delta_table.py::test_versions_are_restored",
         f"{SPARK}/test_sql_alter.py::test_versions_are_restored",
-        f"{_PARITY}[RESTORE of old properties]",
     ),
     "clone, convert, manifests": (
         f"{SPARK}/test_copies.py",
-        f"{_PARITY}[a shallow clone: append and overwrite]",
         f"{_PARITY}[a table converted from Parquet]",
     ),
     "create, replace": (
@@ -157,7 +154,6 @@ USUAL_RUN: dict[str, Sequence[str]] = {
     "change feed": (
         f"{SPARK}/test_table_features.py::test_changes_by_version_and_by_time",
         f"{SPARK}/test_table_features.py::test_changes_by_deletion_vectors",
-        f"{_PARITY}[changes with deletion vectors]",
     ),
     "schema evolution": (
         f"{SPARK}/test_writer.py::test_merge_schema_adds_columns_also_inside_structs",

@@ -300,8 +300,8 @@ class S3DynamoDBStore(WrappedStore["S3Store"]):
             except StoreError as error:
                 raise StoreError(
                     f"{self.url}: version {entry.version} is committed in the DynamoDB table {self._table.name!r}, and "
-                    f"copying it into the log failed. {error.message} Open the table with rights to write, or without "
-                    "commit= to read the versions before it.",
+                    f"copying it into the log failed. {error.message} Open the table with write permissions, or "
+                    "without commit= to read only the earlier versions.",
                     path=path,
                 ) from error.__cause__
             there = get_or_none(self.inner, path)

@@ -98,8 +98,8 @@ _OWN = {
         " committed."
     ),
     "`test_sql.py::test_ddls`": (
-        "A named table has the table features of a table in a deltalog catalog; the test expects no features. It passes"
-        " with [`install`](from-delta-spark.md), where names are those of Spark's own catalog."
+        "A table created by name is in a deltalog catalog, and therefore has table features; the test expects none. It"
+        " passes with [`install`](from-delta-spark.md), where names are those of Spark's own catalog."
     ),
 }
 _OWN_TESTS = f"""

@@ -64,7 +64,7 @@ NOTES = {
     "spark.catalog.createTable": "Spark's own: use `DeltaTable.create`",
     "spark.catalog.createExternalTable": "Spark's own: use `DeltaTable.create`",
     "spark.catalog.cacheTable": "Spark's own, for views: cache the frame of a table",
-    "spark.catalog.listColumns": "Spark's own: the columns of a name are those at its registration",
+    "spark.catalog.listColumns": "Spark's own: shows the columns that the table had when its name was registered",
     "spark.readStream.changes": "Spark's own",
     "spark.read.changes": "Spark's own: `option('readChangeFeed', True)`",
     "df.writeStream.toTable": "creates a table in Spark's catalog; in a catalog of deltalog it must exist",

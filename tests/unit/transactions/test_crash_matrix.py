@@ -27,7 +27,7 @@ from tests.support.simulation.transaction_judge import ClientTransaction, judge,
 
 A, B = NAMES = ("bank.a", "bank.b")
 # With these coordinators, test only every n-th step; with the in-memory coordinator, and with --long, test all steps.
-SAMPLED = {"dynamodb": 5, "sqlite": 2}
+SAMPLED = {"dynamodb": 12, "sqlite": 5}
 KILLS = (Fault.KILL_BEFORE, Fault.KILL_AFTER)
 #: Calls that change nothing, so that dying before them and dying after them have the same effect.
 READS = {*coordinators.READS, "get", "head", "list_from"}
