@@ -8,6 +8,7 @@ Spec: PROTOCOL.md#action-reconciliation, #checkpoints, #multi-part-checkpoint, #
 from __future__ import annotations
 
 import bisect
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -125,14 +126,16 @@ def parse_listing(files: Iterable[FileMeta]) -> Listing:
 def parse_names(names: Collection[str]) -> Listing:
     """Like ``parse_listing``, but from file names alone, in any order.
 
-    Commits and checksums are recognised by the length and the extension of their names. The names are not parsed one by
+    Commits and checksums are recognised by what follows the 20 digits of their names. The names are not parsed one by
     one, because a log of 100,000 commits has 200,000 of them.
     """
-    commits = _versions([name[:20] for name in names if len(name) == 25 and name.endswith(".json")])
-    checksums = _versions([name[:20] for name in names if len(name) == 24 and name.endswith(".crc")])
+    by_end = defaultdict[str, list[str]](list)
+    for name in names:
+        by_end[name[20:]].append(name)
+    commits, checksums = _versions(by_end.pop(".json", [])), _versions(by_end.pop(".crc", []))
     parts: dict[tuple[int, LogFileKind, int, str], list[LogFile]] = {}
     compactions: list[Compaction] = []
-    for name in [name for name in names if len(name) > 25]:
+    for name in (name for group in by_end.values() for name in group if len(name) > 25):
         parsed = parse_log_file(name)
         if parsed is not None and parsed.kind in _CHECKPOINTS:
             unique = name if parsed.kind is LogFileKind.UUID_CHECKPOINT else ""
@@ -149,7 +152,9 @@ def parse_names(names: Collection[str]) -> Listing:
     return Listing(_ascending(commits), tuple(checkpoints), frozenset(checksums), tuple(sorted(compactions)))
 
 
-def _versions(texts: list[str]) -> list[int]:
+def _versions(names: list[str]) -> list[int]:
+    """The versions in the names of files; names that do not begin with a version are ignored."""
+    texts = [name[:20] for name in names]
     together = "".join(texts)
     if not (together.isdecimal() and together.isascii()):
         texts = [text for text in texts if text.isdecimal() and text.isascii()]
