@@ -177,7 +177,7 @@ class Tail:
             is_live = [key not in self.keys for key in _keys(files).to_pylist()]
             return files if all(is_live) else files.filter(arrow_arrays.booleans(is_live))
         is_replaced = pc.is_in(_keys(files), value_set=self._keys)
-        return files.filter(pc.invert(is_replaced)) if pc.any(is_replaced).as_py() else files
+        return arrow_arrays.rows_where(pc.invert(is_replaced), files)
 
     def tombstones(self, cutoff_ms: int) -> pa.Table:
         """The remove actions that have not expired at a cut-off time (schema TOMBSTONES)."""
