@@ -151,8 +151,7 @@ class Commits(msgspec.Struct, frozen=True):
         return Commits([*self.actions, *later.actions], [*self.runs, *later.runs])
 
 
-@dataclass(frozen=True)
-class Tail:
+class Tail(msgspec.Struct, frozen=True, dict=True):
     """The effect of commits on the files of the version before them.
 
     ``files``: the files that the commits add and that are still live afterwards (schema FILES). ``keys``: the

@@ -98,8 +98,7 @@ class Listing:
         return bool(self.commits) and len(self.commits) != self.commits[-1] - self.commits[0] + 1
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
+class Segment(msgspec.Struct, frozen=True):
     """The files from which ``version`` is rebuilt: the checkpoint, if any, and ``commits`` (ascending versions). Each
     log compaction file in ``compactions`` replaces a run of consecutive commits of the segment."""
 

@@ -23,11 +23,10 @@ from deltalog.protocol.column_metadata import check_metadata, is_text
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    import pyarrow.types as pt
 
     from deltalog.protocol import arrow_types
 else:
-    lazy_modules(__name__, "deltalog.protocol.arrow_types", pa="pyarrow", pt="pyarrow.types")
+    lazy_modules(__name__, "deltalog.protocol.arrow_types", pa="pyarrow")
 
 _BOUNDED = frozenset(
     {"byte", "short", "integer", "long", "float", "double", "string", "date", "timestamp", "timestamp_ntz"}
@@ -340,15 +339,15 @@ def _field_from_arrow(column: Any, where: str) -> StructField:
 def _type_from_arrow(arrow: pa.DataType, name: str) -> DataType:
     if arrow_types.is_encoded(arrow):
         return _type_from_arrow(arrow.value_type, name)
-    if pt.is_struct(arrow):
+    if pa.types.is_struct(arrow):
         return StructType(tuple(_field_from_arrow(f, f"{name}.") for f in arrow.fields))
-    if pt.is_map(arrow):
+    if pa.types.is_map(arrow):
         value_nullable = arrow.item_field.nullable
         key, value = _type_from_arrow(arrow.key_type, f"{name}.key"), _type_from_arrow(arrow.item_type, name)
         return MapType(key, value, value_nullable)
     if arrow_types.is_list(arrow):
         return ArrayType(_type_from_arrow(arrow.value_type, f"{name}.element"), arrow.value_field.nullable)
-    if pt.is_decimal(arrow) and arrow.precision <= 38 and 0 <= arrow.scale <= arrow.precision:
+    if pa.types.is_decimal(arrow) and arrow.precision <= 38 and 0 <= arrow.scale <= arrow.precision:
         return DecimalType(arrow.precision, arrow.scale)
     primitive = arrow_types.primitive_of(arrow)
     if primitive is None:
