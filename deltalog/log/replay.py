@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -45,14 +44,13 @@ else:
 _MORE_KEYS = 4
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+class State(msgspec.Struct, frozen=True):
     """The state of a version, without its files. ``transactions`` are keyed by application id, ``domains`` by name."""
 
     protocol: Protocol
     metadata: Metadata
-    transactions: Mapping[str, SetTransaction] = field(default_factory=dict)
-    domains: Mapping[str, DomainMetadata] = field(default_factory=dict)
+    transactions: Mapping[str, SetTransaction] = msgspec.field(default_factory=dict)
+    domains: Mapping[str, DomainMetadata] = msgspec.field(default_factory=dict)
 
     @property
     def clustering_columns(self) -> tuple[tuple[str, ...], ...]:
@@ -60,14 +58,13 @@ class State:
         return column_mapping.clustered_by(self.domains.get(column_mapping.CLUSTERING_DOMAIN), self.metadata)
 
 
-@dataclass(frozen=True, slots=True)
-class PartialState:
+class PartialState(msgspec.Struct, frozen=True):
     """A State that may lack protocol or metadata, because it was computed from part of a log."""
 
     protocol: Protocol | None = None
     metadata: Metadata | None = None
-    transactions: Mapping[str, SetTransaction] = field(default_factory=dict)
-    domains: Mapping[str, DomainMetadata] = field(default_factory=dict)
+    transactions: Mapping[str, SetTransaction] = msgspec.field(default_factory=dict)
+    domains: Mapping[str, DomainMetadata] = msgspec.field(default_factory=dict)
 
     def complete(self, table: str, version: int) -> State:
         """This state as a State. Raises CorruptTableError if protocol or metaData is missing."""

@@ -201,7 +201,8 @@ class LocalStore(LogStore):
         with _store_errors("list", target):
             try:
                 with os.scandir(target) as entries:
-                    names = [entry.name for entry in entries if entry.name >= start and not entry.is_dir()]
+                    later = (entry for entry in entries if entry.name >= start) if start else entries
+                    names = [entry.name for entry in later if not entry.is_dir()]
                 return names if limit is None else sorted(names)[:limit]
             except (FileNotFoundError, NotADirectoryError):
                 return []
