@@ -20,6 +20,8 @@ from deltalog.lazy_arrow import pc
 
 _EPOCH = datetime.date(1970, 1, 1)
 STRINGS_MAP = pa.map_(pa.string(), pa.string())
+# Leaving out more rows than this by slices would make too many slices.
+FEW_ROWS = 16
 
 
 def int64s(values: Sequence[int | None]) -> pa.Int64Array:
@@ -119,6 +121,21 @@ def kept(values: Any, mask: pa.BooleanArray) -> Any:
         entries = pa.StructArray.from_arrays([values.keys, values.items], fields=_ENTRY_FIELDS)
         return pa.Array.from_buffers(STRINGS_MAP, rows, buffers, children=[entries])
     return pa.Array.from_buffers(pa.string(), rows, [*buffers, values.buffers()[2]])
+
+
+def rows_where(is_kept: Any, rows: pa.Table) -> pa.Table:
+    """The rows for which ``is_kept``, which has no nulls, is true. If only a few rows are left out, the result consists
+    of slices that share the memory of ``rows``."""
+    is_kept = combined(is_kept)
+    num_left_out = rows.num_rows - is_kept.true_count
+    if num_left_out == 0:
+        return rows
+    if num_left_out > FEW_ROWS:
+        return rows.filter(is_kept)
+    gaps = [*pc.indices_nonzero(pc.invert(is_kept)).to_pylist(), rows.num_rows]
+    starts = [0, *(gap + 1 for gap in gaps)]
+    runs = [rows.slice(start, gap - start) for start, gap in zip(starts, gaps) if gap > start]  # noqa: B905
+    return pa.concat_tables(runs) if runs else rows.slice(0, 0)
 
 
 @lru_cache(maxsize=64)

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import math
-import random
 import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from deltalog.lazy_names import lazy_modules
+
+if TYPE_CHECKING:
+    import random
+else:
+    lazy_modules(__name__, "random")
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,8 +77,11 @@ def _read(unread: _Unread) -> ModuleType:
     full, name, names = unread.__dict__["_place"]
     try:
         module = importlib.import_module(full)
-    # Such as too many open files: the import runs during a call by the user, so the error must be a StoreError.
-    except OSError as error:
+    # Such as too many open files: the import runs during a call by the user, so the error must be a StoreError. For a
+    # shared library, such an error is an ImportError; a module that is not installed is named by its own error.
+    except ModuleNotFoundError:
+        raise
+    except (OSError, ImportError) as error:
         raise StoreError(f"The module {full} cannot be loaded: {error}. Nothing was changed.", path=full) from error
     if names.get(name) is unread:
         names[name] = module

@@ -8,9 +8,15 @@ import itertools
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import CancelledError, Future, ThreadPoolExecutor
 from functools import partial
-from typing import Any, Generic, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, overload
+
+from deltalog.lazy_names import lazy_modules
+
+if TYPE_CHECKING:
+    import concurrent.futures as futures
+else:
+    lazy_modules(__name__, futures="concurrent.futures")
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -125,7 +131,7 @@ def mapped(items: Iterable[T], function: Callable[[T], R], threads: int, ahead: 
         yield from map(function, itertools.chain(first, waiting))
         return
     pool = _Pool(threads, "deltalog-map")
-    results: deque[Future[R]] = deque()
+    results: deque[futures.Future[R]] = deque()
     try:
         for item in itertools.chain(first, waiting):
             results.append(pool.submit(function, item))
@@ -142,7 +148,7 @@ def both(first: Callable[[], T], second: Callable[[], R], side_by_side: bool) ->
     when ``both`` returns. If both calls fail, the error of the first is raised."""
     if not side_by_side:
         return first(), second()
-    with ThreadPoolExecutor(1, thread_name_prefix="deltalog-both") as pool:
+    with futures.ThreadPoolExecutor(1, thread_name_prefix="deltalog-both") as pool:
         later = pool.submit(second)
         return first(), later.result()
 
@@ -167,10 +173,10 @@ class _Pool:
     dropped."""
 
     def __init__(self, threads: int, name: str) -> None:
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix=name)
+        self._pool = futures.ThreadPoolExecutor(threads, thread_name_prefix=name)
         self._workers: set[int] = set()
 
-    def submit(self, function: Callable[[T], R], argument: T) -> Future[R]:
+    def submit(self, function: Callable[[T], R], argument: T) -> futures.Future[R]:
         return self._pool.submit(self._run, function, argument)
 
     def _run(self, function: Callable[[T], R], argument: T) -> R:
@@ -220,14 +226,14 @@ class _Begun(Generic[T, B, R]):
 
     def _call(self, item: T) -> B:
         if self._is_stopped:
-            raise CancelledError
+            raise futures.CancelledError
         try:
             return self._begin(item)
         except BaseException:
             self._is_stopped = True
             raise
 
-    def _source(self, item: T, begun: Future[B]) -> Iterator[R]:
+    def _source(self, item: T, begun: futures.Future[B]) -> Iterator[R]:
         yield from self._read(item, begun.result())
 
     def close(self) -> None:

@@ -6,10 +6,7 @@ import datetime
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-import pyarrow as pa
-
 from deltalog.arguments import checked, safe_repr
-from deltalog.commit_result import CommitResult
 from deltalog.environment import Environment
 from deltalog.errors import CallError, TableExistsError, TableNotFoundError
 from deltalog.expressions.tree import Predicate
@@ -23,10 +20,12 @@ from deltalog.write.commit_info import UserMetadata
 if TYPE_CHECKING:
     import duckdb
     import polars as pl
+    import pyarrow as pa
     import pyarrow.dataset as ds
     from typing_extensions import Unpack
 
     from deltalog import addresses
+    from deltalog import commit_result as commit_results
     from deltalog import table_html as table_page
     from deltalog.alter import alterations, clustering, constraints, row_id_backfill, table_features
     from deltalog.alter import properties as table_properties
@@ -87,6 +86,7 @@ else:
         "deltalog.write.transaction_options",
         "deltalog.write_contract.staging",
         "deltalog.write_contract.stream",
+        commit_results="deltalog.commit_result",
         table_page="deltalog.table_html",
         table_properties="deltalog.alter.properties",
         cloning="deltalog.create.clone",
@@ -102,6 +102,7 @@ else:
         vacuuming="deltalog.maintenance.vacuum.vacuum",
         change_feed="deltalog.read.changes",
         origins="deltalog.read.origin",
+        pa="pyarrow",
         snapshots="deltalog.read.snapshot",
         appending="deltalog.rows.append",
         deleting="deltalog.rows.delete",
@@ -579,7 +580,7 @@ class DeltaTable:
         user_metadata: UserMetadata = None,
         txn: tuple[str, int] | None = None,
         expected_version: int | None = None,
-    ) -> CommitResult:
+    ) -> commit_results.CommitResult:
         """Add rows from any object with ``__arrow_c_stream__`` (pyarrow, polars, pandas, duckdb). A RecordBatchReader
         can be read only once: passing it to any method a second time raises CallError.
 
@@ -605,7 +606,7 @@ class DeltaTable:
         user_metadata: UserMetadata = None,
         txn: tuple[str, int] | None = None,
         expected_version: int | None = None,
-    ) -> CommitResult:
+    ) -> commit_results.CommitResult:
         """Replace rows in one commit: all rows, or the rows that one of these arguments selects.
 
         ``where``: SQL text or a predicate built with ``col``. Rows for which the condition is true are replaced
@@ -635,7 +636,7 @@ class DeltaTable:
         user_metadata: UserMetadata = None,
         txn: tuple[str, int] | None = None,
         expected_version: int | None = None,
-    ) -> CommitResult:
+    ) -> commit_results.CommitResult:
         """Delete the rows for which ``where`` is true (SQL text or a predicate built with ``col``; None: all rows).
 
         Rows are deleted by deletion vectors if delta.enableDeletionVectors is true; otherwise the other rows of their
@@ -659,7 +660,7 @@ class DeltaTable:
         user_metadata: UserMetadata = None,
         txn: tuple[str, int] | None = None,
         expected_version: int | None = None,
-    ) -> CommitResult:
+    ) -> commit_results.CommitResult:
         """Set columns to new values in all rows for which ``where`` is true (None: in all rows).
 
         ``updates`` maps columns to expressions that are evaluated on the old row, as SQL text or built with ``col``;
@@ -730,7 +731,9 @@ class DeltaTable:
 
     # ------------------------------------------------------------------------ schema, properties, features
 
-    def set_properties(self, properties: Mapping[str, str], *, user_metadata: UserMetadata = None) -> CommitResult:
+    def set_properties(
+        self, properties: Mapping[str, str], *, user_metadata: UserMetadata = None
+    ) -> commit_results.CommitResult:
         """Set table properties; values are strings. Raises InvalidPropertyError, MetadataChangedError.
 
         Setting ``delta.enableRowTracking`` first assigns row ids to the files that lack them, in separate commits
@@ -740,12 +743,16 @@ class DeltaTable:
         with self._handle.transaction() as transaction:
             return table_properties.set_properties(transaction, properties, user_metadata)
 
-    def unset_properties(self, keys: Iterable[str], *, user_metadata: UserMetadata = None) -> CommitResult:
+    def unset_properties(
+        self, keys: Iterable[str], *, user_metadata: UserMetadata = None
+    ) -> commit_results.CommitResult:
         """Remove table properties; properties that are not set are ignored."""
         with self._handle.transaction() as transaction:
             return table_properties.unset_properties(transaction, list(keys), user_metadata)
 
-    def add_constraint(self, name: str, expression: str, *, user_metadata: UserMetadata = None) -> CommitResult:
+    def add_constraint(
+        self, name: str, expression: str, *, user_metadata: UserMetadata = None
+    ) -> commit_results.CommitResult:
         """Add a CHECK constraint: an SQL condition that must be true (not null) for every row.
 
         The table's existing rows are checked first. Raises ConstraintViolationError, CallError for an unsupported
@@ -758,20 +765,20 @@ class DeltaTable:
 
     def drop_constraint(
         self, name: str, *, if_exists: bool = False, user_metadata: UserMetadata = None
-    ) -> CommitResult:
+    ) -> commit_results.CommitResult:
         """Drop a CHECK constraint. Raises CallError if it does not exist; with ``if_exists``, no commit is made then
         (the result's ``skipped`` is true). Cost: 1 commit."""
         with self._handle.transaction() as transaction:
             return constraints.drop_constraint(transaction, name, if_exists, user_metadata)
 
-    def enable_in_commit_timestamps(self) -> CommitResult:
+    def enable_in_commit_timestamps(self) -> commit_results.CommitResult:
         """Enable in-commit timestamps from the next commit on; that commit also sets the two enablement properties if
         older commits have no in-commit timestamps. If in-commit timestamps are already enabled, no commit is made and
         the result's ``skipped`` is true."""
         with self._handle.transaction() as transaction:
             return table_properties.switch_in_commit_timestamps(transaction, True)
 
-    def disable_in_commit_timestamps(self) -> CommitResult:
+    def disable_in_commit_timestamps(self) -> commit_results.CommitResult:
         """Disable in-commit timestamps and remove the two enablement properties in the same commit."""
         with self._handle.transaction() as transaction:
             return table_properties.switch_in_commit_timestamps(transaction, False)
@@ -782,7 +789,7 @@ class DeltaTable:
         *,
         after: Mapping[str, str | None] | None = None,
         user_metadata: UserMetadata = None,
-    ) -> CommitResult:
+    ) -> commit_results.CommitResult:
         """Add nullable columns: the fields of a pyarrow schema, a StructType or a list of StructField.
 
         Names are paths: ``a.b`` adds a field ``b`` at the end of the struct ``a``. In a path, ``element``, ``key`` and
@@ -795,7 +802,7 @@ class DeltaTable:
 
     def rename_column(
         self, old: alterations.ColumnPath, new: str, *, user_metadata: UserMetadata = None
-    ) -> CommitResult:
+    ) -> commit_results.CommitResult:
         """Rename a column; no file is written. ``old``: the path of the column. ``new``: the new name, without the rest
         of the path.
 
@@ -805,7 +812,9 @@ class DeltaTable:
         with self._handle.transaction() as transaction:
             return alterations.rename_column(transaction, old, new, user_metadata)
 
-    def drop_columns(self, columns: alterations.ColumnPaths, *, user_metadata: UserMetadata = None) -> CommitResult:
+    def drop_columns(
+        self, columns: alterations.ColumnPaths, *, user_metadata: UserMetadata = None
+    ) -> commit_results.CommitResult:
         """Drop columns, given as paths. No file is written; older versions still have the columns.
 
         Needs column mapping. Raises CallError without it, SchemaMismatchError for columns that partition or cluster the
@@ -825,7 +834,7 @@ class DeltaTable:
         first: bool = False,
         after: str | None = None,
         user_metadata: UserMetadata = None,
-    ) -> CommitResult:
+    ) -> commit_results.CommitResult:
         """Change a column, given as a path: allow nulls, set a comment ("" removes it), widen its type, or move it.
 
         Widening requires the table property delta.enableTypeWidening; PROTOCOL.md#type-widening lists the allowed type
@@ -842,7 +851,9 @@ class DeltaTable:
         with self._handle.transaction() as transaction:
             return alterations.set_column(transaction, column, *changes)
 
-    def cluster_by(self, columns: alterations.ColumnPaths, *, user_metadata: UserMetadata = None) -> CommitResult:
+    def cluster_by(
+        self, columns: alterations.ColumnPaths, *, user_metadata: UserMetadata = None
+    ) -> commit_results.CommitResult:
         """Cluster the table by columns, given as paths (ALTER TABLE … CLUSTER BY); without columns, the table is no
         longer clustered. No file is rewritten: ``optimize.compact`` orders rows by these columns. No commit is made if
         nothing changes.
@@ -855,14 +866,14 @@ class DeltaTable:
 
     def set_table(
         self, *, name: str | None = None, description: str | None = None, user_metadata: UserMetadata = None
-    ) -> CommitResult:
+    ) -> commit_results.CommitResult:
         """Set the table's name or description; None leaves it unchanged. Raises MetadataChangedError."""
         with self._handle.transaction() as transaction:
             return alterations.set_table(transaction, name, description, user_metadata)
 
     def set_domain_metadata(
         self, domain: str, configuration: str | Mapping[str, Any], *, user_metadata: UserMetadata = None
-    ) -> CommitResult:
+    ) -> commit_results.CommitResult:
         """Store a string, or a mapping as JSON, as the metadata domain ``domain`` of the table; it can be read from
         ``snapshot().domain_metadata``. Adds the feature domainMetadata.
 
@@ -871,12 +882,12 @@ class DeltaTable:
         with self._handle.transaction() as transaction:
             return alterations.set_domain_metadata(transaction, domain, configuration, user_metadata)
 
-    def remove_domain_metadata(self, domain: str, *, user_metadata: UserMetadata = None) -> CommitResult:
+    def remove_domain_metadata(self, domain: str, *, user_metadata: UserMetadata = None) -> commit_results.CommitResult:
         """Remove a metadata domain set by ``set_domain_metadata``. No commit is made if the domain does not exist."""
         with self._handle.transaction() as transaction:
             return alterations.remove_domain_metadata(transaction, domain, user_metadata)
 
-    def add_feature(self, name: str, *, user_metadata: UserMetadata = None) -> CommitResult:
+    def add_feature(self, name: str, *, user_metadata: UserMetadata = None) -> commit_results.CommitResult:
         """Add a table feature and the features that it requires to the protocol. Clients that do not support the
         feature can then no longer use the table.
 
@@ -888,7 +899,7 @@ class DeltaTable:
 
     def upgrade_protocol(
         self, reader_version: int, writer_version: int, *, user_metadata: UserMetadata = None
-    ) -> CommitResult:
+    ) -> commit_results.CommitResult:
         """Raise the protocol versions, which imply the features listed in ``PROTOCOL.md#feature-table``. Clients that
         do not support all features that the versions imply can no longer write the table, and with a reader version
         above 1 can no longer read it. Protocol versions are never lowered, and no commit is made if the table already
@@ -899,7 +910,7 @@ class DeltaTable:
         with self._handle.transaction() as transaction:
             return table_features.upgrade_protocol(transaction, reader_version, writer_version, user_metadata)
 
-    def drop_feature(self, name: str, *, user_metadata: UserMetadata = None) -> CommitResult:
+    def drop_feature(self, name: str, *, user_metadata: UserMetadata = None) -> commit_results.CommitResult:
         """Drop a table feature, so that clients that do not support it can use the table again. The properties that
         enable the feature are removed first, in a separate commit, and then the feature. Dropping the feature
         clustering also removes the clustering columns. Before the feature deletionVectors is dropped, files with
@@ -1016,7 +1027,7 @@ class DeltaTable:
 
     def compute_statistics(
         self, where: Predicate | str | None = None, *, user_metadata: UserMetadata = None
-    ) -> CommitResult:
+    ) -> commit_results.CommitResult:
         """Compute missing file statistics, like ANALYZE TABLE … COMPUTE DELTA STATISTICS, so that scans can skip files.
         Returns the last commit; no commit is made if all statistics that can be computed already exist.
 

@@ -26,7 +26,8 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     from deltalog.cli.commands import app
 
-    app()
+    # Shells ask for completions without arguments, so that completion sees all commands.
+    app.with_only(*sys.argv[1:2])()
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import inspect
 import json
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
+from typer.main import get_command_name
 
 if TYPE_CHECKING:
     from deltalog import DeltaTable, VacuumReport
@@ -85,11 +87,25 @@ F = TypeVar("F", bound=Callable[..., Any])
 class Commands(typer.Typer):
     """A command group that adds the storage options (``--option``) to commands with a parameter ``table``."""
 
+    def with_only(self, name: str = "") -> Commands:
+        """The group with no other command than ``name``, or the whole group if it has no such command. typer builds the
+        parameters of all commands of a group before it calls one of them."""
+        chosen = [each for each in self.registered_commands if name == (each.name or _command_name(each.callback))]
+        if not chosen:
+            return self
+        one = copy.copy(self)
+        one.registered_commands, one.registered_groups = chosen, []
+        return one
+
     def command(self, name: str | None = None, **settings: Any) -> Callable[[F], F]:
         register = super().command(name, **settings)
         return lambda function: register(
             taking_options(function) if "table" in inspect.signature(function).parameters else function
         )
+
+
+def _command_name(function: Callable[..., Any] | None) -> str | None:
+    return None if function is None else get_command_name(function.__name__)
 
 
 def taking_options(function: F) -> F:

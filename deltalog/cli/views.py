@@ -11,8 +11,6 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from deltalog.cli.output import (
     Output,
     activity_text,
@@ -25,11 +23,16 @@ from deltalog.cli.output import (
     plural,
     table_of,
 )
+from deltalog.lazy_names import lazy_modules
 from deltalog.log.history import LogHistory
 from deltalog.protocol.timestamps import describe, to_iso
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from deltalog import Changes, CommitAt, CommitEntry, RestoreResult, Scan, Snapshot, TimestampExplanation
+else:
+    lazy_modules(__name__, pa="pyarrow")
 
 _CLOCKS = {"in-commit": "in-commit time", "file-modification": "file time"}
 

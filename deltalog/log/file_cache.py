@@ -9,13 +9,10 @@ from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
-import pyarrow as pa
 
-from deltalog.arrow_arrays import empty, strings
 from deltalog.errors import CallError, InvalidCheckpointError, MissingVersionError
 from deltalog.lazy_arrow import pc
 from deltalog.lazy_names import lazy_modules
-from deltalog.log.file_tables import FILES, TOMBSTONES, add_actions
 from deltalog.log.reader import LogReader
 from deltalog.log.replay import Commits, State, Tail, live_files, tail
 from deltalog.log.segment import Checkpoint, Segment
@@ -26,20 +23,26 @@ from deltalog.protocol.paths import checksum_path
 from deltalog.protocol.retention import unexpired_tombstones
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from deltalog import arrow_arrays
     from deltalog.log import checksum as checksums
     from deltalog.log import file_list as file_lists
-    from deltalog.log import file_statistics, table_totals
+    from deltalog.log import file_statistics, file_tables, table_totals
     from deltalog.log.checkpoint import reader as checkpoint_reader
     from deltalog.log.checkpoint import rows as checkpoint_rows
 else:
     lazy_modules(
         __name__,
+        "deltalog.arrow_arrays",
         "deltalog.log.file_statistics",
+        "deltalog.log.file_tables",
         "deltalog.log.table_totals",
         checkpoint_reader="deltalog.log.checkpoint.reader",
         checkpoint_rows="deltalog.log.checkpoint.rows",
         checksums="deltalog.log.checksum",
         file_lists="deltalog.log.file_list",
+        pa="pyarrow",
     )
 
 # The maximum number of file actions that a handle keeps in memory after writes; from these actions it can write its
@@ -124,17 +127,19 @@ class FileCache:
         """
         if columns is None:
             return self._all_files()
-        unknown = [name for name in columns if name not in FILES.names]
+        unknown = [name for name in columns if name not in file_tables.FILES.names]
         if unknown:
-            raise CallError(f"The list of files has no column {unknown[0]!r}. It has {', '.join(FILES.names)}.")
-        schema = pa.schema([FILES.field(name) for name in columns])
+            raise CallError(
+                f"The list of files has no column {unknown[0]!r}. It has {', '.join(file_tables.FILES.names)}."
+            )
+        schema = pa.schema([file_tables.FILES.field(name) for name in columns])
         pieces = self.file_pieces(lambda piece: piece.select(schema.names), columns)
-        return pa.concat_tables([empty(schema), *pieces])
+        return pa.concat_tables([arrow_arrays.empty(schema), *pieces])
 
     def _all_files(self) -> pa.Table:
         loaded = self._loaded
         if loaded is None:
-            files = pa.concat_tables([empty(FILES), *self.file_pieces(lambda piece: piece)])
+            files = pa.concat_tables([arrow_arrays.empty(file_tables.FILES), *self.file_pieces(lambda piece: piece)])
             if self._listed is not None and not self._listed.names_paths_of(files):
                 self._listed = None  # the list came from a .crc that differs from the log, and the log takes precedence
         elif loaded.since:
@@ -147,7 +152,7 @@ class FileCache:
     def file_pieces(
         self,
         convert: Callable[[pa.Table], Piece],
-        columns: Sequence[str] = tuple(FILES.names),
+        columns: Sequence[str] | None = None,
         leaves: Sequence[file_statistics.Leaf] | None = None,
     ) -> list[Piece]:
         """``convert`` applied to the live files, in pieces of at most _SLICE_ROWS rows, so that the file list of a
@@ -165,7 +170,7 @@ class FileCache:
     def stream_files(
         self,
         convert: Callable[[pa.Table], Piece],
-        columns: Sequence[str] = tuple(FILES.names),
+        columns: Sequence[str] | None = None,
         leaves: Sequence[file_statistics.Leaf] | None = None,
         parallelism: checkpoint_reader.ReadParallelism | None = None,
     ) -> Iterator[Piece]:
@@ -178,8 +183,10 @@ class FileCache:
         if self._loaded is not None:
             yield from in_order(_slices(self.files(), convert))
             return
-        names = {"path", "deletion_vector", *columns}
-        wanted = checkpoint_rows.Wanted("add", pa.schema([field for field in FILES if field.name in names]), leaves)
+        names = {"path", "deletion_vector", *(file_tables.FILES.names if columns is None else columns)}
+        wanted = checkpoint_rows.Wanted(
+            "add", pa.schema([field for field in file_tables.FILES if field.name in names]), leaves
+        )
         checkpoint = self.segment.checkpoint
         counts: list[tuple[int, int]] = []
         with self._tail() as after:
@@ -244,19 +251,23 @@ class FileCache:
         Cost: the remove columns of the checkpoint, and 1 GET for each commit after it that is not in memory.
         """
         try:
-            return pa.concat_tables([empty(TOMBSTONES), *self.stream_tombstones(cutoff_ms)])
+            return pa.concat_tables([arrow_arrays.empty(file_tables.TOMBSTONES), *self.stream_tombstones(cutoff_ms)])
         except InvalidCheckpointError as error:
             return self.without_checkpoint(error).tombstones(cutoff_ms)
 
     def stream_tombstones(
         self,
         cutoff_ms: int,
-        columns: Sequence[str] = tuple(TOMBSTONES.names),
+        columns: Sequence[str] | None = None,
         parallelism: checkpoint_reader.ReadParallelism | None = None,
     ) -> Iterator[pa.Table]:
         """Like ``tombstones``, but as an iterator over pieces with ``columns``, which must include path,
         deletion_timestamp and deletion_vector. Raises InvalidCheckpointError, as ``stream_files``."""
-        schema = pa.schema([TOMBSTONES.field(name) for name in columns])
+        schema = (
+            file_tables.TOMBSTONES
+            if columns is None
+            else pa.schema([file_tables.TOMBSTONES.field(name) for name in columns])
+        )
         checkpoint = self.segment.checkpoint
         with self._tail() as after:
             if self._tombstones is not None:
@@ -335,7 +346,7 @@ class FileCache:
         listed, loaded, checksum, totals = self._listed, self._loaded, self._checksum, self.known_totals
         if listed is None and totals is not None and totals.num_files <= file_lists.MAX_FILES:
             if loaded is not None:
-                listed = file_lists.FileList.from_adds(add_actions(self.files()))
+                listed = file_lists.FileList.from_adds(file_tables.add_actions(self.files()))
             elif checksum is not None and checksum.all_files is not None:
                 listed = file_lists.FileList.decoded(checksum.all_files)
             self._listed = listed
@@ -349,7 +360,7 @@ class FileCache:
         if loaded is None or not wanted:
             return ()
         paths = loaded.files["path"]
-        live = set(paths.filter(pc.is_in(paths, value_set=strings(wanted))).to_pylist())
+        live = set(paths.filter(pc.is_in(paths, value_set=arrow_arrays.strings(wanted))).to_pylist())
         for each in loaded.since:
             live.difference_update(remove.path for remove in each.removes)
             live.update(add.path for add in each.adds)

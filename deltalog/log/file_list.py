@@ -9,10 +9,9 @@ Spec: PROTOCOL.md#version-checksum-file-schema, #action-reconciliation.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
-import pyarrow as pa
 
 from deltalog.errors import InvalidCommitError
 from deltalog.log.replay import file_key
@@ -20,6 +19,9 @@ from deltalog.log.table_totals import Totals
 from deltalog.protocol.actions import AddFile
 from deltalog.protocol.codec import CommitActions, decode_adds, encode_listed
 from deltalog.protocol.paths import are_ordinary, base_name, is_plain
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 # As in delta-spark, a version with more live files than this has no list.
 MAX_FILES = 50

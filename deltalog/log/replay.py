@@ -10,17 +10,14 @@ from __future__ import annotations
 
 import typing
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
-from typing import Any
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-import pyarrow as pa
 
-from deltalog.arrow_arrays import booleans, empty, strings
 from deltalog.errors import CorruptTableError
 from deltalog.lazy_arrow import pc
-from deltalog.log.file_tables import FILES, TOMBSTONES, files_table, tombstones_table
+from deltalog.lazy_names import lazy_modules
 from deltalog.protocol import column_mapping
 from deltalog.protocol.actions import (
     AddFile,
@@ -34,19 +31,26 @@ from deltalog.protocol.actions import (
 from deltalog.protocol.codec import CommitActions
 from deltalog.protocol.retention import unexpired_tombstones
 
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from deltalog import arrow_arrays
+    from deltalog.log import file_tables
+else:
+    lazy_modules(__name__, "deltalog.arrow_arrays", "deltalog.log.file_tables", pa="pyarrow")
+
 # For each batch of files, pyarrow hashes all keys of a tail again. If the batch has fewer rows per key than this,
 # looking up its rows one by one in a Python set takes less time and much less memory.
 _MORE_KEYS = 4
 
 
-@dataclass(frozen=True, slots=True)
-class State:
+class State(msgspec.Struct, frozen=True):
     """The state of a version, without its files. ``transactions`` are keyed by application id, ``domains`` by name."""
 
     protocol: Protocol
     metadata: Metadata
-    transactions: Mapping[str, SetTransaction] = field(default_factory=dict)
-    domains: Mapping[str, DomainMetadata] = field(default_factory=dict)
+    transactions: Mapping[str, SetTransaction] = msgspec.field(default_factory=dict)
+    domains: Mapping[str, DomainMetadata] = msgspec.field(default_factory=dict)
 
     @property
     def clustering_columns(self) -> tuple[tuple[str, ...], ...]:
@@ -54,14 +58,13 @@ class State:
         return column_mapping.clustered_by(self.domains.get(column_mapping.CLUSTERING_DOMAIN), self.metadata)
 
 
-@dataclass(frozen=True, slots=True)
-class PartialState:
+class PartialState(msgspec.Struct, frozen=True):
     """A State that may lack protocol or metadata, because it was computed from part of a log."""
 
     protocol: Protocol | None = None
     metadata: Metadata | None = None
-    transactions: Mapping[str, SetTransaction] = field(default_factory=dict)
-    domains: Mapping[str, DomainMetadata] = field(default_factory=dict)
+    transactions: Mapping[str, SetTransaction] = msgspec.field(default_factory=dict)
+    domains: Mapping[str, DomainMetadata] = msgspec.field(default_factory=dict)
 
     def complete(self, table: str, version: int) -> State:
         """This state as a State. Raises CorruptTableError if protocol or metaData is missing."""
@@ -145,8 +148,7 @@ class Commits(msgspec.Struct, frozen=True):
         return Commits([*self.actions, *later.actions], [*self.runs, *later.runs])
 
 
-@dataclass(frozen=True)
-class Tail:
+class Tail(msgspec.Struct, frozen=True, dict=True):
     """The effect of commits on the files of the version before them.
 
     ``files``: the files that the commits add and that are still live afterwards (schema FILES). ``keys``: the
@@ -160,7 +162,7 @@ class Tail:
 
     @cached_property
     def _keys(self) -> pa.StringArray:
-        return strings(list(self.keys))
+        return arrow_arrays.strings(list(self.keys))
 
     def on(self, files: pa.Table) -> pa.Table:
         """The rows of ``files`` (columns of FILES or TOMBSTONES, including path and deletion_vector) whose files no
@@ -169,9 +171,9 @@ class Tail:
             return files
         if len(self.keys) * _MORE_KEYS > files.num_rows:
             is_live = [key not in self.keys for key in _keys(files).to_pylist()]
-            return files if all(is_live) else files.filter(booleans(is_live))
+            return files if all(is_live) else files.filter(arrow_arrays.booleans(is_live))
         is_replaced = pc.is_in(_keys(files), value_set=self._keys)
-        return files.filter(pc.invert(is_replaced)) if pc.any(is_replaced).as_py() else files
+        return arrow_arrays.rows_where(pc.invert(is_replaced), files)
 
     def tombstones(self, cutoff_ms: int) -> pa.Table:
         """The remove actions that have not expired at a cut-off time (schema TOMBSTONES)."""
@@ -206,8 +208,8 @@ def tail(commits: Commits) -> Tail:
 def _tables(adds: Sequence[AddFile], removes: Sequence[RemoveFile]) -> tuple[pa.Table, pa.Table]:
     """``adds`` and ``removes``, which the caller passes newest first, as rows of FILES and TOMBSTONES, oldest first."""
     return (
-        files_table(adds[::-1]) if adds else empty(FILES),
-        tombstones_table(removes[::-1]) if removes else empty(TOMBSTONES),
+        file_tables.files_table(adds[::-1]) if adds else arrow_arrays.empty(file_tables.FILES),
+        file_tables.tombstones_table(removes[::-1]) if removes else arrow_arrays.empty(file_tables.TOMBSTONES),
     )
 
 
@@ -225,7 +227,8 @@ def _without_keys(run: FileActions, keys: set[str]) -> tuple[pa.Table, pa.Table]
             keys.add(key)
             is_kept[which][row] = True
     files, tombstones = (
-        table if all(kept) else table.filter(booleans(kept)) for table, kept in zip(tables, is_kept, strict=True)
+        table if all(kept) else table.filter(arrow_arrays.booleans(kept))
+        for table, kept in zip(tables, is_kept, strict=True)
     )
     return files, tombstones
 
@@ -249,7 +252,9 @@ def files_without(files: pa.Table, *others: pa.Table) -> pa.Table:
     return files
 
 
-_AT, _NOTHING, _NUL = strings(["@", "", "\0"])
+@lru_cache(maxsize=1)
+def _separators() -> Any:
+    return arrow_arrays.strings(["@", "", "\0"])
 
 
 def _keys(files: pa.Table) -> Any:
@@ -257,8 +262,9 @@ def _keys(files: pa.Table) -> Any:
     vectors = files["deletion_vector"].combine_chunks()
     if vectors.null_count == len(vectors):
         return files["path"]
+    at, nothing, nul = _separators()
     storage, inline, offset = (vectors.field(i) for i in range(3))
-    suffix = pc.binary_join_element_wise(_AT, pc.cast(offset, pa.string()), _NOTHING)
-    unique = pc.binary_join_element_wise(storage, inline, pc.fill_null(suffix, _NOTHING), _NOTHING)
-    keyed = pc.binary_join_element_wise(files["path"].combine_chunks(), unique, _NUL)
+    suffix = pc.binary_join_element_wise(at, pc.cast(offset, pa.string()), nothing)
+    unique = pc.binary_join_element_wise(storage, inline, pc.fill_null(suffix, nothing), nothing)
+    keyed = pc.binary_join_element_wise(files["path"].combine_chunks(), unique, nul)
     return pc.if_else(vectors.is_valid(), keyed, files["path"].combine_chunks())

@@ -8,6 +8,7 @@ Spec: PROTOCOL.md#action-reconciliation, #checkpoints, #multi-part-checkpoint, #
 from __future__ import annotations
 
 import bisect
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
@@ -17,6 +18,8 @@ from deltalog.errors import MissingVersionError, TableNotFoundError, VersionNotF
 from deltalog.protocol.paths import MAX_VERSION, LogFile, LogFileKind, commit_name, compaction_name, parse_log_file
 from deltalog.storage.base import FileMeta
 
+# The digits of a version at the beginning of the name of a log file.
+_DIGITS = 20
 _CHECKPOINTS = (
     LogFileKind.CLASSIC_CHECKPOINT,
     LogFileKind.MULTI_PART_CHECKPOINT,
@@ -97,8 +100,7 @@ class Listing:
         return bool(self.commits) and len(self.commits) != self.commits[-1] - self.commits[0] + 1
 
 
-@dataclass(frozen=True, slots=True)
-class Segment:
+class Segment(msgspec.Struct, frozen=True):
     """The files from which ``version`` is rebuilt: the checkpoint, if any, and ``commits`` (ascending versions). Each
     log compaction file in ``compactions`` replaces a run of consecutive commits of the segment."""
 
@@ -125,14 +127,16 @@ def parse_listing(files: Iterable[FileMeta]) -> Listing:
 def parse_names(names: Collection[str]) -> Listing:
     """Like ``parse_listing``, but from file names alone, in any order.
 
-    Commits and checksums are recognised by the length and the extension of their names. The names are not parsed one by
+    Commits and checksums are recognised by what follows the 20 digits of their names. The names are not parsed one by
     one, because a log of 100,000 commits has 200,000 of them.
     """
-    commits = _versions([name[:20] for name in names if len(name) == 25 and name.endswith(".json")])
-    checksums = _versions([name[:20] for name in names if len(name) == 24 and name.endswith(".crc")])
+    by_end = defaultdict[str, list[str]](list)
+    for name in names:
+        by_end[name[_DIGITS:]].append(name)
+    commits, checksums = _versions(by_end.pop(".json", [])), _versions(by_end.pop(".crc", []))
     parts: dict[tuple[int, LogFileKind, int, str], list[LogFile]] = {}
     compactions: list[Compaction] = []
-    for name in [name for name in names if len(name) > 25]:
+    for name in (name for group in by_end.values() for name in group if len(name) > 25):
         parsed = parse_log_file(name)
         if parsed is not None and parsed.kind in _CHECKPOINTS:
             unique = name if parsed.kind is LogFileKind.UUID_CHECKPOINT else ""
@@ -146,23 +150,21 @@ def parse_names(names: Collection[str]) -> Listing:
     ]
     # If a version has several checkpoints, the last in this order is used.
     checkpoints.sort(key=lambda c: (c.version, _CHECKPOINTS.index(c.kind), c.names))
-    return Listing(_ascending(commits), tuple(checkpoints), frozenset(checksums), tuple(sorted(compactions)))
+    return Listing(tuple(commits), tuple(checkpoints), frozenset(checksums), tuple(sorted(compactions)))
 
 
-def _versions(texts: list[str]) -> list[int]:
-    together = "".join(texts)
-    if not (together.isdecimal() and together.isascii()):
-        texts = [text for text in texts if text.isdecimal() and text.isascii()]
-    versions = list(map(int, texts))
-    return versions if max(versions, default=0) <= MAX_VERSION else [v for v in versions if v <= MAX_VERSION]
-
-
-def _ascending(versions: list[int]) -> tuple[int, ...]:
-    """The versions, sorted. If the versions are consecutive, they are not sorted; they are enumerated from the lowest
-    to the highest."""
-    if versions and max(versions) - min(versions) + 1 == len(versions):
-        return tuple(range(min(versions), max(versions) + 1))
-    return tuple(sorted(versions))
+def _versions(names: Sequence[str]) -> Sequence[int]:
+    """The versions with which names of the same end begin, ascending. Names that begin with something else are ignored.
+    If the versions are consecutive, only the lowest and the highest are parsed."""
+    if not names:
+        return ()
+    digits = "".join(names).replace(names[0][_DIGITS:], "")
+    if not (len(digits) == _DIGITS * len(names) and digits.isdecimal() and digits.isascii()):
+        names = [name for name in names if name[:_DIGITS].isdecimal() and name[:_DIGITS].isascii()]
+    low, high = (int(name[:_DIGITS]) for name in (min(names, default="0"), max(names, default="0")))
+    if high - low + 1 == len(names) and high <= MAX_VERSION:
+        return range(low, high + 1)
+    return sorted(version for name in names if (version := int(name[:_DIGITS])) <= MAX_VERSION)
 
 
 def choose_segment(

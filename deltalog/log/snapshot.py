@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 
+import msgspec
+
 from deltalog.errors import InvalidCheckpointError, InvalidEnablementError
 from deltalog.log.file_cache import FileCache, NewCheckpoint
 from deltalog.log.file_list import FileList
@@ -147,7 +149,7 @@ class LogSnapshot:
             raise ValueError(f"version {commit.version} does not follow {self.version}")
         state = advance(self.state, [commit]).complete(self.url, commit.version)
         commits = (*self.segment.commits, commit.version)
-        segment = replace(self.segment, version=commit.version, commits=commits, has_checksum=False)
+        segment = msgspec.structs.replace(self.segment, version=commit.version, commits=commits, has_checksum=False)
         cache = self.cache.after(commit, segment, state, new)
         return LogSnapshot(self.reader, segment, state, cache, ict_ms)
 

@@ -10,14 +10,20 @@ from __future__ import annotations
 import bisect
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-import pyarrow as pa
 
-from deltalog.arrow_arrays import ZERO, combined, int64s
 from deltalog.lazy_arrow import pc
+from deltalog.lazy_names import lazy_modules
 from deltalog.protocol.codec import CommitActions
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from deltalog import arrow_arrays
+else:
+    lazy_modules(__name__, "deltalog.arrow_arrays", pa="pyarrow")
 
 _KIB, _MIB, _GIB = 1 << 10, 1 << 20, 1 << 30
 
@@ -52,7 +58,7 @@ class FileSizes(msgspec.Struct, frozen=True):
             return self
         counts, totals = list(self.counts), list(self.sizes)
         if len(sizes) >= _MANY:
-            changes = enumerate(zip(*_binned(int64s(sizes), SIZE_BINS), strict=True))
+            changes = enumerate(zip(*_binned(arrow_arrays.int64s(sizes), SIZE_BINS), strict=True))
             for at, (count, size) in changes:
                 counts[at] += sign * count
                 totals[at] += sign * size
@@ -128,9 +134,11 @@ NO_FILES = Totals(0, 0, FileSizes(), Deletions())
 def totals_of(files: pa.Table) -> Totals:
     """The totals of live files, which are given as a table with the columns ``size`` and ``deletion_vector`` of
     FILES."""
-    sizes = pc.fill_null(combined(files["size"]), ZERO)
-    vectors = combined(files["deletion_vector"])
-    cardinalities = pc.fill_null(pc.if_else(vectors.is_valid(), vectors.field("cardinality"), ZERO), ZERO)
+    sizes = pc.fill_null(arrow_arrays.combined(files["size"]), arrow_arrays.ZERO)
+    vectors = arrow_arrays.combined(files["deletion_vector"])
+    cardinalities = pc.fill_null(
+        pc.if_else(vectors.is_valid(), vectors.field("cardinality"), arrow_arrays.ZERO), arrow_arrays.ZERO
+    )
     counts, totals = _binned(sizes, SIZE_BINS)
     deletions = Deletions(
         pc.sum(cardinalities, min_count=0).as_py() or 0,
@@ -142,7 +150,7 @@ def totals_of(files: pa.Table) -> Totals:
 
 def _binned(values: Any, begins: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """For each bin, the number of ``values`` in it and their sum. ``begins``: the lower bounds of the bins."""
-    counts, sums, limits = [0] * len(begins), [0] * len(begins), int64s(begins)
+    counts, sums, limits = [0] * len(begins), [0] * len(begins), arrow_arrays.int64s(begins)
     low, high = pc.min_max(values).as_py().values()
     if low is not None:  # only the bins between the extremes are counted
         for at in range(bisect.bisect_right(begins, low) - 1, bisect.bisect_right(begins, high)):

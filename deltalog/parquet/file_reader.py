@@ -88,8 +88,7 @@ class DataFile:
         return cls(add.path, add.partition_values, vector, base_row_id, version, add.size)
 
 
-@dataclass(frozen=True)
-class FileLayout:
+class FileLayout(msgspec.Struct, frozen=True, dict=True):
     """The columns to read from each file, including partition columns, and the column mapping.
 
     ``tracking``: the row tracking columns, which follow the other columns.

@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Any, BinaryIO, Literal
 
 import msgspec
@@ -31,8 +30,7 @@ Checksum = Literal["sha256"]
 ROW_GROUP_ROWS = 1 << 20
 
 
-@dataclass(frozen=True)
-class FileColumns:
+class FileColumns(msgspec.Struct, frozen=True, dict=True):
     """The columns of data files: first the table's ``columns``, named according to the column ``mapping``, and then
     ``extra`` columns, which the table does not have. ``indexed``: the leaves with statistics in the log, as paths of
     physical names."""

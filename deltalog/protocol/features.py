@@ -7,18 +7,24 @@ Spec: PROTOCOL.md#table-features, #valid-feature-names-in-table-features, #suppo
 
 from __future__ import annotations
 
-import difflib
 import enum
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from deltalog.errors import CallError, InvalidPropertyError, UnsupportedFeatureError
+from deltalog.lazy_names import lazy_modules
 from deltalog.protocol import timestamps
 from deltalog.protocol.actions import Metadata, Protocol
 from deltalog.protocol.column_metadata import DEFAULT_KEY, GENERATION_KEY, IDENTITY_KEY, INVARIANT_KEY
 from deltalog.protocol.properties import CATALOG_ID_KEY, CONSTRAINT_PREFIX, FEATURE_PREFIX
 from deltalog.protocol.schema import StructType, all_columns, uses_type
+
+if TYPE_CHECKING:
+    import difflib
+else:
+    lazy_modules(__name__, "difflib")
 
 
 class Writes(enum.Enum):

@@ -9,14 +9,21 @@ from __future__ import annotations
 import enum
 import re
 import unicodedata
-import urllib.parse
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from deltalog.arrow_arrays import strings
 from deltalog.errors import UnsafePathError
 from deltalog.lazy_arrow import pc
+from deltalog.lazy_names import lazy_modules
+
+if TYPE_CHECKING:
+    import urllib.parse as urls
+
+    from deltalog import arrow_arrays
+else:
+    lazy_modules(__name__, "deltalog.arrow_arrays", urls="urllib.parse")
 
 LOG_DIRECTORY = "_delta_log"
 LAST_CHECKPOINT = "_last_checkpoint"
@@ -158,8 +165,8 @@ def encode_path(path: str) -> str:
     URI: VACUUM in delta-spark compares paths as strings and would delete a live file if non-ASCII letters were encoded
     in the file's path."""
     if path.isascii():
-        return urllib.parse.quote(path, safe=_SAFE)
-    return "".join(char if _is_other(char) else urllib.parse.quote(char, safe=_SAFE) for char in path)
+        return urls.quote(path, safe=_SAFE)
+    return "".join(char if _is_other(char) else urls.quote(char, safe=_SAFE) for char in path)
 
 
 _SAFE = "/=@!$&'()*+,;~"
@@ -297,7 +304,7 @@ def are_ordinary(paths: Sequence[str]) -> bool:
     if len(paths) < _FEW_PATHS:
         return all(map(_ORDINARY.fullmatch, paths))
     try:
-        text = strings(["/".join(paths)])
+        text = arrow_arrays.strings(["/".join(paths)])
     except UnicodeEncodeError:
         return False
     return not pc.match_substring_regex(text, _NOT_ORDINARY)[0].as_py()
@@ -331,7 +338,7 @@ def _decoded(path: str) -> str | None:
     if "%" not in path:
         return path
     try:
-        return urllib.parse.unquote(path, errors="strict")
+        return urls.unquote(path, errors="strict")
     except UnicodeDecodeError:
         return None
 

@@ -5,14 +5,19 @@ Spec: PROTOCOL.md#table-properties (and the feature sections that name a propert
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Mapping
-from typing import Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
 import msgspec
 
 from deltalog.errors import InvalidPropertyError
+from deltalog.lazy_names import lazy_modules
+
+if TYPE_CHECKING:
+    import difflib
+else:
+    lazy_modules(__name__, "difflib")
 
 T = TypeVar("T")
 

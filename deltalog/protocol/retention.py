@@ -8,17 +8,23 @@ Spec: PROTOCOL.md#add-file-and-remove-file, #transaction-identifiers, #metadata-
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
-from deltalog.arrow_arrays import ZERO, int64s
 from deltalog.lazy_arrow import pc
+from deltalog.lazy_names import lazy_modules
 from deltalog.protocol.actions import SetTransaction
 from deltalog.protocol.properties import (
     DELETED_FILE_RETENTION_MS,
     LOG_RETENTION_MS,
     SET_TRANSACTION_RETENTION_MS,
 )
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from deltalog import arrow_arrays
+else:
+    lazy_modules(__name__, "deltalog.arrow_arrays", pa="pyarrow")
 
 DAY_MS = 86_400_000
 _SMALLEST = -(2**63)
@@ -31,8 +37,8 @@ def tombstone_cutoff_ms(configuration: Mapping[str, str], now_ms: int) -> int:
 
 def unexpired_tombstones(tombstones: pa.Table, cutoff_ms: int) -> pa.Table:
     """The tombstones whose ``deletion_timestamp`` (int64) is after the cut-off; a null timestamp counts as 0."""
-    cutoff = int64s([max(cutoff_ms, _SMALLEST)])[0]
-    is_unexpired = pc.greater(pc.fill_null(tombstones["deletion_timestamp"], ZERO), cutoff)
+    cutoff = arrow_arrays.int64s([max(cutoff_ms, _SMALLEST)])[0]
+    is_unexpired = pc.greater(pc.fill_null(tombstones["deletion_timestamp"], arrow_arrays.ZERO), cutoff)
     return tombstones.filter(is_unexpired)
 
 

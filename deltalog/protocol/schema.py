@@ -11,20 +11,28 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
-import pyarrow as pa
-from pyarrow import types as pt
 
 from deltalog.arguments import checked, shown
 from deltalog.errors import CallError, CorruptTableError, SchemaMismatchError, UnsupportedFeatureError
-from deltalog.protocol import arrow_types, limits
+from deltalog.lazy_names import lazy_modules
+from deltalog.protocol import limits
 from deltalog.protocol.column_metadata import check_metadata, is_text
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from deltalog.protocol import arrow_types
+else:
+    lazy_modules(__name__, "deltalog.protocol.arrow_types", pa="pyarrow")
 
 _BOUNDED = frozenset(
     {"byte", "short", "integer", "long", "float", "double", "string", "date", "timestamp", "timestamp_ntz"}
 )
+# The keys of arrow_types.PRIMITIVES; reading a schema needs no pyarrow.
+_PRIMITIVES = _BOUNDED | {"boolean", "binary", "void", "variant"}
 
 
 class PrimitiveType(msgspec.Struct, frozen=True):
@@ -195,10 +203,10 @@ def _to_json(data_type: Any, name: str, depth: int) -> Any:
             raise SchemaMismatchError(
                 f"Column {name} is a {data_type}: the precision must be 1 to 38, the scale 0 to the precision."
             )
-    elif not (isinstance(data_type, PrimitiveType) and data_type.name in arrow_types.PRIMITIVES):
+    elif not (isinstance(data_type, PrimitiveType) and data_type.name in _PRIMITIVES):
         raise SchemaMismatchError(
             f"Column {name} has the type {data_type!a}, which Delta does not have. Types are StructType, ArrayType, "
-            f"MapType, DecimalType, and PrimitiveType of one of {', '.join(sorted(arrow_types.PRIMITIVES))}."
+            f"MapType, DecimalType, and PrimitiveType of one of {', '.join(sorted(_PRIMITIVES))}."
         )
     return str(data_type)
 
@@ -243,7 +251,7 @@ def _from_json(value: Any, depth: int) -> DataType:
     if depth > limits.MAX_SCHEMA_DEPTH:
         raise ValueError(f"the depth of its nesting {limits.over('MAX_SCHEMA_DEPTH', depth)}")
     if isinstance(value, str):
-        if value in arrow_types.PRIMITIVES:
+        if value in _PRIMITIVES:
             return PrimitiveType(value)
         if value == "decimal":
             return DecimalType(10, 0)
@@ -331,15 +339,15 @@ def _field_from_arrow(column: Any, where: str) -> StructField:
 def _type_from_arrow(arrow: pa.DataType, name: str) -> DataType:
     if arrow_types.is_encoded(arrow):
         return _type_from_arrow(arrow.value_type, name)
-    if pt.is_struct(arrow):
+    if pa.types.is_struct(arrow):
         return StructType(tuple(_field_from_arrow(f, f"{name}.") for f in arrow.fields))
-    if pt.is_map(arrow):
+    if pa.types.is_map(arrow):
         value_nullable = arrow.item_field.nullable
         key, value = _type_from_arrow(arrow.key_type, f"{name}.key"), _type_from_arrow(arrow.item_type, name)
         return MapType(key, value, value_nullable)
     if arrow_types.is_list(arrow):
         return ArrayType(_type_from_arrow(arrow.value_type, f"{name}.element"), arrow.value_field.nullable)
-    if pt.is_decimal(arrow) and arrow.precision <= 38 and 0 <= arrow.scale <= arrow.precision:
+    if pa.types.is_decimal(arrow) and arrow.precision <= 38 and 0 <= arrow.scale <= arrow.precision:
         return DecimalType(arrow.precision, arrow.scale)
     primitive = arrow_types.primitive_of(arrow)
     if primitive is None:

@@ -6,14 +6,10 @@ import datetime
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 from deltalog.arguments import checked, safe_repr
-from deltalog.arrow_arrays import empty
 from deltalog.errors import MissingVersionError
 from deltalog.expressions.tree import Predicate
 from deltalog.lazy_names import lazy_modules
-from deltalog.log.file_tables import FILES
 from deltalog.log.loader import UnreadSnapshot, load
 from deltalog.log.reader import LogReader
 from deltalog.log.snapshot import LogSnapshot
@@ -28,24 +24,29 @@ from deltalog.protocol.timestamps import Enablement
 if TYPE_CHECKING:
     import duckdb
     import polars as pl
+    import pyarrow as pa
     import pyarrow.dataset as ds
 
+    from deltalog import arrow_arrays
     from deltalog.expressions import sql
     from deltalog.log import commit_summary as commit_summaries
-    from deltalog.log import file_statistics
+    from deltalog.log import file_statistics, file_tables
     from deltalog.protocol import column_mapping
     from deltalog.read import arrow_dataset, duckdb_relation, polars_frames
     from deltalog.read import scan as scans
 else:
     lazy_modules(
         __name__,
+        "deltalog.arrow_arrays",
         "deltalog.expressions.sql",
         "deltalog.log.file_statistics",
+        "deltalog.log.file_tables",
         "deltalog.protocol.column_mapping",
         "deltalog.read.arrow_dataset",
         "deltalog.read.duckdb_relation",
         "deltalog.read.polars_frames",
         commit_summaries="deltalog.log.commit_summary",
+        pa="pyarrow",
         scans="deltalog.read.scan",
     )
 
@@ -238,7 +239,7 @@ class Snapshot:
         mapping = column_mapping.mode_of(self.metadata.configuration)
         leaves = file_statistics.leaves_of(StructType(tuple(fields)), mapping)
         pieces = self.log.cache.file_pieces(lambda piece: _statistics_table(piece, leaves), (), leaves)
-        return pa.concat_tables([_statistics_table(empty(FILES), leaves), *pieces])
+        return pa.concat_tables([_statistics_table(arrow_arrays.empty(file_tables.FILES), leaves), *pieces])
 
     def file_path(self, add_path: str) -> str:
         """The location of the data file with the path ``add_path`` in the log: in the table, or below one of the

@@ -6,7 +6,14 @@ option.
 
 from __future__ import annotations
 
-import difflib
+from typing import TYPE_CHECKING
+
+from deltalog.lazy_names import lazy_modules
+
+if TYPE_CHECKING:
+    import difflib
+else:
+    lazy_modules(__name__, "difflib")
 
 _VERSION = "DeltaTable.open reads the latest version; call snapshot(version=…) or snapshot(timestamp=…) of the table."
 _PROPERTIES = 'Table properties are properties={"delta.…": "…"}.'

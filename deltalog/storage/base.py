@@ -19,19 +19,24 @@ deltalog.testing.LogStoreTests tests these guarantees; subclass it for a new sto
 from __future__ import annotations
 
 import enum
-import hashlib
 import io
 import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
 
 from deltalog.errors import CallError, ObjectNotFoundError
+from deltalog.lazy_names import lazy_modules
 from deltalog.parallel import mapped
 from deltalog.protocol.paths import is_within
+
+if TYPE_CHECKING:
+    import hashlib
+else:
+    lazy_modules(__name__, "hashlib")
 
 _PART_ENTRIES = 1_000
 

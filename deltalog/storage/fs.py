@@ -18,17 +18,22 @@ import errno
 import itertools
 import os
 import re
-import urllib.parse
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from stat import S_ISDIR, S_ISLNK, S_ISREG
-from typing import Any, BinaryIO, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 from deltalog.errors import CallError, ObjectNotFoundError, PathExistsError, StoreError
+from deltalog.lazy_names import lazy_modules
 from deltalog.protocol.paths import LOG_DIRECTORY, has_all, has_some, is_within
 from deltalog.storage.base import Entry, EntryKind, FileMeta, LogStore, PutOutcome, WalkPart, keep_cleanup_errors
 from deltalog.storage.mounts import mount_points_below
 from deltalog.storage.open_directories import OpenDirectories, OwnDirectories
+
+if TYPE_CHECKING:
+    import urllib.parse as urls
+else:
+    lazy_modules(__name__, urls="urllib.parse")
 
 T = TypeVar("T")
 
@@ -196,7 +201,8 @@ class LocalStore(LogStore):
         with _store_errors("list", target):
             try:
                 with os.scandir(target) as entries:
-                    names = [entry.name for entry in entries if entry.name >= start and not entry.is_dir()]
+                    later = (entry for entry in entries if entry.name >= start) if start else entries
+                    names = [entry.name for entry in later if not entry.is_dir()]
                 return names if limit is None else sorted(names)[:limit]
             except (FileNotFoundError, NotADirectoryError):
                 return []
@@ -501,10 +507,10 @@ def local_root(url: str) -> str | None:
     """The directory of a path or ``file:`` URL, or None for another scheme."""
     if "://" not in url and not url.startswith("file:"):
         return os.path.abspath(url)
-    parts = urllib.parse.urlsplit(url)
+    parts = urls.urlsplit(url)
     if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
         return None
-    return os.path.abspath(urllib.parse.unquote(parts.path))
+    return os.path.abspath(urls.unquote(parts.path))
 
 
 def _entry(path: str, status: os.stat_result, device: int, is_mount: bool) -> Entry:

@@ -7,10 +7,15 @@ import io
 import itertools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from deltalog.errors import StoreError
+from deltalog.lazy_names import lazy_modules
+
+if TYPE_CHECKING:
+    import concurrent.futures as futures
+else:
+    lazy_modules(__name__, futures="concurrent.futures")
 
 TAIL_BYTES = 64 << 10
 READ_AHEAD_BYTES = 256 << 10
@@ -147,7 +152,7 @@ def together(function: Callable[[int], None], numbers: Sequence[int]) -> None:
         for number in numbers:
             function(number)
         return
-    with ThreadPoolExecutor(len(numbers), thread_name_prefix="deltalog-range") as pool:
+    with futures.ThreadPoolExecutor(len(numbers), thread_name_prefix="deltalog-range") as pool:
         list(pool.map(function, numbers))
 
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from deltalog.arguments import checked
 from deltalog.errors import CallError
+from deltalog.lazy_names import lazy_modules
 from deltalog.storage import option_names
 from deltalog.storage.argument_hints import hint_for
 from deltalog.storage.base import LogStore
@@ -19,10 +19,14 @@ from deltalog.storage.remote import EXTRAS
 from deltalog.storage.secrets import Reopen, Secrets, check_location
 
 if TYPE_CHECKING:
+    import importlib.util as import_tools
+
     import obstore.store
 
     from deltalog.storage.dynamodb.lease_commits import DynamoCommit
     from deltalog.storage.dynamodb.spark_log_store import S3DynamoDBCommit
+else:
+    lazy_modules(__name__, import_tools="importlib.util")
 
 # Annotated with a string, because obstore need not be installed.
 Location: TypeAlias = "str | os.PathLike[str] | LogStore | obstore.store.ObjectStore"
@@ -125,7 +129,7 @@ def _open_s3(
     **options: Any,
 ) -> LogStore:
     # Importing s3fs takes half a second, and many programs do not need s3fs.
-    if importlib.util.find_spec("s3fs") is None:
+    if import_tools.find_spec("s3fs") is None:
         raise CallError(f"{url} needs the extra 's3' (No module named 's3fs'): pip install 'deltalog[s3]'.")
     from deltalog.storage.s3.store import S3Store
 

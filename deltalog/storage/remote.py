@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import os
-import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from deltalog.errors import StoreError
+from deltalog.lazy_names import lazy_modules
 from deltalog.storage.base import LogStore, PutOutcome
+
+if TYPE_CHECKING:
+    import concurrent.futures as futures
+    import tempfile
+else:
+    lazy_modules(__name__, "tempfile", futures="concurrent.futures")
 
 PARALLEL_GETS = 32
 # The extra of deltalog that installs the fsspec file system of a scheme.
@@ -45,7 +50,7 @@ def get_together(get: Callable[[str, int | None], bytes], paths: Sequence[str], 
     """``get`` of every path, 32 at a time, in the order of ``paths``."""
     if len(paths) < 2:
         return [get(path, length) for path in paths]
-    with ThreadPoolExecutor(min(PARALLEL_GETS, len(paths)), thread_name_prefix="deltalog-get") as pool:
+    with futures.ThreadPoolExecutor(min(PARALLEL_GETS, len(paths)), thread_name_prefix="deltalog-get") as pool:
         return list(pool.map(lambda path: get(path, length), paths))
 
 

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import functools
-import logging
 import os
 import re
-import urllib.parse
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from deltalog.errors import CallError
+from deltalog.lazy_names import lazy_modules
+
+if TYPE_CHECKING:
+    import urllib.parse as urls
+else:
+    lazy_modules(__name__, urls="urllib.parse")
 
 _SHORTEST_SECRET = 4
 _PLAIN_OPTIONS = {"region_name", "profile", "signature_version", "addressing_style"}
@@ -109,42 +113,6 @@ def check_location(url: str) -> None:
         )
 
 
-class _HeaderFilter(logging.Filter):
-    """Redacts session tokens, and the credentials in responses, in the log records of client libraries."""
-
-    _SECRETS = (
-        re.compile(r"""(x-amz-security-token['"]?\s*[:=,]\s*(?:b?['"])?)[^'"\s,)}]+""", re.IGNORECASE),
-        re.compile(r"((?:SecretAccessKey|SessionToken|Token|secretAccessKey|sessionToken)>)[^<]+"),
-        re.compile(
-            r"""((?:SecretAccessKey|SessionToken|Token|secretAccessKey|sessionToken)\\?['"]\s*:\s*\\?b?['"])[^'"\\]+"""
-        ),
-    )
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        try:
-            text = redacted = record.getMessage()
-        except Exception:
-            return True  # the log handler reports the formatting error
-        for secret in self._SECRETS:
-            redacted = secret.sub(r"\1***", redacted)
-        if redacted != text:
-            record.msg, record.args = redacted, ()
-        return True
-
-
-_FILTER = _HeaderFilter()
-# At level DEBUG, these loggers write requests and responses, including their headers.
-_LOGGERS = ("botocore.auth", "botocore.endpoint", "botocore.parsers", "botocore.httpsession", "botocore.hooks")
-_ASYNC_LOGGERS = tuple(name.replace("botocore", "aiobotocore") for name in _LOGGERS)
-
-
-def keep_out_of_client_logs() -> None:
-    """Redact session tokens in the logs of AWS clients at every level. Call this function before using an AWS
-    client."""
-    for name in (*_LOGGERS, *_ASYNC_LOGGERS):
-        logging.getLogger(name).addFilter(_FILTER)  # adding it again has no effect
-
-
 def check_dictionaries(options: Mapping[str, Any]) -> None:
     """Raises CallError if an option named ``*_kwargs`` is not a dictionary."""
     for name, value in options.items():
@@ -158,7 +126,7 @@ def _spellings(secrets: Iterable[str]) -> list[str]:
     for text in secrets:
         for each in (text, text.strip()):
             if len(each) >= _SHORTEST_SECRET:
-                spellings |= {each, repr(each)[1:-1], urllib.parse.quote(each, safe=""), urllib.parse.quote_plus(each)}
+                spellings |= {each, repr(each)[1:-1], urls.quote(each, safe=""), urls.quote_plus(each)}
     return sorted(spellings, key=len, reverse=True)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import logging
 import threading
 import weakref
 from collections.abc import Callable, Iterable
@@ -33,6 +32,8 @@ from deltalog.read.snapshot import Snapshot, is_outdated, is_read
 from deltalog.storage.base import real_url
 
 if TYPE_CHECKING:
+    import logging
+
     from deltalog.commit import conflicts, hooks, prepared, tip_proof
     from deltalog.log import history as histories
     from deltalog.log import history_entries as past_commits
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
 else:
     lazy_modules(
         __name__,
+        "logging",
         "deltalog.commit.conflicts",
         "deltalog.commit.hooks",
         "deltalog.commit.prepared",
@@ -60,8 +62,6 @@ T = TypeVar("T")
 _WARM_MS = 10_000
 # A lock that is held only for the moment in which a handle moves to another version.
 _MOVING = threading.Lock()
-
-log = logging.getLogger(__name__)
 
 
 class TableHandle:
@@ -403,7 +403,9 @@ class TableHandle:
                 if not (isinstance(found, CommitConflictError) and found.retryable):
                     raise
                 conflict = found
-                log.info("planning again (%d of %d) after a conflict: %s", number, retry_count, error)
+                logging.getLogger(__name__).info(
+                    "planning again (%d of %d) after a conflict: %s", number, retry_count, error
+                )
             except CallError as error:
                 if conflict is None:
                     raise

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deltalog.arrow_arrays import STRINGS_MAP, booleans, for_ipc, if_else, kept, nulls, packed_lists, scalar
+from deltalog.arrow_arrays import STRINGS_MAP, booleans, for_ipc, if_else, kept, nulls, packed_lists, rows_where, scalar
 from deltalog.log.file_tables import DELETION_VECTOR
 
 TEXTS = st.one_of(st.none(), st.text(max_size=3))
@@ -142,6 +142,22 @@ def test_packed_lists_are_lists_and_maps(is_valid: list[bool] | None) -> None:
         assert found.to_pylist() == [None if row is None else [value for _, value in row] for row in rows]
     with pytest.raises(pa.ArrowInvalid):
         packed_lists(pa.list_(pa.int64()), pa.array([2**31]), pa.array([1]))
+
+
+@pytest.mark.parametrize("left_out", [[], [0], [7], [39], [38, 39], [*range(16)], [*range(17)], [*range(40)]])
+def test_rows_are_left_out_of_tables_of_any_chunks(left_out: list[int]) -> None:
+    rows = pa.concat_tables([pa.table({"n": list(range(start, start + 20))}) for start in (0, 20)])
+    is_kept = pa.chunked_array([[n not in left_out for n in range(10)], [n not in left_out for n in range(10, 40)]])
+    found = rows_where(is_kept, rows)
+    assert found.schema == rows.schema
+    assert found["n"].to_pylist() == [n for n in range(40) if n not in left_out]
+
+
+def test_few_rows_are_left_out_without_a_copy() -> None:
+    rows = pa.table({"n": list(range(100))})
+    found = rows_where(pa.array([n != 50 for n in range(100)]), rows)
+    address = rows["n"].chunk(0).buffers()[1].address
+    assert [chunk.buffers()[1].address for chunk in found["n"].chunks] == [address, address]
 
 
 def test_rows_with_any_first_offset_go_through_ipc() -> None:

@@ -42,7 +42,9 @@ EXPRESSIONS = (
 )
 WRITING = ("deltalog.write.transaction", "deltalog.write.row_writer", "deltalog.commit.loop", "deltalog.rows")
 READING = ("deltalog.read.scan", "deltalog.parquet", "deltalog.log.checkpoint.reader")
-ARROW = ("pyarrow.compute", "pyarrow.parquet", "pyarrow.json", "pyarrow.fs", "ssl")
+ARROW = ("pyarrow", "numpy", "deltalog.arrow_arrays", "deltalog.log.file_tables", "ssl")
+# Modules of the standard library that few calls need.
+STANDARD = ("concurrent.futures", "tempfile", "logging", "difflib")
 TABLE = "table = DeltaTable.open(sys.argv[1])"
 
 ENTRANCES: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -53,11 +55,25 @@ ENTRANCES: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "the class": (
         "from deltalog import DeltaTable",
-        (*OTHER_VERBS, *EXPRESSIONS, *WRITING, *READING, *ARROW, "deltalog.log", "deltalog.read"),
+        (
+            *(*OTHER_VERBS, *EXPRESSIONS, *WRITING, *READING, *ARROW, *STANDARD, "deltalog.log", "deltalog.read"),
+            *("deltalog.commit_result", "hashlib", "urllib.parse"),
+        ),
     ),
     "open": (
         f"from deltalog import DeltaTable; {TABLE}; assert table.version == 1 and table.schema.names == ['id', 'name']",
-        (*OTHER_VERBS, *EXPRESSIONS, *WRITING, *READING, *ARROW, "deltalog.log.history"),
+        (*OTHER_VERBS, *EXPRESSIONS, *WRITING, *READING, *ARROW, *STANDARD, "deltalog.log.history", "hashlib"),
+    ),
+    "open without a checksum": (
+        "import pathlib; [each.unlink() for each in pathlib.Path(sys.argv[1], '_delta_log').glob('*.crc')]\n"
+        f"from deltalog import DeltaTable; {TABLE}; assert table.version == 1 and table.snapshot().protocol",
+        (*OTHER_VERBS, *EXPRESSIONS, *WRITING, *READING, *ARROW, *STANDARD, "deltalog.log.history"),
+    ),
+    "a version and a timestamp": (
+        f"from deltalog import DeltaTable; {TABLE}; first = table.snapshot(0)\n"
+        "assert table.version_at(table.history()[0].timestamp_ms).version == 1\n"
+        "assert table.snapshot(timestamp=table.history()[0].timestamp_ms).metadata == first.metadata",
+        (*OTHER_VERBS, *EXPRESSIONS, *WRITING, *READING, *ARROW, *STANDARD),
     ),
     "append": (
         f"from deltalog import DeltaTable; {TABLE}; assert table.append(rows()).version == 2",
@@ -65,6 +81,7 @@ ENTRANCES: dict[str, tuple[str, tuple[str, ...]]] = {
             *(*OTHER_VERBS, *EXPRESSIONS, "pyarrow.compute", "pyarrow.json", "deltalog.read.scan"),
             *("deltalog.read.data_skipping", "deltalog.commit.conflicts", "deltalog.write.added_files"),
             *("deltalog.write.task_files", "deltalog.log.checkpoint.reader", "deltalog.parquet.variant", "pyroaring"),
+            *("deltalog.log.commit_columns", "difflib", "tempfile"),
         ),
     ),
     "scan": (

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from deltalog.errors import StoreError
 from deltalog.lazy_names import lazy_modules
 
 
@@ -54,6 +55,15 @@ def test_an_import_that_fails_raises_its_error_at_each_use(importer) -> None:
     for _ in range(2):
         with pytest.raises(RuntimeError, match="not today"):
             _ = importer.later_broken.VALUE
+
+
+def test_a_library_that_cannot_be_opened_is_a_store_error(importer, tmp_path: Path) -> None:
+    (tmp_path / "later_library.py").write_text("raise ImportError('libarrow.so: cannot open: Too many open files')\n")
+    lazy_modules("an_importer", "later_library", absent="later_absent")
+    with pytest.raises(StoreError, match=r"later_library cannot be loaded: libarrow\.so.*Nothing was changed"):
+        _ = importer.later_library.VALUE
+    with pytest.raises(ModuleNotFoundError, match="later_absent"):
+        _ = importer.absent.VALUE
 
 
 def test_a_global_that_was_replaced_stays(importer) -> None:

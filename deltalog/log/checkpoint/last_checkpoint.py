@@ -6,13 +6,18 @@ Spec: PROTOCOL.md#last-checkpoint-file, #json-checksum, #last-checkpoint-file-sc
 
 from __future__ import annotations
 
-import hashlib
 import json
-import urllib.parse
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from deltalog.lazy_names import lazy_modules
 from deltalog.protocol import limits
+
+if TYPE_CHECKING:
+    import hashlib
+    import urllib.parse as urls
+else:
+    lazy_modules(__name__, "hashlib", urls="urllib.parse")
 
 
 def read_hint(data: bytes) -> int | None:
@@ -81,4 +86,4 @@ def _leaf(path: tuple[str, ...], value: Any) -> str:
 
 
 def _quoted(text: str) -> str:
-    return '"' + urllib.parse.quote(text, safe="-._~") + '"'
+    return '"' + urls.quote(text, safe="-._~") + '"'

@@ -6,19 +6,22 @@ Spec: PROTOCOL.md#checkpoint-schema.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 import pyarrow as pa
 
-from deltalog.arrow_arrays import combined, empty, kept, nulls
+from deltalog.arrow_arrays import FEW_ROWS, combined, empty, kept, nulls, rows_where
 from deltalog.lazy_arrow import pc
-from deltalog.log import file_statistics
+from deltalog.lazy_names import lazy_modules
 from deltalog.log.checkpoint.footer import check_file_rows
-from deltalog.log.file_statistics import Leaf
 from deltalog.log.file_tables import camel
 
-_FEW_ACTIONS = 16
+if TYPE_CHECKING:
+    from deltalog.log import file_statistics
+else:
+    lazy_modules(__name__, "deltalog.log.file_statistics")
+
 _PARSED = "stats_parsed"
 
 
@@ -31,7 +34,7 @@ class Wanted(msgspec.Struct, frozen=True):
 
     action: Literal["add", "remove"]
     schema: pa.Schema
-    leaves: Sequence[Leaf] | None = None
+    leaves: Sequence[file_statistics.Leaf] | None = None
 
     @property
     def text_schema(self) -> pa.Schema:
@@ -123,24 +126,18 @@ def file_actions(table: pa.Table, wanted: Wanted) -> pa.Table:
         name = _PARSED if _PARSED in stored else "stats"
         found = children[stored[name]] if name in stored else nulls(rows, pa.string())
         arrays[name] = found if name == _PARSED else _cast(found, pa.string())
-    actions = _valid_rows(pa.table(arrays))
+    found = pa.table(arrays)
+    actions = _with_path(found, combined(found.column("path")))
     check_file_rows(actions)
     return actions
 
 
-def _valid_rows(rows: pa.Table) -> pa.Table:
-    """The rows that have a path. In most checkpoints, only a few rows lack a path, so zero-copy slices usually
-    suffice."""
-    paths = rows.column("path")
-    if paths.null_count == 0:
-        return rows
-    if paths.null_count > _FEW_ACTIONS:
-        is_action = combined(paths).is_valid()
-        return pa.table({name: kept(combined(rows[name]), is_action) for name in rows.schema.names})
-    gaps = [*pc.indices_nonzero(pc.is_null(paths)).to_pylist(), rows.num_rows]
-    starts = [0, *(gap + 1 for gap in gaps)]
-    runs = [rows.slice(start, gap - start) for start, gap in zip(starts, gaps) if gap > start]  # noqa: B905
-    return pa.concat_tables(runs) if runs else rows.slice(0, 0)
+def _with_path(rows: pa.Table, paths: Any) -> pa.Table:
+    """The rows that have a path. In most checkpoints, only a few rows lack a path."""
+    if paths.null_count <= FEW_ROWS:
+        return rows_where(paths.is_valid(), rows) if paths.null_count else rows
+    is_action = paths.is_valid()
+    return pa.table({name: kept(combined(rows[name]), is_action) for name in rows.schema.names})
 
 
 def _cast(values: Any, wanted: pa.DataType) -> Any:

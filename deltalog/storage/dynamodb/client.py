@@ -18,13 +18,13 @@ from typing import Any
 
 from deltalog.arguments import safe_repr
 from deltalog.errors import CallError, CommitTableError, StoreError, UnansweredRequestError
+from deltalog.storage.client_logs import keep_out_of_client_logs
 from deltalog.storage.progress import Pages
 from deltalog.storage.secrets import (
     Secrets,
     check_credentials,
     check_dictionaries,
     check_endpoint,
-    keep_out_of_client_logs,
 )
 
 Item = dict[str, str | int]

@@ -25,10 +25,10 @@ import fsspec.asyn
 import fsspec.exceptions
 import s3fs
 
+from deltalog.storage.client_logs import keep_out_of_client_logs
 from deltalog.storage.remote import PARALLEL_GETS
 from deltalog.storage.request_limit import SLOW_STATUSES, RequestLimit, Turn
 from deltalog.storage.s3.transport import Failed, Transport, is_sent_at_once, is_slow, limit_seconds
-from deltalog.storage.secrets import keep_out_of_client_logs
 
 _BODY_ATTEMPTS = 3
 _CALL_ATTEMPTS = 5

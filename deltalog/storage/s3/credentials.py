@@ -13,8 +13,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from deltalog.storage.client_logs import keep_out_of_client_logs
 from deltalog.storage.s3.signing import Credentials
-from deltalog.storage.secrets import keep_out_of_client_logs
 
 # The pause between renewals. Without this pause, credentials that are valid but denied access would be resolved again
 # at every request.

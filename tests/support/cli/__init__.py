@@ -34,7 +34,8 @@ Cli = Callable[..., Ran]
 
 def run(*arguments: Any, env: dict[str, str] | None = None) -> Ran:
     """Run the command line in this process, without a terminal."""
-    result = CliRunner(**_APART).invoke(app, [str(each) for each in arguments], env=env, catch_exceptions=False)
+    texts = [str(each) for each in arguments]
+    result = CliRunner(**_APART).invoke(app.with_only(*texts[:1]), texts, env=env, catch_exceptions=False)
     return Ran(result.exit_code, result.stdout, result.stderr)
 
 

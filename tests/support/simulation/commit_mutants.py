@@ -328,7 +328,7 @@ def forgets_application_ids_in_checkpoints(patch: Patch) -> None:
     real: Any = CheckpointReader.state
 
     def forget(self: Any) -> Any:
-        return dataclasses.replace(real(self), transactions={})
+        return msgspec.structs.replace(real(self), transactions={})
 
     patch.setattr(CheckpointReader, "state", forget)
     patch.setattr(hooks, "_write_checksum", lambda *args: None)  # version checksums would restore the ids

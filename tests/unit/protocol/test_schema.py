@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 
 from deltalog import CorruptTableError, SchemaMismatchError
-from deltalog.protocol import schema
+from deltalog.protocol import arrow_types, schema
 from deltalog.schema import ArrayType, DecimalType, MapType, PrimitiveType, StructField, StructType
 from tests.support.core import strategies
 
@@ -110,3 +110,20 @@ def test_leaves_go_through_structs_only() -> None:
 def test_types_are_found_at_any_depth(column: object) -> None:
     assert schema.uses_type(struct(a=column), "variant")
     assert not schema.uses_type(struct(a=LONG, d=DecimalType(3, 1)), "variant")
+
+
+@pytest.mark.parametrize("name", [*sorted(arrow_types.PRIMITIVES), "interval"])
+def test_schemas_have_the_types_for_which_there_is_an_arrow_type(name: str) -> None:
+    fields = [{"name": "c", "type": name, "nullable": True, "metadata": {}}]
+    text = json.dumps({"type": "struct", "fields": fields})
+    if name in arrow_types.PRIMITIVES:
+        found = StructType.from_json(text)
+        assert found.to_json() == json.dumps(json.loads(text), separators=(",", ":"))
+        assert found.to_arrow().types == [arrow_types.PRIMITIVES[name]]
+    else:
+        with pytest.raises(CorruptTableError, match="unknown type"):
+            StructType.from_json(text)
+
+
+def test_the_names_of_types_are_those_of_arrow_types() -> None:
+    assert arrow_types.PRIMITIVES.keys() == schema._PRIMITIVES
