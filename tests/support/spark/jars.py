@@ -115,7 +115,8 @@ def unity_jars() -> list[Path]:
     """The jars of Unity Catalog's Java client and of the Delta kernel with its Unity Catalog module, and all that they
     need besides the JVM; downloaded like ``delta_jars``."""
     target = Path.home() / ".cache" / "deltalog" / "jars" / f"unity-{UNITY_VERSION}-kernel-{DELTA_VERSION}"
-    needed = (f"unitycatalog-client-{UNITY_VERSION}.jar", f"delta-kernel-unitycatalog-{DELTA_VERSION}.jar")
+    kernel = tuple(f"delta-kernel-{name}-{DELTA_VERSION}.jar" for name in ("api", "unitycatalog"))
+    needed = (f"unitycatalog-client-{UNITY_VERSION}.jar", *kernel)
     return _jars(target, _UNITY_POM, needed, {"delta.version": DELTA_VERSION, "unity.version": UNITY_VERSION})
 
 

@@ -6,7 +6,7 @@ import contextlib
 import json
 import os
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -109,11 +109,23 @@ class Jvm:
             made.put(key, value)
         return made
 
-    def array(self, kind: str, values: list[Any]) -> Any:
-        """An array of ``java.lang.<kind>``, whose elements py4j converts as the arguments of a method."""
-        made = self._gateway.new_array(getattr(self.classes.java.lang, kind), len(values))
+    def strings(self, values: Sequence[str]) -> Any:
+        """A ``String[]``."""
+        return self.array_of(self.classes.java.lang.String, list(values))
+
+    def objects(self, kind: str, values: Sequence[Any]) -> Any:
+        """A ``List`` of objects of ``java.lang.<kind>``. py4j would pass a small number as an Integer."""
+        java = self.classes.java
+        made = java.util.ArrayList()
+        if kind not in ("Long", "Double"):
+            for value in values:
+                made.add(value)
+            return made
+        numbers = self.array_of(self.classes.long if kind == "Long" else self.classes.double, [v or 0 for v in values])
+        made.addAll(java.util.Arrays.stream(numbers).boxed().toList())
         for index, value in enumerate(values):
-            made[index] = value
+            if value is None:
+                made.set(index, None)
         return made
 
     def array_of(self, kind: Any, values: list[Any]) -> Any:

@@ -12,7 +12,7 @@ from deltalog.protocol.schema import StructType
 from tests.support.unity.jvm import Jvm
 
 _ENGINE_INFO = "kernel of the tests"
-# The class of a kernel type, its array for DefaultGenericVector, and the method of a row.
+# For each type of the kernel: the class of its values, and the method of a row that returns one.
 _TYPES = {
     "LongType": ("Long", "getLong"),
     "IntegerType": ("Integer", "getInt"),
@@ -137,7 +137,7 @@ class Kernel:
         return self.load(table).append(rows, **options)
 
     def _identifier(self, catalog: str, schema: str, name: str) -> Any:
-        namespace = self.jvm.array("String", [catalog, schema])
+        namespace = self.jvm.strings([catalog, schema])
         return self.jvm.classes.io.delta.storage.commit.TableIdentifier(namespace, name)
 
     def _name(self, table: KernelTable) -> Any:
@@ -322,8 +322,8 @@ class KernelSnapshot:
         for field in schema.fields():
             kind, name = field.getDataType(), field.getName()
             values = [partition.get(name, row.get(name)) for row in rows]
-            array = self._jvm.array(_TYPES[kind.getClass().getSimpleName()][0], values)
-            made.append(data.vector.DefaultGenericVector.fromArray(kind, array))
+            objects = self._jvm.objects(_TYPES[kind.getClass().getSimpleName()][0], values)
+            made.append(data.vector.DefaultGenericVector.fromList(kind, objects))
         return made
 
 

@@ -73,7 +73,7 @@ class OfficialClient:
         return answer if answer is None or isinstance(answer, str | int) else self._mapper.plain(answer)
 
     def _error(self, raised: Any) -> UnityError:
-        found = self._errors.from_(raised) if hasattr(self._errors, "from_") else getattr(self._errors, "from")(raised)
+        found = getattr(self._errors, "from")(raised)
         body = str(raised.getResponseBody())
         if not found.isPresent():
             return UnityError(raised.getCode(), None, None, body)
