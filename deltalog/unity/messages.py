@@ -124,7 +124,8 @@ class CreateStagingTable(_Message, frozen=True, kw_only=True):
 
 
 class StagingTable(_Message, frozen=True, kw_only=True, omit_defaults=False):
-    """Spec: DeltaStagingTableResponse, of which all members are sent. A null property is one whose value the client generates."""
+    """Spec: DeltaStagingTableResponse, of which all members are sent. A null property is one whose value the client
+    generates."""
 
     table_id: str
     table_type: TableType = field(default="MANAGED")
@@ -317,7 +318,7 @@ class ErrorBody(_Message, frozen=True, kw_only=True):
     type: str
     code: Int32
     message: str = ""
-    stack: tuple[str, ...] | None | UnsetType = UNSET
+    stack: tuple[str, ...] | UnsetType | None = UNSET
 
 
 class ErrorResponse(_Message, frozen=True, kw_only=True):
