@@ -194,10 +194,12 @@ def test_versions_and_times(kernel: Kernel, manager: deltalog.TransactionManager
     for version, at in enumerate(times):
         assert ids(agree(kernel, table, manager, version)) == list(range(1, version + 1))
         found = kernel.load(table, timestamp_ms=at)
-        assert found.version == version == mine.version_at(at_ms(at))
+        assert found.version == version == mine.version_at(at_ms(at)).version
         assert ids(found.rows()) == list(range(1, version + 1))
         if version:
-            assert kernel.load(table, timestamp_ms=at - 1).version == version - 1 == mine.version_at(at_ms(at - 1))
+            assert (
+                kernel.load(table, timestamp_ms=at - 1).version == version - 1 == mine.version_at(at_ms(at - 1)).version
+            )
     with pytest.raises(JavaError):
         kernel.load(table, timestamp_ms=times[-1] + 1)
     with pytest.raises(JavaError) as caught:
@@ -214,7 +216,7 @@ def test_the_kernel_reads_what_deltalog_changed(
     kernel.append(table, rows(*range(10)))
     mine.append(arrow(*range(10, 20), day="tue"))
     mine.delete("id % 5 = 0")
-    assert any(file.deletion_vector for file in mine.snapshot().files())
+    assert mine.snapshot().files()["deletion_vector"].null_count < 2
     assert ids(agree(kernel, table, manager)) == [each for each in range(20) if each % 5]
     mine.update({"day": "'wed'"}, "id = 7")
     assert {"id": 7, "day": "wed"} in agree(kernel, table, manager)
@@ -224,8 +226,9 @@ def test_the_kernel_reads_what_deltalog_changed(
     ).when_matched_delete().when_not_matched_insert_all().execute()
     found = agree(kernel, table, manager)
     assert {"id": 100, "day": "thu"} in found and 7 not in ids(found)
-    assert kernel.append(table, rows(200)) == mine.version
-    mine.optimize().compact() if hasattr(mine.optimize(), "compact") else mine.optimize().execute()
+    before = mine.version
+    assert kernel.append(table, rows(200)) == before + 1
+    mine.optimize.compact()
     assert 200 in ids(agree(kernel, table, manager))
     assert mine.check().ok
 
@@ -243,18 +246,17 @@ def test_a_checkpoint_of_deltalog_is_read(kernel: Kernel, manager: deltalog.Tran
 
 
 def test_columns_are_added_by_both(kernel: Kernel, manager: deltalog.TransactionManager, name: str) -> None:
+    """The kernel changes the schema of tables with column mapping, but it does not write rows into them."""
     table = kernel.create(name, SCHEMA, properties={"delta.columnMapping.mode": "name"})
-    kernel.append(table, rows(1))
-    assert kernel.load(table).add_column("by_kernel") == 2
     mine = ours(manager, name)
-    mine.add_columns({"by_deltalog": "long"})
+    mine.append(arrow(1))
+    assert kernel.load(table).add_column("by_kernel") == 2
+    mine.add_columns(pa.schema([("by_deltalog", pa.int64())]))
     mine.append(pa.table({"id": [2], "day": ["tue"], "by_kernel": [20], "by_deltalog": [21]}))
-    snapshot = kernel.load(table)
-    assert snapshot.column_names == ["id", "day", "by_kernel", "by_deltalog"]
-    assert snapshot.append([{"id": 3, "day": "wed", "by_kernel": 30, "by_deltalog": None}]) == 5
+    assert kernel.load(table).column_names == ["id", "day", "by_kernel", "by_deltalog"]
     assert {"id": 2, "day": "tue", "by_kernel": 20, "by_deltalog": 21} in agree(kernel, table, manager)
     mine.rename_column("by_kernel", "renamed")
-    assert {"id": 3, "day": "wed", "renamed": 30, "by_deltalog": None} in agree(kernel, table, manager)
+    assert {"id": 1, "day": "mon", "renamed": None, "by_deltalog": None} in agree(kernel, table, manager)
 
 
 def test_row_tracking(
@@ -269,8 +271,7 @@ def test_row_tracking(
     kernel.append(table, rows(4))
     metadata = official.tables.loadTable(CATALOG, "s", table.name)["metadata"]
     assert metadata["properties"]["delta.rowTracking.rowIdHighWaterMark"] == "3" and metadata["etag"] == etag
-    first = [file.base_row_id for file in mine.snapshot().files()]
-    assert sorted(first) == [0, 2, 3]
+    assert sorted(mine.snapshot().files()["base_row_id"].to_pylist()) == [0, 2, 3]
     agree(kernel, table, manager)
 
 
@@ -335,8 +336,7 @@ def test_metadata_that_changed_meanwhile(kernel: Kernel, manager: deltalog.Trans
     assert caught.value.type == "MetadataChangedException"
     with mine.transaction() as transaction:
         assert kernel.load(table).set_properties({"custom.x": "2"}) == 2
-        transaction.append(arrow(2)) if hasattr(transaction, "append") else None
-        transaction.set_properties({"custom.y": "1"}) if hasattr(transaction, "set_properties") else None
+        transaction.set_properties({"custom.y": "1"})
         with pytest.raises(deltalog.DeltaLogError):
             transaction.commit()
     assert mine.snapshot().metadata.configuration["custom.x"] == "2"
@@ -372,6 +372,7 @@ def test_a_transaction_of_an_application_is_committed_once(
     table = kernel.create(name, SCHEMA)
     stale = kernel.load(table)
     assert kernel.load(table).append(rows(1), application=("a stream", 7)) == 1
+    kernel.load(table).publish()
     with pytest.raises(JavaError) as caught:
         stale.append(rows(1), application=("a stream", 7))
     assert caught.value.type == "ConcurrentTransactionException"

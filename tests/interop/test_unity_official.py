@@ -150,7 +150,7 @@ def test_columns_of_all_kinds_come_back(client: OfficialClient, name: str) -> No
             "name": "by name",
             "type": {"type": "map", "keyType": "string", "valueType": element, "valueContainsNull": True},
             "nullable": True,
-            "metadata": {"elementType": "not a type", "n": 1, "deep": {"x": [1, 2.5, None]}},
+            "metadata": {"elementType": "not a type", "n": 1, "deep": {"x": [1, 2], "y": None}},
         },
         {
             "name": "inner",
@@ -786,7 +786,7 @@ NOT_SERVED: dict[str, Callable[[OfficialClient], Any]] = {
     "volumes": lambda client: client.volumes.listVolumes(CATALOG, "s", None, None),
     "models": lambda client: client.models.listRegisteredModels(CATALOG, "s", None, None),
     "credentials": lambda client: client.storage_credentials.listCredentials(None, None, None),
-    "external locations": lambda client: client.external_locations.listExternalLocations(None, None),
+    "external-locations": lambda client: client.external_locations.listExternalLocations(None, None),
 }
 
 
@@ -794,7 +794,7 @@ NOT_SERVED: dict[str, Callable[[OfficialClient], Any]] = {
 def test_what_is_not_served_says_so(client: OfficialClient, what: str) -> None:
     with pytest.raises(UnityError) as caught:
         NOT_SERVED[what](client)
-    assert caught.value.status in (404, 501) and "not" in caught.value.body
+    assert caught.value.status in (404, 501) and caught.value.message and what in caught.value.message
 
 
 def pages(ask: Callable[[str | None], Any], members: str) -> list[str]:
