@@ -214,9 +214,9 @@ def _managed(view: ManagedView) -> messages.LoadedTable:
 def properties_of(view: ManagedView) -> dict[str, str]:
     """The properties of a managed table, with those that the server derives."""
     return {
-        TABLE_ID_KEY: view.record.table_id,
         **view.document.properties,
         **view.at.state.metadata.configuration,
+        TABLE_ID_KEY: view.record.table_id,
         **view.at.state.derived_properties(),
         LAST_UPDATE_VERSION: str(view.metadata_version),
         LAST_COMMIT_TIMESTAMP: str(view.metadata_ms),

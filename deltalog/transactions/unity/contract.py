@@ -56,7 +56,8 @@ def check_managed_state(state: TableState, table_id: str, catalog_id: str) -> No
     if unlisted := sorted(reader - writer):
         raise CallError(f"The features {', '.join(unlisted)} are listed for readers but not for writers.")
     own = properties.get(TABLE_ID_KEY)
-    if own != table_id and not (own is None and properties.get(CATALOG_ID_KEY) == catalog_id):
+    # The log of a table that deltalog dropped and registered again has its earlier id.
+    if own != table_id and properties.get(CATALOG_ID_KEY) != catalog_id:
         raise CallError(f"The property {TABLE_ID_KEY} must be {table_id}, not {own!r}.")
 
 

@@ -22,7 +22,7 @@ import msgspec
 from deltalog.catalog import records
 from deltalog.catalog.committer import publish
 from deltalog.catalog.marks import added_paths, check_none_deletes, ratify_added
-from deltalog.catalog.records import DocumentChange, Head, Ratification, TableRecord
+from deltalog.catalog.records import EXTERNAL, RETIRED, DocumentChange, Head, Ratification, TableRecord
 from deltalog.commit.hooks import errors_logged
 from deltalog.environment import Environment
 from deltalog.errors import (
@@ -53,7 +53,6 @@ from deltalog.transactions.unity import contract, documents
 from deltalog.transactions.unity.contract import Plan
 from deltalog.transactions.unity.documents import (
     DROPPED,
-    EXTERNAL,
     SCHEMA,
     STAGING,
     TABLE,
@@ -718,6 +717,8 @@ class UnityTables:
         if self._is_owned(record.url):
             dropped = DroppedTable(name=record.name, url=record.url, dropped_ms=self._environment.clock_ms())
             changes.append(documents.change(DROPPED, record.table_id, 0, dropped))
+        else:
+            changes.append(DocumentChange(RETIRED, record.table_id, 0, "{}"))
         return changes
 
     def _is_owned(self, url: str) -> bool:
