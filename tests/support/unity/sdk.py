@@ -49,8 +49,8 @@ def _fetch(target: Path) -> None:
 
 
 class Sdk:
-    """Calls of the SDK, one at a time. ``client``: its module, with the API classes and models. No setting of the SDK is
-    for a token, so its users set the header."""
+    """Calls of the SDK, one at a time. ``client``: its module, with the API classes and models. No setting is for a
+    token, so the users of the SDK set the header."""
 
     def __init__(self, url: str, token: str | None = None) -> None:
         self.client = sdk()
