@@ -8,10 +8,10 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
-from deltalog.catalog.records import EXTERNAL, Document, nested_with
+from deltalog.catalog.records import EXTERNAL, Document, are_nested, nested_with
 from deltalog.environment import Environment
 from deltalog.errors import DeltaLogError
-from deltalog.protocol.paths import LOG_DIRECTORY, SIDECARS_DIRECTORY, STAGED_COMMITS_DIRECTORY
+from deltalog.protocol.paths import LOG_DIRECTORY, SIDECARS_DIRECTORY, STAGED_COMMITS_DIRECTORY, canonical_url
 from deltalog.storage.base import LogStore
 from deltalog.transactions.managed_tables import ManagedTables
 from deltalog.transactions.unity import documents
@@ -51,8 +51,7 @@ def _delete(tables: ManagedTables, dropped: DroppedTable) -> int:
 
 
 def _overlaps(url: str, other: str) -> bool:
-    first, second = f"{url.rstrip('/')}/", f"{other.rstrip('/')}/"
-    return first.startswith(second) or second.startswith(first)
+    return are_nested(canonical_url(url), canonical_url(other))
 
 
 def delete_all(store: LogStore) -> int:
