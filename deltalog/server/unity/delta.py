@@ -258,17 +258,17 @@ def _derived(view: ExternalView) -> dict[str, str]:
 
 ENDPOINTS = (
     Endpoint("GET", "/delta/v1/config", config),
-    Endpoint("POST", "/delta/v1/catalogs/{catalog}/schemas/{schema}/staging-tables", create_staging_table),
-    Endpoint("GET", "/delta/v1/staging-tables/{table_id}/credentials", staging_credentials),
+    Endpoint("POST", "/delta/v1/catalogs/{catalog}/schemas/{schema}/staging-tables", create_staging_table, Needs.TABLE),
+    Endpoint("GET", "/delta/v1/staging-tables/{table_id}/credentials", staging_credentials, Needs.TABLE),
     Endpoint("POST", "/delta/v1/catalogs/{catalog}/schemas/{schema}/tables", create_table, Needs.TABLE),
     Endpoint("GET", _TABLE, load_table, Needs.TABLE),
     Endpoint("HEAD", _TABLE, table_exists),
     Endpoint("DELETE", _TABLE, delete_table, Needs.TABLE),
     Endpoint("POST", _TABLE, update_table, Needs.TABLE, commits=True),
     Endpoint("POST", f"{_TABLE}/rename", rename_table),
-    Endpoint("GET", f"{_TABLE}/credentials", table_credentials),
+    Endpoint("GET", f"{_TABLE}/credentials", table_credentials, Needs.TABLE),
     Endpoint("POST", f"{_TABLE}/metrics", report_metrics),
-    Endpoint("GET", "/delta/v1/temporary-path-credentials", path_credentials),
+    Endpoint("GET", "/delta/v1/temporary-path-credentials", path_credentials, Needs.TABLE),
 )
 # As ``config`` lists them.
 SIGNATURES = tuple(

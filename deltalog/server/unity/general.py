@@ -543,8 +543,8 @@ ENDPOINTS = (
     Endpoint("POST", "/tables", create_table, Needs.TABLE),
     Endpoint("GET", "/tables/{full_name}", get_table, Needs.TABLE),
     Endpoint("DELETE", "/tables/{full_name}", delete_table, Needs.TABLE),
-    Endpoint("POST", "/temporary-table-credentials", table_credentials),
-    Endpoint("POST", "/temporary-path-credentials", path_credentials),
+    Endpoint("POST", "/temporary-table-credentials", table_credentials, Needs.TABLE),
+    Endpoint("POST", "/temporary-path-credentials", path_credentials, Needs.TABLE),
     Endpoint("GET", "/delta/preview/commits", get_commits),
     Endpoint("POST", "/delta/preview/commits", post_commit, Needs.TABLE, commits=True),
 )

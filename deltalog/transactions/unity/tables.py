@@ -324,7 +324,7 @@ class UnityTables:
     def _create_staged(
         self, name: str, location: str, comment: str | None, request: messages.CreateTable | None
     ) -> ManagedView:
-        root = canonical_location(location)
+        root = canonical_url(canonical_location(location))
         table_id = root.rpartition("/")[2]
         found = self.coordinator.document(STAGING, table_id)
         staging = None if found is None else documents.decoded(found, StagingDocument)
@@ -451,7 +451,7 @@ class UnityTables:
         record = self.coordinator.table_with_id(table_id)
         if record is None:
             raise EntityNotFoundError(f"There is no managed table with the id {table_id}.")
-        if canonical_location(location) != record.url:
+        if canonical_url(canonical_location(location)) != record.url:
             raise CallError(f"The table {table_id} does not lie at {location}.")
         return record
 
@@ -483,7 +483,7 @@ class UnityTables:
     def check_unmanaged(self, location: str) -> None:
         """Check that a location neither contains nor lies in a managed table or the place of such tables. Raises
         CallError. Cost: that of ``ManagedTables.all``."""
-        root = canonical_location(location)
+        root = canonical_url(canonical_location(location))
         other = records.nested_with(root, self._tables.all())
         if other is not None or (self._warehouse is not None and records.are_nested(root, self._managed_root())):
             raise CallError(f"{location} lies where managed tables are, or around one.")
@@ -790,7 +790,7 @@ class UnityTables:
         """Register an external table. Raises TableExistsError; CallError if its location lies in a managed table, or
         around one. Cost: that of ``ManagedTables.all``, 2 coordinator calls."""
         self._check_free(table.name)
-        other = records.nested_with(table.url, self._tables.all())
+        other = records.nested_with(canonical_url(table.url), self._tables.all())
         if other is not None:
             raise CallError(f"The location lies in the managed table {other.name}, or around it.")
         if not self.coordinator.change_documents([documents.change(EXTERNAL, table.name, 0, table)], [table.name]):
@@ -854,7 +854,7 @@ def location_of(url: str) -> str:
 
 
 def canonical_location(location: str) -> str:
-    """The root that a client names, as the catalog stores it; no store is opened. Raises CallError."""
+    """The root that a client names, in one form; no store is opened. Raises CallError."""
     url = location.rstrip("/")
     is_local = location.startswith(("/", "file:"))
     root = local_root(location) if is_local and "\0" not in location else None
@@ -864,7 +864,7 @@ def canonical_location(location: str) -> str:
         raise CallError("A location must be an absolute path or a URL such as s3://bucket/path.")
     if len(url.encode("utf-8", "surrogatepass")) > _MOST_LOCATION_BYTES:
         raise CallError(f"A location must have at most {_MOST_LOCATION_BYTES} bytes.")
-    return canonical_url(url)
+    return f"s3://{url.removeprefix('s3a://')}" if url.startswith("s3a://") else url
 
 
 def _etag(state: TableState, document: TableDocument) -> str:
