@@ -14,8 +14,17 @@ import pyarrow as pa
 import pytest
 
 import deltalog
-from tests.support.unity import CATALOG, JavaError, Jvm, Kernel, KernelTable, OfficialClient, UnityServer, unity_server
-from tests.support.unity.hand_written import local
+from tests.support.unity_clients import (
+    CATALOG,
+    JavaError,
+    Jvm,
+    Kernel,
+    KernelTable,
+    OfficialClient,
+    UnityServer,
+    unity_server,
+)
+from tests.support.unity_clients.hand_written import local
 
 SCHEMA = pa.schema([("id", pa.int64()), ("writer", pa.int64())])
 # Of the kernel: it could not tell whether its commit was ratified, and gave up.

@@ -15,7 +15,7 @@ import pytest
 
 import deltalog
 from tests.support.s3 import Answer, Closed, CutShort, Proxy, Request, Reset, pass_on
-from tests.support.unity import (
+from tests.support.unity_clients import (
     CATALOG,
     JavaError,
     Jvm,

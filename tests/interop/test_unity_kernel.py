@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 import deltalog
-from tests.support.unity import (
+from tests.support.unity_clients import (
     CATALOG,
     JavaError,
     Jvm,
@@ -21,7 +21,7 @@ from tests.support.unity import (
     UnityServer,
     unity_server,
 )
-from tests.support.unity.hand_written import HandWritten, add_commit, local, update
+from tests.support.unity_clients.hand_written import HandWritten, add_commit, local, update
 
 SCHEMA = pa.schema([("id", pa.int64()), ("day", pa.string())])
 # What a real server requires besides; here these are suggestions.

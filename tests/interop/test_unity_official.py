@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 
 import deltalog
-from tests.support.unity import CATALOG, Jvm, OfficialClient, UnityError, UnityServer, unity_server
-from tests.support.unity.hand_written import FIELDS, HandWritten, add_commit, local, update
+from tests.support.unity_clients import CATALOG, Jvm, OfficialClient, UnityError, UnityServer, unity_server
+from tests.support.unity_clients.hand_written import FIELDS, HandWritten, add_commit, local, update
 
 _NUMBERS = itertools.count(1)
 

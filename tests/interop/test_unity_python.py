@@ -16,9 +16,9 @@ import pytest
 
 import deltalog
 from tests.support.spark import DeltaSpark
-from tests.support.unity import CATALOG, Jvm, OfficialClient, UnityError, UnityServer, unity_server
-from tests.support.unity.hand_written import FIELDS, HandWritten, local
-from tests.support.unity.sdk import Sdk
+from tests.support.unity_clients import CATALOG, Jvm, OfficialClient, UnityError, UnityServer, unity_server
+from tests.support.unity_clients.hand_written import FIELDS, HandWritten, local
+from tests.support.unity_clients.sdk import Sdk
 
 SCHEMA = pa.schema([("id", pa.int64()), ("day", pa.string())])
 _NUMBERS = itertools.count(1)

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from deltalog.protocol.schema import StructType
-from tests.support.unity.jvm import Jvm
+from tests.support.unity_clients.jvm import Jvm
 
 _ENGINE_INFO = "kernel of the tests"
 # For each type of the kernel: the class of its values, and the method of a row that returns one.

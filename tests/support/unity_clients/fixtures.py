@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.unity.jvm import Jvm
+from tests.support.unity_clients.jvm import Jvm
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from tests.support.unity.jvm import JavaError, Jvm, Mapper
+from tests.support.unity_clients.jvm import JavaError, Jvm, Mapper
 
 _CLIENT = "io.unitycatalog.client"
 
