@@ -53,6 +53,15 @@ class Coordinator(ABC):
     """
 
     url: str
+    if_behind = (
+        "Run deltalog tables resync, or TransactionManager.resync(), which show the difference and bring the catalog "
+        "up to its logs."
+    )
+    if_log_is_ahead = (
+        "If the catalog was restored from a backup, commits are missing here: deltalog tables resync --dry-run shows "
+        "which. If the table was being released, run deltalog tables release again, and open it by its path."
+    )
+    to_publish = "Publish the others first, with TransactionManager.publish or deltalog tables publish."
     most_ahead_ms: int = MOST_AHEAD_MS
     #: Opens the same coordinator in another process, with the caller's options; None if another process cannot open it.
     reopen: Callable[[], Coordinator] | None = None
