@@ -17,7 +17,7 @@ from deltalog.errors import CallError, InvalidPropertyError, UnsupportedFeatureE
 from deltalog.protocol import timestamps
 from deltalog.protocol.actions import Metadata, Protocol
 from deltalog.protocol.column_metadata import DEFAULT_KEY, GENERATION_KEY, IDENTITY_KEY, INVARIANT_KEY
-from deltalog.protocol.properties import CATALOG_ID_KEY, CONSTRAINT_PREFIX, FEATURE_PREFIX
+from deltalog.protocol.properties import CATALOG_ID_KEY, CONSTRAINT_PREFIX, FEATURE_PREFIX, UNITY_TABLE_ID_KEY
 from deltalog.protocol.schema import StructType, all_columns, uses_type
 
 
@@ -158,7 +158,10 @@ def check_stays_managed(before: Metadata, protocol: Protocol, metadata: Metadata
     for key, wanted in (
         (FEATURE_PREFIX + CATALOG_MANAGED, is_catalog_managed(protocol)),
         ("delta.enableInCommitTimestamps", is_ict_active(protocol, metadata)),
-        (CATALOG_ID_KEY, metadata.configuration.get(CATALOG_ID_KEY) == before.configuration.get(CATALOG_ID_KEY)),
+        *(
+            (key, metadata.configuration.get(key) == before.configuration.get(key))
+            for key in (CATALOG_ID_KEY, UNITY_TABLE_ID_KEY)
+        ),
     ):
         if not wanted:
             raise InvalidPropertyError(
