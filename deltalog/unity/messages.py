@@ -317,7 +317,7 @@ class ErrorBody(_Message, frozen=True, kw_only=True):
     type: str
     code: Int32
     message: str = ""
-    stack: tuple[str, ...] | None | UnsetType = UNSET
+    stack: tuple[str, ...] | UnsetType | None = UNSET
 
 
 class ErrorResponse(_Message, frozen=True, kw_only=True):
