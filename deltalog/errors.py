@@ -15,6 +15,8 @@
     │   └── UnpartitionedTableRequiredError  a stream of records, for a partitioned table
     ├── NotFoundError (LookupError)         name something that exists
     │   ├── EntityNotFoundError             no such catalog, or it has no such table or transaction
+    │   │   ├── CatalogNotFoundError        the server has no such catalog
+    │   │   └── SchemaNotFoundError         the catalog has no such schema
     │   ├── TableNotFoundError
     │   │   └── EmptyDatasetError           nothing has been written there yet
     │   ├── VersionNotFoundError
@@ -50,6 +52,7 @@
     │   ├── TransactionContentionError
     │   └── ObjectBeingDeletedError         use another name, or wait until the clean-up has deleted it
     ├── TimestampAheadError                 correct the clock, or restart the table's timestamps
+    ├── UnpublishedCommitsError             publish the table's ratified commits; nothing was committed
     ├── ResourceNotReadyError               the table cannot take part in transactions yet
     │   └── CatalogBehindLogError           the log has commits that the catalog lacks: run tables resync
     ├── CommitAttemptsExhaustedError        try again later; nothing was committed
@@ -244,6 +247,18 @@ class EntityNotFoundError(NotFoundError):
     """There is no such catalog, or it has no table with this name or no transaction with this id."""
 
     code = "ENTITY_NOT_FOUND"
+
+
+class CatalogNotFoundError(EntityNotFoundError):
+    """The server has no catalog with this name."""
+
+    code = "CATALOG_NOT_FOUND"
+
+
+class SchemaNotFoundError(EntityNotFoundError):
+    """The catalog has no schema with this name."""
+
+    code = "SCHEMA_NOT_FOUND"
 
 
 class TableNotFoundError(NotFoundError):
@@ -529,6 +544,13 @@ class TimestampAheadError(DeltaLogError):
     code = "TIMESTAMP_AHEAD"
     in_commit_timestamp_ms: int
     clock_ms: int
+
+
+class UnpublishedCommitsError(DeltaLogError):
+    """The catalog accepts no further commit of a table until its ratified commits have been published. Nothing was
+    committed: publish them, then repeat the commit."""
+
+    code = "UNPUBLISHED_COMMITS"
 
 
 class ResourceNotReadyError(DeltaLogError):

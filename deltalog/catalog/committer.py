@@ -30,7 +30,9 @@ from deltalog.errors import (
 )
 from deltalog.protocol import features
 from deltalog.protocol.actions import Protocol
+from deltalog.protocol.codec import CommitActions
 from deltalog.protocol.paths import commit_path, staged_commit_name, staged_commit_path
+from deltalog.protocol.row_tracking import DOMAIN as ROW_TRACKING_DOMAIN
 from deltalog.protocol.timestamps import required_ict
 from deltalog.storage.base import LogStore, PutOutcome, get_or_none
 from deltalog.storage.table_files import TableFiles
@@ -149,7 +151,21 @@ def stage(
             path=path,
         )
     ict_ms = required_ict(attempt.actions.commit_info, version, store.url)
-    return RatifiedCommit(version, file, ict_ms, len(attempt.data), attempt.prepared.txn_id)
+    return RatifiedCommit(
+        version,
+        file,
+        ict_ms,
+        len(attempt.data),
+        attempt.prepared.txn_id,
+        changes_metadata=changes_metadata(attempt.actions),
+    )
+
+
+def changes_metadata(actions: CommitActions) -> bool:
+    """Whether a commit changes more than the table's rows. The mark of row tracking belongs to the rows."""
+    if actions.protocol is not None or actions.metadata is not None:
+        return True
+    return any(each.domain != ROW_TRACKING_DOMAIN for each in actions.domains)
 
 
 def discard_commits(store: LogStore, commits: Iterable[RatifiedCommit]) -> None:

@@ -29,6 +29,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from deltalog.catalog.records import (
+    Document,
+    DocumentChange,
     Head,
     Marking,
     Marks,
@@ -111,20 +113,31 @@ class Coordinator(ABC):
     # --------------------------------------------------------------------------------------------- tables
 
     @abstractmethod
-    def register(self, table: TableRecord, version: int) -> bool:
-        """Add a table whose latest version is ``version``, which is already published. Returns False and changes
-        nothing if another table has the same name or id, or a URL that equals, contains or lies below the URL of
-        ``table``."""
+    def register(self, table: TableRecord, version: int, documents: Sequence[DocumentChange] = ()) -> bool:
+        """Add a table whose latest version is ``version``, which is already published, and change documents. Returns
+        False and changes nothing if another table has the same name or id, or a URL that equals, contains or lies below
+        the URL of ``table``, or if a document does not have the expected revision."""
 
     @abstractmethod
-    def drop(self, table_id: str, version: int, marks: int | None = None) -> bool:
-        """Delete a table and its head. Returns False and changes nothing if the head is not at ``version``, if the
-        table has unpublished commits (these would be lost), or if ``marks`` is set and differs from the number of the
-        table's last marking."""
+    def drop(
+        self, table_id: str, version: int, marks: int | None = None, documents: Sequence[DocumentChange] = ()
+    ) -> bool:
+        """Delete a table and its head, and change documents. Returns False and changes nothing if the head is not at
+        ``version``, if the table has unpublished commits (these would be lost), if ``marks`` is set and differs from
+        the number of the table's last marking, or if a document does not have the expected revision."""
+
+    @abstractmethod
+    def rename(self, table_id: str, name: str, documents: Sequence[DocumentChange] = ()) -> bool:
+        """Change the name of a table, and documents. Returns False and changes nothing if the table is not registered,
+        if a table has that name, or if a document does not have the expected revision."""
 
     @abstractmethod
     def table(self, name: str) -> TableRecord | None:
         """The table with a given full name; None if the catalog contains no such table."""
+
+    @abstractmethod
+    def table_with_id(self, table_id: str) -> TableRecord | None:
+        """The table with a given id; None if the catalog contains no such table."""
 
     @abstractmethod
     def tables(self, after: str = "", limit: int = 1000) -> list[TableRecord]:
@@ -148,6 +161,21 @@ class Coordinator(ABC):
     @abstractmethod
     def published(self, table_id: str, version: int) -> None:
         """Record that all commits up to ``version`` are in ``_delta_log``. Idempotent."""
+
+    # ----------------------------------------------------------------------------------------- documents
+
+    @abstractmethod
+    def document(self, kind: str, key: str) -> Document | None:
+        """A document; None if there is none."""
+
+    @abstractmethod
+    def documents(self, kind: str, after: str = "", limit: int = 1000) -> list[Document]:
+        """At most ``limit`` documents of a kind after the key ``after``, ordered by key."""
+
+    @abstractmethod
+    def change_documents(self, changes: Sequence[DocumentChange], free_names: Sequence[str] = ()) -> bool:
+        """Make all changes or none. Returns False and changes nothing if a document does not have the expected
+        revision, or if a table has one of ``free_names``."""
 
     # -------------------------------------------------------------------------------------------- marks
 

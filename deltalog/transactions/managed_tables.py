@@ -104,7 +104,7 @@ class ManagedTables:
         """The full name of a table that the catalog will manage, and a reader of the table's log; until the catalog
         manages the table, commits are written to this log directly. Raises TableExistsError for a name or a location
         that the catalog has."""
-        full, root = records.check_table_name(name), self._root(url)
+        full, root = records.check_table_name(name), self.root(url)
         self._check_free(full, root)
         return full, self._reader(self.plain_store(root))
 
@@ -130,7 +130,7 @@ class ManagedTables:
         table.retrying(self._enable_catalog)
         return self._take_over(full, table)
 
-    def _root(self, url: str) -> str:
+    def root(self, url: str) -> str:
         """The canonical root of a table, without symbolic links and with one scheme per kind of store, so that a
         location is in the catalog only once. Cost: none."""
         store = self.plain_store(url)

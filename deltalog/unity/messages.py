@@ -123,8 +123,8 @@ class CreateStagingTable(_Message, frozen=True, kw_only=True):
     name: str
 
 
-class StagingTable(_Message, frozen=True, kw_only=True):
-    """Spec: DeltaStagingTableResponse. A null property is one whose value the client generates."""
+class StagingTable(_Message, frozen=True, kw_only=True, omit_defaults=False):
+    """Spec: DeltaStagingTableResponse, of which all members are sent. A null property is one whose value the client generates."""
 
     table_id: str
     table_type: TableType = field(default="MANAGED")

@@ -15,11 +15,12 @@ import msgspec
 
 from deltalog.protocol import features
 from deltalog.protocol.actions import DomainMetadata, Metadata, Protocol
+from deltalog.protocol.properties import UNITY_TABLE_ID_KEY
 from deltalog.protocol.schema import StructType
 from deltalog.unity import messages
 from deltalog.unity.columns import to_columns
 
-TABLE_ID_KEY = "io.unitycatalog.tableId"
+TABLE_ID_KEY = UNITY_TABLE_ID_KEY
 CLUSTERING, ROW_TRACKING = "delta.clustering", "delta.rowTracking"
 LAST_UPDATE_VERSION, LAST_COMMIT_TIMESTAMP = "delta.lastUpdateVersion", "delta.lastCommitTimestamp"
 _FEATURE = "delta.feature."
@@ -67,17 +68,21 @@ class TableState:
 
     def derived_properties(self) -> dict[str, str]:
         """The properties that a server derives from protocol and domains. Clients never write them to a log."""
-        protocol = self.protocol
+        return self.derived_of(self.protocol, self.domains)
+
+    @staticmethod
+    def derived_of(protocol: Protocol, domains: Mapping[str, dict[str, Any]]) -> dict[str, str]:
+        """``derived_properties`` of a table with this protocol and these domains."""
         derived = {
             "delta.minReaderVersion": str(protocol.min_reader_version),
             "delta.minWriterVersion": str(protocol.min_writer_version),
         }
         for name in (*features.reader_features(protocol), *features.writer_features(protocol)):
             derived[f"{_FEATURE}{name}"] = "supported"
-        clustering = self.domains.get(CLUSTERING, {}).get("clusteringColumns")
+        clustering = domains.get(CLUSTERING, {}).get("clusteringColumns")
         if clustering is not None:
             derived["delta.clusteringColumns"] = json.dumps(clustering, separators=(",", ":"))
-        mark = self.domains.get(ROW_TRACKING, {}).get("rowIdHighWaterMark")
+        mark = domains.get(ROW_TRACKING, {}).get("rowIdHighWaterMark")
         if mark is not None:
             derived["delta.rowTracking.rowIdHighWaterMark"] = str(mark)
         return derived

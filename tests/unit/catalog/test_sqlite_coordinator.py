@@ -234,7 +234,7 @@ def test_a_database_of_something_else_is_left_as_it_is(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == ["other.db"]
 
 
-@pytest.mark.parametrize("pragma", ["application_id = 77", "user_version = 3"])
+@pytest.mark.parametrize("pragma", ["application_id = 77", "user_version = 4"])
 def test_an_empty_database_with_marks_of_its_own_is_something_else(tmp_path: Path, pragma: str) -> None:
     path = tmp_path / "other.db"
     change(path, f"PRAGMA {pragma}")

@@ -1,0 +1,46 @@
+"""What the calls of the API work with: the tables, and the vendor of credentials."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from deltalog.server.calls import Needs
+from deltalog.server.unity.credentials import Vendor
+from deltalog.server.unity.requests import UnityRequest
+from deltalog.transactions.unity.tables import UnityTables
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """``on_backlog``: called with the id of a table that has many commits to publish."""
+
+    tables: UnityTables
+    vendor: Vendor
+    on_backlog: Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A checked call. ``run``: executes it and returns the body of the response; None for a response without a body.
+    ``table``: the full name of its table, if any."""
+
+    run: Callable[[Service], Any]
+    table: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """An endpoint. ``path``: below the root, with variable segments in braces. ``commits``: whether it may commit
+    something, so that an error may leave the outcome unknown."""
+
+    method: str
+    path: str
+    read: Callable[[UnityRequest], Work]
+    needs: Needs = Needs.CATALOG
+    commits: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{self.method} {self.path}"
