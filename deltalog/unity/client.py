@@ -13,10 +13,12 @@ import msgspec
 
 from deltalog.environment import Environment
 from deltalog.errors import (
+    CatalogNotFoundError,
     CatalogRequestError,
     CoordinatorError,
     EntityNotFoundError,
     OperationTimeoutError,
+    SchemaNotFoundError,
     TableExistsError,
     TableNotFoundError,
 )
@@ -29,6 +31,7 @@ T = TypeVar("T")
 _DELTA = "/delta/v1"
 _NOT_FOUND, _CONFLICT, _BAD_REQUEST, _UNAUTHORIZED, _FORBIDDEN = 404, 409, 400, 401, 403
 _NO_TABLE = frozenset({"NoSuchTableException", "NoSuchSchemaException", "NoSuchCatalogException", "NotFoundException"})
+_NO_PLACE = {"NoSuchSchemaException": SchemaNotFoundError, "NoSuchCatalogException": CatalogNotFoundError}
 _UNSUPPORTED_FORMAT = "UnsupportedTableFormatException"
 
 
@@ -79,15 +82,15 @@ class UnityClient:
         return self._post(_of_table(name), update, messages.LoadedTable, is_repeatable=is_idempotent)
 
     def create_staging_table(self, name: TableName) -> messages.StagingTable:
-        """Allocate the id and the location of a new table. Raises TableExistsError; EntityNotFoundError if there is no
-        such schema."""
+        """Allocate the id and the location of a new table. Raises TableExistsError, SchemaNotFoundError,
+        CatalogNotFoundError."""
         body = messages.CreateStagingTable(name=name.table)
-        with _Named(name):
+        with _Named(name, creates=True):
             return self._post(f"{_of_schema(name)}/staging-tables", body, messages.StagingTable, is_repeatable=True)
 
     def create_table(self, name: TableName, table: messages.CreateTable) -> messages.LoadedTable:
-        """Register a table. Raises TableExistsError."""
-        with _Named(name):
+        """Register a table. Raises TableExistsError, SchemaNotFoundError, CatalogNotFoundError."""
+        with _Named(name, creates=True):
             return self._post(f"{_of_schema(name)}/tables", table, messages.LoadedTable)
 
     def delete_table(self, name: TableName) -> None:
@@ -216,16 +219,22 @@ Loaded = messages.LoadedTable
 
 
 class _Named:
-    """Within the block, refusals that concern a table by its name are raised as the errors of a table."""
+    """Within the block, refusals that concern a table by its name are raised as the errors of a table. ``creates``:
+    whether the table is to be created."""
 
-    def __init__(self, name: TableName) -> None:
+    def __init__(self, name: TableName, *, creates: bool = False) -> None:
         self._name = name
+        self._creates = creates
 
     def __enter__(self) -> None:
         return None
 
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        if isinstance(error, CatalogRequestError) and (found := of_table(error, self._name)) is not error:
+        if not isinstance(error, CatalogRequestError):
+            return
+        if self._creates and error.error_type in _NO_PLACE:
+            raise _NO_PLACE[error.error_type](f"{self._name.address}: {error.message}") from error
+        if (found := of_table(error, self._name)) is not error:
             raise found from error
 
 

@@ -30,6 +30,7 @@ from deltalog.errors import (
     CoordinatorError,
     DeltaLogError,
     MetadataChangedError,
+    NotFoundError,
     OperationTimeoutError,
     StoreError,
     TableExistsError,
@@ -304,7 +305,7 @@ class UnityCommitter(Committer):
             except OperationTimeoutError:
                 is_sent = True
                 refusal: DeltaLogError | None = None
-            except (CatalogRequestError, TableExistsError, TableNotFoundError) as refused:
+            except (CatalogRequestError, TableExistsError, NotFoundError) as refused:
                 refusal = refused
             except CoordinatorError as failed:
                 return self._not_created(failed, is_sent=is_sent)

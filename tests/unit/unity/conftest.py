@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,5 +31,5 @@ def server(tmp_path: Path) -> Iterator[UnityServer]:
 
 
 @pytest.fixture
-def options(server: UnityServer) -> dict[str, str]:
+def options(server: UnityServer) -> dict[str, Any]:
     return {"unity_catalog_url": server.url, "unity_catalog_token": "dapi-secret"}

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import pickle
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
-import deltalog
 from deltalog import DeltaTable
-from deltalog.errors import CallError, TableReplacedError
 from tests.support.unity.http import UnityServer
 
 ADDRESS = "uc://main.s.events"
@@ -23,7 +19,7 @@ def ids(table: DeltaTable) -> list[int]:
 
 
 @pytest.fixture
-def table(server: UnityServer, options: dict[str, str]) -> DeltaTable:
+def table(server: UnityServer, options: dict[str, Any]) -> DeltaTable:
     return DeltaTable.create(ADDRESS, ROWS, **options)
 
 
@@ -39,13 +35,13 @@ def test_create_writes_version_0_and_registers_it(server: UnityServer, table: De
     assert server.model.violations == []
 
 
-def test_open_reads_what_the_server_has(server: UnityServer, table: DeltaTable, options: dict[str, str]) -> None:
+def test_open_reads_what_the_server_has(server: UnityServer, table: DeltaTable, options: dict[str, Any]) -> None:
     opened = DeltaTable.open(ADDRESS, **options)
     assert ids(opened) == [1, 2, 3]
     assert server.authorizations == {"Bearer dapi-secret"}
 
 
-def test_every_kind_of_commit(server: UnityServer, table: DeltaTable, options: dict[str, str]) -> None:
+def test_every_kind_of_commit(server: UnityServer, table: DeltaTable, options: dict[str, Any]) -> None:
     table.append(pa.table({"id": [4], "name": ["d"]}))
     table.delete("id = 2")
     table.update({"name": "'z'"}, where="id = 1")
