@@ -67,12 +67,22 @@ class StagedCalls(DeltaCalls):
     def __init__(self, client: UnityClient, name: TableName, staging: messages.StagingTable) -> None:
         super().__init__(client, name)
         self.staging = staging
+        self._is_created = False
+
+    def create(self, request: messages.CreateTable) -> messages.LoadedTable:
+        """See TableCalls."""
+        loaded = super().create(request)
+        self._is_created = True
+        return loaded
 
     def credentials(self, operation: messages.CredentialOperation) -> tuple[messages.StorageCredential, ...]:
         """See TableCalls. Once the table is created, these are the credentials of the table."""
-        try:
-            return self.client.staging_credentials(self.staging.table_id)
-        except CatalogRequestError as error:
-            if error.status not in (403, 404):
-                raise
-            return self.client.table_credentials(self.name, operation)
+        if not self._is_created:
+            try:
+                return self.client.staging_credentials(self.staging.table_id)
+            except CatalogRequestError as error:
+                if error.status not in (403, 404):
+                    raise
+        found = self.client.table_credentials(self.name, operation)
+        self._is_created = True
+        return found
