@@ -446,9 +446,7 @@ class DynamoDBCoordinator(Coordinator):
         return layout.document_of(kind, item) if item else None
 
     def documents(self, kind: str, after: str = "", limit: int = 1000) -> list[Document]:
-        return [
-            layout.document_of(kind, item) for item in self._after(layout.document_key(kind, "")[0], after, limit)
-        ]
+        return [layout.document_of(kind, item) for item in self._after(layout.document_key(kind, "")[0], after, limit)]
 
     def change_documents(self, changes: Sequence[DocumentChange], free_names: Sequence[str] = ()) -> bool:
         token = _new_token()

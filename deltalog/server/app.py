@@ -103,8 +103,8 @@ class Route:
 
 class App:
     """The ASGI application. ``token``: the bearer token that callers must send, or None. ``hosts``: the accepted host
-    names, or None for any; checking the host name protects against DNS rebinding by web pages. ``unity``: what the calls
-    of Unity Catalog's API work with; None: they are not served."""
+    names, or None for any; checking the host name protects against DNS rebinding by web pages. ``unity``: what the
+    calls of Unity Catalog's API work with; None: they are not served."""
 
     def __init__(
         self,

@@ -46,12 +46,12 @@ _WRITE_FAULTS = (
     Fault.FAIL_BEFORE, Fault.UNKNOWN_NOT_WRITTEN, Fault.LOST_ACK, Fault.LATE, Fault.KILL_BEFORE, Fault.KILL_AFTER,
 )  # fmt: skip
 READS = (
-    "table", "table_with_id", "tables", "head", "cut", "document", "documents", "marks", "transaction", "transactions", "uncleaned",
-    "parts",
+    "table", "table_with_id", "tables", "head", "cut", "document", "documents", "marks", "transaction", "transactions",
+    "uncleaned", "parts",
 )  # fmt: skip
 WRITES = (
-    "register", "drop", "rename", "change_documents", "ratify", "published", "mark", "remark", "insert", "replace", "delete", "put_parts",
-    "delete_parts",
+    "register", "drop", "rename", "change_documents", "ratify", "published", "mark", "remark", "insert", "replace",
+    "delete", "put_parts", "delete_parts",
 )  # fmt: skip
 #: The possible faults of each method of a coordinator, for a FaultPlan. See FaultyCoordinator.
 COORDINATOR_FAULTS: Mapping[str, tuple[Fault, ...]] = {

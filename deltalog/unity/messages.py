@@ -124,7 +124,8 @@ class CreateStagingTable(_Message, frozen=True, kw_only=True):
 
 
 class StagingTable(_Message, frozen=True, kw_only=True, omit_defaults=False):
-    """Spec: DeltaStagingTableResponse, of which all members are sent. A null property is one whose value the client generates."""
+    """Spec: DeltaStagingTableResponse, of which all members are sent. A null property is one whose value the client
+    generates."""
 
     table_id: str
     table_type: TableType = field(default="MANAGED")

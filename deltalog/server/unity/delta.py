@@ -113,8 +113,7 @@ def update_table(request: UnityRequest) -> Work:
     def run(service: Service) -> messages.LoadedTable:
         service.tables.check_catalog(request.catalog)
         view = service.tables.update(request.table, given)
-        if isinstance(view, ManagedView) and 2 * len(view.head.unpublished) >= service.tables.settings.most_unpublished:
-            service.on_backlog(view.record.table_id)
+        service.on_update(view)
         return loaded(view)
 
     return Work(run, request.table)

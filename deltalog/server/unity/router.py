@@ -18,7 +18,7 @@ _MOST_SHOWN = 200
 _NOT_SERVED = frozenset(
     {
         "functions", "volumes", "models", "permissions", "external-locations", "credentials", "storage-credentials",
-        "temporary-volume-credentials", "temporary-model-version-credentials", "staging-tables",
+        "temporary-volume-credentials", "temporary-model-version-credentials",
     }
 )  # fmt: skip
 

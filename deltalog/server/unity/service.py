@@ -9,7 +9,7 @@ from typing import Any
 from deltalog.server.calls import Needs
 from deltalog.server.unity.credentials import Vendor
 from deltalog.server.unity.requests import UnityRequest
-from deltalog.transactions.unity.tables import UnityTables
+from deltalog.transactions.unity.tables import ManagedView, UnityTables, View
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +19,11 @@ class Service:
     tables: UnityTables
     vendor: Vendor
     on_backlog: Callable[[str], None]
+
+    def on_update(self, view: View) -> None:
+        """Have commits published that their clients do not publish."""
+        if isinstance(view, ManagedView) and 2 * len(view.head.unpublished) >= self.tables.settings.most_unpublished:
+            self.on_backlog(view.record.table_id)
 
 
 @dataclass(frozen=True, slots=True)

@@ -225,7 +225,10 @@ def check_only_of_catalog(plan: Plan, state: TableState) -> None:
 
 def _check_protocol(given: messages.TableProtocol, state: TableState) -> None:
     action, found = given.to_action(), state.protocol
-    same = (action.min_reader_version, action.min_writer_version) == (found.min_reader_version, found.min_writer_version)
+    same = (action.min_reader_version, action.min_writer_version) == (
+        found.min_reader_version,
+        found.min_writer_version,
+    )
     lists = ((action.reader_features, found.reader_features), (action.writer_features, found.writer_features))
     if not same or any(set(sent or ()) != set(logged or ()) for sent, logged in lists):
         raise CallError("The protocol in the request is not that of the commit.")
@@ -238,9 +241,8 @@ def _check_columns(columns: messages.Columns, state: TableState) -> None:
 
 def _check_partition_columns(given: Iterable[str], state: TableState) -> None:
     if [each.lower() for each in given] != [each.lower() for each in state.metadata.partition_columns]:
-        raise CallError(
-            f"The partition columns in the request are not those of the commit, {list(state.metadata.partition_columns)}."
-        )
+        found = ", ".join(state.metadata.partition_columns)
+        raise CallError(f"The partition columns in the request are not those of the commit: {found or 'none'}.")
 
 
 def _check_domains(given: Mapping[str, dict[str, Any]], state: TableState) -> None:

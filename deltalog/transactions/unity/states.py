@@ -64,7 +64,9 @@ class States:
                 self.keep(record.table_id, known)
             if known.version == head.version:
                 return head, known
-        raise ConcurrentModificationError(f"{record.name} received a commit during every attempt to read it. Try again.")
+        raise ConcurrentModificationError(
+            f"{record.name} received a commit during every attempt to read it. Try again."
+        )
 
     def keep(self, table_id: str, state: StateAt) -> None:
         """Keep the state of a later version. Cost: none."""

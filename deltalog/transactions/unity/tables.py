@@ -9,9 +9,12 @@ Spec: UC Delta API 1.0, ManagedTablesSpec.md#apis.
 from __future__ import annotations
 
 import hashlib
+import os
+import re
+import urllib.parse
 import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -28,13 +31,11 @@ from deltalog.errors import (
     CommitConflictError,
     ConcurrentModificationError,
     CorruptTableError,
-    DeltaLogError,
     EntityNotFoundError,
     MetadataChangedError,
     MissingInCommitTimestampError,
     ObjectNotFoundError,
     SchemaNotFoundError,
-    StoreError,
     TableExistsError,
     TableReplacedError,
     UnpublishedCommitsError,
@@ -44,6 +45,7 @@ from deltalog.protocol import features
 from deltalog.protocol.codec import decode_commit
 from deltalog.protocol.paths import canonical_url, commit_path, staged_commit_path
 from deltalog.protocol.timestamps import required_ict
+from deltalog.storage.fs import local_root
 from deltalog.storage.table_files import TableFiles
 from deltalog.transactions import external_commits
 from deltalog.transactions.managed_tables import ManagedTables
@@ -63,7 +65,7 @@ from deltalog.transactions.unity.documents import (
 )
 from deltalog.transactions.unity.states import StateAt, States
 from deltalog.unity import messages
-from deltalog.unity.columns import from_columns, to_columns
+from deltalog.unity.columns import from_columns
 from deltalog.unity.table_state import TableState
 
 MOST_UNPUBLISHED = 100
@@ -71,6 +73,8 @@ MOST_UNPUBLISHED = 100
 _MANAGED = "__unitystorage/tables"
 _TRIES = 20
 _MOST_COMMENT_BYTES = 65_536
+_MOST_LOCATION_BYTES = 4096
+_URL = re.compile(r"(?!file:)[a-z][a-z0-9+.-]*://[^\s\x00-\x1f\x7f\ud800-\udfff]+")
 _NO_DOCUMENT = TableDocument()
 
 
@@ -190,6 +194,99 @@ class UnityTables:
         if self.coordinator.table(name) is not None or self.coordinator.document(EXTERNAL, name) is not None:
             raise TableExistsError(f"The catalog {self.settings.catalog} already has a table {name}.")
 
+    # ---------------------------------------------------------------------------------------------- schemas
+
+    def create_schema(self, name: str, comment: str | None, properties: Mapping[str, str]) -> SchemaDocument:
+        """Raises TableExistsError. Cost: 3 coordinator calls."""
+        now_ms = self._environment.clock_ms()
+        new = SchemaDocument(
+            name=name,
+            schema_id=self._schema_id(name),
+            comment=comment,
+            properties=dict(properties),
+            created_ms=now_ms,
+            updated_ms=now_ms,
+        )
+        change = documents.change(SCHEMA, documents.schema_key(name), 0, new)
+        if self._has_tables(documents.schema_key(name)) or not self.coordinator.change_documents([change]):
+            raise TableExistsError(f"The catalog {self.settings.catalog} already has a schema {name}.")
+        return new
+
+    def schema(self, name: str) -> SchemaDocument:
+        """A schema. Raises SchemaNotFoundError. Cost: as ``check_schema``."""
+        return self._schema(name)[0]
+
+    def _schema(self, name: str) -> tuple[SchemaDocument, int]:
+        found = self.coordinator.document(SCHEMA, documents.schema_key(name))
+        if found is not None:
+            return documents.decoded(found, SchemaDocument), found.revision
+        self.check_schema(name)
+        return self._implied(name), 0
+
+    def _implied(self, name: str) -> SchemaDocument:
+        """A schema that exists because it has tables."""
+        return SchemaDocument(name=name, schema_id=self._schema_id(name), created_ms=0, updated_ms=0)
+
+    def _schema_id(self, name: str) -> str:
+        return str(uuid.uuid5(uuid.NAMESPACE_URL, f"{self.coordinator.catalog_id}/{name}"))
+
+    def update_schema(self, name: str, comment: str | None, properties: Mapping[str, str] | None) -> SchemaDocument:
+        """Change what is not None. Raises SchemaNotFoundError. Cost: 2 coordinator calls."""
+        for _ in range(_TRIES):
+            schema, revision = self._schema(name)
+            changed = msgspec.structs.replace(
+                schema,
+                comment=schema.comment if comment is None else comment,
+                properties=schema.properties if properties is None else dict(properties),
+                updated_ms=self._environment.clock_ms(),
+            )
+            if self.coordinator.change_documents(
+                [documents.change(SCHEMA, documents.schema_key(name), revision, changed)]
+            ):
+                return changed
+        raise ConcurrentModificationError(f"The schema {name} was changed during every attempt. Try again.")
+
+    def delete_schema(self, name: str) -> None:
+        """Raises SchemaNotFoundError; CallError if it has tables. Cost: 4 coordinator calls."""
+        _, revision = self._schema(name)
+        if self._has_tables(documents.schema_key(name)):
+            raise CallError(f"The schema {name} has tables: drop them first.")
+        if revision:
+            self._must_change(documents.deletion(SCHEMA, documents.schema_key(name), revision))
+
+    def schemas_after(self, after: str, limit: int) -> list[SchemaDocument]:
+        """At most ``limit`` schemas whose key follows ``after``, by key. Cost: 1 coordinator call for the schemas that
+        were created, and 2 per schema with tables."""
+        created = {
+            each.key: documents.decoded(each, SchemaDocument)
+            for each in self.coordinator.documents(SCHEMA, after, limit)
+        }
+        keys, last = set(created), after
+        for _ in range(limit):
+            # A slash follows the dot, so that it follows the names of all tables of a schema.
+            start = f"{last[:-1]}/" if last else ""
+            tables = self.coordinator.tables(start, 1)
+            externals = self.coordinator.documents(EXTERNAL, start, 1)
+            names = [each.name for each in tables] + [each.key for each in externals]
+            if not names:
+                break
+            last = documents.schema_key(min(name.partition(".")[0] + "." for name in names)[:-1])
+            keys.add(last)
+        found = sorted(keys)[:limit]
+        return [created[key] if key in created else self._schema_at(key) for key in found]
+
+    def _schema_at(self, key: str) -> SchemaDocument:
+        found = self.coordinator.document(SCHEMA, key)
+        return self._implied(key[:-1]) if found is None else documents.decoded(found, SchemaDocument)
+
+    def names_after(self, schema: str, after: str, limit: int) -> list[str]:
+        """At most ``limit`` full names of a schema's tables after ``after``, in order. Cost: 2 coordinator calls."""
+        prefix = documents.schema_key(schema)
+        start = max(after, prefix)
+        names = [each.name for each in self.coordinator.tables(start, limit)]
+        names += [each.key for each in self.coordinator.documents(EXTERNAL, start, limit)]
+        return sorted(name for name in names if name.startswith(prefix))[:limit]
+
     # ---------------------------------------------------------------------------------------------- staging
 
     def stage(self, name: str) -> Staged:
@@ -218,20 +315,32 @@ class UnityTables:
         self.check_schema(name.partition(".")[0])
         if request.table_type == "EXTERNAL":
             return self._create_external(name, request)
-        root = self._tables.root(request.location)
+        return self._create_staged(name, request.location, request.comment, request)
+
+    def create_staged(self, name: str, location: str, comment: str | None) -> ManagedView:
+        """Like ``create``, for a client that says nothing about version 0. Raises and costs as ``create``."""
+        self.check_schema(name.partition(".")[0])
+        return self._create_staged(name, location, comment, None)
+
+    def _create_staged(
+        self, name: str, location: str, comment: str | None, request: messages.CreateTable | None
+    ) -> ManagedView:
+        root = canonical_location(location)
         table_id = root.rpartition("/")[2]
         found = self.coordinator.document(STAGING, table_id)
         staging = None if found is None else documents.decoded(found, StagingDocument)
         if found is None or staging is None or staging.url != root:
             if self.coordinator.head(table_id) is not None:
                 raise CallError(f"The staging table {table_id} was already created. Load the table and compare its id.")
-            raise EntityNotFoundError(f"There is no staging table at {request.location}.")
+            raise EntityNotFoundError(f"There is no staging table at {location}.")
         self._check_free(name)
-        at = self._first_version(root, table_id, request)
-        iceberg = contract.check_uniform(request.uniform, at.state.metadata.configuration, request.location, 0)
+        at = self._first_version(root, table_id, location, request)
+        uniform = None if request is None else request.uniform
+        iceberg = contract.check_uniform(uniform, at.state.metadata.configuration, location, 0)
         record = TableRecord(table_id, name, root, self._environment.clock_ms())
         changes = [documents.deletion(STAGING, table_id, found.revision), documents.absent(EXTERNAL, name)]
-        comment = request.comment if request.comment != at.state.metadata.description else None
+        if comment == at.state.metadata.description:
+            comment = None
         document = TableDocument(comment=comment, iceberg=iceberg, updated_ms=record.created_ms)
         if comment is not None or iceberg is not None:
             changes.append(documents.change(TABLE, table_id, 0, document))
@@ -239,35 +348,36 @@ class UnityTables:
             self._check_free(name)
             if self.coordinator.head(table_id) is not None:
                 raise CallError(f"The staging table {table_id} was already created. Load the table and compare its id.")
-            raise TableExistsError(f"{request.location} lies in another table of the catalog, or around one.")
+            raise TableExistsError(f"{location} lies in another table of the catalog, or around one.")
         self._states.keep(table_id, at)
         return ManagedView(record, Head(0), at, document, 0, at.ict_ms)
 
-    def _first_version(self, root: str, table_id: str, request: messages.CreateTable) -> StateAt:
+    def _first_version(self, root: str, table_id: str, location: str, request: messages.CreateTable | None) -> StateAt:
         """Read version 0 of a staged table, and check it. Raises CallError."""
         store = self._tables.plain_store(root)
         try:
             data = store.get(commit_path(0))
         except ObjectNotFoundError:
-            raise CallError(f"There is no {commit_path(0)} at {request.location}. Write it, then create.") from None
+            raise CallError(f"There is no {commit_path(0)} at {location}. Write it, then create.") from None
         if store.head(commit_path(1)) is not None:
-            raise CallError(f"{request.location} already has a version 1. A table is created with version 0 only.")
+            raise CallError(f"{location} already has a version 1. A table is created with version 0 only.")
         try:
             actions = decode_commit(data, 0)
-            ict_ms = required_ict(actions.commit_info, 0, request.location)
+            ict_ms = required_ict(actions.commit_info, 0, location)
         except (CorruptTableError, MissingInCommitTimestampError) as error:
             raise CallError(f"Version 0 cannot be used: {error.message}") from None
         if actions.protocol is None or actions.metadata is None:
             raise CallError("Version 0 has no protocol or no metaData.")
-        self.coordinator.check_time(request.location, ict_ms)
+        self.coordinator.check_time(location, ict_ms)
         state = TableState.of(actions.protocol, actions.metadata, actions.domains)
         try:
-            features.check_readable(actions.protocol, request.location)
+            features.check_readable(actions.protocol, location)
         except UnsupportedFeatureError as error:
             raise CallError(error.message) from None
         contract.check_required(messages.TableProtocol.from_action(actions.protocol))
         contract.check_managed_state(state, table_id, self.coordinator.catalog_id)
-        contract.check_created(request, state, ict_ms)
+        if request is not None:
+            contract.check_created(request, state, ict_ms)
         return StateAt(0, state, ict_ms)
 
     # ---------------------------------------------------------------------------------------------- reading
@@ -329,6 +439,43 @@ class UnityTables:
             raise self._absent(name)
         return documents.decoded(external, ExternalTable).url
 
+    def head(self, record: TableRecord) -> Head:
+        """Raises EntityNotFoundError. Cost: 1 coordinator call."""
+        head = self.coordinator.head(record.table_id)
+        if head is None:
+            raise EntityNotFoundError(f"{record.name} was dropped from the catalog.")
+        return head
+
+    def managed_with_id(self, table_id: str, location: str) -> TableRecord:
+        """The managed table with an id. Raises EntityNotFoundError; CallError if it has another location. Cost: 1
+        coordinator call."""
+        record = self.coordinator.table_with_id(table_id)
+        if record is None:
+            raise EntityNotFoundError(f"There is no managed table with the id {table_id}.")
+        if canonical_location(location) != record.url:
+            raise CallError(f"The table {table_id} does not lie at {location}.")
+        return record
+
+    def location_with_id(self, table_id: str) -> str:
+        """The root of the table or staged table with an id. Raises EntityNotFoundError. Cost: 1 or 2 coordinator calls;
+        for an external table, 1 per 1,000 of these."""
+        record = self.coordinator.table_with_id(table_id)
+        if record is not None:
+            return record.url
+        staged = self.coordinator.document(STAGING, table_id)
+        if staged is not None:
+            return documents.decoded(staged, StagingDocument).url
+        for each in self._externals():
+            if each.table_id == table_id:
+                return each.url
+        raise EntityNotFoundError(f"There is no table with the id {table_id}.")
+
+    def _externals(self) -> Iterator[ExternalTable]:
+        after = ""
+        while page := self.coordinator.documents(EXTERNAL, after):
+            yield from (documents.decoded(each, ExternalTable) for each in page)
+            after = page[-1].key
+
     def table_id(self, name: str) -> str:
         """The id of a table. Raises EntityNotFoundError. Cost: 1 or 2 coordinator calls."""
         record = self.coordinator.table(name)
@@ -337,7 +484,7 @@ class UnityTables:
     def check_unmanaged(self, location: str) -> None:
         """Check that a location neither contains nor lies in a managed table or the place of such tables. Raises
         CallError. Cost: that of ``ManagedTables.all``."""
-        root = self._tables.root(location)
+        root = canonical_location(location)
         other = records.nested_with(root, self._tables.all())
         if other is not None or (self._warehouse is not None and records.are_nested(root, self._managed_root())):
             raise CallError(f"{location} lies where managed tables are, or around one.")
@@ -368,7 +515,9 @@ class UnityTables:
             if added is not None and self._is_replay(record, place.head, added.commit):
                 return self._view(record, place.head, place.at, place.document)
             self._check_etag(record, plan, place)
-            found = self._without_commit(record, plan, place) if added is None else self._with(record, plan, place, added)
+            found = (
+                self._without_commit(record, plan, place) if added is None else self._with(record, plan, place, added)
+            )
             if found is not None:
                 return found
         raise ConcurrentModificationError(f"{record.name} was changed during every attempt to update it. Try again.")
@@ -408,9 +557,7 @@ class UnityTables:
         except ObjectNotFoundError:
             return False
 
-    def _with(
-        self, record: TableRecord, plan: Plan, place: _Place, added: messages.AddCommit
-    ) -> ManagedView | None:
+    def _with(self, record: TableRecord, plan: Plan, place: _Place, added: messages.AddCommit) -> ManagedView | None:
         """Ratify a commit; None if something was changed concurrently."""
         published = plan.get(messages.SetLatestBackfilledVersion)
         head = place.head
@@ -592,7 +739,7 @@ class UnityTables:
         table = ExternalTable(
             table_id=str(uuid.UUID(self._environment.new_uuid())),
             name=name,
-            url=self._tables.root(request.location),
+            url=canonical_location(request.location),
             comment=request.comment,
             columns=request.columns,
             partition_columns=request.partition_columns,
@@ -606,6 +753,37 @@ class UnityTables:
             updated_ms=now_ms,
         )
         return self.add_external(table)
+
+    def register_external(
+        self,
+        name: str,
+        location: str,
+        kind: str,
+        comment: str | None,
+        properties: Mapping[str, str],
+        column_infos: list[dict[str, Any]],
+        columns: dict[str, Any] | None,
+        partition_columns: tuple[str, ...],
+    ) -> ExternalView:
+        """Register an external table of any format, of which the caller says what it wants. Raises and costs as
+        ``add_external``."""
+        self.check_schema(name.partition(".")[0])
+        now_ms = self._environment.clock_ms()
+        return self.add_external(
+            ExternalTable(
+                table_id=str(uuid.UUID(self._environment.new_uuid())),
+                name=name,
+                url=canonical_location(location),
+                format=kind,
+                comment=comment,
+                columns=columns,
+                column_infos=column_infos,
+                partition_columns=partition_columns,
+                properties=dict(properties),
+                created_ms=now_ms,
+                updated_ms=now_ms,
+            )
+        )
 
     def add_external(self, table: ExternalTable) -> ExternalView:
         """Register an external table. Raises TableExistsError; CallError if its location lies in a managed table, or
@@ -671,9 +849,21 @@ class UnityTables:
 
 def location_of(url: str) -> str:
     """The root of a table as a URL."""
-    from urllib.parse import quote
+    return f"file://{urllib.parse.quote(url)}" if url.startswith("/") else url
 
-    return f"file://{quote(url)}" if url.startswith("/") else url
+
+def canonical_location(location: str) -> str:
+    """The root that a client names, as the catalog stores it; no store is opened. Raises CallError."""
+    url = location.rstrip("/")
+    is_local = location.startswith(("/", "file:"))
+    root = local_root(location) if is_local and "\0" not in location else None
+    if is_local and root is not None:
+        url = os.path.realpath(root)
+    elif not _URL.fullmatch(url):
+        raise CallError("A location must be an absolute path or a URL such as s3://bucket/path.")
+    if len(url.encode("utf-8", "surrogatepass")) > _MOST_LOCATION_BYTES:
+        raise CallError(f"A location must have at most {_MOST_LOCATION_BYTES} bytes.")
+    return canonical_url(url)
 
 
 def _etag(state: TableState, document: TableDocument) -> str:
