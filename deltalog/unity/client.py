@@ -235,7 +235,7 @@ class _Named:
         if self._creates and error.error_type in _NO_PLACE:
             raise _NO_PLACE[error.error_type](f"{self._name.address}: {error.message}") from error
         if (found := of_table(error, self._name)) is not error:
-            raise found from error
+            raise found from found.__cause__ or error
 
 
 def of_table(error: CatalogRequestError, name: TableName) -> CoordinatorError | TableNotFoundError | Exception:
