@@ -17,12 +17,7 @@ from deltalog.errors import CallError, InvalidPropertyError, UnsupportedFeatureE
 from deltalog.protocol import timestamps
 from deltalog.protocol.actions import Metadata, Protocol
 from deltalog.protocol.column_metadata import DEFAULT_KEY, GENERATION_KEY, IDENTITY_KEY, INVARIANT_KEY
-from deltalog.protocol.properties import (
-    CATALOG_ID_KEY,
-    CONSTRAINT_PREFIX,
-    FEATURE_PREFIX,
-    UNITY_TABLE_ID_KEY,
-)
+from deltalog.protocol.properties import CATALOG_ID_KEY, CONSTRAINT_PREFIX, FEATURE_PREFIX, UNITY_TABLE_ID_KEY
 from deltalog.protocol.schema import StructType, all_columns, uses_type
 
 

@@ -12,6 +12,7 @@ import deltalog
 from spark_ext.reading.read_versions import Read, reads_of
 from spark_ext.results import WriteResult
 from spark_ext.session.defaults import PROPERTY_DEFAULTS
+from spark_ext.session.paths import is_unity_address
 from spark_ext.types import from_spark
 from spark_ext.writing import replace_where, row_rules
 from spark_ext.writing.data_schema import check_unique, has_void, problems, stored_schema, typed
@@ -174,7 +175,8 @@ def _creation(df: DataFrame, request: WriteRequest, target: Target, data: deltal
         raise deltalog.errors.InvalidPropertyError(message, key=key) from error
     if request.description is not None:
         transaction.set_metadata(description=request.description)
-    return WritePlan(df, request, target.url, data, NewFiles.in_transaction(transaction))
+    url = transaction.reader.store.url if is_unity_address(target.url) else target.url
+    return WritePlan(df, request, url, data, NewFiles.in_transaction(transaction))
 
 
 def _change(
