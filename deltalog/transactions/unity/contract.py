@@ -81,8 +81,12 @@ def check_created(request: messages.CreateTable, state: TableState, ict_ms: int 
             f"last-commit-timestamp-ms is {request.last_commit_timestamp_ms}, but the in-commit timestamp of version "
             f"0 is {ict_ms}."
         )
+    for key in (ENABLE_IN_COMMIT_TIMESTAMPS.key, TABLE_ID_KEY):
+        if key not in request.properties:
+            raise CallError(f"The request lacks the required property {key}.")
     _check_protocol(request.protocol, state)
-    _check_columns(request.columns, state)
+    if request.columns is not None:
+        _check_columns(request.columns, state)
     if request.partition_columns:
         _check_partition_columns(request.partition_columns, state)
     derived = state.derived_properties()

@@ -27,7 +27,6 @@ TYPES = {
     409: {"AlreadyExistsException", "CommitVersionConflictException", "UpdateRequirementConflictException"},
     413: {"BadRequestException"},
     429: {"ResourceExhaustedException", "TooManyRequestsException"},
-    501: {"NotImplementedException"},
 }
 VALUES: list[Any] = [
     None, True, 0, -1, 1, 10**30, -(2**63), 1.5, "", " ", "x", "x" * 300, "\x00", "\ud800", "é\u202e", "a.b", "a/b",
@@ -178,6 +177,8 @@ def test_paths_find_their_endpoints() -> None:
     ("given", "expected"),
     [
         ("/data/t", "/data/t"),
+        ("file:///data/a b", "/data/a b"),
+        ("file:///data/50%25?", "/data/50%"),
         ("/data/../t/", "/t"),
         ("file:/data/t", "/data/t"),
         ("file:///data/a%20b", "/data/a b"),
