@@ -6,6 +6,7 @@ from __future__ import annotations
 import itertools
 import json
 from collections.abc import Iterator
+from operator import methodcaller
 from pathlib import Path
 from typing import Any
 
@@ -99,7 +100,7 @@ def test_the_sdk_lists_catalogs_and_schemas(sdk: Sdk, name: str) -> None:
     names: list[str] = []
     token = None
     while True:
-        page = sdk.call("SchemasApi", lambda api, token=token: api.list_schemas(CATALOG, 1, token))
+        page = sdk.call("SchemasApi", methodcaller("list_schemas", CATALOG, 1, token))
         names.extend(each.name for each in page.schemas)
         token = page.next_page_token
         if not token:
@@ -125,9 +126,9 @@ def test_the_sdk_finds_and_deletes_tables(sdk: Sdk, server: UnityServer, name: s
     answer = sdk.call("TemporaryCredentialsApi", lambda api: api.generate_temporary_table_credentials(credential))
     assert answer.aws_temp_credentials is None
     for each in (name, f"{name}_e"):
-        sdk.call("TablesApi", lambda api, each=each: api.delete_table(f"{CATALOG}.s.{each}"))
+        sdk.call("TablesApi", methodcaller("delete_table", f"{CATALOG}.s.{each}"))
         with pytest.raises(sdk.client.exceptions.NotFoundException):
-            sdk.call("TablesApi", lambda api, each=each: api.get_table(f"{CATALOG}.s.{each}"))
+            sdk.call("TablesApi", methodcaller("get_table", f"{CATALOG}.s.{each}"))
 
 
 def test_the_sdk_commits_by_the_older_calls(sdk: Sdk, server: UnityServer, name: str) -> None:
