@@ -21,6 +21,7 @@ from tests.support.unity.http import Fault, UnityServer
 ROOT = "/api/2.1/unity-catalog"
 NAME = TableName("main", "s", "t")
 QUICK = Environment(sleep=lambda seconds: None)
+ECHO = b'{"error": {"type": "BadRequestException", "code": 400, "message": "token dapi-secret\\u001b[31m is bad"}}'
 
 
 @pytest.mark.parametrize(
@@ -149,10 +150,7 @@ def answering(status: int, body: bytes, headers: dict[str, str] | None = None) -
         (200, b"[" * 100_000),
         (404, b"not here"),
         (500, b'{"error": {"type": 1}}'),
-        (
-            400,
-            b'{"error": {"type": "BadRequestException", "code": 400, "message": "token dapi-secret\\u001b[31m is bad"}}',
-        ),
+        (400, ECHO),
     ],
     ids=["page", "empty", "deep", "unknown", "odd", "echo"],
 )
