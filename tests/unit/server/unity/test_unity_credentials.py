@@ -48,7 +48,7 @@ def role(prefix: str = "s3://vault/", **more: Any) -> dict[str, Any]:
         rules({"kind": "static", "prefix": "s3://x", "config": {"secret": SECRET}}),
         rules({"kind": "static", "prefix": "s3://x", "config": KEYS, "more": SECRET}),
         rules(role("gs://x")),
-        rules(role(**{"duration-seconds": 60})),
+        rules({**role(), "duration-seconds": 60}),
     ],
 )
 def test_a_wrong_file_is_refused_without_its_secrets(tmp_path: Path, content: bytes) -> None:
@@ -211,7 +211,7 @@ def test_static_keys_are_vended(lake: Any) -> None:
 
 def test_a_role_that_cannot_be_assumed(moto: Server) -> None:
     endpoint = f"http://127.0.0.1:{moto.port}"
-    keys = {"access_key_id": "id", "secret_access_key": SECRET, "region": "us-east-1"}
+    keys: dict[str, Any] = {"access_key_id": "id", "secret_access_key": SECRET, "region": "us-east-1"}
     good = AssumeRole(prefix="s3://vault", role_arn=ROLE, endpoint_url=endpoint, **keys)
     assert sts.assume(good, "s3://vault/t", "READ")[0].keys() == {
         "s3.access-key-id", "s3.secret-access-key", "s3.session-token",

@@ -477,10 +477,10 @@ def test_row_tracking_does_not_change_the_etag(table: Table) -> None:
 # ---------------------------------------------------------------------------------------------------- uniform
 
 
-def _uniform(table: Table, version: int, base: int | None = None, **changes: Any) -> dict[str, Any]:
+def _uniform(table: Table, version: int, base: int | None = None, changes: Any = ()) -> dict[str, Any]:
     iceberg = {
         "metadata-location": f"{table.location}/metadata/v{version}.json", "converted-delta-version": version,
-        "converted-delta-timestamp": 5, "base-converted-delta-version": base, **changes,
+        "converted-delta-timestamp": 5, "base-converted-delta-version": base, **dict(changes),
     }  # fmt: skip
     return {"iceberg": {key: value for key, value in iceberg.items() if value is not None}}
 
@@ -492,7 +492,7 @@ def test_the_conversion_to_iceberg_moves_with_commits(table: Table) -> None:
     enabling = {"metaData": table.metadata(configuration=UNIFORM)}
     add = table.stage(enabling)
     assert table.update(add).error == INVALID  # uniform is missing
-    wrong = _uniform(table, 1, **{"metadata-location": "file:///elsewhere/v1.json"})
+    wrong = _uniform(table, 1, changes={"metadata-location": "file:///elsewhere/v1.json"})
     assert table.update({**add, "uniform": wrong}).error == INVALID
     assert table.update({**add, "uniform": _uniform(table, 2)}).error == INVALID
     found = table.update({**add, "uniform": _uniform(table, 1)})
