@@ -73,7 +73,7 @@ def test_by_name(spark: Any, catalog: deltalog.UnityCatalog) -> None:
 def test_a_stream_between_two_tables(
     spark: Any, catalog: deltalog.UnityCatalog, tmp_path: Path, running: Served
 ) -> None:
-    options = {"unity_catalog_url": running.url}
+    options: dict[str, Any] = {"unity_catalog_url": running.url}
     spark_ext.write(spark.range(4)).save("uc://main.shop.source")
     deltalog.DeltaTable.create("uc://main.shop.sink", catalog.table("shop.source").schema, **options)
     spark_ext.register(spark, storage_options=options)
