@@ -7,17 +7,16 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 from deltalog.environment import Environment
-from deltalog.errors import CallError, CatalogRequestError, DeltaLogError
-from deltalog.protocol.paths import canonical_url
+from deltalog.errors import DeltaLogError
 from deltalog.storage.s3.credentials import CredentialsNotFoundError, CredentialSource, is_word
 from deltalog.storage.s3.signing import Credentials
 from deltalog.unity.calls import TableCalls
-from deltalog.unity.client import is_denied
 from deltalog.unity.messages import CredentialOperation, StorageCredential
+from deltalog.unity.rules import S3_KEY, credential_at
 
 log = logging.getLogger(__name__)
 
@@ -27,30 +26,7 @@ _PART_OF_LIFE = 0.75
 # The pause between renewals: a server that issues expired credentials, or the same ones again, is not asked for each
 # request to the store.
 _PAUSE_MS = 1_000
-_KEY, _SECRET, _TOKEN = "s3.access-key-id", "s3.secret-access-key", "s3.session-token"
-
-
-def ask(calls: TableCalls) -> tuple[CredentialOperation, tuple[StorageCredential, ...]]:
-    """The credentials of a table for reading and writing, or for reading if the caller may not write. Raises as
-    UnityClient. Cost: 1 request, or 2."""
-    try:
-        return "READ_WRITE", calls.credentials("READ_WRITE")
-    except CatalogRequestError as error:
-        if not is_denied(error):
-            raise
-    return "READ", calls.credentials("READ")
-
-
-def credential_at(credentials: Sequence[StorageCredential], location: str) -> StorageCredential | None:
-    """The credential with the longest prefix of ``location``; None if there is none for S3."""
-    place = canonical_url(location).rstrip("/")
-
-    def fits(prefix: str) -> bool:
-        start = canonical_url(prefix).rstrip("/")
-        return place == start or place.startswith(f"{start}/")
-
-    found = [each for each in credentials if each.config.get(_KEY) and fits(each.prefix)]
-    return max(found, key=lambda each: len(each.prefix), default=None)
+_SECRET, _TOKEN = "s3.secret-access-key", "s3.session-token"
 
 
 class VendedCredentials(CredentialSource):
@@ -144,15 +120,7 @@ class VendedCredentials(CredentialSource):
 
 
 def _signing(credential: StorageCredential) -> Credentials:
-    key, secret, token = (credential.config.get(name) or "" for name in (_KEY, _SECRET, _TOKEN))
+    key, secret, token = (credential.config.get(name) or "" for name in (S3_KEY, _SECRET, _TOKEN))
     if not key or not secret or not all(is_word(each) for each in (key, secret, token)):
         raise CredentialsNotFoundError("the catalog's credentials are not those of S3", is_passing=False)
     return Credentials(key, secret, token or None)
-
-
-def no_credentials(location: str, table: str) -> CallError:
-    """The error if the server issues no credentials that deltalog can use."""
-    return CallError(
-        f"{table} is stored at {location}, for which the catalog issued no credentials that deltalog can use: it uses "
-        "those for S3. Give the options of the store, with its credentials, together with the address."
-    )

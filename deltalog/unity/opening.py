@@ -29,7 +29,7 @@ from deltalog.storage.base import LogStore
 from deltalog.storage.locations import options_at
 from deltalog.storage.registry import open_store, spread
 from deltalog.unity import creation_rules, messages, rules
-from deltalog.unity.calls import DeltaCalls, StagedCalls, TableCalls
+from deltalog.unity.calls import DeltaCalls, StagedCalls, TableCalls, ask
 from deltalog.unity.client import UnityClient, is_older_server
 from deltalog.unity.http import Server
 from deltalog.unity.names import TableName, parse_address
@@ -111,7 +111,7 @@ def new_log(
     issued: Credentials | None = ("READ_WRITE", staging.storage_credentials)
     issued = None if _has_credentials(storage) else issued
     store = _store_at(staging.location, name, calls, issued, storage, environment)
-    table = UnityTable(calls, staging.table_id, None, environment.clock_ms, is_new=True)
+    table = UnityTable(calls, staging.table_id, None, environment.clock_ms, staging=staging)
     permits = spread(options).get(MAINTENANCE, False) is True
     return _reader(store, table, (), environment, permits), complete
 
@@ -172,8 +172,6 @@ def _config(client: UnityClient, catalog: str) -> messages.Config | None:
 
 def _issued(calls: TableCalls) -> Credentials | DeltaLogError:
     """The credentials, or the error, which counts only if the table's location needs credentials."""
-    from deltalog.unity.credentials import ask
-
     try:
         return ask(calls)
     except DeltaLogError as error:
@@ -196,12 +194,12 @@ def _store_at(
         return open_store(location, **options)
     if isinstance(issued, DeltaLogError):
         raise issued
-    from deltalog.unity.credentials import VendedCredentials, credential_at, no_credentials
-
     operation, credentials = issued
-    held = credential_at(credentials, location)
+    held = rules.credential_at(credentials, location)
     if held is None or not location.startswith(_S3):
-        raise no_credentials(location, name.address)
+        raise rules.no_credentials(location, name.address)
+    from deltalog.unity.credentials import VendedCredentials
+
     source = VendedCredentials(calls, location, operation, held, environment.clock_ms)
     return open_store(location, **options, credentials=source)
 

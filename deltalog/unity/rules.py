@@ -12,12 +12,14 @@ from collections.abc import Iterable
 from deltalog.catalog.records import Head, RatifiedCommit
 from deltalog.commit.attempt import Attempt
 from deltalog.commit.base import Base
-from deltalog.errors import CatalogRequestError, UnsupportedFeatureError
+from deltalog.errors import CallError, CatalogRequestError, UnsupportedFeatureError
 from deltalog.protocol.actions import DomainMetadata, Metadata
+from deltalog.protocol.paths import canonical_url
 from deltalog.unity import messages
 from deltalog.unity.table_state import TableState, updates_between
 
 CATALOG_MANAGED_KEYS = ("delta.feature.catalogManaged", "delta.feature.catalogOwned-preview")
+S3_KEY = "s3.access-key-id"
 UNIFORM_KEY = "delta.universalFormat.enabledFormats"
 _FILE = re.compile(r"(?P<version>[0-9]{20})\.[0-9A-Za-z-]{1,64}\.json")
 # Bounds what a server can make a client hold.
@@ -165,3 +167,25 @@ def _ratified(commit: messages.Commit) -> RatifiedCommit:
 
 def _invalid(catalog: str, what: str) -> CatalogRequestError:
     return CatalogRequestError(f"{catalog} did not answer as a Unity Catalog does: {what}.", path=catalog)
+
+
+def credential_at(
+    credentials: Iterable[messages.StorageCredential], location: str
+) -> messages.StorageCredential | None:
+    """The credential with the longest prefix of ``location``; None if there is none for S3."""
+    place = canonical_url(location).rstrip("/")
+
+    def fits(prefix: str) -> bool:
+        start = canonical_url(prefix).rstrip("/")
+        return place == start or place.startswith(f"{start}/")
+
+    found = [each for each in credentials if each.config.get(S3_KEY) and fits(each.prefix)]
+    return max(found, key=lambda each: len(each.prefix), default=None)
+
+
+def no_credentials(location: str, table: str) -> CallError:
+    """The error if the server issues no credentials that deltalog can use."""
+    return CallError(
+        f"{table} is stored at {location}, for which the catalog issued no credentials that deltalog can use: it uses "
+        "those for S3. Give the options of the store, with its credentials, together with the address."
+    )

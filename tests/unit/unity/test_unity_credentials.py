@@ -16,7 +16,7 @@ import pytest
 
 from deltalog import CallError, DeltaTable, Environment, StoreError
 from deltalog.unity import messages
-from deltalog.unity.credentials import credential_at
+from deltalog.unity.rules import credential_at
 from tests.support.s3 import Answer, Proxy, Request, Server, proxied
 from tests.support.s3.rules import error_document
 from tests.support.unity.http import UnityServer
