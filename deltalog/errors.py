@@ -15,6 +15,8 @@
     │   └── UnpartitionedTableRequiredError  a stream of records, for a partitioned table
     ├── NotFoundError (LookupError)         name something that exists
     │   ├── EntityNotFoundError             no such catalog, or it has no such table or transaction
+    │   │   ├── CatalogNotFoundError        the server has no such catalog
+    │   │   └── SchemaNotFoundError         the catalog has no such schema
     │   ├── TableNotFoundError
     │   │   └── EmptyDatasetError           nothing has been written there yet
     │   ├── VersionNotFoundError
@@ -50,12 +52,14 @@
     │   ├── TransactionContentionError
     │   └── ObjectBeingDeletedError         use another name, or wait until the clean-up has deleted it
     ├── TimestampAheadError                 correct the clock, or restart the table's timestamps
+    ├── UnpublishedCommitsError             publish the table's ratified commits; nothing was committed
     ├── ResourceNotReadyError               the table cannot take part in transactions yet
     │   └── CatalogBehindLogError           the log has commits that the catalog lacks: run tables resync
     ├── CommitAttemptsExhaustedError        try again later; nothing was committed
     ├── CommitStateUnknownError             call resolve(); never repeat the commit blindly
     └── StoreError (OSError)                check the store
         ├── CoordinatorError                the database of a catalog refused or failed
+        │   ├── CatalogRequestError         the server of a catalog refused a request: see its type and status
         │   └── OperationTimeoutError       it did not answer: query the outcome of the call
         ├── UnansweredRequestError          a request to DynamoDB got no answer: check what it changed
         ├── CommitTableError                the DynamoDB table of a commit protocol is invalid
@@ -249,6 +253,18 @@ class EntityNotFoundError(NotFoundError):
     """There is no such catalog, or it has no table with this name or no transaction with this id."""
 
     code = "ENTITY_NOT_FOUND"
+
+
+class CatalogNotFoundError(EntityNotFoundError):
+    """The server has no catalog with this name."""
+
+    code = "CATALOG_NOT_FOUND"
+
+
+class SchemaNotFoundError(EntityNotFoundError):
+    """The catalog has no schema with this name."""
+
+    code = "SCHEMA_NOT_FOUND"
 
 
 class TableNotFoundError(NotFoundError):
@@ -517,6 +533,13 @@ class TimestampAheadError(DeltaLogError):
     clock_ms: int
 
 
+class UnpublishedCommitsError(DeltaLogError):
+    """The catalog accepts no further commit of a table until its ratified commits have been published. Nothing was
+    committed: publish them, then repeat the commit."""
+
+    code = "UNPUBLISHED_COMMITS"
+
+
 class ResourceNotReadyError(DeltaLogError):
     """The table is not managed by the catalog, or lacks a feature that transactions need."""
 
@@ -597,6 +620,17 @@ class CoordinatorError(StoreError):
     """The database of a catalog refused the request or failed, and nothing was changed. ``path``: its name."""
 
     code = "COORDINATOR"
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class CatalogRequestError(CoordinatorError):
+    """The server of a catalog refused a request, and nothing was changed. ``error_type``: the type of the error, as the
+    server names it; None if its response has none. ``status``: the status of the response; 0 if the response was not
+    one of the catalog's API."""
+
+    code = "CATALOG_REQUEST"
+    error_type: str | None = None
+    status: int = 0
 
 
 class OperationTimeoutError(CoordinatorError):

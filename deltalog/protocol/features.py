@@ -18,7 +18,7 @@ from deltalog.lazy_names import lazy_modules
 from deltalog.protocol import timestamps
 from deltalog.protocol.actions import Metadata, Protocol
 from deltalog.protocol.column_metadata import DEFAULT_KEY, GENERATION_KEY, IDENTITY_KEY, INVARIANT_KEY
-from deltalog.protocol.properties import CATALOG_ID_KEY, CONSTRAINT_PREFIX, FEATURE_PREFIX
+from deltalog.protocol.properties import CATALOG_ID_KEY, CONSTRAINT_PREFIX, FEATURE_PREFIX, UNITY_TABLE_ID_KEY
 from deltalog.protocol.schema import StructType, all_columns, uses_type
 
 if TYPE_CHECKING:
@@ -149,7 +149,8 @@ def check_reached(protocol: Protocol, table: str, catalog: str | None) -> None:
     if catalog is None and is_catalog_managed(protocol):
         raise UnsupportedFeatureError(
             f"{table} is managed by a catalog ({CATALOG_MANAGED}), and only the catalog knows its latest version. Open "
-            "it through the catalog: TransactionManager(<catalog>).table(<name>).",
+            "it through the catalog: TransactionManager(<catalog>).table(<name>), or, in a Unity Catalog, "
+            "DeltaTable.open('uc://catalog.schema.table').",
             features=(CATALOG_MANAGED,),
         )
 
@@ -164,7 +165,10 @@ def check_stays_managed(before: Metadata, protocol: Protocol, metadata: Metadata
     for key, wanted in (
         (FEATURE_PREFIX + CATALOG_MANAGED, is_catalog_managed(protocol)),
         ("delta.enableInCommitTimestamps", is_ict_active(protocol, metadata)),
-        (CATALOG_ID_KEY, metadata.configuration.get(CATALOG_ID_KEY) == before.configuration.get(CATALOG_ID_KEY)),
+        *(
+            (key, metadata.configuration.get(key) == before.configuration.get(key))
+            for key in (CATALOG_ID_KEY, UNITY_TABLE_ID_KEY)
+        ),
     ):
         if not wanted:
             raise InvalidPropertyError(

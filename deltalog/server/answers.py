@@ -55,10 +55,10 @@ _STATUS = {INTERNAL: 500, DENIED: 403}
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A response. ``error``: the name of the exception, if any."""
+    """A response. ``body``: is encoded as JSON. ``error``: the name of the exception, if any."""
 
     status: int
-    body: Mapping[str, Any]
+    body: Any
     error: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
 

@@ -14,9 +14,10 @@ such as surviving a kill.
 
 from __future__ import annotations
 
+from deltalog.testing.coordinator_document_tests import CoordinatorDocumentTests
 from deltalog.testing.coordinator_table_tests import CoordinatorTableTests
 from deltalog.testing.coordinator_transaction_tests import CoordinatorTransactionTests
 
 
-class CoordinatorTests(CoordinatorTableTests, CoordinatorTransactionTests):
+class CoordinatorTests(CoordinatorTableTests, CoordinatorDocumentTests, CoordinatorTransactionTests):
     """Tests for the guarantees that deltalog.catalog.coordinator documents. The module docstring shows the usage."""

@@ -63,6 +63,7 @@ from deltalog.transactions.release import release
 from deltalog.transactions.resync import Resync, resync
 from deltalog.transactions.table_objects import AddObject, DeleteObject, ObjectPage, deletable_path
 from deltalog.transactions.transaction import OBJECTS, ManagedTransaction
+from deltalog.transactions.unity.tables import UnitySettings, UnityTables
 from deltalog.transactions.vacuum import vacuum
 from deltalog.write.transaction import Transaction
 
@@ -499,6 +500,11 @@ class TransactionManager:
         that of ``publish``, and 1 coordinator call."""
         record = self._tables.record(name)
         return record, external_commits.confirm_published(self._tables, record, version)
+
+    def unity_tables(self, settings: UnitySettings) -> UnityTables:
+        """The tables of this catalog as a Unity Catalog, for a server. Raises CallError if the warehouse is not a
+        location. Cost: none."""
+        return UnityTables(self._tables, self._environment, settings)
 
     # ------------------------------------------------------------------------------------------- recovery
 

@@ -10,6 +10,7 @@ import functools
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from deltalog.catalog.committer import changes_metadata
 from deltalog.catalog.records import (
     Head,
     RatifiedCommit,
@@ -265,7 +266,7 @@ def _extend(tables: ManagedTables, log: LogState, version: int, data: bytes, fil
         if actions.protocol is not None and not features.is_catalog_managed(actions.protocol):
             raise ResourceNotReadyError(_released(log.record.url, version))
         ict_ms = required_ict(actions.commit_info, version, log.record.url)
-        check_stays_managed(tables, commit_name(version), actions)
+        check_stays_managed(tables, log.record.table_id, commit_name(version), actions)
         tables.coordinator.check_time(log.record.url, ict_ms)
     except (CorruptTableError, InvalidActionError) as error:
         raise CorruptTableError(
@@ -277,7 +278,8 @@ def _extend(tables: ManagedTables, log: LogState, version: int, data: bytes, fil
     last_ms = ict_ms + parts - part
     if version > log.reached + 1:
         _fill(log, version - 1, last_ms)
-    commit = RatifiedCommit(version, file, ict_ms, len(data), (info.txn_id if info else None) or "")
+    txn_id, changed = (info.txn_id if info else None) or "", changes_metadata(actions)
+    commit = RatifiedCommit(version, file, ict_ms, len(data), txn_id, changes_metadata=changed)
     log.missing.append(MissingCommit(log.record.table_id, commit, last_ms, transaction_of(info)))
 
 
