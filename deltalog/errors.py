@@ -622,7 +622,6 @@ class CoordinatorError(StoreError):
     code = "COORDINATOR"
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class CatalogRequestError(CoordinatorError):
     """The server of a catalog refused a request, and nothing was changed. ``error_type``: the type of the error, as the
     server names it; None if its response has none. ``status``: the status of the response; 0 if the response was not
