@@ -223,6 +223,8 @@ class SQLiteCoordinator(Coordinator):
     def published(self, table_id: str, version: int) -> None:
         with self._file.writing(durable=False) as execute:
             execute("DELETE FROM commits WHERE table_id = ? AND version <= ?", (table_id, version))
+            if not self.keeps_staged_commits:  # another process may have begun to serve the catalog
+                self.keeps_staged_commits = execute(_DOCUMENT_REVISION, _KEEPS_STAGED).fetchone() is not None
 
     def keep_staged_commits(self) -> None:
         if not self.keeps_staged_commits:

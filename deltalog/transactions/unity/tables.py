@@ -677,16 +677,15 @@ class UnityTables:
     def _without_commit(self, record: TableRecord, plan: Plan, place: _Place) -> ManagedView | None:
         """Apply a request without a commit; None if something was changed concurrently."""
         contract.check_only_of_catalog(plan, place.at.state)
-        document = place.document
+        head, document, published = place.head, place.document, plan.get(messages.SetLatestBackfilledVersion)
+        if published is not None:  # first, because this can fail
+            head = self._confirm(record, head, published.latest_published_version)
         if plan.changes_metadata:
             document = self._edited(place.at.state, plan, document)
             if document != place.document:
                 change = documents.change(TABLE, record.table_id, place.revision, document)
                 if not self.coordinator.change_documents([change]):
                     return None
-        head, published = place.head, plan.get(messages.SetLatestBackfilledVersion)
-        if published is not None:
-            head = self._confirm(record, head, published.latest_published_version)
         return self._view(record, head, place.at, document)
 
     def _edited(self, state: TableState, plan: Plan, document: TableDocument) -> TableDocument:

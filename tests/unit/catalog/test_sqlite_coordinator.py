@@ -514,3 +514,13 @@ def test_a_catalog_of_an_earlier_schema_is_upgraded(tmp_path: Path, version: int
         catalog.remark("id-1", 1, None)
         change(path, "DELETE FROM marks")
         catalog.close()
+
+
+def test_a_process_learns_that_staged_commits_are_kept(catalog: SQLiteCoordinator) -> None:
+    earlier = SQLiteCoordinator(catalog.path)
+    catalog.register(table(1), 0)
+    earlier.published("id-1", 0)
+    assert earlier.keeps_staged_commits is False
+    catalog.keep_staged_commits()
+    earlier.published("id-1", 0)
+    assert earlier.keeps_staged_commits is True

@@ -191,6 +191,17 @@ def test_a_table_on_s3_is_created_with_vended_keys(lake: Any, moto: Server, tmp_
     (read,) = unity.ok("GET", f"{path}/t/credentials?operation=READ")["storage-credentials"]
     assert read["operation"] == "READ"
     assert read["config"]["s3.session-token"] != vended["config"]["s3.session-token"]
+    # A commit is staged with them, ratified, and published by the server.
+    add = table.stage(rows=False)
+    name, base = add["commit"]["file-name"], key.rpartition("/")[0]
+    data = (table.log / "_staged_commits" / name).read_bytes()
+    s3.put_object(Bucket=bucket, Key=f"{base}/_staged_commits/{name}", Body=data)
+    assert table.update(add).body["commits"] == [add["commit"]]
+    published = {"action": "set-latest-backfilled-version", "latest-published-version": 1}
+    assert table.update(published).body["commits"] == []
+    assert s3.get_object(Bucket=bucket, Key=f"{base}/{1:020d}.json")["Body"].read() == data
+    assert unity.ok("GET", "/tables/main.s.t")["storage_location"] == staged["location"]
+    unity.ok("DELETE", f"{path}/t")
     for each in (vended, read):
         for name in ("s3.secret-access-key", "s3.session-token"):
             assert each["config"][name] not in log.read_text()

@@ -158,6 +158,34 @@ def test_a_failing_store_is_an_error_of_the_server(unity: InProcess, table: Tabl
     other.app.close()
 
 
+def test_a_commit_for_which_there_is_no_time(tmp_path: Path) -> None:
+    """A commit that was not begun is known to have no effect; one that goes on has an unknown outcome."""
+    unity = InProcess(tmp_path, Limits(threads=1, request_seconds=0.5, slow_seconds=60))
+    unity.tables.create_schema("s", None, {})
+    table = unity.new_table()
+    hang, begun = threading.Event(), threading.Event()
+
+    def wait(call: Call) -> None:
+        begun.set()
+        assert hang.wait(60)
+
+    async def scene() -> None:
+        requirement = {"type": "assert-table-uuid", "uuid": table.id}
+        body = {"requirements": [requirement], "updates": [table.stage()]}
+        unity.before = wait
+        first = asyncio.create_task(unity.answer("POST", table.path, body))
+        await asyncio.get_running_loop().run_in_executor(None, begun.wait, 60)
+        second = await unity.answer("POST", table.path, body)
+        assert second.error == (429, "TooManyRequestsException")
+        assert "no effect" in second.body["message"]
+        assert (await first).error == (500, "CommitStateUnknownException")
+        unity.before = lambda call: None
+        hang.set()
+
+    asyncio.run(scene())
+    unity.app.close()
+
+
 def test_a_server_that_is_busy_says_so(tmp_path: Path) -> None:
     unity = InProcess(tmp_path, Limits(requests=1, threads=1))
     hang = threading.Event()

@@ -98,6 +98,22 @@ def test_updates_have_rules(table: Table, updates: Any, error: tuple[int, str]) 
     assert table.load() == before
 
 
+def test_a_request_has_all_its_effects_or_none(table: Table) -> None:
+    add = table.stage()
+    before = table.load()
+    for updates in (
+        (comment("x"), published(7)),
+        (comment("x"), add, published(7)),
+        (comment("x"), add, set_properties(y="1")),
+        (comment("x" * 70_000), add),
+        (set_properties(note="1"), remove_properties("delta.appendOnly")),
+    ):
+        assert table.update(*updates).error == INVALID
+        assert table.load() == before
+    assert table.update(comment("x"), add, published(0)).status == 200
+    assert info(table)["comment"] == "x"
+
+
 def test_a_requirement_is_given_once(unity: Unity, table: Table) -> None:
     requirement = {"type": "assert-table-uuid", "uuid": table.id}
     request = {"requirements": [requirement, requirement], "updates": [comment("x")]}
