@@ -59,6 +59,7 @@
     ├── CommitStateUnknownError             call resolve(); never repeat the commit blindly
     └── StoreError (OSError)                check the store
         ├── CoordinatorError                the database of a catalog refused or failed
+        │   ├── CatalogRequestError         the server of a catalog refused a request: see its type and status
         │   └── OperationTimeoutError       it did not answer: query the outcome of the call
         ├── UnansweredRequestError          a request to DynamoDB got no answer: check what it changed
         ├── CommitTableError                the DynamoDB table of a commit protocol is invalid
@@ -642,6 +643,17 @@ class CoordinatorError(StoreError):
     """The database of a catalog refused the request or failed, and nothing was changed. ``path``: its name."""
 
     code = "COORDINATOR"
+
+
+@dataclass(eq=False, repr=False, kw_only=True)
+class CatalogRequestError(CoordinatorError):
+    """The server of a catalog refused a request, and nothing was changed. ``error_type``: the type of the error, as the
+    server names it; None if its response has none. ``status``: the status of the response; 0 if the response was not
+    one of the catalog's API."""
+
+    code = "CATALOG_REQUEST"
+    error_type: str | None = None
+    status: int = 0
 
 
 class OperationTimeoutError(CoordinatorError):

@@ -180,8 +180,10 @@ class DeltaTable:
         environment: Environment | None = None,
         **storage_options: Any,
     ) -> DeltaTable:
-        """Open the table at a location, or a table of a catalog by its address ``catalog:<catalog>#<name>``, where
-        ``<catalog>`` is as for TransactionManager. ``storage_options``: as for ``open_store``.
+        """Open the table at a location, or a table of a catalog by its address: ``catalog:<catalog>#<name>``, where
+        ``<catalog>`` is as for TransactionManager, or ``uc://catalog.schema.table`` in a Unity Catalog, whose server is
+        given by the options ``unity_catalog_url`` and ``unity_catalog_token`` or by the environment
+        (docs/unity-client.md). ``storage_options``: as for ``open_store``.
 
         ``allowed_paths``: directories or prefixes outside the table, on the same kind of store, that absolute paths in
         its log may refer to, such as the source of a shallow clone. For a file anywhere else, UnsafePathError is
@@ -218,7 +220,8 @@ class DeltaTable:
         **storage_options: Any,
     ) -> DeltaTable:
         """Create a table, with the rows of ``data`` if set, in one commit. ``schema``: a StructType, a pyarrow Schema,
-        or rows (such as a data frame) that determine the columns and become the first rows.
+        or rows (such as a data frame) that determine the columns and become the first rows. ``url``: a location, or the
+        address of a table in a Unity Catalog, as for ``open``; the catalog chooses its location.
 
         ``cluster_by``: as for ``DeltaTable.cluster_by``. ``properties={"delta.enableInCommitTimestamps": "true"}``
         gives the table in-commit timestamps from version 0. Raises TableExistsError, SchemaMismatchError,
@@ -266,10 +269,10 @@ class DeltaTable:
         Raises TableExistsError, also on commit if another writer has created the table.
         """
         environment = environment or Environment()
-        reader = log_reader.LogReader(open_store(url, **storage_options), (), environment.clock_ms)
+        reader, required = addresses.new_log(url, properties or {}, environment, **storage_options)
         return new_tables.creation(
             reader, addresses.committer_of(reader, environment), environment, schema, partition_by=partition_by,
-            cluster_by=cluster_by, properties=properties, name=name, description=description,
+            cluster_by=cluster_by, properties=required, name=name, description=description,
         )  # fmt: skip
 
     @classmethod

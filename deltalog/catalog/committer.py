@@ -10,7 +10,7 @@ Spec: PROTOCOL.md#catalog-managed-tables, #commit-protocol, #publishing-commits,
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from deltalog.catalog.coordinator import Coordinator
 from deltalog.catalog.marks import KnownMarks, added_paths, ratify_added
@@ -49,7 +49,7 @@ class CatalogCommitter(Committer):
     """The committer of a catalog-managed table. ``store``: the table's store, which also caches the head after a
     commit."""
 
-    def __init__(self, store: ManagedStore, new_uuid: Callable[[], str]) -> None:
+    def __init__(self, store: ManagedStore[Coordinator], new_uuid: Callable[[], str]) -> None:
         self._store = store
         self._new_uuid = new_uuid
         self._marks = KnownMarks(store.coordinator, store.table_id)
@@ -106,7 +106,7 @@ def check_next(store: LogStore, coordinator: Coordinator, table_id: str, version
     except OperationTimeoutError as error:  # OperationTimeoutError of a read: nothing has been proposed yet
         raise CoordinatorError(f"{error.message} Nothing was committed; try again.", path=error.path) from error
     if head is not None and head.version < version:
-        raise behind_log(store, coordinator.url, head.version, f"_delta_log has version {version}")
+        raise behind_log(store, coordinator, head.version, f"_delta_log has version {version}")
 
 
 def check_managed(protocol: Protocol, table: str, catalog: str) -> None:
@@ -198,13 +198,19 @@ def publish(
     unpublished = () if head is None else head.unpublished
     for start in range(0, len(unpublished), _PUBLISHED_AT_ONCE):
         some = unpublished[start : start + _PUBLISHED_AT_ONCE]
-        names = [(staged_commit_path(commit.file), commit_path(commit.version)) for commit in some]
-        for commit in some[store.link_if_absent(names) :]:
-            _publish(store, commit, contents.get(commit.file))
+        copy_to_log(store, some, contents)
         coordinator.published(table_id, some[-1].version)
         if not coordinator.keeps_staged_commits:
             discard_commits(store, some)
     return len(unpublished)
+
+
+def copy_to_log(store: LogStore, commits: Sequence[RatifiedCommit], contents: Mapping[str, bytes] = _NOTHING) -> None:
+    """Copy ratified commits to ``_delta_log``, in their order. Raises and costs as ``publish``, without the calls of a
+    coordinator and the DELETE."""
+    names = [(staged_commit_path(commit.file), commit_path(commit.version)) for commit in commits]
+    for commit in commits[store.link_if_absent(names) :]:
+        _publish(store, commit, contents.get(commit.file))
 
 
 def _publish(store: LogStore, commit: RatifiedCommit, content: bytes | None) -> None:

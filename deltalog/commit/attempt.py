@@ -42,7 +42,7 @@ class Attempt(msgspec.Struct, frozen=True):
     ``data``: its bytes. ``actions``: the actions in ``data``, decoded. ``timestamp_ms``: the timestamp in the
     commitInfo, in milliseconds since 1970. ``in_commit_timestamp_ms``: equal to ``timestamp_ms`` if in-commit
     timestamps are enabled, else None. ``protocol``: the protocol of this version, whether this commit or an earlier one
-    sets it.
+    sets it. ``base``: the version that it follows.
     """
 
     prepared: Prepared
@@ -51,6 +51,7 @@ class Attempt(msgspec.Struct, frozen=True):
     timestamp_ms: int
     in_commit_timestamp_ms: int | None
     protocol: Protocol
+    base: Base
 
     @property
     def version(self) -> int:
@@ -134,7 +135,7 @@ def build_attempt(prepared: Prepared, base: Base, clock_ms: int) -> Attempt:
         list(prepared.cdc),
     )
     data = _encoded(info, actions, head if len(adds) + len(prepared.removes) > _MANY else actions, version)
-    return Attempt(prepared, data, grouped, timestamp_ms, ict_ms, protocol)
+    return Attempt(prepared, data, grouped, timestamp_ms, ict_ms, protocol, base)
 
 
 def _encoded(info: dict[str, Any], actions: Sequence[AnyAction | bytes], checked: Any, version: int) -> bytes:

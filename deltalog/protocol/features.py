@@ -17,12 +17,7 @@ from deltalog.errors import CallError, InvalidPropertyError, UnsupportedFeatureE
 from deltalog.protocol import timestamps
 from deltalog.protocol.actions import Metadata, Protocol
 from deltalog.protocol.column_metadata import DEFAULT_KEY, GENERATION_KEY, IDENTITY_KEY, INVARIANT_KEY
-from deltalog.protocol.properties import (
-    CATALOG_ID_KEY,
-    CONSTRAINT_PREFIX,
-    FEATURE_PREFIX,
-    UNITY_TABLE_ID_KEY,
-)
+from deltalog.protocol.properties import CATALOG_ID_KEY, CONSTRAINT_PREFIX, FEATURE_PREFIX, UNITY_TABLE_ID_KEY
 from deltalog.protocol.schema import StructType, all_columns, uses_type
 
 
@@ -148,7 +143,8 @@ def check_reached(protocol: Protocol, table: str, catalog: str | None) -> None:
     if catalog is None and is_catalog_managed(protocol):
         raise UnsupportedFeatureError(
             f"{table} is managed by a catalog ({CATALOG_MANAGED}), and only the catalog knows its latest version. Open "
-            "it through the catalog: TransactionManager(<catalog>).table(<name>).",
+            "it through the catalog: TransactionManager(<catalog>).table(<name>), or, in a Unity Catalog, "
+            "DeltaTable.open('uc://catalog.schema.table').",
             features=(CATALOG_MANAGED,),
         )
 

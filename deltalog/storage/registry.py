@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 Location: TypeAlias = "str | os.PathLike[str] | LogStore | obstore.store.ObjectStore"
 
 CATALOG_SCHEME = "catalog:"
+UNITY_SCHEME = "uc://"
 _S3_SCHEMES = ("s3://", "s3a://")
 
 
@@ -99,6 +100,11 @@ def _opened(url: Location, **options: Any) -> LogStore:
         raise CallError(
             f"{text} is the address of a table in a catalog, not a storage location. Open it with DeltaTable.open; "
             "create a table with TransactionManager.create_table, at a path or a URL."
+        )
+    if text.startswith(UNITY_SCHEME):
+        raise CallError(
+            f"{text} is the address of a table in a Unity Catalog, not a storage location. Open it with "
+            "DeltaTable.open, and create a table with DeltaTable.create."
         )
     if "filesystem" in options:
         return _open_filesystem(text, **options)

@@ -57,7 +57,7 @@ class CommitTarget:
 
     branch: Branch
     reader: LogReader
-    store: ManagedStore
+    store: ManagedStore[Coordinator]
     head: Head = _NO_HEAD
     attempts: Sequence[Attempt] = ()
     staged: tuple[RatifiedCommit, ...] = ()

@@ -305,7 +305,7 @@ class ManagedTables:
         with self._lock:
             return self._marks.setdefault(table_id, KnownMarks(self.coordinator, table_id))
 
-    def store(self, record: TableRecord, pin: int | None = None) -> ManagedStore:
+    def store(self, record: TableRecord, pin: int | None = None) -> ManagedStore[Coordinator]:
         """The store of a table that is opened through the catalog; if ``pin`` is set, the store ends at that
         version."""
         return ManagedStore(self.plain_store(record.url), self.coordinator, record.table_id, pin=pin)

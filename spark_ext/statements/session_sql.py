@@ -156,15 +156,15 @@ def _named_tables(spark: SparkSession, statement: Statement, options: Mapping[st
         return _tables_of_spark(spark, statement, options)
     for name, written in statement.other_names if catalog else ():
         if name not in found:
-            table = _registered(spark, f"catalog:{catalog}#", name, options)
+            table = _registered(spark, names.prefix_of(str(catalog)), name, options)
             if table is None:
                 continue
             found[name] = table
         if spark.catalog.tableExists(written):
             raise deltalog.CallError(
                 f"{written} is a table of the catalog {catalog}, and also a table or a view of Spark. For the former "
-                f"write deltalog.`catalog:{catalog}#{name}`. For the latter drop or rename the view, or qualify the "
-                "table's name with its Spark catalog, as in spark_catalog.default.t."
+                f"write deltalog.`{names.prefix_of(str(catalog))}{name}`. For the latter drop or rename the view, or "
+                "qualify the table's name with its Spark catalog, as in spark_catalog.default.t."
             )
     return found
 
@@ -311,7 +311,7 @@ def _call(spark: SparkSession, verb: str, reference: Reference | None) -> str:
     """The Python call to use instead of a refused statement."""
     if reference is None or not reference.is_name:
         return _CALLS[verb].format("path", "save(path)", "load(path)")
-    name, address = repr(reference.path), repr(f"catalog:{names.catalog_of(spark)}#{reference.path}")
+    name, address = repr(reference.path), repr(names.prefix_of(names.catalog_of(spark)) + reference.path)
     return _CALLS[verb].format(address, f"saveAsTable({name})", f"table({name})")
 
 

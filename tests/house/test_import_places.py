@@ -31,6 +31,8 @@ LAZY_IMPORTS = {
     "deltalog/cli/options.py": START,
     "deltalog/cli/views.py": START,
     "deltalog/storage/s3/client.py": "botocore takes half a second to load, and most requests do without",
+    "deltalog/unity/http.py": EXTRA,
+    "deltalog/unity/opening.py": EXTRA,
     "deltalog/storage/registry.py": "each kind of store, and the package that it needs, is imported when one is opened",
     "spark_ext/stream/registration.py": "PySpark 3.5 lacks the names that it imports",
 }
@@ -54,6 +56,7 @@ TYPE_IMPORTS = {
     "deltalog/storage/registry.py": "each kind of store is imported when one is opened",
     "deltalog/storage/s3/client.py": "as above",
     "deltalog/storage/dynamodb/spark_log_store.py": EXTRA,
+    "deltalog/unity/http.py": EXTRA,
 }
 
 

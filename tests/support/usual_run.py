@@ -132,6 +132,7 @@ USUAL_RUN: dict[str, Sequence[str]] = {
         f"{SPARK}/test_delta_table.py::test_a_table_is_created_by_a_builder",
         f"{SPARK}/test_delta_table.py::test_a_table_with_a_name",
         f"{SPARK}/test_names.py::test_a_table_is_replaced_and_keeps_its_history[static]",
+        f"{SPARK}/test_unity.py::test_by_name",
         f"{SPARK}/test_writer.py::test_overwrite_schema_replaces_schema_and_partitioning",
     ),
     "clustering": (

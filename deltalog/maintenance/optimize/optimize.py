@@ -195,6 +195,7 @@ def rewritten(writer: BinWriter, files: pa.Table) -> Rewritten:
 def _selected(handle: TableHandle, options: Options) -> tuple[Snapshot, pa.Table]:
     """The latest snapshot, and its files in the partitions that match ``where``."""
     options.check()
+    handle.reader.authority.check_maintenance("OPTIMIZE", handle.url)
     snapshot = handle.writable()
     return snapshot, files_in_partitions(snapshot, options.where)
 

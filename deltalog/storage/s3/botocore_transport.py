@@ -16,9 +16,11 @@ import os
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
+import aiobotocore.credentials
 import aiobotocore.httpsession
 import aiobotocore.session
 import aiohttp
+import botocore.credentials
 import botocore.exceptions as boto
 import botocore.utils
 import fsspec.asyn
@@ -27,6 +29,7 @@ import s3fs
 
 from deltalog.storage.remote import PARALLEL_GETS
 from deltalog.storage.request_limit import SLOW_STATUSES, RequestLimit, Turn
+from deltalog.storage.s3.credentials import CredentialSource
 from deltalog.storage.s3.transport import Failed, Transport, is_sent_at_once, is_slow, limit_seconds
 from deltalog.storage.secrets import keep_out_of_client_logs
 
@@ -172,7 +175,12 @@ class BotocoreConnections:
                 "connector_args": {**config.get("connector_args", {}), "force_close": True, "keepalive_timeout": None},
             }
             # s3fs caches file systems by their options, so a table that is opened again reuses their connections.
-            options = {"session": _session(self._options.get("profile"), os.getpid()), **self._options}
+            options = dict(self._options)
+            source = options.pop("credentials", None)
+            options.setdefault(
+                "session",
+                _session(options.get("profile"), os.getpid()) if source is None else _signing_session(source),
+            )
             reading, creating = (s3fs.S3FileSystem(**{**options, "config_kwargs": kwargs}) for kwargs in (config, once))
             self._filesystems = (os.getpid(), reading, creating)
         return self._filesystems[1:]
@@ -182,6 +190,17 @@ class BotocoreConnections:
 def _session(profile: str | None, process: int) -> Any:
     """The session is cached, because a new one takes a tenth of a second and 10 MB of memory to read its AWS service
     definitions from disk."""
+    return _new_session(profile)
+
+
+def _signing_session(source: CredentialSource) -> Any:
+    """A session whose requests are signed with the credentials of a source."""
+    session = _new_session(None)
+    session._credentials = _FromSource(source)
+    return session
+
+
+def _new_session(profile: str | None) -> Any:
     session = aiobotocore.session.AioSession(profile=profile)
     # Registered last, so that it runs after botocore's handler, which adds the header ``Expect``.
     session.get_component("event_emitter").register_last("before-call.s3", _send_body_at_once)
@@ -203,6 +222,18 @@ def _notice_slow_down(response: tuple[Any, Any] | None = None, **_: Any) -> None
     turn = _turn.get(None)
     if turn is not None and response is not None and response[0].status_code in SLOW_STATUSES:
         turn.slow_down()
+
+
+class _FromSource(aiobotocore.credentials.AioCredentials):  # type: ignore[misc]
+    """The credentials of a source, read for every signature."""
+
+    def __init__(self, source: CredentialSource) -> None:
+        super().__init__("", "", "", method="deltalog")
+        self._source = source
+
+    async def get_frozen_credentials(self) -> Any:
+        found = await asyncio.to_thread(self._source.current)
+        return botocore.credentials.ReadOnlyCredentials(found.access_key, found.secret_key, found.token)
 
 
 class _SendingOnce(aiobotocore.httpsession.AIOHTTPSession):  # type: ignore[misc]

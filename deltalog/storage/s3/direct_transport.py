@@ -36,7 +36,7 @@ from deltalog.storage.s3.connections import (
     Stop,
     connections_to,
 )
-from deltalog.storage.s3.credentials import CredentialsNotFoundError, ResolvedCredentials, hidden_by
+from deltalog.storage.s3.credentials import CredentialsNotFoundError, CredentialSource, hidden_by
 from deltalog.storage.s3.settings import Settings
 from deltalog.storage.s3.signing import UNSIGNED_BODY, Credentials, encoded_path, encoded_query, signed
 from deltalog.storage.s3.transport import (
@@ -201,7 +201,7 @@ class DirectTransport(Transport):
         renewed credentials, because the rejected request had no effect."""
         ends = time.monotonic() + limits.whole
         source = self._settings.credentials
-        if not isinstance(source, ResolvedCredentials):
+        if not isinstance(source, CredentialSource):
             return self._send_request(method, key, limits, source, **request)
         try:
             credentials = source.current()
@@ -217,6 +217,8 @@ class DirectTransport(Transport):
             is_other = source.renew(credentials, is_certain=refused.code in _INVALID_CREDENTIALS_CODES)
             credentials = source.current()
         except CredentialsNotFoundError as error:
+            if not source.is_botocore:
+                raise
             raise LeftToBotocore(str(error), is_passing=error.is_passing) from None
         if not is_other or time.monotonic() >= ends:
             raise refused
