@@ -59,6 +59,9 @@ class UnityCommitter(Committer):
         self._table = store.coordinator
         self._environment = environment
         self._permits_cleanup = permits_cleanup
+        # The files of proposals without an answer, whose requests may still arrive: these files must stay, even if the
+        # commit loop proposes the same commit again and that is refused.
+        self._in_flight = set[str]()
 
     def commit(self, attempt: Attempt) -> CommitOutcome:
         """Commit an attempt. Raises StoreError; CatalogRequestError if the server refuses the commit;
@@ -117,10 +120,10 @@ class UnityCommitter(Committer):
         table, version = self._table, commit.version
         changes = rules.metadata_updates(attempt)
         etag = table.etag(attempt.base.version)
-        is_sent = False  # whether a proposal without an answer may have taken effect, or may do so later
         published_versions = set[int]()
         for number in range(self._environment.retry.settle_attempts):
             self._environment.back_off(number)
+            is_sent = commit.file_name in self._in_flight
             reported = table.unreported()
             proposal = rules.proposal(table.table_id, commit, changes, etag, reported)
             error: CatalogRequestError | OperationTimeoutError
@@ -128,6 +131,7 @@ class UnityCommitter(Committer):
                 loaded = table.calls.update(proposal, is_idempotent=False)
             except OperationTimeoutError as unanswered:
                 error, reaction, is_sent = unanswered, Reaction.UNKNOWN, True
+                self._in_flight.add(commit.file_name)
             except CatalogRequestError as refused:
                 error, reaction = refused, rules.reaction_to(refused)
             except CoordinatorError:
@@ -137,6 +141,7 @@ class UnityCommitter(Committer):
                 raise
             else:
                 table.note_reported(reported)
+                self._in_flight.discard(commit.file_name)
                 self._record(commit, loaded)
                 return Committed()
             if reaction is Reaction.PUBLISH and self._publish_backlog(published_versions):
@@ -149,7 +154,7 @@ class UnityCommitter(Committer):
             settled = self._settled(attempt, commit, error, is_sent=is_sent)
             if settled is not None:
                 return settled
-        if is_sent:
+        if commit.file_name in self._in_flight:
             return Unknown()
         self._discard(commit)
         raise CoordinatorError(
@@ -179,8 +184,10 @@ class UnityCommitter(Committer):
             log.warning("%s: the outcome of version %s is not known yet: %s", self._store.url, version, failed)
             return Unknown() if is_sent else Exists()
         if found is Verdict.OURS:
+            self._in_flight.discard(commit.file_name)
             return Committed()
-        if found is Verdict.ANOTHERS:
+        if found is Verdict.ANOTHERS:  # a request that arrives later cannot be accepted any more
+            self._in_flight.discard(commit.file_name)
             self._discard(commit)
             return Exists()
         if isinstance(error, CatalogRequestError) and rules.is_requirement(error):
@@ -294,14 +301,15 @@ class UnityCommitter(Committer):
                 path=path,
             )
         request = creation_rules.create_request(table.name, staging.location, attempt)
-        is_sent = False
         for number in range(self._environment.retry.settle_attempts):
             self._environment.back_off(number)
             table.may_exist = True
+            is_sent = path in self._in_flight
             try:
                 loaded = table.calls.create(request)
             except OperationTimeoutError:
                 is_sent = True
+                self._in_flight.add(path)
                 refusal: DeltaLogError | None = None
             except (CatalogRequestError, TableExistsError, NotFoundError) as refused:
                 refusal = refused
@@ -319,7 +327,7 @@ class UnityCommitter(Committer):
                     f"{table.name.address} exists already: another table was created under this name. Nothing was "
                     "created."
                 )
-                return self._not_created(refusal, is_sent=False)
+                return self._not_created(refusal, is_sent=is_sent)
             except TableNotFoundError:
                 pass
             except DeltaLogError as failed:
