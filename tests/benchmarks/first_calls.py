@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from statistics import median
 
@@ -117,6 +117,39 @@ def programs(is_quick: bool = False) -> list[Program]:
     ]  # fmt: skip
 
 
+def floors(is_quick: bool = False) -> list[Program]:
+    """Programs that use only the libraries below deltalog (pyarrow, typer and rich) for what deltalog does with them.
+    deltalog cannot take less time than these programs."""
+    by_key = {program.key: program for program in programs(is_quick)}
+    columns = "path partitionValues size modificationTime stats tags deletionVector baseRowId defaultRowCommitVersion"
+    append = _ROWS + (
+        "import os, pyarrow.parquet as pq\npath = os.path.join(root, 'row.parquet')\npq.write_table(rows, path)\n"
+        "file = os.open(path, os.O_RDONLY); os.fsync(file)"
+    )
+    files = (
+        "import glob, pyarrow.parquet as pq\n"
+        "path = glob.glob(root + '/_delta_log/*.checkpoint.parquet')[-1]\n"
+        f"columns = ['add.' + name for name in {columns!r}.split()]\n"
+        "assert list(pq.ParquetFile(path).iter_batches(32768, columns=columns, use_threads=False))"
+    )
+    history = (
+        "import sys, typer\napp = typer.Typer(pretty_exceptions_enable=False)\n@app.command()\ndef show(name: str):\n"
+        "    from rich.console import Console\n    from rich.table import Table\n    table = Table('name')\n"
+        "    table.add_row(name)\n    Console().print(table)\n"
+        "sys.argv = ['show', 'history']\ntry:\n    app()\nexcept SystemExit:\n    pass"
+    )
+    return [
+        replace(by_key["append"], key="append-floor", title="pyarrow: write a row / deltalake: append it", ours=append),
+        replace(by_key["files"], key="files-floor", title="pyarrow: read the files / deltalake: list them", ours=files),
+        replace(
+            by_key["history"],
+            key="history-floor",
+            title="typer, rich: print / `from deltalog import DeltaTable`",
+            ours=history,
+        ),
+    ]
+
+
 def compare(chosen: Sequence[Program], tables: Path, times: int) -> Iterator[Figures]:
     """Run our program and theirs alternately, ``times`` times each, after one run that fills the caches; do so for each
     of ``chosen``."""
@@ -181,7 +214,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--tables", type=Path, default=Path.home() / ".cache" / "deltalog" / "benchmarks")
     given = parser.parse_args(arguments)
     keys = {key for key in given.only.split(",") if key}
-    chosen = [each for each in programs(given.quick) if not keys or each.key in keys]
+    known = [*programs(given.quick), *floors(given.quick)]
+    chosen = [each for each in known if each.key in keys or not keys]
     print("| whole process | ours: CPU / wall, ms | theirs | share of CPU | reach |\n| --- | --- | --- | --- | --- |")
     figures = []
     try:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.benchmarks.first_calls import compare, line, programs
+from tests.benchmarks.first_calls import compare, floors, line, programs
 
-PROGRAMS = programs(is_quick=True)
+PROGRAMS = [*programs(is_quick=True), *floors(is_quick=True)]
 
 
 @pytest.mark.sampled(4)
