@@ -1,4 +1,5 @@
-"""The registry of table features, and checks whether deltalog can read and write tables that list them. Pure.
+"""The registry of table features, and the checks whether deltalog can read and write a table with a given protocol.
+Pure.
 
 Spec: PROTOCOL.md#table-features, #valid-feature-names-in-table-features, #supported-features, #active-features,
 #writer-version-requirements, #reader-version-requirements, #requirements-for-readers,
@@ -251,9 +252,9 @@ def with_features(protocol: Protocol, wanted: Iterable[str]) -> Protocol:
 
 
 def upgraded(protocol: Protocol, reader_version: int, writer_version: int) -> Protocol:
-    """The protocol with the features that the given versions imply. If the versions need no feature lists, only the
-    versions are raised. Protocol versions are never lowered, and features are never removed. Raises CallError for
-    versions that Delta does not have."""
+    """The protocol, raised to the given versions, with the features that these versions imply. If the versions need no
+    feature lists, only the versions are raised. Protocol versions are never lowered, and features are never removed.
+    Raises CallError for versions that Delta does not have."""
     if not 1 <= reader_version <= MAX_READER_VERSION or not 1 <= writer_version <= MAX_WRITER_VERSION:
         raise CallError(
             f"Delta has reader versions 1 to {MAX_READER_VERSION} and writer versions 1 to {MAX_WRITER_VERSION}, not "

@@ -172,7 +172,7 @@ def _open_fsspec(
     if url.startswith("file:"):
         raise CallError(f"{url} names another host. Give a path, or a URL such as file:///data/events.")
     _check_word(unsafe_single_writer)
-    # Many fsspec file systems ignore unknown options.
+    # Refuse them here, because many fsspec file systems ignore unknown options.
     _refuse({name: ... for name in options if name in ("commit", "dynamodb_endpoint_url")}, "anything but S3")
     _need_fsspec(url)
     from deltalog.storage import fsspec_store

@@ -40,8 +40,8 @@ _NEVER_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 
 T = TypeVar("T")
 
-# The slot that a read occupies within the limit on concurrent requests. The slot is held for the read whose requests
-# the current task sends.
+# The slot that a read occupies within the limit on concurrent requests. The value in a task's context is the slot of
+# the read whose requests this task sends.
 _turn: contextvars.ContextVar[Turn | None] = contextvars.ContextVar("deltalog_turn", default=None)
 
 
@@ -164,7 +164,8 @@ class BotocoreConnections:
         return asyncio.run_coroutine_threadsafe(awaitable, reading.loop)
 
     def connect(self) -> tuple[Any, Any]:
-        """Two file systems, recreated after a fork: one retries requests, and the other sends them only once."""
+        """Two s3fs file systems, recreated after a fork: one retries requests, and the other sends each request only
+        once."""
         if self._filesystems is None or self._filesystems[0] != os.getpid():
             config = {"max_pool_connections": 2 * PARALLEL_GETS, **self._options.get("config_kwargs", {})}
             once = {

@@ -117,7 +117,8 @@ class S3Client:
         send: Callable[[Transport], T],
         takes: Callable[[DirectTransport], bool] = lambda direct: True,
     ) -> T:
-        """Call ``send`` with the direct transport if ``takes`` accepts it, otherwise with botocore's."""
+        """Call ``send`` with the direct transport if ``takes`` accepts it, otherwise with the transport through
+        botocore."""
         direct = self._direct(bucket)
         if direct is not None and takes(direct):
             try:

@@ -51,7 +51,8 @@ class CredentialSource(ABC):
 
 
 class ResolvedCredentials(CredentialSource):
-    """The credentials from botocore's resolver for this process and its environment, resolved at the first request.
+    """The credentials that botocore's resolver finds for this process and its environment; they are resolved at the
+    first request.
 
     All clients in a process share these credentials, so reopening a table needs no request for credentials. A
     forked process resolves its own credentials, because a lock may be held by a thread that exists only in its parent.

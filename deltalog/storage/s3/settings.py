@@ -24,8 +24,8 @@ _OPTIONS = {
 }
 _NO_EFFECT = {"max_concurrency", "default_block_size", "default_fill_cache", "default_cache_type", "fixed_upload_size"}
 _CONFIG = {"read_timeout", "connect_timeout", "retries", "max_pool_connections", "signature_version", "s3"}
-# Environment variables that this module supports: those that select credentials and region, and those that do not
-# affect requests to S3.
+# Environment variables that may be set when this module sends requests: those that select credentials and region, and
+# those that have no effect on requests to S3.
 _ENVIRONMENT = re.compile(
     "AWS_(ACCESS_KEY_ID|SECRET_ACCESS_KEY|SESSION_TOKEN|REGION|DEFAULT_REGION|CA_BUNDLE|ALLOW_HTTP|DEFAULT_OUTPUT|PAGER|"
     "EXECUTION_ENV|ROLE_.*|WEB_IDENTITY_TOKEN_FILE|CONTAINER_.*|EC2_METADATA_.*|METADATA_SERVICE_.*|LAMBDA_.*|XRAY_.*|"
@@ -58,8 +58,8 @@ class Settings:
     region: str
     credentials: Credentials | CredentialSource | None = field(repr=False)  # None: unsigned
     limits: Limits
-    attempts: int  # used for a request that is safe to repeat
-    slow_attempts: int  # for a request that the service throttles
+    attempts: int  # for a request that is safe to repeat
+    slow_attempts: int  # number of attempts for a request that the service throttles
     ca_file: str | None
 
     @property
@@ -181,8 +181,8 @@ def _origin(endpoint: str, ca_file: str | None) -> Origin | None:
 def _credentials(
     options: Mapping[str, Any], environment: Mapping[str, str], region: str
 ) -> tuple[Credentials | CredentialSource | None] | None:
-    """A tuple with one item: the credentials from the options, the environment or botocore's resolver, or None if
-    requests must be sent unsigned. None if only s3fs can determine the credentials."""
+    """A tuple with one item: None if requests must be sent unsigned, otherwise the credentials from the options, the
+    environment or botocore's resolver. None if only s3fs can determine the credentials."""
     if isinstance(options.get("credentials"), CredentialSource):
         return (options["credentials"],)
     if options.get("anon"):
