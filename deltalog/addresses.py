@@ -1,7 +1,8 @@
 """Opens the table at a location or at an address in a catalog.
 
-A location opens a store; the log in that store determines the commits. An address, ``catalog:<catalog>#<name>`` or
-``uc://catalog.schema.table``, is looked up in the catalog first; the catalog's code is imported only then.
+For a location, a store is opened, and the log in this store determines the commits. An address,
+``catalog:<catalog>#<name>`` or ``uc://catalog.schema.table``, is looked up in the catalog first; the catalog's code is
+imported only then.
 
 Spec: PROTOCOL.md#table-discovery.
 """

@@ -220,7 +220,7 @@ class UnsafeStoreError(CallError):
 
 
 class BlobTableRequiredError(CallError):
-    """A stream of bytes cannot be written to a table whose rows are in Parquet files."""
+    """A stream of bytes can be written only to a table of blobs, not to a table whose rows are in Parquet files."""
 
     code = "BLOB_TABLE_REQUIRED"
 
@@ -346,7 +346,7 @@ class CorruptTableError(DeltaLogError):
 
 
 class InvalidCommitError(CorruptTableError):
-    """A commit file is empty, torn, not JSON or has duplicate fields."""
+    """A commit file is empty, torn or not JSON, or has duplicate fields."""
 
     code = "INVALID_COMMIT"
     version: int | None = None
@@ -413,37 +413,37 @@ class CommitConflictError(DeltaLogError):
 
 
 class MetadataChangedError(CommitConflictError):
-    """The winner changed schema, partitioning or properties."""
+    """The winning commit changed schema, partitioning or properties."""
 
     code = "METADATA_CHANGED"
 
 
 class ProtocolChangedError(CommitConflictError):
-    """The winner changed the protocol."""
+    """The winning commit changed the protocol."""
 
     code = "PROTOCOL_CHANGED"
 
 
 class ConcurrentAppendError(CommitConflictError):
-    """The winner added files that this transaction would have read."""
+    """The winning commit added files that this transaction would have read."""
 
     code = "CONCURRENT_APPEND"
 
 
 class ConcurrentDeleteReadError(CommitConflictError):
-    """The winner removed files that this transaction read."""
+    """The winning commit removed files that this transaction read."""
 
     code = "CONCURRENT_DELETE_READ"
 
 
 class ConcurrentDeleteDeleteError(CommitConflictError):
-    """The winner removed a file that this transaction also removes."""
+    """The winning commit removed a file that this transaction also removes."""
 
     code = "CONCURRENT_DELETE_DELETE"
 
 
 class ConcurrentTransactionError(CommitConflictError):
-    """The winner committed a transaction identifier (txn) for the same application id."""
+    """The winning commit contains a transaction identifier (txn) for the same application id."""
 
     code = "CONCURRENT_TRANSACTION"
 
@@ -481,7 +481,7 @@ class TransactionAbortedError(TransactionCanceledError):
 
 
 class TransactionCommittedError(TransactionStateError):
-    """The transaction is committed, which cannot be undone."""
+    """The transaction is already committed; this cannot be undone."""
 
     code = "TRANSACTION_COMMITTED"
     outcome = Outcome.COMMITTED
@@ -548,7 +548,7 @@ class ResourceNotReadyError(DeltaLogError):
 
 class CatalogBehindLogError(ResourceNotReadyError):
     """The log of a table has versions that its catalog lacks, for example after the catalog was restored from a backup.
-    Nothing was written. Its attribute ``version`` is the latest version in the catalog."""
+    Nothing was written. The attribute ``version`` is the latest version in the catalog."""
 
     code = "CATALOG_BEHIND_LOG"
     version: int
@@ -610,7 +610,7 @@ class UnansweredRequestError(StoreError):
 
 
 class CommitTableError(StoreError):
-    """The DynamoDB ``table`` of a commit protocol is missing, has other keys, or disagrees with the log."""
+    """The DynamoDB ``table`` of a commit protocol is missing, has a different key schema, or disagrees with the log."""
 
     code = "COMMIT_TABLE"
     table: str

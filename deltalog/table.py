@@ -590,8 +590,8 @@ class DeltaTable:
         Columns are matched by name; nullable columns that are absent from the data are null; new columns require
         ``merge_schema=True``. ``txn``: an application id and an application version. If the table has recorded this
         version or a later one for the id, nothing is written and ``skipped`` is true. If the rows were read by a scan
-        of this table, commits since then are checked for conflicts. ``expected_version``: as for ``overwrite``. Raises
-        SchemaMismatchError and as Transaction.commit.
+        of this table, the commits since the scanned version are checked for conflicts. ``expected_version``: as for
+        ``overwrite``. Raises SchemaMismatchError and as Transaction.commit.
         """
         may_be_blind = not merge_schema and txn is None
         with self._handle.transaction_for(data, expected_version, may_be_blind) as transaction:
@@ -616,8 +616,8 @@ class DeltaTable:
         (Spark's replaceWhere). The condition must be true for all new rows; otherwise ConstraintViolationError is
         raised. Other rows in the same files are kept, as with ``delete``. ``partitions="dynamic"``: the rows in exactly
         those partitions that occur in ``data`` are replaced. ``overwrite_schema=True``: all rows and all columns are
-        replaced and, with ``partition_by``, the partition columns. With ``where``, the data must have all columns of
-        the rows that are kept. ``merge_schema=True``: new columns are added.
+        replaced; with ``partition_by``, the partition columns are replaced too. With ``where``, the data must have all
+        columns of the rows that are kept. ``merge_schema=True``: new columns are added.
 
         The table's properties are kept, and in-commit timestamps remain enabled. With ``where`` or ``partitions``, if
         there are neither new rows nor rows to replace, no commit is made and ``skipped`` is true, unless ``txn`` is
@@ -806,8 +806,8 @@ class DeltaTable:
     def rename_column(
         self, old: alterations.ColumnPath, new: str, *, user_metadata: UserMetadata = None
     ) -> commit_results.CommitResult:
-        """Rename a column; no file is written. ``old``: the path of the column. ``new``: the new name, without the rest
-        of the path.
+        """Rename a column; no data file is rewritten. ``old``: the path of the column. ``new``: the new name, without
+        the rest of the path.
 
         Needs column mapping. Raises CallError without it, SchemaMismatchError if a constraint, an invariant or a
         generated column uses the column, MetadataChangedError.
@@ -1094,8 +1094,8 @@ class DeltaTable:
         return log_files.delete_expired(self._handle, dry_run, retention)
 
     def flush(self) -> None:
-        """Wait for files derived from this process's commits, which are written after the commits on a remote store.
-        Cost: none."""
+        """Wait until the files that are derived from this process's commits are written; on a remote store they are
+        written after the commits. Cost: none."""
         self._handle.flush()
 
 

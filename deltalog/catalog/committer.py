@@ -117,7 +117,7 @@ def check_managed(protocol: Protocol, table: str, catalog: str) -> None:
 
 
 def released(table: str, catalog: str) -> ResourceNotReadyError:
-    """The error for a call through a catalog that no longer manages the table because it has released the table.
+    """The error for a call through a catalog that has released the table and therefore no longer manages it.
     ``table``: its path."""
     return ResourceNotReadyError(
         f"{table} was released from the catalog {catalog} and is now accessed by its path. Nothing was changed: "
@@ -224,7 +224,7 @@ def _publish(store: LogStore, commit: RatifiedCommit, content: bytes | None) -> 
     outcome = store.put_if_absent(path, data)
     if outcome is PutOutcome.COMMITTED:
         return
-    if store.get(path) != data:  # after UNKNOWN, the object may be missing: the caller may retry
+    if store.get(path) != data:  # after UNKNOWN, the object may be missing: `get` then raises, and the caller may retry
         raise CorruptTableError(
             f"{store.url}: {path} was not written through the catalog, which ratified another commit of "
             f"version {commit.version}, {staged_commit_path(commit.file)}. Both may have been "

@@ -144,7 +144,7 @@ class Coordinator(ABC):
 
     @abstractmethod
     def tables(self, after: str = "", limit: int = 1000) -> list[TableRecord]:
-        """The first tables, at most ``limit`` of them, whose names sort after ``after``, ordered by name."""
+        """At most ``limit`` tables, ordered by name: the first ones whose names sort after ``after``."""
 
     # ------------------------------------------------------------------------------------ heads of tables
 
@@ -192,8 +192,8 @@ class Coordinator(ABC):
 
     @abstractmethod
     def mark(self, table_id: str, number: int, marking: Marking) -> bool:
-        """Store a marking. Returns False and changes nothing if ``number`` does not follow the last number, or if the
-        table is not registered."""
+        """Store a marking. Returns False and changes nothing if ``number`` is not the next number, or if the table is
+        not registered."""
 
     @abstractmethod
     def remark(self, table_id: str, number: int, marking: Marking | None) -> None:
@@ -222,9 +222,9 @@ class Coordinator(ABC):
         id)."""
 
     def uncleaned(self, after: tuple[int, str] | None = None, limit: int = 1000) -> list[TransactionRecord]:
-        """At most ``limit`` decided transactions after ``after``, ordered by (start, id), without those whose parts
-        were all deleted by a ``delete_parts`` without keys. The result may include other transactions: the default
-        implementation returns all decided transactions; coordinators that track parts override this method."""
+        """At most ``limit`` decided transactions after ``after``, ordered by (start, id); those whose parts have all
+        been deleted, by ``delete_parts`` without keys, are left out. The result may include other transactions: the
+        default implementation returns all decided transactions; coordinators that track parts override this method."""
         return self.transactions(StatusFilter.COMPLETED.statuses, after, limit)
 
     @abstractmethod
@@ -238,8 +238,8 @@ class Coordinator(ABC):
         self, record: TransactionRecord, parts: Mapping[str, bytes], marks: Mapping[str, int] | None = None
     ) -> bool:
         """Atomically store parts of a transaction by key, replacing existing ones, and store the transaction's record
-        as in ``replace``. Returns False in the cases in which ``replace`` does, or if any of ``marks`` (keyed by table
-        id) is not the last marking of its table. Parts can have any size."""
+        as in ``replace``. Returns False in the cases in which ``replace`` does, or if a number in ``marks`` (keyed by
+        table id) is not that of the table's last marking. Parts can have any size."""
 
     @abstractmethod
     def parts(self, transaction_id: str, prefix: str = "") -> dict[str, bytes]:

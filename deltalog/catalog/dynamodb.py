@@ -143,7 +143,7 @@ class DynamoDBCoordinator(Coordinator):
 
     def _refused(self, actions: Sequence[Action], token: str, witness: Key) -> Refusal | None:
         """Execute the actions. Returns the failed conditions, or None if the actions were executed. ``witness``: an
-        item into which the actions write the token."""
+        item into which the actions write ``token``, so that the item shows whether they were executed."""
         try:
             refusal = self._items.transact(actions, token)
         except OperationTimeoutError:
@@ -583,7 +583,7 @@ class DynamoDBCoordinator(Coordinator):
     def put_parts(
         self, record: TransactionRecord, parts: Mapping[str, bytes], marks: Mapping[str, int] | None = None
     ) -> bool:
-        """The pieces of the parts are written first, as a batch that no one reads until the transaction's record
+        """The parts are written first, in pieces that form one batch, which no one reads until the transaction's record
         references it."""
         free_bytes = _MOST_RECORD_BYTES - len(layout.as_json(record).encode())
         if free_bytes < 0:

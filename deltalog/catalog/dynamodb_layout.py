@@ -79,7 +79,7 @@ def mark_key(table_id: str, number: int) -> Key:
 
 
 def last_mark(marks: Mapping[str, int], table_id: str) -> Item:
-    """The condition that the head item of a table contains the expected number of its last marking. Before the first
+    """The condition that the number of the last marking in a table's head item is the expected one. Before the first
     marking, the attribute is absent."""
     return {"marks": marks[table_id] or None} if table_id in marks else {}
 

@@ -103,7 +103,8 @@ class TransactionRecord:
     first read. ``versions``: by table id, the last version that the transaction committed to the table. ``reason``: why
     the transaction was aborted. ``revision`` counts the changes to this catalog record; a write replaces the record
     only if the revision is unchanged. ``idle_timeout_ms``: how long the transaction may be idle; None in records of
-    earlier versions of deltalog. ``looks``: for an aborted transaction, the number of clean-up passes so far.
+    earlier versions of deltalog. ``looks``: for an aborted transaction, how many clean-up passes have examined it so
+    far.
     """
 
     id: str
@@ -229,8 +230,8 @@ class Proposal:
     """Commits to ratify together or not at all.
 
     ``commits``: the commits of each table, keyed by table id, with consecutive versions that begin directly after the
-    head on which the commits are based. ``unmoved``: the heads that must be unchanged, by table id. ``before``,
-    ``after``: the current record of the transaction, compared by revision, and its replacement; both None for a single
+    head on which the commits are based. ``unmoved``: the heads that must be unchanged, by table id. ``before``: the
+    current record of the transaction, which is compared by revision; ``after``: its replacement; both None for a single
     commit outside a transaction. ``marks``: for each table id, the number of the last marking that the added files were
     checked against. ``documents``: changes of documents that take effect with the commits.
     """
@@ -365,7 +366,7 @@ def committing(record: TransactionRecord, now_ms: int) -> TransactionRecord:
 
 
 def active_again(record: TransactionRecord, now_ms: int) -> TransactionRecord:
-    """Make a transaction active again after it has lost every attempt to commit to other writers."""
+    """Make a transaction active again after other writers won every one of its commit attempts."""
     return replace(touched(record, now_ms), status=TransactionStatus.ACTIVE)
 
 

@@ -315,7 +315,7 @@ class SQLiteFile:
         connection.execute("INSERT INTO catalog VALUES (?)", (str(uuid.uuid4()),))
 
     def _upgrade(self, connection: sqlite3.Connection) -> None:
-        """Upgrade the catalog of an older version of deltalog to this schema; older versions of deltalog then refuse
+        """Upgrade a catalog that an older version of deltalog created to the current schema; older versions then refuse
         the catalog."""
         if _pragma(connection, "user_version") == SCHEMA_VERSION:
             return

@@ -1,7 +1,7 @@
 """The store of a catalog-managed table. The log in this store consists of exactly the ratified commits, both the
 published and the unpublished ones.
 
-Code that reads logs works with this store unchanged. ``deltalog.catalog.committer`` writes commits.
+Code that reads logs can use this store like any other. ``deltalog.catalog.committer`` writes commits.
 
 Spec: PROTOCOL.md#catalog-managed-tables, #reading-catalog-managed-tables, #getting-ratified-commits-from-the-catalog,
 #reader-requirements-for-catalog-managed-tables, #maintenance-operations-on-catalog-managed-tables.
@@ -114,7 +114,7 @@ class ManagedStore(WrappedStore[LogStore], Generic[H]):
         return self._known
 
     def record_head(self, head: Head) -> None:
-        """Record the latest version of the table (its head) that another component has read."""
+        """Record the head of the table (its latest version), which another component has read."""
         if self._pin is None and head.version >= self._known.version:
             self._known = head
 
@@ -241,7 +241,7 @@ class ManagedStore(WrappedStore[LogStore], Generic[H]):
 
     def _check_derived(self, path: str) -> None:
         """Check that ``path`` is not a commit, and that a derived file such as a checkpoint covers only published
-        commits, because readers that do not ask the catalog see no others. Raises StoreError."""
+        commits, because readers that do not ask the catalog see only these. Raises StoreError."""
         if commit_version(path) is not None:
             raise StoreError(
                 f"{self.url}: {path} cannot be written: the commits of this table go through its catalog "

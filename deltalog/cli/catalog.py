@@ -261,7 +261,8 @@ def drop(catalog: _Catalog, name: _Name, as_json: _Json = False) -> None:
 @tables.command(epilog=examples("deltalog tables release bank.db bank.accounts"))
 @taking_options
 def release(catalog: _Catalog, name: _Name, as_json: _Json = False) -> None:
-    """Release a table from a catalog: a commit removes the table feature, and the catalog removes the table.
+    """Release a table from a catalog: a commit removes the table feature catalogManaged, and the table is removed from
+    the catalog.
 
     After the release, any engine can read and write the table by its path. If interrupted, run it again.
     """

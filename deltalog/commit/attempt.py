@@ -139,8 +139,8 @@ def build_attempt(prepared: Prepared, base: Base, clock_ms: int) -> Attempt:
 
 
 def _encoded(info: dict[str, Any], actions: Sequence[AnyAction | bytes], checked: Any, version: int) -> bytes:
-    """The bytes of the commit file. ``checked``: the actions to decode again before the commit: some or all of
-    ``actions``. Large numbers of adds and removes are left out: the adds were decoded when they were staged, and the
+    """The bytes of the commit file. ``checked``: those of the ``actions`` that are decoded again before the commit.
+    Adds and removes are left out if there are very many of them: the adds were decoded when they were staged, and the
     removes were built from actions read from the log. Raises InvalidActionError."""
     try:
         data = encode_commit(info, actions)

@@ -1,7 +1,7 @@
 """A version as a pyarrow dataset: its files, with what the log records about their rows.
 
 A dataset reads the files itself; therefore it only supports tables whose files need no further processing: no deletion
-vectors, no column mapping, no widened types. Tables whose files need more are read by deltalog's scan.
+vectors, no column mapping, no widened types. Tables whose files need further processing are read by deltalog's scan.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def guarantees(snapshot: Snapshot, where: FilePruningPredicateType | None, schem
 
 
 def filesystem_of(snapshot: Snapshot, sizes: dict[str, int]) -> Any:
-    """The file system to which the paths in ``guarantees`` refer."""
+    """The pyarrow file system in which the paths returned by ``guarantees`` are valid."""
     store = snapshot.reader.store
     if isinstance(store, LocalStore) and all(size >= 0 for size in sizes.values()):
         return pa_fs.SubTreeFileSystem(store.url, pa_fs.LocalFileSystem())
@@ -65,8 +65,9 @@ def of_table(
     schema: pa.Schema | None,
     as_large_types: bool,
 ) -> Any:
-    """The dataset of ``DeltaTable._table``. ``where``: a condition that selects the files to include; ``read_options``:
-    options for reading Parquet files; ``schema``: the schema of the dataset, by default that of the table."""
+    """The pyarrow dataset of ``table``, a ``RawDeltaTable``. ``where``: a condition that selects the files to include;
+    ``read_options``: options for reading Parquet files; ``schema``: the schema of the dataset, by default that of the
+    table."""
     ds, snapshot = _dataset(), table.snapshot
     if schema is None:
         schema = snapshot.schema.to_arrow()

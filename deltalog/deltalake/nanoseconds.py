@@ -1,4 +1,4 @@
-"""Whether timestamps keep nanoseconds: never, because Delta tables have microseconds."""
+"""Timestamps never keep nanoseconds, because Delta tables store microseconds."""
 
 from __future__ import annotations
 

@@ -84,9 +84,9 @@ def restore(
 ) -> RestoreResult:
     """Stage and commit the restore of ``target``; with ``dry_run`` only return what it would change.
 
-    ``timestamp_ms``: the point in time that was resolved to the target, in ms since the Unix epoch; it is recorded in
-    commitInfo. Raises InvalidDataFileError if files are missing, before anything is staged. Cost: the files of both
-    versions, 1 HEAD for each file to add and for its deletion vector, in threads, and a commit.
+    ``timestamp_ms``: the time that was resolved to the version of ``target``, in ms since the Unix epoch; it is
+    recorded in commitInfo. Raises InvalidDataFileError if files are missing, before anything is staged. Cost: the files
+    of both versions, 1 HEAD for each file to add and for its deletion vector, in threads, and a commit.
     """
     current = transaction.snapshot
     assert current is not None
@@ -184,7 +184,7 @@ def _state_after(transaction: Transaction, current: Snapshot, target: Snapshot) 
 
 
 def _mapped_as_now(then: Metadata, now: Metadata, transaction: Transaction) -> Metadata:
-    """The metadata with the current maxColumnId; column mapping stays enabled if it is enabled now."""
+    """The restored metadata with the current maxColumnId; if column mapping is enabled now, it stays enabled."""
     before = column_mapping.with_kept_max_column_id(then, now)
     mode = column_mapping.mode_of(now.configuration)
     if mode == "none" or column_mapping.mode_of(then.configuration) != "none":

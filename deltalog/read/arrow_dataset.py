@@ -53,7 +53,8 @@ def arrow_dataset(scan: Scan) -> ds.Dataset:
 def _all_plain(scan: Scan, files: Sequence[DataFile]) -> list[PlainFile] | None:
     """The files, if Arrow reads each of them as deltalog does; else None."""
     judge, partitioned = scan.plain_files(), {field.name for field in scan.partition_fields()}
-    # An Arrow expression that guarantees the values of a column cannot express that a value is NaN.
+    # Arrow receives a partition value as an expression that guarantees it, and no expression can express that a value
+    # is NaN.
     if judge is None or any(str(field.data_type) in ("float", "double") for field in scan.partition_fields()):
         return None
     found = []
@@ -80,7 +81,8 @@ class Guarantees:
         self._mapping = scan.mapping
 
     def of_file(self, file: DataFile, bounds: Sequence[FileBounds], names: Iterable[str] | None = None) -> Any:
-        """What is guaranteed about the values in a file, for all columns or only for ``names``."""
+        """The guarantee of a file, that is, what is known about the values in it, for all columns or only for
+        ``names``."""
         wanted = None if names is None else frozenset(names)
         parts = []
         for column, arrow in self._partitioned:
@@ -118,7 +120,8 @@ def _same_order(one: pa.DataType, other: pa.DataType) -> bool:
 
 @functools.cache
 def _scanning() -> type[ds.Dataset]:
-    """The class of datasets that deltalog reads. Created on first use, because importing pyarrow.dataset takes time."""
+    """The class of the pyarrow datasets whose rows deltalog reads. Created on first use, because importing
+    pyarrow.dataset takes time."""
     import pyarrow.dataset as ds
     from pyarrow.fs import FSSpecHandler, LocalFileSystem, PyFileSystem
 
@@ -206,7 +209,7 @@ def _filtered(dataset: ds.Dataset, expression: Any) -> ds.Dataset:
 
 
 class _Refusing:
-    """An fsspec file system, each of whose calls raises an error."""
+    """A stand-in for an fsspec file system; each of its calls raises an error."""
 
     protocol = "deltalog"
 
@@ -218,8 +221,8 @@ class _Refusing:
 
 
 def _named_in(expressions: Iterable[Any], names: Sequence[str]) -> set[str]:
-    """The columns that expressions may use. A pyarrow expression does not report its columns; its text contains the
-    names, some of them escaped, or positions."""
+    """The columns that may occur in these expressions. A pyarrow expression does not report its columns; its text
+    contains the names, some of them escaped, or positions."""
     texts = [str(each) for each in expressions]
     if any("FieldPath(" in text for text in texts):
         return set(names)

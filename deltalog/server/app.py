@@ -274,8 +274,8 @@ class App:
         return route.explain(OperationTimeoutError(reason))
 
     def _lane(self, route: Route, call: Call) -> str:
-        """The name of the lane of a call; it depends on what the call may wait for: its table, the tables of its
-        transaction, or the catalog."""
+        """The name of the lane of a call, which depends on what the call may wait for: the lane of its table, of the
+        tables of its transaction, or of the catalog."""
         if route.needs is Needs.CATALOG:
             return _CATALOG
         if route.needs is Needs.TRANSACTION:

@@ -38,8 +38,8 @@ _PREDICATE = 4 * 2048  # the limit in AWS's model is 2,048 characters
 @dataclass(frozen=True, slots=True)
 class Operation:
     """An operation. ``read``: creates the call from the request's members, and checks all lengths. ``errors``: the
-    exceptions that AWS's service model lists for the operation. ``needs``: the resources for which the call may have to
-    wait."""
+    exceptions that AWS's service model lists for the operation. ``needs``: what the call may have to wait for: the
+    catalog, or also the stores of one or more tables."""
 
     read: Callable[[Fields], Call]
     errors: frozenset[str]

@@ -109,8 +109,8 @@ def warnings_of(settings: Settings) -> list[str]:
 
 
 class TimedProtocol(H11Protocol):
-    """Closes connections on which one of these takes too long: the time from the first byte to the end of the headers,
-    the time to the end of a body that no handler reads, or the client's receipt of a response."""
+    """Closes connections on which one of these takes too long: the headers (from their first byte on), a body that no
+    handler reads, or the client's receipt of a response."""
 
     header_seconds: ClassVar[float]
     response_seconds: ClassVar[float]

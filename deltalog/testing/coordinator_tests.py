@@ -8,8 +8,8 @@ Subclass ``CoordinatorTests`` in a test module and provide a coordinator; pytest
             return MyCoordinator(tmp_path)
 
 ``coordinator`` must return an empty catalog. If another process could open the same catalog, also override ``another``
-to return a second handle on it. The subclass must test guarantees that a second handle in the same process cannot test,
-such as surviving a kill.
+to return a second handle on it. Guarantees that a second handle in the same process cannot check, such as surviving a
+kill, need tests of their own in the subclass.
 """
 
 from __future__ import annotations

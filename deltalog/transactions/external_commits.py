@@ -61,7 +61,7 @@ def propose(tables: ManagedTables, record: TableRecord, version: int, file: str)
         known, tables.coordinator, record.table_id, commit, store, lambda: added_paths(TableFiles(store), actions.adds)
     )
     if decision is Ratification.RATIFIED:
-        # Not read again, because nothing may fail after the ratification.
+        # The head is not read again, because nothing may fail after the ratification.
         return Head(version, (*head.unpublished, commit))
     # Another commit was ratified first, or the same proposal was made twice concurrently.
     _is_next(record, head_of(tables, record), version, file)

@@ -192,9 +192,9 @@ class ManagedTables:
             transaction.commit("UPGRADE PROTOCOL", {"newProtocol": transaction.protocol.to_json()})
 
     def _take_over(self, name: str, table: DeltaTable) -> DeltaTable:
-        """Register a table at its last version. After the table's log was read, other processes may have registered the
-        table, committed to it and dropped it again. So the log is read again after the table has been registered,
-        because from then on other processes can no longer change it this way."""
+        """Register a table at the latest version that was read from its log. After the table's log was read, other
+        processes may have registered the table, committed to it and dropped it again. The log is therefore read again
+        after the table has been registered; from then on, no other process can change the table in this way."""
         table.flush()  # without the version's .crc, the table opened below would have no totals
         for number in range(_TRIES):
             self._environment.back_off(number)

@@ -50,9 +50,9 @@ log = logging.getLogger(__name__)
 _FORGOTTEN_AT_ONCE = 100
 
 
-# Additional clean-up passes run these times, in milliseconds, after the end of an aborted transaction, because a PUT
-# that was in flight at the end can appear later. A retry may be about to add an object that is younger than
-# LATE_AGE_MS.
+# Additional clean-up passes run at these times, in milliseconds after the end of an aborted transaction, because a PUT
+# that was in flight at the end can appear later. An object that is younger than LATE_AGE_MS is kept at first, because a
+# retry may be about to add it.
 LATE_PASSES_MS = (15 * 60 * 1000, 24 * 60 * 60 * 1000)
 LATE_AGE_MS = 10 * 60 * 1000
 # For how long clients may read a staged commit after the catalog has named it to them.
@@ -175,8 +175,8 @@ class _OrphanFile:
 @dataclass(frozen=True, slots=True)
 class _InUse:
     """The paths of a table that are in use: ``referenced``: the paths to which the table's last version or an earlier
-    readable version refers. ``added`` and ``named``: the paths of files that undecided transactions add, and of objects
-    that they registered for deletion on cancel."""
+    readable version refers. ``added``: the paths of files that undecided transactions add. ``named``: the paths of
+    objects that undecided transactions registered for deletion on cancel."""
 
     referenced: Set[str]
     added: Set[str]
@@ -357,9 +357,9 @@ class _Cleaner:
         return self._is_table[key]
 
     def _in_use(self, table: TableRecord) -> _InUse:
-        """The paths of the files of a table that a readable version references, or that an undecided transaction has
-        added or named. Cost: 1 coordinator call per undecided transaction, and 1 per 1,000; that of
-        ``Snapshot.files``."""
+        """The paths of the files of a table that a readable version references, that an undecided transaction has
+        added, or that it has registered for deletion on cancel. Cost: 1 coordinator call per undecided transaction, and
+        1 per 1,000; that of ``Snapshot.files``."""
         # Read the undecided transactions first and the last version of the table afterwards, so that a transaction
         # committed in between is not missed.
         open_ = undecided(self._ledger, table.table_id)

@@ -162,8 +162,8 @@ class _Release:
 
     def _ratify(self, snapshot: LogSnapshot) -> bool:
         """Propose the releasing commit; returns whether it was ratified. While a table is being released, no clean-up
-        may delete its objects, because writers without the catalog do not check markings. Later clean-ups read
-        the releasing version and delete nothing."""
+        may delete its objects, because writers without the catalog do not check markings. A clean-up that starts later
+        finds that the table was released, and deletes nothing."""
         record, coordinator, environment = self._record, self._coordinator, self._environment
         last = check_none_deletes(coordinator, record, environment.clock_ms())
         attempt = build_attempt(_prepared(snapshot, environment), base_of(snapshot), environment.clock_ms())

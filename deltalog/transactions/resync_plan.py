@@ -138,7 +138,7 @@ class ResyncPlan:
         return [each for log in self.logs.values() if log.problem is None for each in log.missing]
 
     def wrong_records(self) -> list[str]:
-        """The transactions whose records are wrong."""
+        """The committed transactions whose records in the catalog do not say so."""
         found = {id_: self.records.get(id_) for id_ in self.committed}
         return [id_ for id_, record in found.items() if not is_committed(record)]
 
@@ -161,8 +161,8 @@ def plan_resync(ledger: Ledger, tables: ManagedTables, staged: Collection[str]) 
 
 def _head(ledger: Ledger, tables: ManagedTables, record: TableRecord) -> Head | None:
     """The head of a table. A backup may be inconsistent: commits that the table's head record lists as unpublished may
-    be missing from it. In that case, the commits that are in the log are marked as published, and the head is read
-    again."""
+    be missing from the backup. In that case, the commits that are in the log are marked as published, and the head is
+    read again."""
     try:
         return ledger.coordinator.head(record.table_id)
     except ConcurrentModificationError:

@@ -179,7 +179,7 @@ class WriteTarget:
     begin: Callable[[Options], Transaction]
     forget: Callable[[], None]
     unsettled: dict[str, CommitStateUnknownError] = field(default_factory=dict)
-    # Proofs of the tip that were started while the files were written; the commit in the same call uses them.
+    # TipProofs that were begun while the files were written; the commit in the same call uses them.
     proofs: list[TipProof] = field(default_factory=list)
 
 
@@ -190,8 +190,8 @@ class WriteTarget:
 @dataclass(frozen=True, slots=True)
 class StagedFiles:
     """Files below a table's root that no version of the table refers to yet. ``DeltaTable.commit_staged`` commits any
-    number of StagedFiles together, once. Threads or other processes may stage files, and send the StagedFiles as a
-    pickle or as JSON.
+    number of StagedFiles together, and each at most once. Threads or other processes may stage files, and send the
+    StagedFiles as a pickle or as JSON.
 
     ``table`` and ``version``: the table's metadata and its latest version when the files were written (version -1: the
     table did not exist; None: unknown). ``first_us`` and ``last_us``: the minimum and maximum of the column
@@ -400,8 +400,8 @@ def _paths(staged: Iterable[StagedFiles]) -> list[str]:
 
 
 def _shared_version(snapshot: Snapshot) -> int:
-    """The number of the snapshot's version, as other processes know it: in a multi-table transaction, that of the base
-    version of the branch."""
+    """The number of the snapshot's version as other processes know it; in a multi-table transaction, the number of the
+    branch's base version."""
     base = snapshot.reader.authority.base_version
     return snapshot.version if base is None else base
 

@@ -169,8 +169,8 @@ def _kept(history: LogHistory, versions: Sequence[int]) -> dict[str, Need]:
 
 
 def _record(handle: TableHandle, cutoff_version: int | None, report: VacuumReport) -> None:
-    """Record ``cutoff_version``, after which later lite vacuums begin. Never raises an error, because the files have
-    already been deleted."""
+    """Record ``cutoff_version``; later lite vacuums begin after this version. Never raises an error, because the files
+    have already been deleted."""
     if cutoff_version is None:
         return
     try:
