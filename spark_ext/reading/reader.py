@@ -102,7 +102,7 @@ def read_changes(
     changes = table.changes(first, last, from_timestamp=since, to_timestamp=until, allow_out_of_range=is_allowed)
     storage = Storage.of(spark, changes.snapshot)
     rows = scan(spark, Layout.of(changes.snapshot), file_entries.of_changes(changes), storage, changes=True)
-    return marked(rows, changes.snapshot.as_time_travel())  # later commits do not change what these versions changed
+    return marked(rows, changes.snapshot.as_time_travel())  # later commits do not affect the changes of these versions
 
 
 class Reader:
@@ -359,8 +359,9 @@ def _version(option: str, value: Any) -> int | None:
 
 
 def timestamp_ms(spark: SparkSession, value: Any, option: str = "timestampAsOf", round_up: bool = False) -> int | None:
-    """A value of ``timestampAsOf`` (an aware datetime, or a string that Spark casts in the session time zone) in
-    milliseconds since the epoch, truncated, or rounded up with ``round_up``; None for None.
+    """A value of ``timestampAsOf`` in milliseconds since the epoch; None if the value is None. The value is an aware
+    datetime, or a string that Spark casts in the session time zone. Fractions are truncated, or rounded up with
+    ``round_up``.
 
     Raises InvalidTimestampError. Cost: a Spark query for a string."""
     if value is None:

@@ -57,7 +57,8 @@ def is_unity_address(url: str) -> bool:
 
 
 def url_of(location: Location) -> str:
-    """The location as a path or an address; for an open table, the table's root."""
+    """The location as text: a path, a URL or an address in a catalog; for an open table, the URL of the table's
+    root."""
     return location.url if isinstance(location, deltalog.DeltaTable) else os.fspath(location)
 
 

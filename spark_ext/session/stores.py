@@ -69,8 +69,9 @@ class Storage:
 
     @property
     def source(self) -> Callable[[str], Any]:
-        """A function that opens an absolute path or URL for pyarrow. The function can be pickled and sent to workers,
-        which need deltalog only for tables on S3. The function raises ObjectNotFoundError and StoreError."""
+        """A function that returns, for an absolute path or URL, the source that pyarrow opens. The function can be
+        pickled and sent to workers, which need deltalog only for tables on S3. The function raises ObjectNotFoundError
+        and StoreError."""
         if not self.is_remote:
             return str
         open_store, options, opened = deltalog.open_store, dict(self.options), dict[str, Any]()
@@ -86,7 +87,7 @@ class Storage:
 
 
 def _options_of(store: Any) -> Mapping[str, Any]:
-    """The options that a store was opened with."""
+    """The options with which a store was opened."""
     while store.reopen is None and hasattr(store, "inner"):
         store = store.inner
     return {} if store.reopen is None else dict(store.reopen.keywords)

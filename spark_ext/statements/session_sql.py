@@ -339,9 +339,9 @@ def _run(
     options: Mapping[str, Any],
     form: str = "{}",
 ) -> DataFrame:
-    """Run ``text[start:end]`` of a statement in the template ``form``, with each reference to a deltalog table replaced
-    by an argument that contains the table's DataFrame. ``tables``: tables of the catalog, by name. ``options``: keyword
-    arguments for ``resolve``."""
+    """Insert ``text[start:end]`` of a statement into the template ``form`` and run the result, with each reference to a
+    deltalog table replaced by an argument that contains the table's DataFrame. ``tables``: tables of the catalog, by
+    name. ``options``: keyword arguments for ``resolve``."""
     asked = query_of(statement, args)
     snapshots: dict[tuple[str, bool, str | None, Any], deltalog.Snapshot] = {}
     loaded: dict[tuple[deltalog.Snapshot, deltalog.Predicate | None], str] = {}

@@ -115,8 +115,8 @@ class _Sink(DataSourceStreamWriter):
 
 
 def check_metadata(transaction: deltalog.Transaction, staged: Sequence[deltalog.StagedFiles], what: str) -> None:
-    """Raise MetadataChangedError if the table's metadata has changed since the tasks staged their files. ``what``:
-    what happened meanwhile, and what to do."""
+    """Raise MetadataChangedError if the table's metadata has changed since the tasks staged their files. ``what``: the
+    end of the error message, which says what happened meanwhile and what to do."""
     assert transaction.snapshot is not None
     if any(each.table != transaction.metadata for each in staged):
         raise deltalog.errors.MetadataChangedError(

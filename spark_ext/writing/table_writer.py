@@ -26,7 +26,7 @@ def write_to(df: DataFrame, table: Location) -> TableWriter:
 class TableWriter:
     """Set options, then call a method that writes, which makes one commit or none.
 
-    The options are the same as for ``Writer``, except those that methods replace (``replaceWhere``,
+    The options are the same as for ``Writer``, except those that are replaced by methods (``replaceWhere``,
     ``overwriteSchema``, ``partitionOverwriteMode``). ``path``: the location for a new table that is created by name.
     The methods that write return a WriteResult and raise the same errors as ``Writer.save``.
     """

@@ -129,7 +129,7 @@ class NamedTarget:
 
 
 class SparkTarget:
-    """A table by its name in Spark's own catalog. The name is registered before the table is created, since Spark
+    """A table given by its name in Spark's own catalog. The name is registered before the table is created, since Spark
     chooses the location; a name that was left without a table is reused."""
 
     def __init__(self, spark: SparkSession, name: str, location: str | None) -> None:

@@ -37,7 +37,7 @@ _REQUIRED = ("delta.enableDeletionVectors", "delta.checkpointPolicy", "delta.che
 
 @dataclass(frozen=True, slots=True)
 class WritePlan:
-    """A write, with everything planned that can be planned before its rows are computed."""
+    """A planned write: everything that can be planned before its rows are computed."""
 
     #: The DataFrame. Untyped NULL columns have the types of the table's columns.
     rows: DataFrame
@@ -159,7 +159,7 @@ def ignored(table: deltalog.DeltaTable) -> WriteResult:
 
 
 def _creation(df: DataFrame, request: WriteRequest, target: Target, data: deltalog.schema.StructType) -> WritePlan:
-    """A write that creates the table."""
+    """The plan of a write that creates the table."""
     if "expectedVersion" in request.options:
         raise deltalog.CallError(f"There is no table at {target.url}, but expectedVersion names a version of it.")
     columns = request.partition_by or ()
@@ -261,8 +261,8 @@ def set_layout(
     partition_columns: Sequence[str],
     clustering_columns: Sequence[str] | None,
 ) -> None:
-    """Stage the columns of a replaced table. ``clustering_columns``: None keeps the present ones. Raises
-    SchemaMismatchError."""
+    """Stage the schema, the partition columns and the clustering columns of a replaced table. ``clustering_columns``:
+    None keeps the present ones. Raises SchemaMismatchError."""
     snapshot, changes = transaction.snapshot, transaction.metadata_changes
     assert snapshot is not None
     if clustering_columns is not None and snapshot.clustering_columns:
