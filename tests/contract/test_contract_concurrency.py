@@ -38,7 +38,7 @@ def appended(store: LogStore, number: int) -> Callable[[], object]:
 
 
 def rivals(store: LogStore, count: int) -> FaultyStore:
-    """The store, on which the first ``count`` commits lose the race to another writer."""
+    """The store, on which another writer wins the race against each of the first ``count`` commits."""
     return overtaken(store, *(appended(store, 100 + number) for number in range(count)))
 
 
@@ -134,7 +134,7 @@ def test_alone_nobody_ever_conflicts(table: DeltaTable) -> None:
 
 
 def test_append_follows_what_others_commit(place: MemoryStore) -> None:
-    """Unlike a transaction, an append succeeds even if other writers have committed in the meantime."""
+    """An append succeeds even if other writers commit in the meantime."""
     table = DeltaTable.open(rivals(place, 3), environment=environment())
     assert table.append(rows(1)).version == 4
 

@@ -1,4 +1,4 @@
-"""The tree drawn in errors.py equals the class hierarchy."""
+"""The tree of error classes that is drawn in errors.py equals the class hierarchy."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def test_the_drawing_lists_the_classes_with_another_outcome_than_nothing_committ
 
 
 def instance_of(kind: type[DeltaLogError]) -> tuple[DeltaLogError, dict[str, object]]:
-    """An error with a value for every attribute that its class annotates, and these values."""
+    """An instance of an error class with a value for every attribute that the class annotates, and these values."""
     facts: dict[str, object] = {name: f"the {name}" for name in kind._facts}
     return kind("what, where, what to do", **facts), facts
 

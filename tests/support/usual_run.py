@@ -1,4 +1,4 @@
-"""The tests of the JVM suites that a default test run executes, grouped by verb and feature.
+"""The tests that a usual run executes from the suites that need a JVM, grouped by verb and feature.
 
 The other suites run completely, except for cases that are excluded by the pytest marks `long` and `sampled`.
 
@@ -272,7 +272,7 @@ def entry_of(node_id: str) -> str | None:
 
 
 def without_tests(node_ids: Iterable[str]) -> set[str]:
-    """The names in ENTRIES that belong to the modules of these tests but cover none of these tests."""
+    """Of the entries in ENTRIES for the modules of these tests, those that cover none of these tests."""
     node_ids = list(node_ids)
     modules = {node_id.partition("::")[0] for node_id in node_ids}
     named = {entry for node_id in node_ids for entry in (node_id, node_id.partition("[")[0])} | modules

@@ -1,4 +1,4 @@
-"""Rows deleted, updated, merged, replaced; files vacuumed and optimized."""
+"""Tables with deleted, updated, merged or replaced rows, and with vacuumed or optimized files."""
 
 from __future__ import annotations
 

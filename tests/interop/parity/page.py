@@ -26,7 +26,7 @@ _SHOWN, _LENGTH = 2, 60
 
 
 def row(scenario: Scenario, finding: Finding) -> str:
-    """The line for a scenario in the table of the scenario's area."""
+    """The scenario's line in the table of its area."""
     if not finding.differences:
         return f"| {scenario.name} | {SAME} | |"
     places = [f"`{place}` {_short(theirs)} / {_short(ours)}" for place, theirs, ours in finding.differences[:_SHOWN]]
@@ -114,7 +114,7 @@ _OWN_TESTS = f"""
 
 
 def committed_rows() -> dict[str, str]:
-    """The lines of the committed page, by scenario."""
+    """The lines of the page as it is in the repository, keyed by scenario."""
     if not PAGE.exists():
         return {}
     lines = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| ")]

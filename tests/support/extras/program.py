@@ -54,8 +54,8 @@ NEEDS: dict[str, tuple[str, ...]] = {
 }  # fmt: skip
 # Streams use Python data sources, which require Spark 4.
 _SINCE_SPARK_4 = ("spark_ext.stream.formats", "spark_ext.stream.sink", "spark_ext.stream.source")
-# The modules that an extra must install. Without this list, no import would reveal that the package of a module is
-# missing.
+# The modules that an extra must install. Without this list, a missing package would go unnoticed, because a module may
+# fail to import if a package that it needs is missing.
 PROMISED: dict[str, tuple[str, ...]] = {
     "base": (),
     "cli": ("typer", "rich"),
@@ -165,7 +165,7 @@ def refused(call: Callable[[], Any], *texts: str) -> None:
 
 def command(*arguments: str, code: int = 0) -> str:
     """The output of a run of the command ``deltalog``; the run must end with the exit code ``code``. The call runs in
-    this process, so that it can import only the same modules."""
+    this process, so that it can import only the modules that this process can import."""
     from io import StringIO
 
     from deltalog.cli.main import main

@@ -1,7 +1,7 @@
 """The members of delta-spark's Python modules, and of the classes of PySpark that ``spark_ext.install`` changes, each
-with what a program gets in its place from spark_ext. The tables of docs/from-delta-spark.md show them.
+with the part of spark_ext that a program gets in its place. They are listed in the tables of docs/from-delta-spark.md.
 
-``python -m tests.support.spark.delta_spark_members`` writes these tables into the page.
+``python -m tests.support.spark.delta_spark_members`` writes these tables into docs/from-delta-spark.md.
 """
 
 from __future__ import annotations

@@ -81,7 +81,8 @@ def test_a_body_too_large_is_refused(server: Served, size: int) -> None:
 def test_headers_too_large_are_refused(server: Served) -> None:
     connection = server.connection()
     connection.request("POST", START, b"{}", {"X-Long": "x" * (40 << 10)})
-    assert connection.getresponse().status in (400, 431)  # refused as it arrives, in one packet or in several
+    # Refused while it arrives; the status depends on whether it comes in one packet or in several.
+    assert connection.getresponse().status in (400, 431)
     connection.close()
 
 

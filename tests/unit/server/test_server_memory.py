@@ -97,8 +97,8 @@ def test_transactions_that_nobody_holds_are_kept_up_to_a_number() -> None:
 
 
 def test_a_server_keeps_no_handle_for_each_transaction(tmp_path: Path) -> None:
-    """A client that starts many transactions and abandons them gets correct answers for all of them, and the server
-    does not keep each of them in memory."""
+    """A client that starts many transactions and abandons them gets correct answers for all of them, although the
+    server does not keep a handle for each of them."""
     manager = TransactionManager(str(tmp_path / "catalog.db"))
     manager.create_table("bank.t", str(tmp_path / "t"), SCHEMA)
     started = [manager.start_transaction() for _ in range(300)]

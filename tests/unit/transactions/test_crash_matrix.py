@@ -1,4 +1,5 @@
-"""A process is killed before and after the effect of every step; then others continue, and one of them runs recovery.
+"""A process is killed before and after the effect of every step; then other processes continue, and one of them runs
+recovery.
 
 Every call of a store or of the coordinator is a step. After each step, a reader of the coordinator must see the
 transaction completely or not at all, and other writers must be able to commit. Recovery then commits or aborts the
