@@ -55,7 +55,7 @@ def staging_credentials(request: UnityRequest) -> Work:
     table_id = request.parts["table_id"].lower()
 
     def run(service: Service) -> messages.Credentials:
-        location = location_of(service.tables.staged(table_id).url)
+        location = location_of(service.tables.staged_location(table_id))
         return messages.Credentials(storage_credentials=tuple(service.vendor.vend(location, "READ_WRITE")))
 
     return Work(run)

@@ -316,6 +316,14 @@ class UnityTables:
             raise EntityNotFoundError(f"There is no staging table {table_id}.")
         return documents.decoded(found, StagingDocument)
 
+    def staged_location(self, table_id: str) -> str:
+        """The location of a staged table, also after it was created: its creator may still write there with the
+        credentials of the staged table. Raises EntityNotFoundError. Cost: 1 or 2 coordinator calls."""
+        record = self.coordinator.table_with_id(table_id)
+        if record is not None and self._is_owned(record.url):
+            return record.url
+        return self.staged(table_id).url
+
     def create(self, name: str, request: messages.CreateTable) -> View:
         """Turn a staged table into a table, or register an external one. Raises EntityNotFoundError, CallError,
         SchemaNotFoundError, TableExistsError. Cost: 5 coordinator calls, 1 GET and 1 HEAD."""
