@@ -159,6 +159,7 @@ def ids(kernel: Kernel, table: KernelTable) -> list[int]:
     return sorted(row["id"] for row in kernel.load(table).rows())
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("what", FAULTS)
 def test_a_commit(kernel: Kernel, server: UnityServer, proxy: Proxy, name: str, what: str) -> None:
     table = kernel.create(f"{CATALOG}.s.{name}", SCHEMA)
@@ -217,6 +218,7 @@ def test_another_writer_while_the_answer_is_lost(kernel: Kernel, server: UnitySe
     assert ids(kernel, table) == [1, 10, 11] and mine.check().ok
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("what", FAULTS)
 def test_a_creation(kernel: Kernel, server: UnityServer, proxy: Proxy, name: str, what: str) -> None:
     proxy.rule, met = once(FAULTS[what], creates)
@@ -231,6 +233,7 @@ def test_a_creation(kernel: Kernel, server: UnityServer, proxy: Proxy, name: str
     assert kernel.append(table, [{"id": 1}]) == 1 and ids(kernel, table) == [1]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("what", [each for each in FAULTS if "after" in each or "before" in each or each == "slow"])
 def test_a_load(kernel: Kernel, proxy: Proxy, name: str, what: str) -> None:
     table = kernel.create(f"{CATALOG}.s.{name}", SCHEMA)

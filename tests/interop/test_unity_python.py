@@ -213,6 +213,14 @@ def test_polars_scans_a_table_by_its_name(sdk: Sdk, server: UnityServer, catalog
     assert sorted(catalog.scan_table(CATALOG, "s", name, delta_table_version=0).collect()["id"]) == [1, 2]
 
 
+def test_polars_asks_for_credentials_in_the_query(server: UnityServer, sdk: Sdk, name: str) -> None:
+    """Its request, which has no body; polars itself hides what becomes of it."""
+    table = managed(server, name)
+    path = f"/temporary-table-credentials?table_id={table.table_id}&operation=READ"
+    status, answer, _ = server.ask("POST", path)
+    assert status == 200 and answer["expiration_time"] > 0 and not answer.get("aws_temp_credentials")
+
+
 def test_polars_refuses_a_managed_table(server: UnityServer, sdk: Sdk, catalog: pl.Catalog, name: str) -> None:
     """Its reader, deltalake, opens the path, which the feature catalogManaged forbids."""
     managed(server, name)
