@@ -32,8 +32,9 @@ VENV = Path(os.environ.get("DELTALOG_VENV", ROOT / ".venv"))
 PYTHON = VENV / ("Scripts" if os.name == "nt" else "bin") / "python"
 
 # One pytest process per entry; the entries that take longest come first. A JVM supports one kind of Spark session, so
-# suites that use a session run in their own processes. Many of the other tests wait for servers, processes and disks.
-# The test run of a folder excludes subfolders that have their own test run.
+# suites that use a session run in their own processes. Many of the other tests mostly wait for servers, processes and
+# disks, so more runs are started than there are processors. The test run of a folder excludes subfolders that have
+# their own test run.
 SUITES = [
     ["tests/interop"],
     ["tests/spark"],
@@ -50,7 +51,7 @@ AT_ONCE = (os.cpu_count() or 2) + 1  # a run with a JVM needs 1.5 GiB of memory
 
 # For each extra, the extras (including itself) that install all of its packages.
 WIDER = {"test-core": ["test-core", "test"], "demo": ["demo", "test"], "test": ["test"]}
-# Two parallel runs of a few minutes each, which need no JVM, no servers, and no packages for these.
+# Two parallel runs of a few minutes each. They need no JVM, no servers, and none of the packages for these.
 QUICK = [
     [
         "tests/house", "tests/simulation/test_checker.py", "tests/simulation/test_schedules.py",
@@ -285,8 +286,8 @@ def run_all(runs: list[Run]) -> int:
     """Start the runs in order, at most AT_ONCE in parallel. Prints the output of each run when it finishes, then a
     table of the selected tests."""
     started, printing = time.monotonic(), threading.Lock()
-    # Tests start hundreds of processes. If PYTHONDONTWRITEBYTECODE is set, each process would compile the package
-    # again.
+    # Tests start hundreds of processes. If PYTHONDONTWRITEBYTECODE is set and the packages are not compiled here, each
+    # process compiles them again.
     subprocess.run([str(PYTHON), "-m", "compileall", "-q", "deltalog", "spark_ext", "examples", "tests"], cwd=ROOT)
 
     def carry_out(run: Run) -> None:
@@ -306,8 +307,8 @@ def run_all(runs: list[Run]) -> int:
 
 
 def table_of(runs: list[Run]) -> str:
-    """A table of the selected tests, one line per run. Two usual runs of the same source tree print the same numbers
-    and digests."""
+    """A table of the selected tests, one line per run. Two usual runs (without ``--long``) of the same source tree
+    print the same numbers and digests."""
     lines = [f"{'selected':>8} {'of':>6} {'which':>8} {'minutes':>7}"]
     total, everything, digest = 0, 0, hashlib.sha256()
     for run in runs:

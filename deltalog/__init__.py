@@ -54,6 +54,7 @@ if typing.TYPE_CHECKING:
     from deltalog.storage.registry import open_store
     from deltalog.table import DeltaTable
     from deltalog.transactions.manager import TransactionManager
+    from deltalog.unity_catalog import UnityCatalog
     from deltalog.write.transaction import Transaction
     from deltalog.write_contract.staging import StagedFiles, WriteOptions
 
@@ -95,6 +96,7 @@ __all__ = [
     "TimestampOutOfRangeError",
     "Transaction",
     "TransactionManager",
+    "UnityCatalog",
     "UnsupportedFeatureError",
     "VacuumReport",
     "VersionNotFoundError",
@@ -139,6 +141,7 @@ _MODULES = {
     "TimestampExplanation": "deltalog.log.history_entries",
     "Transaction": "deltalog.write.transaction",
     "TransactionManager": "deltalog.transactions.manager",
+    "UnityCatalog": "deltalog.unity_catalog",
     "VacuumReport": "deltalog.maintenance.vacuum.decisions",
     "WriteOptions": "deltalog.write_contract.staging",
     "check": "deltalog.doctor.check",

@@ -373,7 +373,8 @@ def _plural(hint: Any) -> str:
 
 
 def safe_repr(represent: Callable[[Any], str]) -> Callable[[Any], str]:
-    """A ``__repr__`` that also works if the constructor of the object raised: tools that print tracebacks call it."""
+    """A ``__repr__`` that also works if the object's constructor raised, because tools that print tracebacks call it on
+    such objects."""
 
     @functools.wraps(represent)
     def shown(self: Any) -> str:

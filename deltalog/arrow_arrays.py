@@ -150,7 +150,7 @@ def _shared_nulls(kind: pa.DataType) -> Any:
 
 
 def nulls(rows: int, kind: pa.DataType) -> Any:
-    """Like ``pyarrow.nulls``; up to 32,768 rows, arrays of the same type share their memory."""
+    """Like ``pyarrow.nulls``, except that arrays of the same type with up to 32,768 rows share their memory."""
     return _shared_nulls(kind).slice(0, rows) if rows <= _SHARED_ROWS else pa.nulls(rows, kind)
 
 

@@ -21,7 +21,8 @@ log = logging.getLogger(__name__)
 
 
 class _Queue:
-    """Queued and running work. ``added`` and ``done`` count all work items that were ever queued and finished."""
+    """Queued and running work. ``added`` counts all work items that were ever queued, ``done`` all that were ever
+    finished."""
 
     def __init__(self) -> None:
         self.waiting: deque[Callable[[], object]] = deque()

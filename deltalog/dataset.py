@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 _BLOB_TYPES = (bytes, bytearray, memoryview)
-_COMMITS_AT_ONCE = 256  # how many commits to keep in memory as bytes at a time
+_COMMITS_AT_ONCE = 256  # the number of commits whose bytes are kept in memory at a time
 
 
 @checked
@@ -126,11 +126,12 @@ class Dataset:
     ) -> Snapshot:
         """Add rows (or, to a table of blobs, bytes) as the version after the latest one, with the author's metadata.
 
-        ``DeltaTable.append`` commits after any concurrent commits. In contrast to ``append``, ``write`` names its
-        parent version: if another writer commits the next version, ``write`` raises VersionConflictError, unless
-        ``retry_count`` allows repeating the commit on top of that version. ``metadata`` is any JSON object, kept
-        unchanged in the commit; None means ``{}``. Options: ``WriteOptions``. The first write creates the table. Raises
-        CallError before any I/O, and as ``append``. Cost: as ``append``; on a local disk 2 HEADs more.
+        ``DeltaTable.append`` takes the next free version, whatever other writers commit concurrently. In contrast to
+        ``append``, ``write`` names its parent version: if another writer commits the next version, ``write`` raises
+        VersionConflictError, unless ``retry_count`` allows repeating the commit on top of that version. ``metadata`` is
+        any JSON object, kept unchanged in the commit; None means ``{}``. Options: ``WriteOptions``. The first write
+        creates the table. Raises CallError before any I/O, and as ``append``. Cost: as ``append``; on a local disk 2
+        HEADs more.
         """
         is_blob = isinstance(data, _BLOB_TYPES)
         data = data if is_blob or self._table is not None else as_reader(data)

@@ -61,9 +61,9 @@ def _random_uuid() -> str:
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What a commit needs in addition to the store. Tests pass their own.
+    """What a commit needs besides the store, such as the clock. Tests pass their own.
 
-    ``background``: whether a commit on a store over a network returns before a background thread has written its
+    ``background``: whether a commit on a remote store returns without waiting for the background thread that writes its
     ``.crc`` and checkpoint.
     """
 

@@ -15,6 +15,8 @@
     │   └── UnpartitionedTableRequiredError  a stream of records, for a partitioned table
     ├── NotFoundError (LookupError)         name something that exists
     │   ├── EntityNotFoundError             no such catalog, or it has no such table or transaction
+    │   │   ├── CatalogNotFoundError        the server has no such catalog
+    │   │   └── SchemaNotFoundError         the catalog has no such schema
     │   ├── TableNotFoundError
     │   │   └── EmptyDatasetError           nothing has been written there yet
     │   ├── VersionNotFoundError
@@ -50,12 +52,14 @@
     │   ├── TransactionContentionError
     │   └── ObjectBeingDeletedError         use another name, or wait until the clean-up has deleted it
     ├── TimestampAheadError                 correct the clock, or restart the table's timestamps
+    ├── UnpublishedCommitsError             publish the table's ratified commits; nothing was committed
     ├── ResourceNotReadyError               the table cannot take part in transactions yet
     │   └── CatalogBehindLogError           the log has commits that the catalog lacks: run tables resync
     ├── CommitAttemptsExhaustedError        try again later; nothing was committed
     ├── CommitStateUnknownError             call resolve(); never repeat the commit blindly
     └── StoreError (OSError)                check the store
         ├── CoordinatorError                the database of a catalog refused or failed
+        │   ├── CatalogRequestError         the server of a catalog refused a request: see its type and status
         │   └── OperationTimeoutError       it did not answer: query the outcome of the call
         ├── UnansweredRequestError          a request to DynamoDB got no answer: check what it changed
         ├── CommitTableError                the DynamoDB table of a commit protocol is invalid
@@ -80,29 +84,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
-    from dataclasses import dataclass
+    from typing_extensions import dataclass_transform
 
     from deltalog.commit_result import CommitResult
 else:
 
-    def dataclass(**options):
-        """Define errors as dataclasses that get an ``__init__`` and no other generated method.
-        ``dataclasses.dataclass`` compiles many functions for each class, which takes longer than everything else in
-        this module."""
-
-        def with_init(error):
-            own = [name for name, hint in error.__annotations__.items() if not hint.startswith("ClassVar")]
-            names = dict.fromkeys((*error._facts, *(name for name in own if name != "message")))
-            error._facts = tuple(names)
-            asked = [f"{name}=defaults.{name}" if hasattr(error, name) else name for name in names]
-            lines = [f"def __init__({', '.join(['self, message', *(['*'] if asked else []), *asked])}):"]
-            lines += [f"    self.{name} = {name}" for name in ("message", *names)]
-            found = {"defaults": error}
-            exec("\n".join([*lines, "    self.__post_init__()"]), found)
-            error.__init__ = found["__init__"]
-            return error
-
-        return with_init
+    def dataclass_transform(**_):
+        """The decorator of typing, which Python 3.10 lacks. Only type checkers need it."""
+        return lambda kind: kind
 
 
 class Outcome(enum.Enum):
@@ -121,14 +110,39 @@ class Outcome(enum.Enum):
     COMMITTED = "committed"
 
 
-@dataclass(eq=False, repr=False)
-class DeltaLogError(Exception):
+@dataclass_transform(eq_default=False, kw_only_default=True)
+class _Annotated:
+    """The base class of errors, whose annotated attributes are passed to ``__init__`` by keyword, as in a dataclass. An
+    attribute with a value in the class is optional. The module dataclasses itself would compile several functions for
+    each class, which takes longer than everything else in this module."""
+
+    _facts = tuple[str, ...]()  # the names of these attributes
+
+    def __init_subclass__(cls, *, kw_only: bool = True) -> None:
+        super().__init_subclass__()
+        own = [name for name, hint in cls.__annotations__.items() if kw_only and "ClassVar" not in str(hint)]
+        inherited = [name for base in reversed(cls.__mro__[1:]) for name in vars(base).get("_facts", ())]
+        cls._facts = tuple(dict.fromkeys((*inherited, *own)))
+
+
+class DeltaLogError(_Annotated, Exception, kw_only=False):
     """The root of all errors that deltalog raises on purpose."""
 
     code: ClassVar[str] = "DELTALOG_ERROR"
     outcome: ClassVar[Outcome] = Outcome.NOTHING_COMMITTED
     message: str
-    _facts = tuple[str, ...]()  # the names of the attributes that are passed by keyword
+
+    def __init__(self, message: str, **facts: Any) -> None:
+        kind, names = type(self), self._facts
+        unknown = [name for name in facts if name not in names]
+        if unknown:
+            raise TypeError(f"{kind.__name__} got an unexpected keyword argument {unknown[0]!r}")
+        missing = [name for name in names if name not in facts and not hasattr(kind, name)]
+        if missing:
+            raise TypeError(f"{kind.__name__} is missing the keyword argument {missing[0]!r}")
+        self.message = message
+        vars(self).update((name, facts[name] if name in facts else getattr(kind, name)) for name in names)
+        self.__post_init__()
 
     def __post_init__(self) -> None:
         super().__init__(self.message)
@@ -154,7 +168,6 @@ class InvalidTimestampError(CallError):
     code = "INVALID_TIMESTAMP"
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class InvalidPropertyError(CallError):
     """A table property has a name that must not be set, or a value that is not allowed. ``key``: its name."""
 
@@ -168,7 +181,6 @@ class SchemaMismatchError(CallError):
     code = "SCHEMA_MISMATCH"
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class ConstraintViolationError(CallError):
     """New rows violate a CHECK constraint, an invariant, a generated column, a declared length, or the condition of an
     overwrite.
@@ -183,7 +195,6 @@ class ConstraintViolationError(CallError):
     violations: int | None
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class InvalidActionError(CallError):
     """A staged action would make the table invalid. ``path``: the file concerned, if any."""
 
@@ -191,7 +202,6 @@ class InvalidActionError(CallError):
     path: str | None = None
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class FilesCommittedError(InvalidActionError):
     """A version of the table has already added one of the files to be committed or discarded. The error has the
     ``path`` of the file, and the ``version`` that added the file (None if the file was found in a snapshot, not in a
@@ -210,7 +220,7 @@ class UnsafeStoreError(CallError):
 
 
 class BlobTableRequiredError(CallError):
-    """A stream of bytes cannot be written to a table whose rows are in Parquet files."""
+    """A stream of bytes can be written only to a table of blobs, not to a table whose rows are in Parquet files."""
 
     code = "BLOB_TABLE_REQUIRED"
 
@@ -245,6 +255,18 @@ class EntityNotFoundError(NotFoundError):
     code = "ENTITY_NOT_FOUND"
 
 
+class CatalogNotFoundError(EntityNotFoundError):
+    """The server has no catalog with this name."""
+
+    code = "CATALOG_NOT_FOUND"
+
+
+class SchemaNotFoundError(EntityNotFoundError):
+    """The catalog has no schema with this name."""
+
+    code = "SCHEMA_NOT_FOUND"
+
+
 class TableNotFoundError(NotFoundError):
     """There is no Delta log at the location."""
 
@@ -257,7 +279,6 @@ class EmptyDatasetError(TableNotFoundError):
     code = "EMPTY_DATASET"
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class VersionNotFoundError(NotFoundError):
     """The version does not exist or can no longer be rebuilt. ``earliest``, ``latest``: the first and the last version
     that can be rebuilt."""
@@ -268,7 +289,6 @@ class VersionNotFoundError(NotFoundError):
     latest: int | None
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class TimestampOutOfRangeError(NotFoundError):
     """The timestamp is outside the history. Its attributes are ``requested_ms``, ``earliest_ms`` and ``latest_ms``."""
 
@@ -284,7 +304,6 @@ class TableExistsError(DeltaLogError):
     code = "TABLE_EXISTS"
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class TableReplacedError(DeltaLogError):
     """The table is no longer the one that was read: it was deleted and created again, or replaced by an older copy of
     itself. ``version``: the version that was read. Nothing was committed. The handle's next call reads the new
@@ -294,7 +313,6 @@ class TableReplacedError(DeltaLogError):
     version: int
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class RowCountError(DeltaLogError):
     """The files contain a different number of rows than their writer reported. The attributes ``written`` and ``found``
     contain the two row counts."""
@@ -304,7 +322,6 @@ class RowCountError(DeltaLogError):
     found: int
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class UnsupportedFeatureError(DeltaLogError):
     """The table needs a protocol version or feature that deltalog does not support. Has ``features``."""
 
@@ -312,7 +329,6 @@ class UnsupportedFeatureError(DeltaLogError):
     features: tuple[str, ...]
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class FeatureDropIncompleteError(DeltaLogError):
     """``drop_feature`` has prepared the table in ``version`` but not dropped the ``feature``; or ``release_table`` has
     dropped it, but the catalog still has the table. ``__cause__``: the error that prevented the next step."""
@@ -329,16 +345,14 @@ class CorruptTableError(DeltaLogError):
     code = "CORRUPT_TABLE"
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class InvalidCommitError(CorruptTableError):
-    """A commit file is empty, torn, not JSON or has duplicate fields."""
+    """A commit file is empty, torn or not JSON, or has duplicate fields."""
 
     code = "INVALID_COMMIT"
     version: int | None = None
     path: str | None = None
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class MissingVersionError(CorruptTableError):
     """The commit file of ``version`` is missing although later ones exist."""
 
@@ -346,7 +360,6 @@ class MissingVersionError(CorruptTableError):
     version: int
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class InvalidCheckpointError(CorruptTableError):
     """The checkpoint of ``version`` cannot be read and the commits before it no longer exist."""
 
@@ -360,7 +373,6 @@ class InvalidEnablementError(CorruptTableError):
     code = "INVALID_ENABLEMENT"
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class MissingInCommitTimestampError(CorruptTableError):
     """The commit of ``version`` lacks the required ``inCommitTimestamp``."""
 
@@ -368,7 +380,6 @@ class MissingInCommitTimestampError(CorruptTableError):
     version: int
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class InvalidDataFileError(CorruptTableError):
     """A data file named by the log is missing or cannot be read."""
 
@@ -376,7 +387,6 @@ class InvalidDataFileError(CorruptTableError):
     path: str | None = None
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class UnsafePathError(CorruptTableError):
     """A ``path`` in the log points outside the table."""
 
@@ -384,7 +394,6 @@ class UnsafePathError(CorruptTableError):
     path: str
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class CommitConflictError(DeltaLogError):
     """Another writer's commit conflicts with this one; nothing was committed.
 
@@ -404,42 +413,41 @@ class CommitConflictError(DeltaLogError):
 
 
 class MetadataChangedError(CommitConflictError):
-    """The winner changed schema, partitioning or properties."""
+    """The winning commit changed schema, partitioning or properties."""
 
     code = "METADATA_CHANGED"
 
 
 class ProtocolChangedError(CommitConflictError):
-    """The winner changed the protocol."""
+    """The winning commit changed the protocol."""
 
     code = "PROTOCOL_CHANGED"
 
 
 class ConcurrentAppendError(CommitConflictError):
-    """The winner added files that this transaction would have read."""
+    """The winning commit added files that this transaction would have read."""
 
     code = "CONCURRENT_APPEND"
 
 
 class ConcurrentDeleteReadError(CommitConflictError):
-    """The winner removed files that this transaction read."""
+    """The winning commit removed files that this transaction read."""
 
     code = "CONCURRENT_DELETE_READ"
 
 
 class ConcurrentDeleteDeleteError(CommitConflictError):
-    """The winner removed a file that this transaction also removes."""
+    """The winning commit removed a file that this transaction also removes."""
 
     code = "CONCURRENT_DELETE_DELETE"
 
 
 class ConcurrentTransactionError(CommitConflictError):
-    """The winner committed a transaction identifier (txn) for the same application id."""
+    """The winning commit contains a transaction identifier (txn) for the same application id."""
 
     code = "CONCURRENT_TRANSACTION"
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class VersionConflictError(CommitConflictError):
     """``expected_parent``, the version that this commit was to follow, is no longer the latest version, because another
     writer committed.
@@ -451,7 +459,6 @@ class VersionConflictError(CommitConflictError):
     expected_parent: int | None
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class TransactionStateError(DeltaLogError):
     """The state of a transaction does not allow the call. Has ``transaction_id``."""
 
@@ -459,7 +466,6 @@ class TransactionStateError(DeltaLogError):
     transaction_id: str
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class TransactionCanceledError(TransactionStateError):
     """The transaction is aborted. ``conflicts``: the conflicts that caused the abort, if this call aborted the
     transaction."""
@@ -475,7 +481,7 @@ class TransactionAbortedError(TransactionCanceledError):
 
 
 class TransactionCommittedError(TransactionStateError):
-    """The transaction is committed, which cannot be undone."""
+    """The transaction is already committed; this cannot be undone."""
 
     code = "TRANSACTION_COMMITTED"
     outcome = Outcome.COMMITTED
@@ -495,7 +501,6 @@ class TransactionCommitInProgressError(TransactionStateError):
     code = "TRANSACTION_COMMIT_IN_PROGRESS"
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class ConcurrentModificationError(DeltaLogError):
     """Another call changed the same record at the same time. This call changed nothing."""
 
@@ -509,7 +514,6 @@ class TransactionContentionError(ConcurrentModificationError):
     code = "TRANSACTION_CONTENTION"
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class ObjectBeingDeletedError(ConcurrentModificationError):
     """The clean-up of an aborted transaction is deleting or has deleted the object. Until the clean-up has finished,
     the object cannot be registered or added, and its table cannot be dropped. Nothing was changed. The error has the
@@ -520,7 +524,6 @@ class ObjectBeingDeletedError(ConcurrentModificationError):
     transaction_id: str
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class TimestampAheadError(DeltaLogError):
     """An in-commit timestamp is too far ahead of the catalog's clock to be ratified; nothing was committed. Attributes:
     ``in_commit_timestamp_ms`` and ``clock_ms``."""
@@ -530,16 +533,22 @@ class TimestampAheadError(DeltaLogError):
     clock_ms: int
 
 
+class UnpublishedCommitsError(DeltaLogError):
+    """The catalog accepts no further commit of a table until its ratified commits have been published. Nothing was
+    committed: publish them, then repeat the commit."""
+
+    code = "UNPUBLISHED_COMMITS"
+
+
 class ResourceNotReadyError(DeltaLogError):
     """The table is not managed by the catalog, or lacks a feature that transactions need."""
 
     code = "RESOURCE_NOT_READY"
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class CatalogBehindLogError(ResourceNotReadyError):
     """The log of a table has versions that its catalog lacks, for example after the catalog was restored from a backup.
-    Nothing was written. Its attribute ``version`` is the latest version in the catalog."""
+    Nothing was written. The attribute ``version`` is the latest version in the catalog."""
 
     code = "CATALOG_BEHIND_LOG"
     version: int
@@ -568,15 +577,8 @@ class CommitStateUnknownError(DeltaLogError):
     def __init__(
         self, message: str, *, version: int, txn_id: str, resolve: Callable[[], CommitResult | None] | None = None
     ) -> None:
-        super().__init__(message)
-        self.version = version
-        self.txn_id = txn_id
-        self._resolve = resolve
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """``version`` and ``txn_id``; the function behind ``resolve`` cannot be pickled."""
-        return {"version": self.version, "txn_id": self.txn_id}
+        super().__init__(message, version=version, txn_id=txn_id)
+        self._resolve = resolve  # not one of ``facts``, because it cannot be pickled
 
     def resolve(self) -> CommitResult | None:
         """Query the store again. Cost: at most 1 GET. Raises StoreError if it still does not answer."""
@@ -588,7 +590,6 @@ class CommitStateUnknownError(DeltaLogError):
         return self._resolve()
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class StoreError(DeltaLogError, OSError):
     """The store refused the request or failed, and the request had no effect.
 
@@ -608,9 +609,8 @@ class UnansweredRequestError(StoreError):
     outcome = Outcome.UNKNOWN
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class CommitTableError(StoreError):
-    """The DynamoDB ``table`` of a commit protocol is missing, has other keys, or disagrees with the log."""
+    """The DynamoDB ``table`` of a commit protocol is missing, has a different key schema, or disagrees with the log."""
 
     code = "COMMIT_TABLE"
     table: str
@@ -622,6 +622,16 @@ class CoordinatorError(StoreError):
     code = "COORDINATOR"
 
 
+class CatalogRequestError(CoordinatorError):
+    """The server of a catalog refused a request, and nothing was changed. ``error_type``: the type of the error, as the
+    server names it; None if its response has none. ``status``: the status of the response; 0 if the response was not
+    one of the catalog's API."""
+
+    code = "CATALOG_REQUEST"
+    error_type: str | None = None
+    status: int = 0
+
+
 class OperationTimeoutError(CoordinatorError):
     """The database of a catalog did not answer in time: the change may have taken effect, or may do so later."""
 
@@ -629,7 +639,6 @@ class OperationTimeoutError(CoordinatorError):
     outcome = Outcome.UNKNOWN
 
 
-@dataclass(eq=False, repr=False, kw_only=True)
 class ObjectNotFoundError(StoreError, FileNotFoundError):
     """There is no object at this ``path``."""
 

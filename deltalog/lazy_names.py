@@ -45,8 +45,8 @@ def lazy_modules(importer: str, *modules: str, **renamed: str) -> None:
         else:
             lazy_modules(__name__, "deltalog.rows.delete")
 
-    At the first use, the module replaces its placeholder, so later uses cost nothing. Threads may use the globals
-    concurrently. If an import fails, every use raises the import's error.
+    At its first use, each placeholder is replaced by its module, so later uses cost nothing. Threads may use the
+    globals concurrently. If an import fails, every use raises the import's error.
     """
     names = vars(sys.modules[importer])
     for name, full in ({full.rpartition(".")[2]: full for full in modules} | renamed).items():
@@ -77,8 +77,9 @@ def _read(unread: _Unread) -> ModuleType:
     full, name, names = unread.__dict__["_place"]
     try:
         module = importlib.import_module(full)
-    # Such as too many open files: the import runs during a call by the user, so the error must be a StoreError. For a
-    # shared library, such an error is an ImportError; a module that is not installed is named by its own error.
+    # For example, too many files are open. The import runs during a call by the user, so the error must be a
+    # StoreError. For a shared library, such an error is an ImportError; a module that is not installed is named by its
+    # own error.
     except ModuleNotFoundError:
         raise
     except (OSError, ImportError) as error:

@@ -102,8 +102,8 @@ def opened_ahead(
     threads: int = THREADS,
     ahead: int = AHEAD,
 ) -> Iterator[R]:
-    """Like ``in_order`` with ``read(item, begin(item))``, where ``begin`` mostly waits for a store and ``read`` is
-    CPU-bound.
+    """Like ``in_order``, with ``read(item, begin(item))`` as the source for each item, where ``begin`` mostly waits for
+    a store and ``read`` is CPU-bound.
 
     Up to ``openers`` separate threads call ``begin`` for the next items; if ``openers`` is 0, ``begin`` is called for
     an item when reading that item begins. At any time, ``begin`` has been called for at most ``openers`` items that are

@@ -181,8 +181,10 @@ class DeltaTable:
         environment: Environment | None = None,
         **storage_options: Any,
     ) -> DeltaTable:
-        """Open the table at a location, or a table of a catalog by its address ``catalog:<catalog>#<name>``, where
-        ``<catalog>`` is as for TransactionManager. ``storage_options``: as for ``open_store``.
+        """Open the table at a location, or a table of a catalog by its address: ``catalog:<catalog>#<name>``, where
+        ``<catalog>`` is as for TransactionManager, or ``uc://catalog.schema.table`` in a Unity Catalog, whose server is
+        given by the options ``unity_catalog_url`` and ``unity_catalog_token`` or by the environment
+        (docs/unity-client.md). ``storage_options``: as for ``open_store``.
 
         ``allowed_paths``: directories or prefixes outside the table, on the same kind of store, that absolute paths in
         its log may refer to, such as the source of a shallow clone. For a file anywhere else, UnsafePathError is
@@ -219,7 +221,8 @@ class DeltaTable:
         **storage_options: Any,
     ) -> DeltaTable:
         """Create a table, with the rows of ``data`` if set, in one commit. ``schema``: a StructType, a pyarrow Schema,
-        or rows (such as a data frame) that determine the columns and become the first rows.
+        or rows (such as a data frame) that determine the columns and become the first rows. ``url``: a location, or the
+        address of a table in a Unity Catalog, as for ``open``; the catalog chooses its location.
 
         ``cluster_by``: as for ``DeltaTable.cluster_by``. ``properties={"delta.enableInCommitTimestamps": "true"}``
         gives the table in-commit timestamps from version 0. Raises TableExistsError, SchemaMismatchError,
@@ -267,10 +270,10 @@ class DeltaTable:
         Raises TableExistsError, also on commit if another writer has created the table.
         """
         environment = environment or Environment()
-        reader = log_reader.LogReader(open_store(url, **storage_options), (), environment.clock_ms)
+        reader, required = addresses.new_log(url, properties or {}, environment, **storage_options)
         return new_tables.creation(
             reader, addresses.committer_of(reader, environment), environment, schema, partition_by=partition_by,
-            cluster_by=cluster_by, properties=properties, name=name, description=description,
+            cluster_by=cluster_by, properties=required, name=name, description=description,
         )  # fmt: skip
 
     @classmethod
@@ -587,8 +590,8 @@ class DeltaTable:
         Columns are matched by name; nullable columns that are absent from the data are null; new columns require
         ``merge_schema=True``. ``txn``: an application id and an application version. If the table has recorded this
         version or a later one for the id, nothing is written and ``skipped`` is true. If the rows were read by a scan
-        of this table, commits since then are checked for conflicts. ``expected_version``: as for ``overwrite``. Raises
-        SchemaMismatchError and as Transaction.commit.
+        of this table, the commits since the scanned version are checked for conflicts. ``expected_version``: as for
+        ``overwrite``. Raises SchemaMismatchError and as Transaction.commit.
         """
         may_be_blind = not merge_schema and txn is None
         with self._handle.transaction_for(data, expected_version, may_be_blind) as transaction:
@@ -613,8 +616,8 @@ class DeltaTable:
         (Spark's replaceWhere). The condition must be true for all new rows; otherwise ConstraintViolationError is
         raised. Other rows in the same files are kept, as with ``delete``. ``partitions="dynamic"``: the rows in exactly
         those partitions that occur in ``data`` are replaced. ``overwrite_schema=True``: all rows and all columns are
-        replaced and, with ``partition_by``, the partition columns. With ``where``, the data must have all columns of
-        the rows that are kept. ``merge_schema=True``: new columns are added.
+        replaced; with ``partition_by``, the partition columns are replaced too. With ``where``, the data must have all
+        columns of the rows that are kept. ``merge_schema=True``: new columns are added.
 
         The table's properties are kept, and in-commit timestamps remain enabled. With ``where`` or ``partitions``, if
         there are neither new rows nor rows to replace, no commit is made and ``skipped`` is true, unless ``txn`` is
@@ -696,11 +699,15 @@ class DeltaTable:
 
     # -------------------------------------------------------------------- staging files for a later commit
 
-    def stage(self, data: Any, **options: Unpack[staging.WriteOptions]) -> staging.StagedFiles:
+    def stage(
+        self, data: Any, *, new_columns: StructType | None = None, **options: Unpack[staging.WriteOptions]
+    ) -> staging.StagedFiles:
         """Write rows into files that no version names yet, for ``commit_staged``; several threads and processes may
-        stage files concurrently. Only the options ``checksum`` and ``timestamp_column`` apply. Raises as
-        ``append``. Cost: 1 PUT for each file."""
-        return staging.stage(staging.target_of(self._handle), data, staging.options_of(options))
+        stage files concurrently. ``new_columns``: columns that the table lacks and that the commit adds; such files are
+        added to a transaction that also stages these columns with ``merge_schema``. Only the options ``checksum`` and
+        ``timestamp_column`` apply. Raises as ``append``, and CallError for new columns with column mapping, which gives
+        them other names in the files. Cost: 1 PUT for each file."""
+        return staging.stage(staging.target_of(self._handle), data, staging.options_of(options), new_columns)
 
     def commit_staged(
         self,
@@ -799,8 +806,8 @@ class DeltaTable:
     def rename_column(
         self, old: alterations.ColumnPath, new: str, *, user_metadata: UserMetadata = None
     ) -> commit_results.CommitResult:
-        """Rename a column; no file is written. ``old``: the path of the column. ``new``: the new name, without the rest
-        of the path.
+        """Rename a column; no data file is rewritten. ``old``: the path of the column. ``new``: the new name, without
+        the rest of the path.
 
         Needs column mapping. Raises CallError without it, SchemaMismatchError if a constraint, an invariant or a
         generated column uses the column, MetadataChangedError.
@@ -1087,8 +1094,8 @@ class DeltaTable:
         return log_files.delete_expired(self._handle, dry_run, retention)
 
     def flush(self) -> None:
-        """Wait for files derived from this process's commits, which are written after the commits on a remote store.
-        Cost: none."""
+        """Wait until the files that are derived from this process's commits are written; on a remote store they are
+        written after the commits. Cost: none."""
         self._handle.flush()
 
 

@@ -33,7 +33,7 @@ _RETENTION = "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRe
 
 
 class _SparkEngine(Engine):
-    """The base class of both engines, which stores the session and creates DataFrames."""
+    """The base class of the engines for spark_ext and delta-spark; it stores the session and creates DataFrames."""
 
     def __init__(self, spark: SparkSession | None = None) -> None:
         self.spark = spark or SparkSession.getActiveSession() or self._started()

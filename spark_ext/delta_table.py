@@ -183,8 +183,8 @@ class DeltaTable:
 
         Files in which all rows match are removed without being rewritten. In other files, matching rows are marked in
         deletion vectors if delta.enableDeletionVectors is true; otherwise the remaining rows are copied to new files. A
-        condition (SQL text) that uses only partition columns is evaluated on the log. If no row matches there is no
-        commit, and ``committed`` is false. Raises CallError, InvalidActionError for an append-only table,
+        condition (SQL text) that uses only partition columns is evaluated from the log alone. If no row matches there
+        is no commit, and ``committed`` is false. Raises CallError, InvalidActionError for an append-only table,
         CommitConflictError, JobFailedError, StoreError, RowCountError, and Spark's errors for the condition. Cost: the
         log; a Spark job that reads the condition's columns in the files that can have matching rows; without deletion
         vectors a second job.

@@ -21,7 +21,8 @@ class ArgumentTypeError(deltalog.CallError, TypeError):
 
 
 class _AlsoOfSpark(deltalog.DeltaLogError):
-    """Initialises both base classes, because PySpark's errors store a message of their own."""
+    """An error of deltalog that is also an error of PySpark. Both base classes are initialised, because PySpark's
+    errors store a message of their own."""
 
     def __post_init__(self) -> None:
         Exception.__init__(self, self.message)
@@ -75,8 +76,8 @@ def explained(what: str) -> Iterator[None]:
 
 
 def _is_about_the_call(error: PySparkException) -> bool:
-    """Whether PySpark refused the arguments before it started a job. An error about arguments is one of PySpark's key,
-    type, value or attribute errors."""
+    """Whether PySpark refused the arguments before it started a job. PySpark raises errors about arguments as its key,
+    type, value and attribute errors."""
     return isinstance(error, (KeyError, TypeError, ValueError, AttributeError))
 
 

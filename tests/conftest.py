@@ -45,8 +45,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Function]) -> None:
     """Without ``--long``, leave out tests marked `long`, and keep only every n-th case of tests marked `sampled(n)`.
-    The skipped cases resemble the executed ones, but use other table shapes or servers. With ``--usual``, keep only
-    those tests of the suites with a JVM that usual_run names."""
+    The skipped cases resemble the executed ones, but use other table shapes or servers. With ``--usual``, keep only the
+    tests that usual_run names, in the suites that start a JVM."""
     is_long, is_usual, installs = (config.getoption(name) for name in ("long", "usual", "extras"))
     kept, left_out, seen = list[pytest.Function](), list[pytest.Function](), collections.Counter[object]()
     for item in items:

@@ -195,8 +195,8 @@ def _with_type(metadata: Metadata, path: Path, column: StructField, data_type: D
 
 
 def _synced(transaction: Transaction, path: Path, column: StructField) -> StructField:
-    """The identity column with its high-water mark advanced past all values in the table. Declares that the whole table
-    was read."""
+    """The identity column with its high-water mark advanced past all values in the table. Records that the whole table
+    was read, for conflict detection."""
     identity = identity_of(column) if len(path) == 1 else None
     if identity is None:
         raise SchemaMismatchError(f"Column {path_text(path)} is not an identity column, so it has no high-water mark.")

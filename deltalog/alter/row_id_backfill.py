@@ -73,7 +73,7 @@ def _backfill(handle: TableHandle, batch: int, user_metadata: UserMetadata) -> b
 
 
 def _counted(files: TableFiles, adds: Sequence[AddFile]) -> list[AddFile]:
-    """The files with numRecords in their statistics; where the log lacks numRecords, it is read from the Parquet
+    """The files, each with numRecords in its statistics; where the log lacks numRecords, it is read from the Parquet
     footer."""
 
     def counted(add: AddFile) -> AddFile:

@@ -100,9 +100,9 @@ def drop_feature(
     user_metadata: UserMetadata,
     purge: Callable[[], Sequence[CommitResult]] = tuple,
 ) -> CommitResult:
-    """Drop a table feature in two commits at most: the first unsets the properties that use it, the second removes it
-    from the protocol. Between these commits, if the feature is deletionVectors, ``purge`` rewrites the files that have
-    deletion vectors, and returns the commits that it made.
+    """Drop a table feature in at most two commits: the first unsets the properties that use the feature, the second
+    removes the feature from the protocol. Between these commits, if the feature is deletionVectors, ``purge`` rewrites
+    the files that have deletion vectors, and returns the commits that it made.
 
     As long as the table (or, for a reader feature, the log) contains traces of the feature, the last commit is refused
     with a CallError that says what to do. If the last commit fails after an earlier one has succeeded,

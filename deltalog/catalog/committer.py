@@ -10,7 +10,7 @@ Spec: PROTOCOL.md#catalog-managed-tables, #commit-protocol, #publishing-commits,
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from deltalog.catalog.coordinator import Coordinator
 from deltalog.catalog.marks import KnownMarks, added_paths, ratify_added
@@ -30,7 +30,9 @@ from deltalog.errors import (
 )
 from deltalog.protocol import features
 from deltalog.protocol.actions import Protocol
+from deltalog.protocol.codec import CommitActions
 from deltalog.protocol.paths import commit_path, staged_commit_name, staged_commit_path
+from deltalog.protocol.row_tracking import DOMAIN as ROW_TRACKING_DOMAIN
 from deltalog.protocol.timestamps import required_ict
 from deltalog.storage.base import LogStore, PutOutcome, get_or_none
 from deltalog.storage.table_files import TableFiles
@@ -47,7 +49,7 @@ class CatalogCommitter(Committer):
     """The committer of a catalog-managed table. ``store``: the table's store, which also caches the head after a
     commit."""
 
-    def __init__(self, store: ManagedStore, new_uuid: Callable[[], str]) -> None:
+    def __init__(self, store: ManagedStore[Coordinator], new_uuid: Callable[[], str]) -> None:
         self._store = store
         self._new_uuid = new_uuid
         self._marks = KnownMarks(store.coordinator, store.table_id)
@@ -104,7 +106,7 @@ def check_next(store: LogStore, coordinator: Coordinator, table_id: str, version
     except OperationTimeoutError as error:  # OperationTimeoutError of a read: nothing has been proposed yet
         raise CoordinatorError(f"{error.message} Nothing was committed; try again.", path=error.path) from error
     if head is not None and head.version < version:
-        raise behind_log(store, coordinator.url, head.version, f"_delta_log has version {version}")
+        raise behind_log(store, coordinator, head.version, f"_delta_log has version {version}")
 
 
 def check_managed(protocol: Protocol, table: str, catalog: str) -> None:
@@ -115,7 +117,7 @@ def check_managed(protocol: Protocol, table: str, catalog: str) -> None:
 
 
 def released(table: str, catalog: str) -> ResourceNotReadyError:
-    """The error for a call through a catalog that no longer manages the table because it has released the table.
+    """The error for a call through a catalog that has released the table and therefore no longer manages it.
     ``table``: its path."""
     return ResourceNotReadyError(
         f"{table} was released from the catalog {catalog} and is now accessed by its path. Nothing was changed: "
@@ -149,7 +151,21 @@ def stage(
             path=path,
         )
     ict_ms = required_ict(attempt.actions.commit_info, version, store.url)
-    return RatifiedCommit(version, file, ict_ms, len(attempt.data), attempt.prepared.txn_id)
+    return RatifiedCommit(
+        version,
+        file,
+        ict_ms,
+        len(attempt.data),
+        attempt.prepared.txn_id,
+        changes_metadata=changes_metadata(attempt.actions),
+    )
+
+
+def changes_metadata(actions: CommitActions) -> bool:
+    """Whether a commit changes more than the table's rows. The mark of row tracking belongs to the rows."""
+    if actions.protocol is not None or actions.metadata is not None:
+        return True
+    return any(each.domain != ROW_TRACKING_DOMAIN for each in actions.domains)
 
 
 def discard_commits(store: LogStore, commits: Iterable[RatifiedCommit]) -> None:
@@ -174,19 +190,27 @@ def publish(
 
     Raises StoreError, CoordinatorError; CorruptTableError if the log has a different commit for a ratified version.
     Cost: 1 coordinator call if the head is unknown, and 1 per 100 commits; per commit 1 GET (if the content is
-    unknown), 1 PUT and 1 DELETE, or on a local disk a link instead of GET and PUT.
+    unknown), 1 PUT and (unless the catalog keeps staged commits) 1 DELETE, or on a local disk a link instead of GET and
+    PUT.
     Spec: PROTOCOL.md#publishing-commits.
     """
     head = head or coordinator.head(table_id)
     unpublished = () if head is None else head.unpublished
     for start in range(0, len(unpublished), _PUBLISHED_AT_ONCE):
         some = unpublished[start : start + _PUBLISHED_AT_ONCE]
-        names = [(staged_commit_path(commit.file), commit_path(commit.version)) for commit in some]
-        for commit in some[store.link_if_absent(names) :]:
-            _publish(store, commit, contents.get(commit.file))
+        copy_to_log(store, some, contents)
         coordinator.published(table_id, some[-1].version)
-        discard_commits(store, some)
+        if not coordinator.keeps_staged_commits:
+            discard_commits(store, some)
     return len(unpublished)
+
+
+def copy_to_log(store: LogStore, commits: Sequence[RatifiedCommit], contents: Mapping[str, bytes] = _NOTHING) -> None:
+    """Copy ratified commits to ``_delta_log``, in their order. Raises and costs as ``publish``, without the calls of a
+    coordinator and the DELETE."""
+    names = [(staged_commit_path(commit.file), commit_path(commit.version)) for commit in commits]
+    for commit in commits[store.link_if_absent(names) :]:
+        _publish(store, commit, contents.get(commit.file))
 
 
 def _publish(store: LogStore, commit: RatifiedCommit, content: bytes | None) -> None:
@@ -200,7 +224,7 @@ def _publish(store: LogStore, commit: RatifiedCommit, content: bytes | None) -> 
     outcome = store.put_if_absent(path, data)
     if outcome is PutOutcome.COMMITTED:
         return
-    if store.get(path) != data:  # after UNKNOWN, the object may be missing: the caller may retry
+    if store.get(path) != data:  # after UNKNOWN, the object may be missing: `get` then raises, and the caller may retry
         raise CorruptTableError(
             f"{store.url}: {path} was not written through the catalog, which ratified another commit of "
             f"version {commit.version}, {staged_commit_path(commit.file)}. Both may have been "

@@ -29,6 +29,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from deltalog.catalog.records import (
+    Document,
+    DocumentChange,
     Head,
     Marking,
     Marks,
@@ -53,7 +55,19 @@ class Coordinator(ABC):
     """
 
     url: str
+    if_behind = (
+        "Run deltalog tables resync, or TransactionManager.resync(), which show the difference and bring the catalog "
+        "up to its logs."
+    )
+    if_log_is_ahead = (
+        "If the catalog was restored from a backup, commits are missing here: deltalog tables resync --dry-run shows "
+        "which. If the table was being released, run deltalog tables release again, and open it by its path."
+    )
+    to_publish = "Publish the others first, with TransactionManager.publish or deltalog tables publish."
     most_ahead_ms: int = MOST_AHEAD_MS
+    #: Whether clients read staged commits at times of their own, so that these are kept for a while after their
+    #: publication. Known since the catalog was opened, or since the last call of ``published``.
+    keeps_staged_commits: bool = False
     #: Opens the same coordinator in another process, with the caller's options; None if another process cannot open it.
     reopen: Callable[[], Coordinator] | None = None
 
@@ -102,24 +116,35 @@ class Coordinator(ABC):
     # --------------------------------------------------------------------------------------------- tables
 
     @abstractmethod
-    def register(self, table: TableRecord, version: int) -> bool:
-        """Add a table whose latest version is ``version``, which is already published. Returns False and changes
-        nothing if another table has the same name or id, or a URL that equals, contains or lies below the URL of
-        ``table``."""
+    def register(self, table: TableRecord, version: int, documents: Sequence[DocumentChange] = ()) -> bool:
+        """Add a table whose latest version is ``version``, which is already published, and change documents. Returns
+        False and changes nothing if another table has the same name or id, or a URL that equals, contains or lies below
+        the URL of ``table``, or if a document does not have the expected revision."""
 
     @abstractmethod
-    def drop(self, table_id: str, version: int, marks: int | None = None) -> bool:
-        """Delete a table and its head. Returns False and changes nothing if the head is not at ``version``, if the
-        table has unpublished commits (these would be lost), or if ``marks`` is set and differs from the number of the
-        table's last marking."""
+    def drop(
+        self, table_id: str, version: int, marks: int | None = None, documents: Sequence[DocumentChange] = ()
+    ) -> bool:
+        """Delete a table and its head, and change documents. Returns False and changes nothing if the head is not at
+        ``version``, if the table has unpublished commits (these would be lost), if ``marks`` is set and differs from
+        the number of the table's last marking, or if a document does not have the expected revision."""
+
+    @abstractmethod
+    def rename(self, table_id: str, name: str, documents: Sequence[DocumentChange] = ()) -> bool:
+        """Change the name of a table, and documents. Returns False and changes nothing if the table is not registered,
+        if a table has that name, or if a document does not have the expected revision."""
 
     @abstractmethod
     def table(self, name: str) -> TableRecord | None:
         """The table with a given full name; None if the catalog contains no such table."""
 
     @abstractmethod
+    def table_with_id(self, table_id: str) -> TableRecord | None:
+        """The table with a given id; None if the catalog contains no such table."""
+
+    @abstractmethod
     def tables(self, after: str = "", limit: int = 1000) -> list[TableRecord]:
-        """The first tables, at most ``limit`` of them, whose names sort after ``after``, ordered by name."""
+        """At most ``limit`` tables, ordered by name: the first ones whose names sort after ``after``."""
 
     # ------------------------------------------------------------------------------------ heads of tables
 
@@ -140,6 +165,25 @@ class Coordinator(ABC):
     def published(self, table_id: str, version: int) -> None:
         """Record that all commits up to ``version`` are in ``_delta_log``. Idempotent."""
 
+    @abstractmethod
+    def keep_staged_commits(self) -> None:
+        """Set ``keeps_staged_commits``, also for all who open the catalog later. Idempotent."""
+
+    # ----------------------------------------------------------------------------------------- documents
+
+    @abstractmethod
+    def document(self, kind: str, key: str) -> Document | None:
+        """A document; None if there is none."""
+
+    @abstractmethod
+    def documents(self, kind: str, after: str = "", limit: int = 1000) -> list[Document]:
+        """At most ``limit`` documents of a kind after the key ``after``, ordered by key."""
+
+    @abstractmethod
+    def change_documents(self, changes: Sequence[DocumentChange], free_names: Sequence[str] = ()) -> bool:
+        """Make all changes or none. Returns False and changes nothing if a document does not have the expected
+        revision, or if a table has one of ``free_names``."""
+
     # -------------------------------------------------------------------------------------------- marks
 
     @abstractmethod
@@ -148,8 +192,8 @@ class Coordinator(ABC):
 
     @abstractmethod
     def mark(self, table_id: str, number: int, marking: Marking) -> bool:
-        """Store a marking. Returns False and changes nothing if ``number`` does not follow the last number, or if the
-        table is not registered."""
+        """Store a marking. Returns False and changes nothing if ``number`` is not the next number, or if the table is
+        not registered."""
 
     @abstractmethod
     def remark(self, table_id: str, number: int, marking: Marking | None) -> None:
@@ -178,9 +222,9 @@ class Coordinator(ABC):
         id)."""
 
     def uncleaned(self, after: tuple[int, str] | None = None, limit: int = 1000) -> list[TransactionRecord]:
-        """At most ``limit`` decided transactions after ``after``, ordered by (start, id), without those whose parts
-        were all deleted by a ``delete_parts`` without keys. The result may include other transactions: the default
-        implementation returns all decided transactions; coordinators that track parts override this method."""
+        """At most ``limit`` decided transactions after ``after``, ordered by (start, id); those whose parts have all
+        been deleted, by ``delete_parts`` without keys, are left out. The result may include other transactions: the
+        default implementation returns all decided transactions; coordinators that track parts override this method."""
         return self.transactions(StatusFilter.COMPLETED.statuses, after, limit)
 
     @abstractmethod
@@ -194,8 +238,8 @@ class Coordinator(ABC):
         self, record: TransactionRecord, parts: Mapping[str, bytes], marks: Mapping[str, int] | None = None
     ) -> bool:
         """Atomically store parts of a transaction by key, replacing existing ones, and store the transaction's record
-        as in ``replace``. Returns False in the cases in which ``replace`` does, or if any of ``marks`` (keyed by table
-        id) is not the last marking of its table. Parts can have any size."""
+        as in ``replace``. Returns False in the cases in which ``replace`` does, or if a number in ``marks`` (keyed by
+        table id) is not that of the table's last marking. Parts can have any size."""
 
     @abstractmethod
     def parts(self, transaction_id: str, prefix: str = "") -> dict[str, bytes]:

@@ -8,6 +8,7 @@ proposal took effect. Leftovers of a killed process, such as pieces of parts and
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import logging
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,9 +19,21 @@ import msgspec
 from deltalog.arguments import safe_repr
 from deltalog.catalog import dynamodb_layout as layout
 from deltalog.catalog.coordinator import Coordinator
-from deltalog.catalog.dynamodb_actions import Action, Item, Key, check, delete, delete_if_exists, put, update
+from deltalog.catalog.dynamodb_actions import (
+    Action,
+    Item,
+    Key,
+    check,
+    check_absent,
+    delete,
+    delete_if_exists,
+    put,
+    update,
+)
 from deltalog.catalog.dynamodb_items import MOST_ACTIONS, ItemTable, Refusal
 from deltalog.catalog.records import (
+    Document,
+    DocumentChange,
     Head,
     Marking,
     Marks,
@@ -29,6 +42,7 @@ from deltalog.catalog.records import (
     TableRecord,
     TransactionRecord,
     TransactionStatus,
+    metadata_mark,
     nested_with,
 )
 from deltalog.errors import (
@@ -42,7 +56,7 @@ from deltalog.storage.dynamodb.client import DynamoTable, Timing
 from deltalog.storage.dynamodb.tables import FirstUse
 from deltalog.storage.secrets import Reopen
 
-FORMAT = 2  # version 2 added markings, which older versions would not check
+FORMAT = 3  # version 2 added markings, version 3 documents; older versions would not check them
 # Size limits of a transaction's item in bytes: for an item that contains only the record, and for one that contains the
 # record and batches. The rest of DynamoDB's limit of 400 KB is reserved, so that the transaction can always be ended.
 _MOST_RECORD_BYTES, _MOST_BYTES = 360 << 10, 384 << 10
@@ -120,6 +134,7 @@ class DynamoDBCoordinator(Coordinator):
             self._items.transact(
                 [update(layout.CATALOG, {"format": FORMAT}, {"catalog_id": found["catalog_id"]})], _new_token()
             )
+        self.keeps_staged_commits = bool(found.get("staged", 0))
         return str(found["catalog_id"])
 
     def _change(self, actions: Sequence[Action], token: str, witness: Key) -> bool:
@@ -128,7 +143,7 @@ class DynamoDBCoordinator(Coordinator):
 
     def _refused(self, actions: Sequence[Action], token: str, witness: Key) -> Refusal | None:
         """Execute the actions. Returns the failed conditions, or None if the actions were executed. ``witness``: an
-        item into which the actions write the token."""
+        item into which the actions write ``token``, so that the item shows whether they were executed."""
         try:
             refusal = self._items.transact(actions, token)
         except OperationTimeoutError:
@@ -167,14 +182,14 @@ class DynamoDBCoordinator(Coordinator):
 
     # ----------------------------------------------------------------------------------------------- tables
 
-    def register(self, table: TableRecord, version: int) -> bool:
+    def register(self, table: TableRecord, version: int, documents: Sequence[DocumentChange] = ()) -> bool:
         for number in range(1, _PASSES):
             # The catalog's counter of changes reveals concurrent changes to the items read here.
             changes = (self._items.get(layout.CATALOG) or {}).get("changes", 0)
             records = (msgspec.json.decode(item["record"], type=TableRecord) for item in self._items.query("names"))
             if nested_with(table.url, records) is not None:
                 return False
-            refusal = self._registration_refused(table, version, changes)
+            refusal = self._registration_refused(table, version, changes, documents)
             if refusal is None:
                 return True
             if set(refusal.found) != {0}:
@@ -182,22 +197,27 @@ class DynamoDBCoordinator(Coordinator):
             self._items.table.timing.back_off(number, 1.0)
         raise self._changing("its tables")
 
-    def _registration_refused(self, table: TableRecord, version: int, changes: int) -> Refusal | None:
+    def _registration_refused(
+        self, table: TableRecord, version: int, changes: int, documents: Sequence[DocumentChange]
+    ) -> Refusal | None:
         token = _new_token()
         record = layout.as_json(table)
         actions = [
             self._tables_change(token, changes),
             put(
                 layout.head_key(table.table_id),
-                {"record": record, "version": version, "published": version, "token": token},
+                {"record": record, "version": version, "published": version, "metadata": str(version), "token": token},
                 new=True,
             ),
             put(("names", table.name), {"record": record, "token": token}, new=True),
             put(layout.url_key(table.url), {"table_id": table.table_id, "token": token}, new=True),
+            *layout.document_changes(documents, token),
         ]
         return self._refused(actions, token, layout.CATALOG)
 
-    def drop(self, table_id: str, version: int, marks: int | None = None) -> bool:
+    def drop(
+        self, table_id: str, version: int, marks: int | None = None, documents: Sequence[DocumentChange] = ()
+    ) -> bool:
         head = self._items.get(layout.head_key(table_id))
         if head is None or not head["version"] == head["published"] == version:
             return False
@@ -212,6 +232,7 @@ class DynamoDBCoordinator(Coordinator):
             ),
             delete(("names", table.name)),
             delete(layout.url_key(table.url)),
+            *layout.document_changes(documents, token),
         ]
         done = self._change(actions, token, layout.CATALOG)
         if done:
@@ -222,6 +243,23 @@ class DynamoDBCoordinator(Coordinator):
                 )
         return done
 
+    def rename(self, table_id: str, name: str, documents: Sequence[DocumentChange] = ()) -> bool:
+        head = self._items.get(layout.head_key(table_id))
+        if head is None:
+            return False
+        table = msgspec.json.decode(head["record"], type=TableRecord)
+        record, token = layout.as_json(dataclasses.replace(table, name=name)), _new_token()
+        if name == table.name:
+            return False
+        actions = [
+            self._tables_change(token),
+            update(layout.head_key(table_id), {"record": record}, {"record": head["record"]}),
+            delete(("names", table.name)),
+            put(("names", name), {"record": record, "token": token}, new=True),
+            *layout.document_changes(documents, token),
+        ]
+        return self._change(actions, token, layout.CATALOG)
+
     def _tables_change(self, token: str, changes: int | None = None) -> Action:
         """The action that counts a change to the set of tables. ``cut`` uses this count to verify that its list of
         tables is consistent. ``changes``: the number of changes that the counter must show; None: any number."""
@@ -230,6 +268,10 @@ class DynamoDBCoordinator(Coordinator):
 
     def table(self, name: str) -> TableRecord | None:
         item = self._items.get(("names", name))
+        return msgspec.json.decode(item["record"], type=TableRecord) if item else None
+
+    def table_with_id(self, table_id: str) -> TableRecord | None:
+        item = self._items.get(layout.head_key(table_id))
         return msgspec.json.decode(item["record"], type=TableRecord) if item else None
 
     def tables(self, after: str = "", limit: int = 1000) -> list[TableRecord]:
@@ -246,7 +288,7 @@ class DynamoDBCoordinator(Coordinator):
             first, last = item["published"] + 1, item["version"]
             found = [layout.commit_of(each) for each in self._commits(table_id, first, last)]
             if [commit.version for commit in found] == list(range(first, last + 1)):
-                return Head(last, tuple(found))
+                return Head(last, tuple(found), *layout.metadata_mark_of(item))
             # Some commits were published and removed from the catalog while they were read.
             self._items.table.timing.back_off(number, 1.0)
         raise self._changing(f"the commits of the table {table_id}")
@@ -289,7 +331,7 @@ class DynamoDBCoordinator(Coordinator):
     def ratify(self, proposal: Proposal) -> Ratification:
         self.check_times(proposal)
         token = _new_token()
-        actions = self._actions(proposal, token)
+        actions = [*self._actions(proposal, token), *layout.document_changes(proposal.documents, token)]
         if len(actions) > MOST_ACTIONS:
             raise CallError(
                 f"A catalog in DynamoDB changes at most {MOST_ACTIONS} items in one transaction; this one needs "
@@ -311,6 +353,9 @@ class DynamoDBCoordinator(Coordinator):
             raise self._lost_answer()
         if proposal.before is not None and 0 in refusal.found:
             return Ratification.DECIDED
+        first_document = len(actions) - len(proposal.documents)
+        if refusal.found and min(refusal.found) >= first_document:
+            return Ratification.CHANGED
         heads = {item["sk"]: item["version"] for item in refusal.found.values() if item and item["pk"] == "heads"}
         is_unmoved = bool(heads) and all(proposal.expected.get(each) == version for each, version in heads.items())
         return Ratification.MARKED if is_unmoved and heads.keys() <= proposal.marks.keys() else Ratification.MOVED
@@ -323,7 +368,8 @@ class DynamoDBCoordinator(Coordinator):
             key, where = layout.head_key(table_id), {"version": version, **layout.last_mark(proposal.marks, table_id)}
             commits = proposal.commits.get(table_id, ())
             if commits:
-                actions.append(update(key, {"version": commits[-1].version, "token": token}, where))
+                changed = layout.metadata_attribute(metadata_mark(Head(version), commits))
+                actions.append(update(key, {"version": commits[-1].version, "token": token, **changed}, where))
                 actions += [
                     put(layout.commit_key(table_id, each.version), {"commit": layout.as_json(each), "token": token})
                     for each in commits
@@ -393,6 +439,31 @@ class DynamoDBCoordinator(Coordinator):
         return ConcurrentModificationError(
             f"The catalog {self.url}: {what} changed during every attempt to read them. Try again with fewer writers."
         )
+
+    def keep_staged_commits(self) -> None:
+        if not self.keeps_staged_commits:
+            self._items.transact(
+                [update(layout.CATALOG, {"staged": 1}, {"catalog_id": self._catalog_id})], _new_token()
+            )
+            self.keeps_staged_commits = True
+
+    # -------------------------------------------------------------------------------------------- documents
+
+    def document(self, kind: str, key: str) -> Document | None:
+        item = self._items.get(layout.document_key(kind, key))
+        return layout.document_of(kind, item) if item else None
+
+    def documents(self, kind: str, after: str = "", limit: int = 1000) -> list[Document]:
+        return [layout.document_of(kind, item) for item in self._after(layout.document_key(kind, "")[0], after, limit)]
+
+    def change_documents(self, changes: Sequence[DocumentChange], free_names: Sequence[str] = ()) -> bool:
+        token = _new_token()
+        witness = next((layout.document_key(each.kind, each.key) for each in changes if each.content is not None), None)
+        actions = layout.document_changes(changes, token)
+        actions += [check_absent(("names", name)) for name in free_names]
+        if witness is None:  # a deletion leaves no item that could contain the token
+            actions.insert(0, self._tables_change(token))
+        return self._change(actions, token, witness or layout.CATALOG)
 
     # ------------------------------------------------------------------------------------------------ marks
 
@@ -512,7 +583,7 @@ class DynamoDBCoordinator(Coordinator):
     def put_parts(
         self, record: TransactionRecord, parts: Mapping[str, bytes], marks: Mapping[str, int] | None = None
     ) -> bool:
-        """The pieces of the parts are written first, as a batch that no one reads until the transaction's record
+        """The parts are written first, in pieces that form one batch, which no one reads until the transaction's record
         references it."""
         free_bytes = _MOST_RECORD_BYTES - len(layout.as_json(record).encode())
         if free_bytes < 0:

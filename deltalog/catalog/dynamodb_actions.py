@@ -51,6 +51,10 @@ def check(key: Key, where: Item) -> Action:
     return {"ConditionCheck": {"Key": key_attributes(key), **_condition(where)}}
 
 
+def check_absent(key: Key) -> Action:
+    return {"ConditionCheck": {"Key": key_attributes(key), **_condition({}, "attribute_not_exists(pk)")}}
+
+
 def delete(key: Key, where: Item | None = None) -> Action:
     return {"Delete": {"Key": key_attributes(key), **(_condition(where) if where else {})}}
 

@@ -112,7 +112,7 @@ class ItemTable:
             return not self.table.ask("scan", Limit=1, ConsistentRead=True)["Items"]
 
     def put_each(self, items: Iterable[Item]) -> None:
-        """Put items that include their keys; the puts are not atomic. Cost: 1 request per 16."""
+        """Put items; each item contains its key. The puts are not atomic. Cost: 1 request per 16."""
         self._write_each([{"PutRequest": {"Item": encoded(item)}} for item in items])
 
     def delete_each(self, keys: Iterable[Key]) -> None:

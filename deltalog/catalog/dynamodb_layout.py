@@ -2,12 +2,15 @@
 
 The items, by partition and sort key:
 
-    catalog                  catalog         its id, its format, and how often tables were registered or dropped
-    heads                    <table id>      the table's record, its version, the last one published, the last marking
+    catalog                  catalog         its id, its format, how often tables were registered, dropped or renamed,
+                                             and whether staged commits are kept
+    heads                    <table id>      the table's record, its version, the last one published, the last marking,
+                                             and the last commit that changed metadata
     names                    <full name>     the table's record
     urls                     <hash>          the table's id
     commits <table id>       <version>       a commit that is ratified and not yet published
     marks <table id>         <number>        a marking of objects that a clean-up deletes
+    document <kind>          <key>           a document
     transaction <id>         record          its record, and the batches of its parts
     transaction <id>         part …          a piece of a part
     open, done               <start> <id>    the order of transactions in listings: of undecided ones, of decided ones
@@ -17,12 +20,19 @@ The items, by partition and sort key:
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from deltalog.catalog.dynamodb_actions import Action, Item, Key, delete, put, update
-from deltalog.catalog.records import Marking, RatifiedCommit, TableRecord, TransactionRecord
+from deltalog.catalog.dynamodb_actions import Action, Item, Key, check_absent, delete, put, update
+from deltalog.catalog.records import (
+    Document,
+    DocumentChange,
+    Marking,
+    RatifiedCommit,
+    TableRecord,
+    TransactionRecord,
+)
 
 CATALOG: Key = ("catalog", "catalog")
 UNCLEANED = "left"
@@ -69,9 +79,44 @@ def mark_key(table_id: str, number: int) -> Key:
 
 
 def last_mark(marks: Mapping[str, int], table_id: str) -> Item:
-    """The condition that the head item of a table contains the expected number of its last marking. Before the first
+    """The condition that the number of the last marking in a table's head item is the expected one. Before the first
     marking, the attribute is absent."""
     return {"marks": marks[table_id] or None} if table_id in marks else {}
+
+
+def metadata_attribute(mark: tuple[int | None, int | None]) -> Item:
+    """The attribute of a head that contains the last commit which changed metadata; none if the mark is unknown."""
+    version, ms = mark
+    return {} if version is None else {"metadata": f"{version}" if ms is None else f"{version} {ms}"}
+
+
+def metadata_mark_of(head: Item) -> tuple[int | None, int | None]:
+    """The version of the last commit that changed metadata, and its in-commit timestamp."""
+    version, _, ms = head.get("metadata", "").partition(" ")
+    return int(version) if version else None, int(ms) if ms else None
+
+
+def document_key(kind: str, key: str) -> Key:
+    return f"document {kind}", key
+
+
+def document_of(kind: str, item: Item) -> Document:
+    return Document(kind, item["sk"], item["content"], item["revision"])
+
+
+def document_changes(changes: Sequence[DocumentChange], token: str) -> list[Action]:
+    """The writes of changes of documents."""
+    actions = []
+    for each in changes:
+        key = document_key(each.kind, each.key)
+        item = {"content": each.content or "", "revision": each.revision + 1, "token": token}
+        if each.content is None:
+            actions.append(delete(key, {"revision": each.revision}) if each.revision else check_absent(key))
+        elif each.revision == 0:
+            actions.append(put(key, item, new=True))
+        else:
+            actions.append(update(key, item, {"revision": each.revision}))
+    return actions
 
 
 def commit_key(table_id: str, version: int) -> Key:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from deltalog.errors import CallError
 from deltalog.storage import option_names
 from deltalog.storage.locations import options_at
-from deltalog.storage.registry import CATALOG_SCHEME, spread
+from deltalog.storage.registry import CATALOG_SCHEME, UNITY_SCHEME, spread
 from deltalog.storage.secrets import check_location
 
 if TYPE_CHECKING:
@@ -38,6 +38,12 @@ def open_coordinator(url: str, *, create: bool = True, **options: Any) -> Coordi
 
 def _sqlite_path(url: str) -> str:
     """The file path in the URL of a SQLite catalog."""
+    if url.startswith((UNITY_SCHEME, "http://", "https://")):
+        raise CallError(
+            f"{url} is a Unity Catalog, whose API has no transactions over several tables. Open its tables one by one, "
+            "with DeltaTable.open('uc://catalog.schema.table'). For a server of deltalog, give the catalog that it "
+            "serves: the path of its SQLite file, or dynamodb:<table>."
+        )
     if url.startswith(CATALOG_SCHEME):
         raise CallError(f"{url} is the address of a table, not a catalog. Use the part between 'catalog:' and '#'.")
     if found := _SQLITE.match(url):

@@ -13,7 +13,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from deltalog.catalog.coordinator import Coordinator
-from deltalog.catalog.records import Marking, Marks, Proposal, Ratification, RatifiedCommit, TableRecord
+from deltalog.catalog.records import (
+    DocumentChange,
+    Marking,
+    Marks,
+    Proposal,
+    Ratification,
+    RatifiedCommit,
+    TableRecord,
+)
 from deltalog.errors import ConcurrentModificationError, ObjectBeingDeletedError, UnsafePathError
 from deltalog.protocol.actions import AddFile, DeletionVector
 from deltalog.protocol.deletion_vectors import file_of
@@ -101,7 +109,7 @@ def check_none_deletes(coordinator: Coordinator, table: TableRecord, now_ms: int
             raise ObjectBeingDeletedError(
                 f"{table.name} cannot leave the catalog now: the clean-up of transaction {marking.transaction_id} may "
                 f"be deleting objects of it, as {table.url}/{path}. Nothing was changed. Call again when the clean-up "
-                "is over (after 24 hours if its process died).",
+                "has ended; if its process died, wait 24 hours.",
                 path=path,
                 transaction_id=marking.transaction_id,
             )
@@ -115,8 +123,9 @@ def ratify_added(
     commit: RatifiedCommit,
     store: LogStore,
     files: Callable[[], Mapping[str, int | None]],
+    documents: tuple[DocumentChange, ...] = (),
 ) -> Ratification:
-    """Propose a single commit, which adds ``files``. Never returns MARKED.
+    """Propose a single commit, which adds ``files``, with changes of ``documents``. Never returns MARKED.
 
     Raises the errors of ``Coordinator.ratify``; ObjectBeingDeletedError if the commit is not and will not be ratified.
     Cost: 1 coordinator call; 2 more, and that of ``KnownMarks.check_added``, if a clean-up has marked objects since.
@@ -129,7 +138,7 @@ def ratify_added(
             if head is not None and head.version >= commit.version:
                 return Ratification.MOVED  # possibly by this commit itself, if it was proposed before
             raise
-        decision = coordinator.ratify(Proposal({table_id: (commit,)}, marks={table_id: last}))
+        decision = coordinator.ratify(Proposal({table_id: (commit,)}, marks={table_id: last}, documents=documents))
         if decision is not Ratification.MARKED:
             return decision
         known.refresh()
@@ -178,7 +187,7 @@ def _being_deleted(table: str, path: str, marking: Marking, is_over: bool = Fals
     advice = (
         "Write it again, or use another name."
         if is_over
-        else "Use another name, or call again when the clean-up has ended (after 24 hours if its process died)."
+        else "Use another name, or call again when the clean-up has ended; if its process died, wait 24 hours."
     )
     return ObjectBeingDeletedError(
         f"{table}: the object {path} {what.format(marking.transaction_id)}. Nothing was changed. {advice}",

@@ -30,8 +30,11 @@ IDLE_TIMEOUT_MS = 30 * 60 * 1000
 COMMIT_LEASE_MS = 60 * 1000
 # The prefix of the ids of vacuums, which distinguishes them from transaction ids (UUIDs).
 VACUUM_ID = "vacuum-"
+# The kinds of documents that name external tables, by full name, and the ids of dropped tables.
+EXTERNAL, RETIRED = "external", "retired"
 # Databases cannot store lone surrogates.
 _ID = re.compile(r"[^\s\x00-\x1f\x7f\ud800-\udfff]+")
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _NAME = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]+")
 # The limit for the length of an id, and of each of the two parts of a name: a sort key of DynamoDB has at most 1,024
 # bytes and contains both.
@@ -100,7 +103,8 @@ class TransactionRecord:
     first read. ``versions``: by table id, the last version that the transaction committed to the table. ``reason``: why
     the transaction was aborted. ``revision`` counts the changes to this catalog record; a write replaces the record
     only if the revision is unchanged. ``idle_timeout_ms``: how long the transaction may be idle; None in records of
-    earlier versions of deltalog. ``looks``: for an aborted transaction, the number of clean-up passes so far.
+    earlier versions of deltalog. ``looks``: for an aborted transaction, how many clean-up passes have examined it so
+    far.
     """
 
     id: str
@@ -128,6 +132,8 @@ class RatifiedCommit:
     """A commit that the catalog has accepted as ``version`` of a table.
 
     ``file``: the name of the commit's file in ``_delta_log/_staged_commits``, required until the commit is published.
+    ``modified_ms``: the modification time of that file, if its writer reported one. ``changes_metadata``: whether the
+    commit changes more than the table's rows: its protocol, its metadata or its domains.
     """
 
     version: int
@@ -135,15 +141,21 @@ class RatifiedCommit:
     in_commit_timestamp_ms: int
     size_bytes: int
     txn_id: str
+    modified_ms: int | None = None
+    changes_metadata: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Head:
     """The latest version of a table. ``version``: the last ratified version. ``unpublished``: the commits up to
-    ``version`` that are not recorded as published, in ascending order without gaps."""
+    ``version`` that are not recorded as published, in ascending order without gaps. ``metadata_version``,
+    ``metadata_ms``: the last commit that changed metadata, and its in-commit timestamp; None if the catalog does not
+    know. They are not compared."""
 
     version: int
     unpublished: tuple[RatifiedCommit, ...] = ()
+    metadata_version: int | None = field(default=None, compare=False)
+    metadata_ms: int | None = field(default=None, compare=False)
 
     @property
     def published_version(self) -> int:
@@ -164,6 +176,28 @@ class TableRecord:
     name: str
     url: str
     created_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A small text that a catalog stores under a key, apart from its tables. ``revision``: counts the changes, from
+    1."""
+
+    kind: str
+    key: str
+    content: str
+    revision: int
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentChange:
+    """A change of a document. ``revision``: the revision that the document must have; 0: it must not exist.
+    ``content``: the new content; None deletes the document (or, for revision 0, only checks that there is none)."""
+
+    kind: str
+    key: str
+    revision: int
+    content: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,10 +230,10 @@ class Proposal:
     """Commits to ratify together or not at all.
 
     ``commits``: the commits of each table, keyed by table id, with consecutive versions that begin directly after the
-    head on which the commits are based. ``unmoved``: the heads that must be unchanged, by table id. ``before``,
-    ``after``: the current record of the transaction, compared by revision, and its replacement; both None for a single
+    head on which the commits are based. ``unmoved``: the heads that must be unchanged, by table id. ``before``: the
+    current record of the transaction, which is compared by revision; ``after``: its replacement; both None for a single
     commit outside a transaction. ``marks``: for each table id, the number of the last marking that the added files were
-    checked against.
+    checked against. ``documents``: changes of documents that take effect with the commits.
     """
 
     commits: Mapping[str, tuple[RatifiedCommit, ...]]
@@ -207,6 +241,7 @@ class Proposal:
     before: TransactionRecord | None = None
     after: TransactionRecord | None = None
     marks: Mapping[str, int] = field(default_factory=dict)
+    documents: tuple[DocumentChange, ...] = ()
 
     def __post_init__(self) -> None:
         for table, commits in self.commits.items():
@@ -227,6 +262,7 @@ class Ratification(enum.Enum):
     MOVED = "moved"  # the latest version (head) of a table is not the expected one
     MARKED = "marked"  # the heads are as expected, but a clean-up has marked objects of one of the tables
     DECIDED = "decided"  # the transaction's record was changed by another process
+    CHANGED = "changed"  # the heads are as expected, but a document does not have the expected revision
 
 
 # --------------------------------------------------------------------------- states in which a call is allowed
@@ -330,7 +366,7 @@ def committing(record: TransactionRecord, now_ms: int) -> TransactionRecord:
 
 
 def active_again(record: TransactionRecord, now_ms: int) -> TransactionRecord:
-    """Make a transaction active again after it has lost every attempt to commit to other writers."""
+    """Make a transaction active again after other writers won every one of its commit attempts."""
     return replace(touched(record, now_ms), status=TransactionStatus.ACTIVE)
 
 
@@ -380,6 +416,11 @@ def check_transaction_id(transaction_id: object) -> str:
     return transaction_id
 
 
+def is_table_id(text: str) -> bool:
+    """Whether a text can be the id of a table: a UUID in its usual form."""
+    return bool(_UUID.fullmatch(text))
+
+
 def table_name(database: object, table: object) -> str:
     """``database.table``. Raises CallError unless both are text of 1 to 255 bytes on one line, and the database
     has no dot."""
@@ -400,6 +441,14 @@ def are_nested(url: str, other: str) -> bool:
 def nested_with(url: str, tables: Iterable[TableRecord]) -> TableRecord | None:
     """The first table whose root equals or contains ``url``, or lies below it; None if there is none."""
     return next((table for table in tables if are_nested(url, table.url)), None)
+
+
+def metadata_mark(head: Head, commits: Iterable[RatifiedCommit]) -> tuple[int | None, int | None]:
+    """The ``metadata_version`` and ``metadata_ms`` of a head after these commits."""
+    for commit in commits:
+        if commit.changes_metadata:
+            head = Head(commit.version, (), commit.version, commit.in_commit_timestamp_ms)
+    return head.metadata_version, head.metadata_ms
 
 
 def _fits(pattern: re.Pattern[str], text: object) -> bool:

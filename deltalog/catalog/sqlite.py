@@ -24,6 +24,8 @@ import msgspec
 from deltalog.arguments import safe_repr
 from deltalog.catalog.coordinator import Coordinator
 from deltalog.catalog.records import (
+    Document,
+    DocumentChange,
     Head,
     Marking,
     Marks,
@@ -38,15 +40,18 @@ from deltalog.catalog.records import (
 from deltalog.catalog.sqlite_file import SQLiteFile, file_path
 
 BUSY_SECONDS = 10.0
+_KEEPS_STAGED = ("catalog", "keeps staged commits")
 
 _TABLE = "SELECT table_id, name, url, created_ms FROM tables"
 _REGISTER = (
-    "INSERT INTO tables (table_id, name, url, created_ms, version) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
+    "INSERT INTO tables (table_id, name, url, created_ms, version, metadata_version) VALUES (?, ?, ?, ?, ?, ?) "
+    "ON CONFLICT DO NOTHING"
 )
 _URLS = "SELECT url FROM tables"
 # A single statement reads a consistent state of the file.
 _HEAD = """
-SELECT tables.version, commits.version, file, in_commit_timestamp_ms, size_bytes, txn_id
+SELECT tables.version, metadata_version, metadata_ms,
+    commits.version, file, in_commit_timestamp_ms, size_bytes, txn_id, modified_ms, changes_metadata
 FROM tables LEFT JOIN commits USING (table_id) WHERE table_id = ? ORDER BY commits.version
 """
 _DROP = """
@@ -54,7 +59,9 @@ DELETE FROM tables WHERE table_id = ? AND version = ? AND table_id NOT IN (SELEC
 """
 _VERSION = "SELECT version FROM tables WHERE table_id = ?"
 _MOVE = "UPDATE tables SET version = ? WHERE table_id = ?"
-_COMMIT = "INSERT INTO commits VALUES (?, ?, ?, ?, ?, ?)"
+_MOVE_METADATA = "UPDATE tables SET metadata_version = ?, metadata_ms = ? WHERE table_id = ?"
+_RENAME = "UPDATE tables SET name = ? WHERE table_id = ?"
+_COMMIT = "INSERT INTO commits VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
 _REVISION = "SELECT revision FROM transactions WHERE id = ?"
 _INSERT = """
 INSERT INTO transactions (id, status, start_ms, revision, record) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
@@ -73,6 +80,12 @@ INSERT INTO parts VALUES (?, ?, ?) ON CONFLICT (transaction_id, key) DO UPDATE S
 """
 _PARTS = "SELECT key, part FROM parts WHERE transaction_id = ? AND key >= ? ORDER BY key"
 
+_DOCUMENT = "SELECT kind, key, content, revision FROM documents"
+_DOCUMENT_REVISION = "SELECT revision FROM documents WHERE kind = ? AND key = ?"
+_PUT_DOCUMENT = """
+INSERT INTO documents (kind, key, revision, content) VALUES (?, ?, ?, ?)
+ON CONFLICT (kind, key) DO UPDATE SET revision = excluded.revision, content = excluded.content
+"""
 _LAST_MARK = "SELECT coalesce(last, 0) FROM tables LEFT JOIN marks USING (table_id) WHERE table_id = ?"
 # A single statement reads a consistent state of the file.
 _MARKINGS = "SELECT last, number, marking FROM marks LEFT JOIN markings USING (table_id) WHERE table_id = ?"
@@ -100,6 +113,7 @@ class SQLiteCoordinator(Coordinator):
         self.path = file_path(path)
         self.url = f"sqlite:///{self.path}"
         self._file = SQLiteFile(self.path, busy_seconds, create)
+        self.keeps_staged_commits = self.document(*_KEEPS_STAGED) is not None
         self.reopen = partial(SQLiteCoordinator, self.path, busy_seconds=busy_seconds, create=False)
 
     @safe_repr
@@ -119,25 +133,44 @@ class SQLiteCoordinator(Coordinator):
 
     # ----------------------------------------------------------------------------------------------- tables
 
-    def register(self, table: TableRecord, version: int) -> bool:
+    def register(self, table: TableRecord, version: int, documents: Sequence[DocumentChange] = ()) -> bool:
         with self._file.writing() as execute:
-            if any(are_nested(table.url, url) for (url,) in execute(_URLS)):
+            if not _are_current(execute, documents) or any(are_nested(table.url, url) for (url,) in execute(_URLS)):
                 return False
-            row = (table.table_id, table.name, table.url, table.created_ms, version)
-            return execute(_REGISTER, row).rowcount == 1
+            row = (table.table_id, table.name, table.url, table.created_ms, version, version)
+            if execute(_REGISTER, row).rowcount != 1:
+                return False
+            _change_documents(execute, documents)
+        return True
 
-    def drop(self, table_id: str, version: int, marks: int | None = None) -> bool:
+    def drop(
+        self, table_id: str, version: int, marks: int | None = None, documents: Sequence[DocumentChange] = ()
+    ) -> bool:
         with self._file.writing() as execute:
             if marks is not None and not _are_last(execute, {table_id: marks}):
                 return False
-            if execute(_DROP, (table_id, version)).rowcount != 1:
+            if not _are_current(execute, documents) or execute(_DROP, (table_id, version)).rowcount != 1:
                 return False
             for name in ("marks", "markings"):
                 execute(f"DELETE FROM {name} WHERE table_id = ?", (table_id,))
+            _change_documents(execute, documents)
+        return True
+
+    def rename(self, table_id: str, name: str, documents: Sequence[DocumentChange] = ()) -> bool:
+        with self._file.writing() as execute:
+            if execute("SELECT 1 FROM tables WHERE name = ?", (name,)).fetchone() is not None:
+                return False
+            if not _are_current(execute, documents) or execute(_RENAME, (name, table_id)).rowcount != 1:
+                return False
+            _change_documents(execute, documents)
         return True
 
     def table(self, name: str) -> TableRecord | None:
         rows = self._read(f"{_TABLE} WHERE name = ?", (name,))
+        return TableRecord(*rows[0]) if rows else None
+
+    def table_with_id(self, table_id: str) -> TableRecord | None:
+        rows = self._read(f"{_TABLE} WHERE table_id = ?", (table_id,))
         return TableRecord(*rows[0]) if rows else None
 
     def tables(self, after: str = "", limit: int = 1000) -> list[TableRecord]:
@@ -151,7 +184,13 @@ class SQLiteCoordinator(Coordinator):
         rows = self._read(_HEAD, (table_id,))
         if not rows:
             return None
-        return Head(rows[0][0], tuple(RatifiedCommit(*row[1:]) for row in rows if row[1] is not None))
+        version, metadata_version, metadata_ms = rows[0][:3]
+        commits = tuple(
+            RatifiedCommit(number, file, ict_ms, size_bytes, txn_id, modified_ms, bool(changes_metadata))
+            for _, _, _, number, file, ict_ms, size_bytes, txn_id, modified_ms, changes_metadata in rows
+            if number is not None
+        )
+        return Head(version, commits, metadata_version, metadata_ms)
 
     def cut(self) -> dict[str, int]:
         return dict(self._read("SELECT table_id, version FROM tables ORDER BY table_id"))
@@ -167,11 +206,16 @@ class SQLiteCoordinator(Coordinator):
                     return Ratification.MOVED
             if not _are_last(execute, proposal.marks):
                 return Ratification.MARKED
+            if not _are_current(execute, proposal.documents):
+                return Ratification.CHANGED
             for table_id, commits in proposal.commits.items():
                 execute(_MOVE, (commits[-1].version, table_id))
                 for each in commits:
                     row = (each.version, each.file, each.in_commit_timestamp_ms, each.size_bytes, each.txn_id)
-                    execute(_COMMIT, (table_id, *row))
+                    execute(_COMMIT, (table_id, *row, each.modified_ms, int(each.changes_metadata)))
+                    if each.changes_metadata:
+                        execute(_MOVE_METADATA, (each.version, each.in_commit_timestamp_ms, table_id))
+            _change_documents(execute, proposal.documents)
             if before is not None and after is not None:
                 _replace(execute, after, before.revision)
         return Ratification.RATIFIED
@@ -179,6 +223,33 @@ class SQLiteCoordinator(Coordinator):
     def published(self, table_id: str, version: int) -> None:
         with self._file.writing(durable=False) as execute:
             execute("DELETE FROM commits WHERE table_id = ? AND version <= ?", (table_id, version))
+            if not self.keeps_staged_commits:  # another process may have begun to serve the catalog
+                self.keeps_staged_commits = execute(_DOCUMENT_REVISION, _KEEPS_STAGED).fetchone() is not None
+
+    def keep_staged_commits(self) -> None:
+        if not self.keeps_staged_commits:
+            self.change_documents([DocumentChange(*_KEEPS_STAGED, 0, "")])  # False if another process has done it
+            self.keeps_staged_commits = True
+
+    # -------------------------------------------------------------------------------------------- documents
+
+    def document(self, kind: str, key: str) -> Document | None:
+        rows = self._read(f"{_DOCUMENT} WHERE kind = ? AND key = ?", (kind, key))
+        return Document(*rows[0]) if rows else None
+
+    def documents(self, kind: str, after: str = "", limit: int = 1000) -> list[Document]:
+        where = "WHERE kind = ? AND key > ? ORDER BY key LIMIT ?"
+        return [Document(*row) for row in self._read(f"{_DOCUMENT} {where}", (kind, after, limit))]
+
+    def change_documents(self, changes: Sequence[DocumentChange], free_names: Sequence[str] = ()) -> bool:
+        with self._file.writing() as execute:
+            for name in free_names:
+                if execute("SELECT 1 FROM tables WHERE name = ?", (name,)).fetchone() is not None:
+                    return False
+            if not _are_current(execute, changes):
+                return False
+            _change_documents(execute, changes)
+        return True
 
     # ------------------------------------------------------------------------------------------------ marks
 
@@ -260,6 +331,23 @@ class SQLiteCoordinator(Coordinator):
                 execute("DELETE FROM parts WHERE transaction_id = ?", (transaction_id,))
             for key in keys or ():
                 execute("DELETE FROM parts WHERE transaction_id = ? AND key = ?", (transaction_id, key))
+
+
+def _are_current(execute: _Execute, changes: Sequence[DocumentChange]) -> bool:
+    """Whether the documents have the revisions that the changes expect."""
+    for each in changes:
+        found = execute(_DOCUMENT_REVISION, (each.kind, each.key)).fetchone()
+        if (0 if found is None else found[0]) != each.revision:
+            return False
+    return True
+
+
+def _change_documents(execute: _Execute, changes: Sequence[DocumentChange]) -> None:
+    for each in changes:
+        if each.content is None:
+            execute("DELETE FROM documents WHERE kind = ? AND key = ?", (each.kind, each.key))
+        else:
+            execute(_PUT_DOCUMENT, (each.kind, each.key, each.revision + 1, each.content))
 
 
 def _are_last(execute: _Execute, marks: Mapping[str, int]) -> bool:

@@ -21,7 +21,7 @@ from deltalog.errors import (
 )
 from deltalog.storage.mounts import network_file_system
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 _APPLICATION_ID = 0x6443_4154  # in the header of the file: "dCAT"
 _RETRY_SECONDS = 0.01
 
@@ -70,6 +70,22 @@ _MARKS = (
         marking BLOB NOT NULL,
         PRIMARY KEY (table_id, number)
     ) {_STRICT}""",
+)
+# Added in version 3 of the schema. Whether earlier commits changed metadata is unknown; the version at the upgrade is
+# the latest at which they can have changed it.
+_DOCUMENTS = (
+    f"""CREATE TABLE documents (
+        kind TEXT NOT NULL,
+        key TEXT NOT NULL,
+        revision INTEGER NOT NULL,
+        content TEXT NOT NULL,
+        PRIMARY KEY (kind, key)
+    ) {_STRICT}""",
+    "ALTER TABLE tables ADD COLUMN metadata_version INTEGER",
+    "ALTER TABLE tables ADD COLUMN metadata_ms INTEGER",
+    "ALTER TABLE commits ADD COLUMN modified_ms INTEGER",
+    "ALTER TABLE commits ADD COLUMN changes_metadata INTEGER NOT NULL DEFAULT 0",
+    "UPDATE tables SET metadata_version = version",
 )
 
 # The errors are recognized by SQLite's messages, because Python 3.10 does not expose error codes.
@@ -291,6 +307,7 @@ class SQLiteFile:
         for statement in (
             *_SCHEMA,
             *_MARKS,
+            *_DOCUMENTS,
             f"PRAGMA application_id = {_APPLICATION_ID}",
             f"PRAGMA user_version = {SCHEMA_VERSION}",
         ):
@@ -298,13 +315,15 @@ class SQLiteFile:
         connection.execute("INSERT INTO catalog VALUES (?)", (str(uuid.uuid4()),))
 
     def _upgrade(self, connection: sqlite3.Connection) -> None:
-        """Upgrade the catalog of an older version of deltalog to this schema; older versions of deltalog then refuse
+        """Upgrade a catalog that an older version of deltalog created to the current schema; older versions then refuse
         the catalog."""
         if _pragma(connection, "user_version") == SCHEMA_VERSION:
             return
         connection.execute("BEGIN IMMEDIATE")
-        if _pragma(connection, "user_version") < SCHEMA_VERSION:
-            for statement in (*_MARKS, f"PRAGMA user_version = {SCHEMA_VERSION}"):
+        version = _pragma(connection, "user_version")
+        if version < SCHEMA_VERSION:
+            marks = _MARKS if version < 2 else ()
+            for statement in (*marks, *_DOCUMENTS, f"PRAGMA user_version = {SCHEMA_VERSION}"):
                 connection.execute(statement)
         connection.execute("COMMIT")
 

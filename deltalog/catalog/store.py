@@ -1,7 +1,7 @@
 """The store of a catalog-managed table. The log in this store consists of exactly the ratified commits, both the
 published and the unpublished ones.
 
-Code that reads logs works with this store unchanged. ``deltalog.catalog.committer`` writes commits.
+Code that reads logs can use this store like any other. ``deltalog.catalog.committer`` writes commits.
 
 Spec: PROTOCOL.md#catalog-managed-tables, #reading-catalog-managed-tables, #getting-ratified-commits-from-the-catalog,
 #reader-requirements-for-catalog-managed-tables, #maintenance-operations-on-catalog-managed-tables.
@@ -12,10 +12,9 @@ from __future__ import annotations
 import logging
 import warnings
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Generic, Protocol, TypeVar
 
 from deltalog import deadline
-from deltalog.catalog.coordinator import Coordinator
 from deltalog.catalog.records import Head, RatifiedCommit
 from deltalog.errors import (
     CallError,
@@ -48,9 +47,26 @@ _NEEDS_PUBLISHED = {
 }
 
 
-class ManagedStore(WrappedStore[LogStore]):
-    """The store of a catalog-managed table. ``pin``: the last visible version, for reads at one instant; None for the
-    latest.
+class HeadSource(Protocol):
+    """Where the head of a table is read: a Coordinator, or the server of a Unity Catalog. The texts are parts of
+    messages: what to do if the source is older than the log (``if_behind``), why the log may have later versions than
+    the source (``if_log_is_ahead``), and how commits are published (``to_publish``)."""
+
+    url: str
+    if_behind: str
+    if_log_is_ahead: str
+    to_publish: str
+
+    def head(self, table_id: str) -> Head | None:
+        """The head of a table; None if it is not registered."""
+
+
+H = TypeVar("H", bound=HeadSource)
+
+
+class ManagedStore(WrappedStore[LogStore], Generic[H]):
+    """The store of a catalog-managed table. ``coordinator``: the source of its head. ``pin``: the last visible version,
+    for reads at one instant; None for the latest.
 
     It does not write commits. Additional cost: 1 coordinator call per listing and 1 per version that is not known yet.
     """
@@ -58,7 +74,7 @@ class ManagedStore(WrappedStore[LogStore]):
     def __init__(
         self,
         inner: LogStore,
-        coordinator: Coordinator,
+        coordinator: H,
         table_id: str,
         *,
         pin: int | None = None,
@@ -93,14 +109,12 @@ class ManagedStore(WrappedStore[LogStore]):
                 "by its path; that is refused if it was dropped: then register it again."
             )
         if head.version < before:
-            raise behind_log(
-                self.inner, self.coordinator.url, head.version, f"this process has read version {before} from it"
-            )
+            raise behind_log(self.inner, self.coordinator, head.version, f"this process has read version {before}")
         self._known = head if self._pin is None else _up_to(head, self._pin)
         return self._known
 
     def record_head(self, head: Head) -> None:
-        """Record the latest version of the table (its head) that another component has read."""
+        """Record the head of the table (its latest version), which another component has read."""
         if self._pin is None and head.version >= self._known.version:
             self._known = head
 
@@ -186,9 +200,7 @@ class ManagedStore(WrappedStore[LogStore]):
             return
         warnings.warn(
             f"{self.url}: _delta_log has version {last}, but the catalog {self.catalog} knows versions up to "
-            f"{self._known.version} only, and only these are read. If the catalog was restored from a backup, commits "
-            "are missing here: deltalog tables resync --dry-run shows which. If the table was being released, run "
-            "deltalog tables release again, and open it by its path.",
+            f"{self._known.version} only, and only these are read. {self.coordinator.if_log_is_ahead}",
             CatalogBehindLogWarning,
             stacklevel=2,
         )
@@ -229,7 +241,7 @@ class ManagedStore(WrappedStore[LogStore]):
 
     def _check_derived(self, path: str) -> None:
         """Check that ``path`` is not a commit, and that a derived file such as a checkpoint covers only published
-        commits, because readers that do not ask the catalog see no others. Raises StoreError."""
+        commits, because readers that do not ask the catalog see only these. Raises StoreError."""
         if commit_version(path) is not None:
             raise StoreError(
                 f"{self.url}: {path} cannot be written: the commits of this table go through its catalog "
@@ -247,17 +259,15 @@ class ManagedStore(WrappedStore[LogStore]):
         if last > published:
             raise StoreError(
                 f"{self.url}: {name} cannot be written: the catalog knows of published commits up to version "
-                f"{published} only. Publish the others first, with TransactionManager.publish or deltalog tables "
-                "publish.",
+                f"{published} only. {self.coordinator.to_publish}",
                 path=path,
             )
 
 
-def behind_log(store: LogStore, catalog: str, version: int, evidence: str) -> CatalogBehindLogError:
+def behind_log(store: LogStore, coordinator: HeadSource, version: int, evidence: str) -> CatalogBehindLogError:
     return CatalogBehindLogError(
-        f"{store.url}: the catalog {catalog} knows versions up to {version}, but {evidence}. The catalog is older than "
-        "the log: was it restored from a backup? Nothing was written. Run deltalog tables resync, or "
-        "TransactionManager.resync(), which show the difference and bring the catalog up to its logs.",
+        f"{store.url}: the catalog {coordinator.url} knows versions up to {version}, but {evidence}. The catalog is "
+        f"older than the log: was it restored from a backup? Nothing was written. {coordinator.if_behind}",
         version=version,
     )
 

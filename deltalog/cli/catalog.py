@@ -261,7 +261,8 @@ def drop(catalog: _Catalog, name: _Name, as_json: _Json = False) -> None:
 @tables.command(epilog=examples("deltalog tables release bank.db bank.accounts"))
 @taking_options
 def release(catalog: _Catalog, name: _Name, as_json: _Json = False) -> None:
-    """Release a table from a catalog: a commit removes the table feature, and the catalog removes the table.
+    """Release a table from a catalog: a commit removes the table feature catalogManaged, and the table is removed from
+    the catalog.
 
     After the release, any engine can read and write the table by its path. If interrupted, run it again.
     """
@@ -407,6 +408,23 @@ def _shown(record: TableRecord, head: Head) -> dict[str, Any]:
 @taking_options
 def serve(
     catalog: _Catalog,
+    warehouse: Annotated[
+        str | None,
+        typer.Option("--warehouse", metavar="URL", help="The location below which clients create managed tables."),
+    ] = None,
+    catalog_name: Annotated[
+        str, typer.Option("--catalog-name", metavar="NAME", help="The catalog's name in Unity Catalog's API.")
+    ] = "main",
+    credentials: Annotated[
+        Path | None,
+        typer.Option("--credentials", metavar="FILE", help="Rules for the credentials that clients get, JSON."),
+    ] = None,
+    max_unpublished: Annotated[
+        int,
+        typer.Option(
+            "--max-unpublished", min=1, metavar="N", help="Refuse commits to a table with so many unpublished ones."
+        ),
+    ] = 100,
     host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="The address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", min=0, max=65535, metavar="N", help="0: a free port.")] = 8750,
     token_file: Annotated[
@@ -454,7 +472,8 @@ def serve(
             "--most-ahead",
             min=0,
             metavar="SECONDS",
-            help="Refuse commits whose timestamp is further ahead of this machine's clock than this. Default: 3600.",
+            help="Refuse commits whose timestamp is ahead of this machine's clock by more than this many seconds. "
+            "Default: 3600.",
         ),
     ] = None,
     log_level: Annotated[
@@ -463,7 +482,7 @@ def serve(
     ] = "info",
     as_json: _Json = False,
 ) -> None:
-    """Serve a catalog: the transaction calls of AWS Lake Formation, and commits of other Delta clients.
+    """Serve a catalog: Unity Catalog's API for Delta tables, and the transaction calls of AWS Lake Formation.
 
     Creates the catalog if there is none. Needs pip install 'deltalog\\[server]'. Listens on 127.0.0.1 unless --host is
     given; other addresses need a token or TLS. On SIGTERM or Ctrl-C, the server answers the running calls and then
@@ -478,8 +497,9 @@ def serve(
         connections=max_connections,
     )
     settings = server.Settings(
-        host, port, _token(token_file), _tls(tls_cert, tls_key, tls_client_ca), limits, recover_every
-    )
+        host, port, _token(token_file), _tls(tls_cert, tls_key, tls_client_ca), limits, recover_every,
+        server.UnitySettings(catalog_name, warehouse, max_unpublished), server.vendor_of(credentials),
+    )  # fmt: skip
     from deltalog.server import logs
 
     if log_level not in logs.LEVELS:

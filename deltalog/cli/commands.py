@@ -289,10 +289,11 @@ def resolve(
     ] = "error",
     as_json: _Json = False,
 ) -> None:
-    """Explain which version TIMESTAMP AS OF selects: the clock, the candidates, the neighbours, the valid range.
+    """Explain which version TIMESTAMP AS OF selects: the clock, the candidate versions, the neighbouring commits, the
+    valid range.
 
-    For an instant outside the history, the explanation is printed, and the exit status is 1 unless --before or --after
-    allow it.
+    If the instant is outside the history, the command still prints the explanation, and exits with status 1 unless
+    --before or --after permits such an instant.
     """
     from deltalog import TimestampOutOfRangeError
     from deltalog.cli import views
@@ -466,7 +467,10 @@ def checkpoint(
 def compact(
     table: _Table,
     start: Annotated[
-        int | None, typer.Option("--from", min=0, metavar="N", help="The first version. Default: after the checkpoint.")
+        int | None,
+        typer.Option(
+            "--from", min=0, metavar="N", help="The first version. Default: the version after the last checkpoint."
+        ),
     ] = None,
     end: Annotated[
         int | None, typer.Option("--to", min=1, metavar="N", help="The last version. Default: the latest.")
@@ -504,8 +508,8 @@ def cleanup(
 ) -> None:
     """Delete log files that no version within delta.logRetentionDuration needs.
 
-    The age of a commit is determined by its in-commit timestamp if in-commit timestamps are on. Older versions can no
-    longer be read afterwards.
+    The age of a commit is determined by its in-commit timestamp if in-commit timestamps are on. Afterwards, versions
+    that need the deleted log files can no longer be read.
     """
     out = Output(as_json)
     only_shown = dry_run or (retention is not None and not yes)

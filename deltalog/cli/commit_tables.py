@@ -33,7 +33,7 @@ app = typer.Typer(
 def create(name: _Name, kind: _Kind = "dynamo", as_json: _Json = False) -> None:
     """Create the table with on-demand billing and expiry of old items, and wait until it is active.
 
-    If the table exists, only its expiry is turned on.
+    If the DynamoDB table exists, only the expiry of its items is turned on.
     """
     from deltalog.storage import create_commit_table
 

@@ -24,7 +24,7 @@ app = typer.Typer(
 _Area = Annotated[str | None, typer.Option("--area", metavar="AREA", help="Use only the cases of one area.")]
 _Case = Annotated[
     list[str] | None,
-    typer.Option("--case", metavar="ID", help="Use only this case; * matches any text. May be repeated."),
+    typer.Option("--case", metavar="ID", help="Use only the cases with this id; * matches any text. May be repeated."),
 ]
 _Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 

@@ -39,8 +39,9 @@ def convert(
         typer.Option(
             "--partition-by",
             metavar="NAME[:TYPE]",
-            help="A partition column of the directories. Specify types for all or for none: string, integer, long, "
-            "date, double, timestamp, decimal(10,2) … May be repeated. Default: inferred from the directories.",
+            help="A partition column that the directory names contain. Specify types for all or for none: string, "
+            "integer, long, date, double, timestamp, decimal(10,2) … May be repeated. Default: inferred from the "
+            "directories.",
         ),
     ] = None,
     properties: _Properties = None,

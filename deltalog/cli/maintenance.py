@@ -100,11 +100,11 @@ def optimize(
     full: Annotated[
         bool, typer.Option("--full", help="Clustered tables: also rewrite files clustered by other columns.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done without committing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done, but commit nothing.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Combine small files into larger ones without changing rows. The rows of a clustered table are ordered by its
-    clustering columns.
+    """Combine small files into larger ones without changing rows. In a clustered table, the new files have their rows
+    ordered by the clustering columns.
 
     The old files are kept until a vacuum; earlier versions can be read until then.
     """

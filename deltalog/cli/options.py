@@ -28,7 +28,9 @@ _RESERVED = frozenset(["self", "url", "create", "environment", "allowed_paths", 
 
 Table = Annotated[
     str,
-    typer.Argument(metavar="TABLE", help="The location: a path, file:///…, s3://…, or catalog:<catalog>#<name>."),
+    typer.Argument(
+        metavar="TABLE", help="A path, file:///…, s3://…, catalog:<catalog>#<name>, or uc://catalog.schema.table."
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one line per item of a list.")]
 
@@ -42,7 +44,7 @@ AtTime = Annotated[
     typer.Option(
         "--timestamp",
         metavar="ISO",
-        help="The version that was current then: 2026-11-20T10:00:00Z, or '2026-11-20 11:00:00+01:00'.",
+        help="The version that was current at this time: 2026-11-20T10:00:00Z, or '2026-11-20 11:00:00+01:00'.",
         rich_help_panel=_POINTS_IN_TIME,
     ),
 ]

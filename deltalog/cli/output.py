@@ -146,7 +146,7 @@ def table_of(title: str | None = None) -> Table:
 
 
 def facts_of(facts: Iterable[tuple[str, str | Text]]) -> Table:
-    """Names and values in two columns."""
+    """A table of two columns: the names and the values."""
     from rich.table import Table
 
     grid = Table.grid(padding=(0, 2, 0, 0))

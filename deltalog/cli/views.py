@@ -1,4 +1,4 @@
-"""The output of reading commands, as JSON and as renderables for people."""
+"""The output of the commands that read a table: as JSON, and as rich renderables for people."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _CLOCKS = {"in-commit": "in-commit time", "file-modification": "file time"}
 
 
 def time_of(snapshot: Snapshot) -> CommitAt | None:
-    """The time of a snapshot's version, of the kind (in-commit or file time) that history uses for it *now*; None if
+    """The time that history *now* shows for the version of a snapshot (an in-commit timestamp or a file time); None if
     the commit file no longer exists. (A version before an enablement may have had a time of the other kind while it was
     the latest version.)"""
     history = LogHistory(snapshot.reader)
@@ -319,8 +319,8 @@ def print_history(out: Output, entries: list[CommitEntry], commits: range) -> No
 
 
 def explanation(explained: TimestampExplanation, clamped: CommitAt | None) -> dict[str, Any]:
-    """The explanation of a timestamp's resolution as a JSON document. ``clamped``: the commit that --before or --after
-    allows as the answer; None if there is none."""
+    """The explanation of a timestamp's resolution as a JSON document. ``clamped``: the commit to which the timestamp
+    resolves if --before and --after are applied; None if it resolves to none."""
     return {
         **explained.to_json(),
         "clamped": None

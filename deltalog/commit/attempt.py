@@ -42,7 +42,7 @@ class Attempt(msgspec.Struct, frozen=True):
     ``data``: its bytes. ``actions``: the actions in ``data``, decoded. ``timestamp_ms``: the timestamp in the
     commitInfo, in milliseconds since 1970. ``in_commit_timestamp_ms``: equal to ``timestamp_ms`` if in-commit
     timestamps are enabled, else None. ``protocol``: the protocol of this version, whether this commit or an earlier one
-    sets it.
+    sets it. ``base``: the version that it follows.
     """
 
     prepared: Prepared
@@ -51,6 +51,7 @@ class Attempt(msgspec.Struct, frozen=True):
     timestamp_ms: int
     in_commit_timestamp_ms: int | None
     protocol: Protocol
+    base: Base
 
     @property
     def version(self) -> int:
@@ -134,12 +135,12 @@ def build_attempt(prepared: Prepared, base: Base, clock_ms: int) -> Attempt:
         list(prepared.cdc),
     )
     data = _encoded(info, actions, head if len(adds) + len(prepared.removes) > _MANY else actions, version)
-    return Attempt(prepared, data, grouped, timestamp_ms, ict_ms, protocol)
+    return Attempt(prepared, data, grouped, timestamp_ms, ict_ms, protocol, base)
 
 
 def _encoded(info: dict[str, Any], actions: Sequence[AnyAction | bytes], checked: Any, version: int) -> bytes:
-    """The bytes of the commit file. ``checked``: the actions to decode again before the commit: some or all of
-    ``actions``. Large numbers of adds and removes are left out: the adds were decoded when they were staged, and the
+    """The bytes of the commit file. ``checked``: those of the ``actions`` that are decoded again before the commit.
+    Adds and removes are left out if there are very many of them: the adds were decoded when they were staged, and the
     removes were built from actions read from the log. Raises InvalidActionError."""
     try:
         data = encode_commit(info, actions)

@@ -83,7 +83,7 @@ _HARMLESS_PROPERTIES: Mapping[str, str | None] = {
 
 
 def rebase(prepared: Prepared, base: Base, winner: CommitActions, winner_file_time_ms: int | None, table: str) -> Base:
-    """The new base after ``winner`` committed version ``base.version + 1``, provided that no conflict exists.
+    """The base of the next attempt, after ``winner`` committed version ``base.version + 1`` without a conflict.
 
     ``winner_file_time_ms``: the modification time of the winner's commit file, in milliseconds since 1970; used only if
     the transaction enables in-commit timestamps. ``table``: the URL of the table root, for error messages. Raises

@@ -1,11 +1,12 @@
-"""Hooks after a commit: its ``.crc``, a checkpoint when one is due, and log clean-up after a checkpoint.
+"""The hooks that run after a commit: they write its ``.crc`` and, when one is due, a checkpoint, and clean up the log
+after a checkpoint.
 
-The hooks write files derived from the snapshot of the version, so they first check that the log still has the version
-before it. If the log lacks that version, the table was replaced during the commit. If files were written in this case,
-readers of the new table would use them as if they belonged to that table. Readers do not depend on the hooks, so if a
-hook fails, the error is logged and the commit remains valid. An interrupt (Ctrl-C) is raised again; from Python 3.11
-on, a note on the exception states that the commit is in the log. For a table on a remote store the hooks run in the
-background, so that the commit does not wait for their requests.
+The hooks write files derived from the snapshot of the committed version, so they first check that the log still has the
+preceding version. If the log lacks that version, the table was replaced during the commit. If files were written in
+this case, readers of the new table would use them as if they belonged to that table. Readers do not depend on the
+hooks, so if a hook fails, the error is logged and the commit remains valid. An interrupt (Ctrl-C) is raised again; from
+Python 3.11 on, a note on the exception states that the commit is in the log. For a table on a remote store the hooks
+run in the background, so that the commit does not wait for their requests.
 
 Spec: PROTOCOL.md#version-checksum-file, #checkpoints, #metadata-cleanup, #writer-requirements.
 """
@@ -54,7 +55,7 @@ def errors_logged(fact: str, what: str) -> Iterator[None]:
     succeeded.
 
     ``fact``: the success to report, such as "version 7 is committed"; ``what``: the step that the block performs. The
-    log record contains both. An interrupt is raised again, with both messages in a note.
+    log record contains both. An interrupt, such as KeyboardInterrupt, is raised again, with both messages in a note.
     """
     try:
         yield
@@ -82,7 +83,7 @@ class NewVersion(msgspec.Struct, frozen=True):
     """A version that was just committed, as the hooks receive it. ``base``: the version on which the transaction of the
     commit began; None for version 0. ``commits``: the commits after ``base``, in ascending order, including the commit
     of this version. ``is_followed``: whether this version is known to follow ``base`` in the log; see
-    ``TipProof.is_followed``. ``hooks``: which steps follow the commit."""
+    ``TipProof.is_followed``. ``hooks``: which of the steps after a commit to run."""
 
     snapshot: LogSnapshot
     result: CommitResult
@@ -124,8 +125,8 @@ def wait_for_hooks(store: LogStore) -> None:
 
 def _is_in_place(version: NewVersion) -> bool:
     """Whether the log is known to contain both this version and the base version on which it was committed. If the
-    version was committed to the log of another table, the snapshot's ``tip`` shows this, and the next call on the table
-    handle reads that log."""
+    version was committed to the log of another table, the snapshot's ``tip`` says so, and the next call on the table
+    handle reads the log of that other table."""
     snapshot = version.snapshot
     with errors_logged(f"{snapshot.url}: version {snapshot.version} is committed", "a check of the version before it"):
         try:
@@ -163,8 +164,8 @@ def _run(snapshot: LogSnapshot, version: NewVersion, environment: Environment) -
 
 def _run_behind(version: NewVersion, environment: Environment, on_checkpoint: OnCheckpoint) -> None:
     """Run the hooks in the background. The handle may already be at later versions, whose snapshots are not based on
-    the new checkpoint. The hooks of those versions use snapshots that are based on the new checkpoint, until the
-    handle's own snapshots are also based on it."""
+    the new checkpoint. Until the handle's own snapshots are based on the new checkpoint, the hooks of those versions
+    use snapshots of the same versions that are."""
     if not _is_in_place(version):
         return
     snapshot = version.snapshot

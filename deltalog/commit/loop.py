@@ -1,7 +1,7 @@
 """The commit loop: turns a prepared transaction into exactly one commit, or none.
 
-The commit loop has one rule: **the loop attempts the next version only when it knows the outcome of the attempt at this
-version.**
+The commit loop has one rule: **the loop attempts the next version only when it knows the outcome of its attempt at the
+version before.**
 
 The table's committer commits one version and returns one of three outcomes:
 
@@ -79,7 +79,7 @@ class CommittedAttempt:
 
     @property
     def commits(self) -> list[Landed]:
-        """The commits to which the earlier attempts lost the race, followed by this commit."""
+        """The commits that won the race against the earlier attempts, followed by this commit."""
         return [
             *(Landed(winner, winner.in_commit_timestamp_ms) for winner in self.winners),
             self.attempt.landed,
@@ -230,7 +230,8 @@ class CommitLoop:
             is_certain, meta = self._proof.confirm(attempt.version)
             if is_certain and meta is not None and self._is_file_of(attempt, meta):
                 return meta
-            is_rolled_back = is_certain and meta is None  # log clean-up would have deleted the preceding version first
+            # Not deleted by log clean-up, which would have deleted the preceding version first.
+            is_rolled_back = is_certain and meta is None
             if not is_rolled_back and self._is_ours(self._reader.commit(attempt.version)):
                 return None
             raise replaced(self._store.url, self._base.version, "an older copy replaced it")

@@ -112,7 +112,8 @@ class TipProof:
         self._proven_ms = self._looked = None
 
     def take_over(self, other: TipProof) -> None:
-        """Reuse the check of another transaction in the same call, if that transaction checked the same version."""
+        """Reuse the check that another transaction of the same call has made, if that transaction checked the same
+        version."""
         if self._known is not None and other._known is not None and self._known.tip is other._known.tip:
             self._proven_ms, self._looked = other._proven_ms, other._looked
 
@@ -161,16 +162,17 @@ class TipProof:
         return all(self._judge(tip, each, version, is_committed=True) for tip, each in zip(tips, found, strict=True))
 
     def _tips(self, after: bool = False) -> list[Tip]:
-        """The commits that must be in the log. A winner that was just read from a remote store is not checked again.
-        On other stores, and ``after`` the commit, the winner's commit is checked, because a rollback of the store may
-        have kept the known version but not the winner's."""
+        """The commits that must be in the log. A winner's commit that was just read from a remote store is not checked
+        again. On other stores, and ``after`` the commit, the winner's commit is checked, because a rollback of the
+        store may have kept the known version but not the winner's."""
         assert self._known is not None
         winner = None if self._reader.store.is_remote and not after else self._winner
         return [self._known.tip] if winner is None else [winner, self._known.tip]
 
     def _judge(self, tip: Tip, found: FileMeta | None, version: int, is_committed: bool = False) -> bool:
         """Whether the log is certain to contain this commit. ``found``: the metadata of the commit file that the log
-        now contains for that version. ``version``: the version being committed, or just committed."""
+        now contains for the version of ``tip``. ``version``: the version that is being committed, or that has just been
+        committed."""
         known, url = self._known, self._reader.store.url
         assert known is not None
         if found is not None and tip.is_file(self._reader, found):

@@ -88,7 +88,7 @@ def check_adds(
     types = {column_mapping.physical_name(column, mode): column.data_type for column in columns}
     if not types and not any(map(_PARTITION_VALUES, adds)):
         return
-    # Each distinct set of values is checked once.
+    # Each distinct combination of partition values is checked only once.
     for add in {tuple(add.partition_values.items()): add for add in adds}.values():
         if add.partition_values.keys() != types.keys():
             raise InvalidActionError(

@@ -242,7 +242,7 @@ class TableBuilder:
             self.file_times_ms.pop(f"{version:020d}.json")
 
     def opened(self) -> DeltaTable:
-        """Open the table with deltalog, with a fixed clock after the last commit."""
+        """Open the table with deltalog, with a clock that is fixed at a time after the last commit."""
         numbers = itertools.count(1)
         environment = Environment(
             clock_ms=lambda: T0 + self.next_version * MINUTE,

@@ -115,7 +115,7 @@ class Begin(Step):
 
 @dataclass(frozen=True)
 class Put(Step):
-    """Let another writer commit: copy a commit that the builder has prepared into the log."""
+    """Act as another writer that commits: copy into the log a commit that the builder has prepared."""
 
     name: str
 

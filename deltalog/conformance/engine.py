@@ -87,5 +87,5 @@ class Engine:
 
     def begin(self, path: str) -> Engine:
         """Return an engine with an open transaction on the current version: its next write to ``path`` is based on that
-        version and committed after all commits that exist by then."""
+        version, and is committed after all commits that exist at the time of the write."""
         raise NotSupported("keeping a transaction open while another writer commits")

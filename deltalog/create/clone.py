@@ -3,8 +3,8 @@
 A clone keeps columns with their ids and physical names, properties, table features, metadata domains, deletion vectors
 and row ids. A clone has its own id and history. If the source has in-commit timestamps, the clone has them from version
 0.
-The source's enablement pair is not copied, because its version is meaningless in the clone. Row commit versions are 0.
-App transactions (txn) and catalog properties are not copied.
+The enablement version and timestamp in the source's properties are not copied, because this version is meaningless in
+the clone. Row commit versions are 0. App transactions (txn) and catalog properties are not copied.
 
 Spec: PROTOCOL.md#add-file-and-remove-file (absolute paths), #deletion-vector-descriptor-schema, #in-commit-timestamps,
 #row-tracking, #column-mapping.
@@ -107,7 +107,7 @@ def _commit(
 
 
 def _named(url: str) -> str:
-    """A table identified by its location, in Spark's syntax."""
+    """A table's location in Spark's syntax: delta.`<path>`."""
     return f"delta.`{absolute_path(url, '')}`"
 
 

@@ -1,7 +1,7 @@
 """Finds the data files of a directory without a log, and determines their columns from the paths and footers. Pure.
 
-Names that begin with ``_`` or ``.`` are ignored, as in Spark. Links, mount points and other tables are refused: the
-table must not lack rows that other readers of the directory return.
+Names that begin with ``_`` or ``.`` are ignored, as in Spark. Links, mount points and other tables are refused, because
+without their files the table would lack rows that other readers of the directory return.
 
 Spec: PROTOCOL.md#data-files, #partition-value-serialization, #file-types.
 """
@@ -164,8 +164,8 @@ def file_schema(footer: Any, path: str) -> StructType:
 
 
 def _with_instants(field: pa.Field, physical: Iterator[str]) -> pa.Field:
-    """A field with INT96 timestamps as UTC timestamps, as Spark reads them. ``physical``: the physical types of the
-    leaves, in order; the function consumes one item for each leaf of the field."""
+    """The field with UTC timestamps in place of INT96 timestamps, as Spark reads them. ``physical``: the physical types
+    of the leaves, in order; the function consumes one item for each leaf of the field."""
     kind = field.type
     if pt.is_struct(kind):
         return field.with_type(pa.struct([_with_instants(kind.field(i), physical) for i in range(kind.num_fields)]))

@@ -42,7 +42,7 @@ def take_positions(
     method_name: str, args: tuple[Any, ...], names: tuple[str, ...], given: dict[str, Any], unset: dict[str, Any]
 ) -> None:
     """Put arguments passed by position into ``given``. Raises TypeError for one that is passed both ways. ``unset``:
-    the values that mean that an argument was not passed by keyword."""
+    the values that stand for an argument that was not passed by keyword."""
     if len(args) > len(names):
         raise TypeError(f"{method_name}() got unexpected positional arguments")
     for name, value in zip(names, args, strict=False):

@@ -80,7 +80,7 @@ def taken_stream(data: Any) -> pa.RecordBatchReader:
     reader = _stream(data)
     if b"pandas" not in (reader.schema.metadata or {}):
         return reader
-    # The metadata of pandas says which columns are an index, and deltalog would leave these columns out.
+    # The metadata of pandas marks some columns as the index, and deltalog would leave these columns out.
     batches = (batch.replace_schema_metadata(None) for batch in reader)
     return pa.RecordBatchReader.from_batches(reader.schema.remove_metadata(), batches)
 

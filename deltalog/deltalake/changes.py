@@ -28,8 +28,9 @@ def feed(
     until: tuple[int | None, str | None],
     allow_out_of_range: bool,
 ) -> pa.RecordBatchReader:
-    """The changes of a range. ``since``, ``until``: a version and a time; if the time is set, it takes precedence.
-    The partition columns come after the other table columns, as in deltalake; the columns of the feed come last."""
+    """The changes of a range. ``since``, ``until``: each is a version and a time; if the time is set, it takes
+    precedence over the version. The partition columns come after the other table columns, as in deltalake; the columns
+    of the feed come last."""
     from_ms = None if since[1] is None else epoch_ms(since[1])
     to_ms = None if until[1] is None else epoch_ms(until[1])
     history = handle.history()

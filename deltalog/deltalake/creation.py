@@ -335,7 +335,7 @@ def check_generated(given: pa.Schema, own: StructType, schema_mode: str | None, 
 
 
 def _kept(given: pa.Field, existing: pa.Field) -> pa.Field:
-    """A field of the data with the type of the table's column; fields of structs are matched by name."""
+    """A field of the data, converted to the type of the table's column; fields of structs are matched by name."""
     return given.with_type(nested_as(given.type, existing.type))
 
 

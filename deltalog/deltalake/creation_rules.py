@@ -18,9 +18,9 @@ _LEGACY = {each.name: each.legacy_writer for each in features.FEATURES if each.l
 
 
 def without_lists(protocol: Protocol, metadata: Metadata) -> Protocol:
-    """The protocol of a new table, as deltalake would set it. If legacy versions imply the features without a reader
-    version above 1, the protocol has these versions, so that older clients can use the table; otherwise it lists only
-    the features that the table uses."""
+    """The protocol of a new table, as deltalake would set it. If a legacy writer version with reader version 1 implies
+    all features, the protocol has these versions, so that older clients can use the table; otherwise it lists only the
+    features that the table uses."""
     names = protocol.writer_features or ()
     if protocol.min_reader_version > 1 or any(name not in _LEGACY for name in names):
         unused = _unused(metadata)
@@ -30,7 +30,8 @@ def without_lists(protocol: Protocol, metadata: Metadata) -> Protocol:
 
 
 def _unused(metadata: Metadata) -> set[str]:
-    """The features that a new table needs only when it uses them: append-only tables and rules for columns."""
+    """The features that a new table does not use and therefore need not list: append-only tables, and rules for columns
+    (NOT NULL and invariants)."""
     unused = set()
     if metadata.configuration.get("delta.appendOnly", "").lower() != "true":
         unused.add("appendOnly")

@@ -1,4 +1,5 @@
-"""What a version consists of, in deltalake's shapes: file actions, partitions, deletion vectors, history."""
+"""What a version consists of, in the forms that deltalake returns: file actions, partitions, deletion vectors,
+history."""
 
 from __future__ import annotations
 
@@ -113,7 +114,8 @@ def deletion_vectors(snapshot: Snapshot) -> pa.RecordBatchReader:
 
 
 def snapshot_rows(snapshot: Snapshot, files: pa.Table) -> list[int | None]:
-    """The number of rows in each file, including deleted rows; None if the statistics of the file lack it."""
+    """The number of rows in each file, including deleted rows; None if the statistics of the file do not contain the
+    number."""
     every = snapshot.files(["path"])["path"].to_pylist()
     numbers = dict(zip(every, snapshot.statistics([])["num_records"].to_pylist(), strict=True))
     return [numbers.get(path) for path in files["path"].to_pylist()]

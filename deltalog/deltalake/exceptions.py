@@ -26,7 +26,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class DeltaError(errors.DeltaLogError):
-    """The root of the errors of this package."""
+    """The base class of the errors of this package."""
 
     code = "DELTALAKE_ERROR"
 
@@ -73,7 +73,7 @@ class FileMissingError(StoreFailedError, FileNotFoundError):
     code = "DELTALAKE_FILE_MISSING"
 
 
-# For an error, the first of these classes of which the error is an instance determines the result.
+# An error is converted to the class next to the first of these classes of which it is an instance.
 _CLASSES: tuple[tuple[type[errors.DeltaLogError], type[DeltaError]], ...] = (
     (DeltaError, DeltaError),
     (errors.TableNotFoundError, TableNotFoundError),
@@ -92,7 +92,7 @@ _CLASSES: tuple[tuple[type[errors.DeltaLogError], type[DeltaError]], ...] = (
 )
 
 
-# Parts of deltalog's messages, with the words by which programs recognise the same error of deltalake.
+# Parts of deltalog's messages, each with the words by which programs recognise deltalake's error for the same problem.
 _PHRASES = (
     (r"rows of the source match one row of the table", "duplicate relevant WHEN MATCHED rows:"),
     (r"is NOT NULL, but", "Invalid data found:"),
@@ -101,7 +101,7 @@ _PHRASES = (
 
 
 def as_deltalake(error: errors.DeltaLogError) -> DeltaError:
-    """A deltalog error, converted to one of these exceptions. Its ``outcome`` is kept."""
+    """A deltalog error, converted to one of the exceptions of this module. Its ``outcome`` is kept."""
     if isinstance(error, DeltaError):
         return error
     kind = next(kind for known, kind in _CLASSES if isinstance(error, known))
@@ -142,7 +142,7 @@ def translated() -> Iterator[None]:
 
 
 def translating(function: F) -> F:
-    """A wrapper of a function that raises deltalog's errors as DeltaErrors."""
+    """A wrapper of a function; it raises deltalog's errors as DeltaErrors."""
 
     @functools.wraps(function)
     def call(*args: Any, **named: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Points in time, in the forms in which deltalake's programs write them. Pure."""
+"""Points in time, in the forms in which programs written for deltalake pass them. Pure."""
 
 from __future__ import annotations
 

@@ -50,7 +50,7 @@ def of_update(result: CommitResult, timer: Timer) -> dict[str, Any]:
 
 
 def of_merge(result: CommitResult, num_source_rows: int, num_files: int, timer: Timer) -> dict[str, Any]:
-    """Of a merge. ``num_files``: how many files the table had."""
+    """Of a merge. ``num_files``: the number of files that the table had before the merge."""
     numbers = result.operation_metrics
 
     def number(name: str) -> int:

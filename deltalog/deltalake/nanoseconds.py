@@ -1,4 +1,4 @@
-"""Whether timestamps keep nanoseconds: never, because Delta tables have microseconds."""
+"""Timestamps never keep nanoseconds, because Delta tables store microseconds."""
 
 from __future__ import annotations
 
@@ -12,4 +12,4 @@ def enabled() -> bool:
 
 def enable_nanosecond_timestamps() -> None:
     """Raises RuntimeError: deltalog writes microseconds, as the protocol says."""
-    raise RuntimeError("Timestamps of nanoseconds are not in the Delta protocol; deltalog writes microseconds.")
+    raise RuntimeError("Nanosecond timestamps are not in the Delta protocol; deltalog writes microseconds.")

@@ -29,7 +29,7 @@ def transaction_options(
 
 
 def max_attempts(commit: CommitProperties | None) -> int | None:
-    """How many versions a commit may try; None: the default number. Raises CallError."""
+    """The maximum number of versions that a commit attempts; None: the default number. Raises CallError."""
     retries = None if commit is None else commit.max_commit_retries
     if retries is None:
         return None

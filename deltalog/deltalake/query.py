@@ -46,7 +46,7 @@ class QueryBuilder:
 
 
 def _typed(rows: pa.Table, tables: dict[str, DeltaTable]) -> pa.Table:
-    """The result with the types and nullability of those table columns that have the same names as its columns."""
+    """The result with the types and nullability of the table columns of the same names."""
     known: dict[str, pa.Field] = {}
     for table in tables.values():
         known.update({field.name: field for field in table.schema()._arrow_schema()})

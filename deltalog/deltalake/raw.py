@@ -1,4 +1,4 @@
-"""RawDeltaTable: the operations of a table, at the version that its caller has loaded.
+"""RawDeltaTable: the operations on a table, at the version that the caller has loaded.
 
 ``DeltaTable._table`` is an object of this class, as in deltalake, because some libraries call its methods. It delegates
 to deltalog's verbs, and returns the same types as in deltalake: metrics as JSON text, Arrow objects, paths.
@@ -138,8 +138,8 @@ class RawDeltaTable:
 
     @translating
     def load_with_datetime(self, ds: str) -> None:
-        """Load the version that was current at a point in time: the first version for earlier times, and the latest
-        version for later times."""
+        """Load the version that was current at a point in time; for a time before the first commit the first version,
+        and for a time after the latest commit the latest version."""
         found = self.handle.history().version_at(epoch_ms(ds), "earliest", "latest")
         self.snapshot = self.handle.at(found.version, None)
 
@@ -231,7 +231,7 @@ class RawDeltaTable:
     ) -> list[tuple[str, Any]]:
         """The path of each file, and a pyarrow expression that is known to be true for all its rows."""
         with translated():
-            return dataset.guarantees(self.snapshot, self._files(file_pruning_predicate), schema)
+            return dataset.guarantees(self.snapshot, file_pruning_predicate, schema)
 
     # ----------------------------------------------------------------------------------------------- changes
 

@@ -77,7 +77,8 @@ def vacuum(
     full: bool,
     keep_versions: Sequence[int] | None,
 ) -> list[str]:
-    """Delete files that no version needs. Returns their paths."""
+    """Delete files that neither the latest version, nor a version within the retention, nor one of ``keep_versions``
+    needs. Returns their paths."""
     least_ms = DELETED_FILE_RETENTION_MS.read(handle.latest.metadata.configuration)
     if retention_hours is not None and enforce_retention_duration and retention_hours * _HOUR_MS < least_ms:
         raise DeltaError(
@@ -166,7 +167,8 @@ def check_lists_features(handle: TableHandle, names: Sequence[str]) -> None:
 
 
 def check_addable(columns: StructType) -> None:
-    """Raise DeltaError for a new column that is NOT NULL or generated, because existing rows would violate its rule."""
+    """Raise DeltaError for a new column that is NOT NULL or generated, because the existing rows would violate this
+    rule."""
     for column in columns:
         if GENERATION_KEY in column.metadata:
             raise DeltaError(f"New columns cannot be a generated column: {column.name}. Existing rows have no values.")

@@ -46,7 +46,7 @@ class _Type:
         raise NotImplementedError
 
     def to_json(self) -> str:
-        """The type in the JSON of a schema."""
+        """The type, as it is written in the JSON of a schema."""
         return canonical_json(json.loads(_json_of(self._delta())))
 
     @translating
@@ -232,8 +232,8 @@ class MapType(_Type):
 
 
 class Field:
-    """A column, or a field of a struct. ``metadata``: JSON values keyed by name; a value that is an object is read as
-    JSON text."""
+    """A column, or a field of a struct. ``metadata``: JSON values keyed by name; after reading, a value that is an
+    object is JSON text."""
 
     def __init__(
         self, name: str, type: DataType | str, nullable: bool = True, metadata: Mapping[str, Any] | None = None
@@ -332,7 +332,7 @@ class StructType(_Type):
         return pa.struct([field._arrow() for field in self._fields])
 
     def to_json(self) -> str:
-        """The type in the JSON of a schema."""
+        """The type, as it is written in the JSON of a schema."""
         return self._delta().to_json()
 
     @classmethod

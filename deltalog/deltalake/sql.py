@@ -1,6 +1,6 @@
 """Translates the SQL of deltalake's programs from DataFusion's dialect into Spark's, which deltalog uses. Pure.
 
-DataFusion and Spark differ in their quotes: in DataFusion, double quotes enclose a name, and a backslash in text is an
+DataFusion and Spark quote differently: in DataFusion, double quotes enclose a name, and a backslash in text is an
 ordinary character; in Spark, double quotes enclose text, and a backslash escapes the next character.
 """
 

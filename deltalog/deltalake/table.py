@@ -101,7 +101,7 @@ class Metadata:
 
     @property
     def description(self) -> str | None:
-        """The description that the table's user gave it."""
+        """The description of the table, as set by its user."""
         return self._metadata.description
 
     @property
@@ -143,7 +143,7 @@ class DeltaTableConfig(_DeltaTableConfigBase):
 
 
 class ProtocolVersions(NamedTuple):
-    """The protocol of a version. Features are None if the versions imply them."""
+    """The protocol of a version. The lists of features are None if the protocol versions imply the features."""
 
     min_reader_version: int
     min_writer_version: int
@@ -540,12 +540,12 @@ class DeltaTable:
 
     @property
     def optimize(self) -> TableOptimizer:
-        """The methods that rewrite files."""
+        """An object whose methods rewrite files."""
         return TableOptimizer(self)
 
     @property
     def alter(self) -> TableAlterer:
-        """The methods that change columns, properties and features."""
+        """An object whose methods change columns, properties and features."""
         return TableAlterer(self)
 
     def vacuum(
@@ -634,10 +634,9 @@ class DeltaTable:
         self._table.generate()
 
     def __datafusion_table_provider__(self, session: Any = None) -> Any:
-        """Raises DeltaError: Always raises DeltaError, because a table provider for DataFusion must be a Rust
-        object."""
+        """always, because a table provider for DataFusion must be a Rust object."""
         raise DeltaError(
-            "A table provider for DataFusion is an object of delta-rs. Register the rows instead: "
+            "Only delta-rs can make a table provider for DataFusion. Register the rows instead: "
             "SessionContext.from_arrow(table.scan())."
         )
 
@@ -762,8 +761,8 @@ class TableAlterer:
 class TableOptimizer:
     """The methods of ``DeltaTable.optimize``. ``target_size``: the size of new files in bytes; default:
     delta.targetFileSize. ``max_spill_size`` and ``max_temp_directory_size`` are options of DataFusion, and have no
-    effect. ``min_commit_interval``: 0 makes one commit for each group of files; any other value makes commits of up to
-    16 GiB."""
+    effect. ``min_commit_interval``: with 0, each group of files is committed separately; with any other value, one
+    commit rewrites up to 16 GiB of files."""
 
     def __init__(self, table: DeltaTable) -> None:
         self.table = table
@@ -854,7 +853,7 @@ def _encoded(given: FilterLiteralType) -> tuple[str, str, str | list[str]]:
 
 
 def _check_value(value: Any) -> None:
-    """Raise TypeError if a new value is of another type."""
+    """Raise TypeError if a new value has a type that deltalake does not accept."""
     kinds = (bool, int, float, str, datetime.datetime, datetime.date, decimal.Decimal, bytes, list, dict, type(None))
     if not isinstance(value, kinds):
         raise TypeError(

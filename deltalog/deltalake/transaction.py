@@ -1,4 +1,4 @@
-"""The classes of ``deltalake.transaction``: what a commit carries besides its rows."""
+"""The classes of ``deltalake.transaction``, which describe what a commit carries besides its rows."""
 
 from __future__ import annotations
 

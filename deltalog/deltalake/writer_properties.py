@@ -38,7 +38,7 @@ class Compression(Enum):
             ) from None
 
     def get_level_range(self) -> tuple[int, int]:
-        """The least and the greatest level. Raises KeyError for a codec without levels."""
+        """The lowest and the highest compression level. Raises KeyError for a codec without levels."""
         return self._levels()[:2]
 
     def get_default_level(self) -> int:
@@ -60,8 +60,8 @@ class Compression(Enum):
 
 @dataclass
 class BloomFilterProperties:
-    """Whether a column has a Bloom filter. ``fpp``: the share of false positives. ``ndv``: the number of distinct
-    values."""
+    """The Bloom filter of a column; ``set_bloom_filter_enabled`` says whether there is one. ``fpp``: the share of false
+    positives. ``ndv``: the number of distinct values."""
 
     set_bloom_filter_enabled: bool | None
     fpp: float | None = None

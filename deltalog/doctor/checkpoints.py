@@ -254,7 +254,7 @@ class CheckpointExamination:
                         yield found("checkpoint-file-twice", f"{add.path} appears twice.", version, self._path)
                     paths.add(add.path)
                     yield from self._examine_file(add, rules, live)
-            # A V2 checkpoint may not split file actions between its top-level file and sidecars.
+            # A V2 checkpoint must not split file actions between its top-level file and sidecars.
             if self.small.sidecars and self._has_own_files():
                 text = f"{self.checkpoint.names[0]} contains file actions although the checkpoint has sidecars."
                 yield found("checkpoint-files-split", text, version, self._path)

@@ -92,7 +92,8 @@ class Actions:
 
 
 def examine_bytes(data: bytes, version: int, path: str, actions: Actions) -> Iterator[Finding]:
-    """Decode the bytes of a commit into ``actions``. The findings concern encoding, JSON and the form of actions."""
+    """Decode the bytes of a commit into ``actions``. Yields findings about the encoding, the JSON and the form of the
+    actions."""
     if data.startswith(_BOM):
         yield found("commit-byte-order-mark", "The file begins with the bytes EF BB BF.", version, path)
         data = data.removeprefix(_BOM)

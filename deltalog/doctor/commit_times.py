@@ -63,7 +63,7 @@ class CommitTimes:
         self._previous_version = version
 
     def skip(self) -> None:
-        """Record that commits are missing before the next commit that was read."""
+        """Record that commits are missing directly before the next commit that ``take`` checks."""
         self._file_ms = None
 
     def _take_active(self, version: int, actions: Actions, file_ms: int | None, is_read: bool) -> None:
@@ -139,8 +139,7 @@ class CommitTimes:
     # ---------------------------------------------------------------------------------------- final checks
 
     def finish(self, configuration: Mapping[str, str], latest: int) -> Iterator[Finding]:
-        """Yield the findings about commits and about the enablement properties, a pair of properties of the latest
-        version.
+        """Yield the findings about commits and about the enablement properties of the latest version.
 
         After in-commit timestamps are turned off, earlier defects no longer affect readers and are at most warnings.
         """

@@ -48,7 +48,7 @@ _READ_ERRORS = (
 
 @dataclass(slots=True)
 class Counts:
-    """The numbers of footers and of rows that were read."""
+    """The numbers of footers and rows that were read."""
 
     footers: int = 0
     rows: int = 0
@@ -64,7 +64,8 @@ class DataExamination:
     counts: Counts = field(default_factory=Counts)
 
     def examine(self, add: AddFile, footer: bool, rows: bool) -> Iterator[Finding]:
-        """Check one live file. ``footer``, ``rows``: whether to read the file's footer and its rows."""
+        """Check one live file. ``footer``, ``rows``: whether to read the file's footer, and whether to read its
+        rows."""
         try:
             store, path = self.files.find(add.path)
         except UnsafePathError:
@@ -211,7 +212,7 @@ class DataExamination:
         return [(identity, name) for identity, name in found if identity is not None]
 
     def _named(self) -> list[tuple[StructField, str]]:
-        """The columns, each with its name in statistics."""
+        """The columns, each with the physical name, under which its statistics are stored."""
         mode, named = mapping_of(self.rules.metadata), []
         for column in self._columns:
             with contextlib.suppress(DeltaLogError):

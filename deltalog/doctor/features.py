@@ -88,7 +88,7 @@ def _examine_lists(protocol: Protocol, version: int, path: str) -> Iterator[Find
 def examine_lowering(
     before: Protocol, after: Protocol, operation: str | None, version: int, path: str
 ) -> Iterator[Finding]:
-    """Report an operation that lowers the protocol or removes a feature, unless the operation drops features."""
+    """Report an operation that lowers the protocol or removes a feature, unless it is a DROP FEATURE operation."""
     lost = sorted(set(writer_features(before)) - set(writer_features(after)))
     lower = after.min_reader_version < before.min_reader_version or after.min_writer_version < before.min_writer_version
     if (lost or lower) and "DROP FEATURE" not in (operation or "").upper():

@@ -30,7 +30,7 @@ ROWS: tuple[tuple[str, tuple[Row, ...]], ...] = (
         ("metadata-format", "error", "The format provider is not parquet", _METADATA),
     )),
     ("schema-serialization-format", (
-        ("schema-column-twice", "error", "Two column names differ at most in case", _METADATA),
+        ("schema-column-twice", "error", "Two column names are equal or differ only in case", _METADATA),
         ("schema-column-name", "warning",
          "A column name has characters that require column mapping",
          "Enable column mapping by name."),
@@ -215,7 +215,7 @@ ROWS: tuple[tuple[str, tuple[Row, ...]], ...] = (
          "A published commit differs from all staged commits of its version",
          "Ask the catalog which one it ratified."),
         ("published-commit-differs", "error", "A published commit differs from the one that the catalog ratified",
-         "Publish the ratified commit: readers without the catalog read the other one."),
+         "Publish the ratified commit: readers without the catalog read the wrong commit."),
         ("staged-commit-missing", "error", "A ratified commit is neither staged nor published",
          "Restore the file from a copy of the table."),
     )),

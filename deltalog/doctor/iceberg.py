@@ -130,8 +130,8 @@ def _nested_ids(schema: StructType) -> Iterator[tuple[str, str]]:
 
 
 def _nested(kind: DataType, prefix: str) -> Iterator[str]:
-    """The nested paths in a column for which an id is required. Types inside structs are not included, because they
-    belong to the fields of the struct."""
+    """The paths inside a column (elements, keys and values) that must have ids of their own. Types inside structs are
+    not included, because they belong to the fields of the struct."""
     if isinstance(kind, ArrayType):
         yield f"{prefix}.element"
         yield from _nested(kind.element_type, f"{prefix}.element")

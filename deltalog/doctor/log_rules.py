@@ -79,7 +79,7 @@ ROWS: tuple[tuple[str, tuple[Row, ...]], ...] = (
          "A file is added while it is live with another deletion vector",
          "Remove the older entry in a new commit: its rows are read twice."),
         ("file-live-twice", "error", "Two live paths are different spellings of the same data file",
-         "Remove one entry in a new commit: its rows are read twice."),
+         "Remove one of the two paths in a new commit: the file's rows are read twice."),
         ("remove-not-live", "warning", "A commit removes a file that is not live",
          "Check that the path is spelled as in the add action; a file with another spelling stays live."),
         ("remove-metadata-incomplete", "error",
@@ -111,7 +111,7 @@ ROWS: tuple[tuple[str, tuple[Row, ...]], ...] = (
     )),
     ("transaction-identifiers", (
         ("txn-version-decreases", "info", "The version of an application decreases",
-         "Check that the application intends it."),
+         "Check that the application intends to lower its version."),
     )),
     ("commit-provenance-information", (
         ("commit-info-twice", "warning", "A commit has several commitInfo actions", _REPORT),
@@ -135,7 +135,7 @@ ROWS: tuple[tuple[str, tuple[Row, ...]], ...] = (
          "The protocol lists in-commit timestamps under a name other than inCommitTimestamp",
          "Add inCommitTimestamp to writerFeatures; other clients do not know this name."),
         ("ict-not-enabled", "info",
-         "A commit has an in-commit timestamp while they are off: readers use its file time",
+         "A commit has an in-commit timestamp although in-commit timestamps are off: readers use its file time",
          "Nothing."),
     )),
     ("writer-requirements-for-in-commit-timestamps", (

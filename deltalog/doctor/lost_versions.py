@@ -58,12 +58,12 @@ class RemovedFiles:
             self.spans, self.count = {}, 0
 
     def forget(self) -> None:
-        """Discard all files, because the state of earlier versions is unknown."""
+        """Forget all recorded files, because the state of earlier versions is unknown."""
         self.spans, self.count = {}, 0
 
     def needed(self, configuration: Mapping[str, str], live: LiveFiles) -> list[Span]:
-        """The version ranges in which files were live, for files that versions within the retention period need. Live
-        files are excluded: they are checked elsewhere."""
+        """For files that versions within the retention period need: the ranges of versions in which these files were
+        live. Files that are still live are excluded, because the checks of live files cover them."""
         found = []
         for (path, vector), spans in self.spans.items():
             if path in live.packed and live.vectors.get(path) == vector:
@@ -91,7 +91,7 @@ def names_of(spans: Iterable[Span]) -> list[str]:
 
 
 def lost(spans: Iterable[Span], gone: set[str]) -> Iterator[Span]:
-    """The spans that need one of the missing files."""
+    """The spans whose data file or deletion vector file is among the missing files."""
     return (span for span in spans if span.path in gone or span.vector in gone)
 
 

@@ -285,7 +285,7 @@ def _changed_marks(before: Metadata, after: Metadata) -> Iterator[tuple[str, str
 
 
 def _changed_columns(before: Metadata, after: Metadata) -> Iterator[tuple[str, str]]:
-    """Report column changes that affect reading files that were written with the schema ``before``."""
+    """Report changes of columns that matter when files that were written with the schema ``before`` are read."""
     old_schema, new_schema = schema_of(before), schema_of(after)
     if old_schema is None or new_schema is None:
         return
@@ -328,7 +328,7 @@ def _changed_fields(
 
 def _by_identity(schema: StructType, mode: Mode, other: Mode) -> dict[Any, tuple[tuple[str, ...], StructField]]:
     """The columns at every depth with their paths, keyed by their identity in files: the id with mode ``id``, otherwise
-    the path of physical names. The names are lower-cased if either mode is ``none``."""
+    the path of physical names. The names are lower-cased if ``mode`` or ``other`` is ``none``."""
     known: dict[Any, tuple[tuple[str, ...], StructField]] = {}
     for path, physical, column in _physical_paths(schema, mode):
         if mode == "id":

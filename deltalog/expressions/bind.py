@@ -119,8 +119,8 @@ def bind(condition: Expression, schema: StructType) -> Bound:
 
 
 def _settled(condition: Expression, schema: StructType) -> Expression:
-    """The condition with the statement's instant in place of CURRENT_TIMESTAMP and the like, unless a column has that
-    name."""
+    """The condition, with CURRENT_TIMESTAMP and similar functions replaced by the statement's instant, or by the column
+    of that name if there is one."""
 
     def of_statement(each: Expression) -> Expression | None:
         if not isinstance(each, Moment):
@@ -201,7 +201,8 @@ class Binder:
     now: datetime.datetime | None = None
     naive_is_utc: bool = False
     columns: dict[tuple[str, ...], BoundColumn] = field(default_factory=dict)
-    # Whether the condition is nested in another expression, which uses only the ``node`` of the bound condition.
+    # Whether the condition is nested in another expression; that expression then uses only the ``node`` of the bound
+    # condition.
     is_inside: bool = False
 
     # ------------------------------------------------------------------------------------------ conditions
@@ -411,7 +412,7 @@ class Binder:
                 return tree
             value = node.value if node.is_literal else node.run(nodes.Rows({}, 0)).as_py()
         except (CallError, pa.ArrowException, ValueError, OverflowError):
-            return tree  # this becomes an error when there are rows to evaluate
+            return tree  # the expression then fails when it is evaluated, if there are rows
         if node.data_type == TIMESTAMP and isinstance(value, datetime.datetime):
             value = value.astimezone(datetime.timezone.utc)
         return tree if value is None else Literal(value, _NEEDED.get(node.data_type))
@@ -421,7 +422,8 @@ class Binder:
             self._check_quoted((literal.value,))
 
     def _check_quoted(self, texts: Sequence[str]) -> None:
-        """Raise CallError for a double-quoted string that users of other engines would intend as a column."""
+        """Raise CallError for a double-quoted string that is the name of a column, because users of other engines would
+        mean the column."""
         for each in texts:
             check_no_column(each, self.schema)
 

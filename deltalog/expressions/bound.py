@@ -3,8 +3,8 @@
 ``bind`` returns a tree of AND and OR over leaves. Negations are pushed into the leaves, so that data skipping can
 evaluate each leaf separately. A comparison of one column with literals is a ``ColumnCondition``, which data skipping
 understands; any other condition is a ``BoundValue``. ``ColumnCondition`` and ``BoundValue`` both provide a node that
-evaluates the condition, so all conditions are evaluated in the same way. Conditions are equal if they test the same
-columns in the same way.
+evaluates the condition, so all conditions are evaluated in the same way. Two conditions compare equal if they test the
+same columns in the same way.
 """
 
 from __future__ import annotations
@@ -144,7 +144,8 @@ class BoundComparison(Bound):
 
     @property
     def width(self) -> int | None:
-        """The length to which values of a char(n) column are padded: the length of the literal, which is at least n."""
+        """The length to which the values of a char(n) column are padded (None for other columns): the length of the
+        literal, which is at least n."""
         return None if self.column.char_length is None else len(self.value)
 
     @property
@@ -230,7 +231,7 @@ class BoundValue(Bound):
         return self.tree
 
 
-# The conditions that data skipping can evaluate, each of which compares one column with literals.
+# The conditions that data skipping can evaluate; each of them tests a single column.
 ColumnCondition = BoundComparison | BoundIn | BoundIsNull | BoundStartsWith
 
 

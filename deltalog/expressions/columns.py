@@ -56,7 +56,7 @@ class Column:
         return IsNull(self._tree)
 
     def isin(self, values: Iterable[Any]) -> Predicate:
-        """True where the value is one of ``values``; if ``values`` contains a null, unknown instead of false.
+        """True where the value is one of ``values``, otherwise false, or unknown if ``values`` contains a null.
 
         ``values``: any number of values, in a list, an Arrow or NumPy array, or a series; all are looked up in one pass
         over the rows. Raises CallError for a single string.

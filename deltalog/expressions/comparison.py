@@ -82,7 +82,7 @@ class ValueSet:
 
     @classmethod
     def from_array(cls, array: Any, has_null: bool = False) -> ValueSet:
-        """The set of values of an Arrow array without nulls."""
+        """The set of the values of an Arrow array that contains no nulls."""
         unique = _hashable(combined(array)).unique()
         return cls(unique.take(pc.sort_indices(unique)), has_null)
 

@@ -26,12 +26,13 @@ def evaluate(node: Node, rows: Rows) -> Any:
         raise pa.ArrowInvalid("the expression is nested too deeply") from None
     except pa.ArrowInvalid:
         raise
-    except pa.ArrowException as error:  # strings of more than 2 GiB, and lack of memory
+    except pa.ArrowException as error:  # raised for strings of more than 2 GiB, and if memory runs out
         raise pa.ArrowInvalid(str(error)) from None
 
 
 def matches(bound: Bound, table: pa.Table) -> Any:
-    """The condition for each row of an Arrow table with the schema's types: true, false, or null for unknown.
+    """The value of the condition for each row of an Arrow table with the schema's types: true, false, or null for
+    unknown.
 
     Raises CallError if the condition cannot be evaluated for a row, as in Spark: for example a division by zero.
     """

@@ -1,4 +1,4 @@
-"""Makes sqlglot parsers that perform a bounded number of steps. Pure.
+"""Derives sqlglot parser classes that raise an error after a bounded number of steps. Pure.
 
 sqlglot tries several ways to parse some constructs, one after the other, so that each level of nested struct(…) doubles
 the time.

@@ -1,4 +1,5 @@
-"""Checks Python values for columns at every depth, and refuses values that Arrow would round, truncate or drop. Pure.
+"""Checks Python values that are to be stored in columns, at every nesting depth, and refuses values that Arrow would
+round, truncate or drop. Pure.
 
 The checks apply to records to be written and to the new values of an update. Each check raises a ValueError that names
 the problem.

@@ -17,8 +17,8 @@ _UNKNOWN_OPERATORS = frozenset({"&", "|", "^", "~", "<<", ">>", "->", "=>", ":",
 PREDICATES = frozenset({"between", "in", "like", "ilike", "rlike", "regexp"})
 # Words that are column names only if they are quoted.
 RESERVED = frozenset({"and", "or", "in", "is", "div", "when", "then", "else", "as", *PREDICATES})
-# Words that are not interval units if they follow INTERVAL '90 days' (whose string already contains the unit), and that
-# are not type names if they precede a string.
+# After INTERVAL '90 days', whose string already contains the unit, these words are not interval units; before a string,
+# they are not type names.
 _WORDS = RESERVED | {"not", "case", "end"}
 
 
@@ -177,7 +177,7 @@ class TokenReader:
                 return constants.interval(parts)
 
     def _is_signed_part(self) -> bool:
-        """Whether the next tokens are a sign, a number and a unit, which continue the interval."""
+        """Whether the next tokens are a sign, a number and a unit, and therefore continue the interval."""
         return (
             self.next.word in ("-", "+")
             and self.after.kind in ("number", "text")

@@ -113,7 +113,7 @@ def flat_columns(tree: Expression) -> set[str]:
 
 
 def restored(tree: Expression, relation: Relation) -> Expression:
-    """Rewrite a resolved tree that names only one relation so that it applies to that relation's own rows."""
+    """Rewrite a resolved tree that uses only ``relation``: flat names become the relation's own column names."""
     columns = {relation.flat(name): name for name in relation.schema.names}
 
     def alone(name: Name) -> Name:

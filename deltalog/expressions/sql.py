@@ -89,8 +89,8 @@ _MENTIONS_MOMENT = re.compile(rf"\b(?:{'|'.join(MOMENTS)})\b", re.IGNORECASE)
 
 
 def at_one_instant(where: Predicate | str | None, now: datetime.datetime) -> Predicate | str | None:
-    """The condition with CURRENT_TIMESTAMP and similar functions replaced with the same time for all uses of the
-    condition; unchanged if it has no such functions. Raises CallError."""
+    """The condition, with CURRENT_TIMESTAMP and similar functions replaced by a fixed time, so that all uses of the
+    condition have the same time; unchanged if it has no such functions. Raises CallError."""
     if not isinstance(where, str) or _MENTIONS_MOMENT.search(where) is None:
         return where
     return as_predicate(where, now)
@@ -312,7 +312,7 @@ class _TreeBuilder:
 
 
 def _cast(inner: Expression, wanted: DataType) -> Expression:
-    # CAST('2026-01-01' AS DATE) is the literal DATE '2026-01-01'.
+    # CAST('2026-01-01' AS DATE) is read as the literal DATE '2026-01-01'.
     found = constants.read_as(inner, wanted) if isinstance(inner, Literal) else None
     return Cast(inner, wanted) if found is None else found
 

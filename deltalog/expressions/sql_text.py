@@ -53,8 +53,8 @@ from deltalog.protocol.schema import DataType
 _PLAIN_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _SHOWN_CHARS, _SHOWN_VALUES = 1000, 1000
 _MOST_DIGITS = 76
-# A column with one of these names would be read back as an operator or a literal, because a name is quoted only if it
-# contains characters other than letters, digits and underscores.
+# A name is quoted only if it contains characters other than letters, digits and underscores, so a column with one of
+# these names would be read back as an operator or a literal.
 _OPERATOR_WORDS = {
     *("and", "as", "between", "case", "div", "else", "end", "false", "ilike", "in", "is", "like", "not", "null", "or"),
     *("regexp", "rlike", "then", "true", "when"),
@@ -122,9 +122,9 @@ def to_sql(tree: Expression, most: int | None = None) -> str:
 
 
 def is_plain(tree: Expression, depth: int = _PLAIN_DEPTH) -> bool:
-    """Whether ``sql.parse`` is known to parse the text of a condition into an equal condition, so that no caller has to
-    check this by parsing: AND, OR, NOT, IN, IS NULL and comparisons of columns with integers, dates, booleans and plain
-    strings."""
+    """Whether ``tree`` consists only of parts whose SQL text ``sql.parse`` is known to parse into an equal condition,
+    so that callers need not parse the text to check this: AND, OR, NOT, IN, IS NULL and comparisons of columns with
+    integers, dates, booleans and plain strings."""
     if depth == 0:
         return False
     if isinstance(tree, (And, Or)):

@@ -1,9 +1,9 @@
 """Prepares the tokens of an expression for sqlglot's parser. Pure.
 
 The parser receives each literal, name and type as a single token, so that it does not interpret their content. This
-module refuses what sqlglot would accept but Spark does not: values without an operator between them and comparisons of
-comparisons. This module also refuses NOT after an operator, because sqlglot groups it differently. All other syntax
-errors are left to the parser.
+module refuses what sqlglot would accept but Spark does not: two values without an operator between them, and
+comparisons whose operands are comparisons. This module also refuses NOT after an operator, because sqlglot groups it
+differently. All other syntax errors are left to the parser.
 """
 
 from __future__ import annotations
@@ -157,7 +157,7 @@ class _ParserInputBuilder(TokenReader):
             self._emit_value(Name(tuple(path), token.kind == "quoted"), token)
 
     def _after_value(self, token: Token, level: _Level) -> None:
-        """Handle the next token when an operator or the end of the expression is expected."""
+        """Handle a token after a value, where an operator or the end of the expression is expected."""
         word = token.word
         if word in _LENGTHENING:
             level.operators += 1

@@ -174,8 +174,8 @@ def _same_metadata(one: State | PartialState, other: State | PartialState, name:
 
 
 def _comparable(state: State | PartialState) -> dict[str, object]:
-    """The fields of the protocol and metaData actions that affect how rows are read, without details that writers
-    format differently, keyed by action name; None for a missing action."""
+    """Keyed by action name, the fields of the protocol and metaData actions that affect how rows are read, without
+    details that depend on the writer's formatting; None for a missing action."""
     protocol, metadata = state.protocol, state.metadata
     return {
         "protocol": None if protocol is None else (

@@ -1,7 +1,7 @@
 """Log clean-up: finds and deletes the log files that no version within the retention period needs.
 
 Spec: PROTOCOL.md#metadata-cleanup. Commit times are the same as in time travel: the in-commit timestamp or, for commits
-before in-commit timestamps were enabled, the monotonised file time.
+before in-commit timestamps were enabled, the file time, adjusted so that file times strictly increase.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ class CleanupReport:
     """The result of a clean-up, or with ``dry_run`` the plan for one.
 
     ``cutoff_ms``: commits before this time have expired. ``first_version``: the first version that is readable after
-    the clean-up; None if nothing is deleted. ``reason``: why these files are or are not deleted. ``unreachable``: the
-    first and the last of the versions that become unreadable. ``files``: all files of the log, beginning with the
-    deleted files in order of deletion.
+    the clean-up; None if nothing is deleted. ``reason``: why log files are deleted or, if none are, why not.
+    ``unreachable``: the first and the last of the versions that become unreadable. ``files``: all files of the log,
+    beginning with the deleted files in order of deletion.
     """
 
     table: str
@@ -113,8 +113,8 @@ class CleanupReport:
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """``first_version``: the log is kept from this version on (None: the whole log is kept). ``reason``: why these
-    files are or are not deleted."""
+    """``first_version``: the log is kept from this version on (None: the whole log is kept). ``reason``: why log files
+    are deleted or, if none are, why not."""
 
     first_version: int | None
     reason: str

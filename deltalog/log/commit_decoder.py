@@ -2,8 +2,8 @@
 many commits are decoded in one call. Decoding many commits together is several times faster than decoding each one
 separately.
 
-A run of commits for which columnar decoding is not certain is halved repeatedly; the short run that remains is decoded
-one commit at a time, and an invalid commit is refused there.
+A run of commits that cannot safely be decoded as columns is halved repeatedly; a run that is too short to halve is
+decoded one commit at a time, and an invalid commit is refused there.
 
 Spec: PROTOCOL.md#add-file-and-remove-file.
 """

@@ -30,8 +30,8 @@ def reconciled(commits: Iterable[Sequence[AnyAction | CommitInfo]]) -> list[AnyA
     """The reconciled actions of ``commits`` (ascending): the last action on each file, application id and domain, and
     the last protocol and metaData. Pure.
 
-    Removes and removed domains are kept, because they affect files and domains of versions before the first commit.
-    Actions that do not affect the state are dropped: commitInfo, cdc and unknown actions.
+    Remove actions and removed domains are kept, because they cancel files and domains of versions before the first of
+    ``commits``. Actions that do not affect the state are dropped: commitInfo, cdc and unknown actions.
     """
     latest: dict[tuple[str, str], AnyAction] = {}
     for actions in commits:

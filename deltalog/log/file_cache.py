@@ -78,11 +78,11 @@ class FileCache:
     for the next snapshot from the contents of this cache, so that only new log files are read for the next version.
     Filling a cache does not change the results of any snapshot. Threads may share it.
 
-    ``tip``: identifies the commit of the version. ``state``: the version's state, which the commits must not
-    contradict. ``totals``: the totals of the live files, if known. ``commits``: the commits of the segment, if they
-    were read. ``loaded``: the live files, if they are in memory. ``tombstones``: the tombstones of the checkpoint, if
-    they were loaded into memory. ``unusable``: unreadable checkpoints. ``checksum``: the version's ``.crc``, if read.
-    ``listed``: the live files to list in the ``.crc`` of a version that was just committed.
+    ``tip``: identifies the commit of the version. ``state``: the version's state, against which the commits are
+    checked. ``totals``: the totals of the live files, if known. ``commits``: the commits of the segment, if they were
+    read. ``loaded``: the live files, if they are in memory. ``tombstones``: the tombstones of the checkpoint, if they
+    were loaded into memory. ``unusable``: the checkpoints that could not be read. ``checksum``: the version's ``.crc``,
+    if read. ``listed``: the live files to list in the ``.crc`` of a version that was just committed.
     """
 
     # While a cache is read, its attributes may be replaced with equivalent values, at any moment and by any thread.
@@ -120,7 +120,7 @@ class FileCache:
     # ------------------------------------------------------------------------------------------- live files
 
     def files(self, columns: Sequence[str] | None = None) -> pa.Table:
-        """One row per live file, with all columns of deltalog.log.file_tables.FILES, or only with ``columns``.
+        """One row per live file, with all columns of deltalog.log.file_tables.FILES, or only those in ``columns``.
 
         Raises CallError for an unknown column. Cost: the columns in the checkpoint and 1 GET for each commit after it.
         The result is cached only if ``columns`` is not given.
@@ -314,7 +314,7 @@ class FileCache:
     # ------------------------------------------------------------------------------------------- succession
 
     def after(self, commit: CommitActions, segment: Segment, state: State, new: Collection[str] = ()) -> FileCache:
-        """The cache of the next version, created by ``commit``. ``new``: the paths that this commit is the first to
+        """The cache of the version that ``commit`` creates. ``new``: the paths that this commit is the first to
         add. Cost: none."""
         totals = table_totals.totals_after(self.known_totals, commit, new or self._known_new(commit))
         return FileCache(

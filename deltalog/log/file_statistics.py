@@ -154,8 +154,8 @@ def bounds_of_files(files: pa.Table, leaves: Sequence[Leaf]) -> pa.Table | None:
 
 @lru_cache(maxsize=64)
 def _bounds_decoder(leaves: tuple[Leaf, ...]) -> tuple[msgspec.json.Decoder[Any], list[str]]:
-    """Returns a decoder that reads only the bounds of ``leaves`` and, for each leaf, the attribute path of the leaf
-    within a group. Raises ValueError for names that need escapes."""
+    """Returns a decoder that reads only the bounds of ``leaves``, and for each leaf its attribute path within a group
+    of the decoded statistics. Raises ValueError for names that need escapes."""
     tree: dict[str, Any] = {}
     for leaf in leaves:
         kind = _stored_type(leaf.data_type)
@@ -182,7 +182,8 @@ def _struct_class(tree: dict[str, Any]) -> type[msgspec.Struct]:
 
 
 def _attributes(tree: dict[str, Any], path: tuple[str, ...]) -> str:
-    """Converts a path of field names to the dotted path of the corresponding struct attributes."""
+    """Converts a path of field names to the dotted path of the attributes (``c0``, ``c1``, …) that the decoded structs
+    have for these fields."""
     names = []
     for name in path:
         names.append(f"c{list(tree).index(name)}")

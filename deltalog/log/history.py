@@ -1,7 +1,7 @@
 """Time travel and history: finds the version that was current at an instant, and lists the commits with their times.
 
-Commit files are named by version, so reading a few of them is usually enough to find a version. The log is listed only
-if the commits that were read do not prove the result, or if file times apply.
+The name of a commit file contains its version, so usually a search that reads a few commits finds the version for an
+instant. The log is listed only if the commits that were read do not prove the result, or if file times apply.
 
 Spec: PROTOCOL.md#in-commit-timestamps, #recommendations-for-readers-of-tables-with-in-commit-timestamps. The rules are
 in deltalog.protocol.timestamps; this module reads the timestamps to which they apply.
@@ -73,7 +73,7 @@ class LogHistory:
         self.reader = reader
         self._listed: Listing | None = None
         if latest is None:
-            # This also lists sizes and times, at no extra cost.
+            # On a remote store, the listing also returns sizes and times, at no extra cost.
             self._listed = reader.list_from(stat=reader.store.is_remote)
             latest = load(reader, self._listed, identifies=True)
         self.latest: LogSnapshot = latest
@@ -259,7 +259,7 @@ class LogHistory:
 
         In a copied table, even commit files from before the enablement of in-commit timestamps can have modification
         times after the enablement. In this case, no timestamp resolves to those commits, and the first commit to which
-        one resolves is the enabling commit. Cost: as ``listing``, and two calls of ``commit_at``; if in-commit
+        a timestamp resolves is the enabling commit. Cost: as ``listing``, and two calls of ``commit_at``; if in-commit
         timestamps apply to all commits, 1 HEAD, at most 1 LIST of the first names and 2 GETs of 4 KiB.
         """
         earliest = self._first_in_commit()

@@ -35,8 +35,8 @@ class CommitEntry(msgspec.Struct, frozen=True, gc=False):
 
     @safe_repr
     def __repr__(self) -> str:
-        """The entry's fields. Because commitInfo is long, they contain only its operation, metrics and user
-        metadata."""
+        """The entry's fields. Of commitInfo, which is long, only the operation, the metrics and the user metadata are
+        included."""
         names = ("version", "timestamp_ms", "clock", "operation", "operation_metrics", "user_metadata")
         shown = (f"{name}={getattr(self, name)!r}" for name in (*names, *self.__struct_fields__[3:-1]))
         return f"CommitEntry({', '.join(shown)})"
@@ -71,7 +71,7 @@ class CommitEntry(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def in_commit_timestamp_ms(self) -> int | None:
-        """The in-commit timestamp that the commit contains, even if the table does not use in-commit timestamps."""
+        """The in-commit timestamp in the commit, whether or not in-commit timestamps are enabled."""
         return CommitInfo(self.commit_info).in_commit_timestamp_ms
 
     @property

@@ -47,8 +47,8 @@ def load_latest(reader: LogReader) -> LogSnapshot:
 
 def load_after(reader: LogReader, snapshot: LogSnapshot) -> LogSnapshot | None:
     """Load the latest version from an earlier version and the commits since then; file lists that are in memory are
-    reused. None if this would read more than a load of the latest version would (because many or large commits
-    followed), or if a commit cannot be read.
+    reused. Returns None if loading the latest version without the earlier one would read less (because many or large
+    commits followed), or if a commit cannot be read.
 
     Raises CorruptTableError, UnsupportedFeatureError. Cost: 1 LIST (on a local disk, 1 or 2 HEADs for each commit
     instead), and 1 GET for each commit; 1 HEAD on a remote store whose ETags do not depend on content alone.
@@ -113,7 +113,8 @@ def load(
     identifies: bool = False,
     asks: bool = False,
 ) -> LogSnapshot:
-    """Load a version from a listing (None: the latest version). If a checkpoint cannot be read, an older one is used.
+    """Load a version (None: the latest version) with the help of a listing of the log. If a checkpoint cannot be read,
+    an older one is used.
 
     ``latest``: the protocol of the latest version, if known; if that version is not catalog-managed, all versions can
     be read by path. ``identifies``: record the metadata of the commit file in ``tip``, so that a handle can recognise

@@ -60,7 +60,7 @@ HEAD_BYTES = 4096
 _VERSIONS_IN_PAGE = 450
 # If a log has fewer versions than this, listing the directory is faster than probing single names.
 _SHORT = 1_000
-# How far back to look for a checkpoint before listing the whole log.
+# The number of versions to look back for a checkpoint before listing the whole log.
 _FAR = 24 * _VERSIONS_IN_PAGE
 _HEADS_AT_ONCE = 1000
 # The maximum number of commits whose bytes are in memory at the same time.
@@ -213,9 +213,9 @@ class LogReader:
         return None
 
     def list_latest(self) -> Listing:
-        """List the log from the checkpoint in the hint on, or the whole log if the hint is missing or wrong. On a
-        remote store, the listing includes the sizes and times of commits. Cost: 1 GET of the hint and 1 LIST (2 if the
-        hint is wrong)."""
+        """List the log, beginning at the checkpoint that the hint names; list the whole log if the hint is missing or
+        wrong. On a remote store, the listing includes the sizes and times of commits. Cost: 1 GET of the hint and 1
+        LIST (2 if the hint is wrong)."""
         stat = self.store.is_remote  # a remote listing includes sizes and times at no extra cost
         try:
             hint = read_hint(self.store.get(log_path(LAST_CHECKPOINT)))
@@ -237,8 +237,8 @@ class LogReader:
         """The log segment of a version (None: the latest), ignoring the ``unusable`` checkpoints. Lists the whole log
         if ``listing`` does not reach back far enough.
 
-        ``failure``: the error that made a checkpoint unusable; raised if the version cannot be rebuilt without it.
-        Raises TableNotFoundError, VersionNotFoundError, MissingVersionError. Cost: at most 1 LIST.
+        ``failure``: the error that made a checkpoint unusable; raised if the version cannot be rebuilt without that
+        checkpoint. Raises TableNotFoundError, VersionNotFoundError, MissingVersionError. Cost: at most 1 LIST.
         """
         reaches_back = listing.commits[:1] == (0,)
         try:
@@ -252,9 +252,10 @@ class LogReader:
             raise (failure or error) from None
 
     def replay(self, segment: Segment, on_commits: OnCommits | None = None) -> tuple[State, Commits]:
-        """The state of a segment's version, and the commits after its checkpoint. ``on_commits``: see
-        ``segment_commits``. Raises InvalidCheckpointError, InvalidCommitError, MissingVersionError, CorruptTableError.
-        Cost: the small columns of the checkpoint and as ``segment_commits``, concurrently on a remote store."""
+        """The state of the table at the segment's version, and the commits after the segment's checkpoint.
+        ``on_commits``: see ``segment_commits``. Raises InvalidCheckpointError, InvalidCommitError, MissingVersionError,
+        CorruptTableError. Cost: the small columns of the checkpoint and as ``segment_commits``, concurrently on a
+        remote store."""
         read_commits = partial(self.segment_commits, segment, on_commits)
         if segment.checkpoint is None:
             base, commits = PartialState(), read_commits()
@@ -273,7 +274,8 @@ class LogReader:
         return [decode_commit(data, version) for version, data in zip(versions, files, strict=True)]
 
     def commit_files(self, versions: Sequence[int], length: int | None = None) -> list[bytes]:
-        """The bytes of commits, at most ``length`` of each if set. Raises MissingVersionError. Cost: 1 GET each."""
+        """The bytes of commits; if ``length`` is set, at most this many bytes of each commit. Raises
+        MissingVersionError. Cost: 1 GET each."""
         try:
             return self.store.get_many([commit_path(v) for v in versions], length)
         except ObjectNotFoundError as error:

@@ -165,8 +165,8 @@ class Tail(msgspec.Struct, frozen=True, dict=True):
         return arrow_arrays.strings(list(self.keys))
 
     def on(self, files: pa.Table) -> pa.Table:
-        """The rows of ``files`` (columns of FILES or TOMBSTONES, including path and deletion_vector) whose files no
-        commit of this tail adds or removes."""
+        """Those rows of ``files`` (columns of FILES or TOMBSTONES, including path and deletion_vector) that describe a
+        file which no commit of this tail adds or removes."""
         if not self.keys or files.num_rows == 0:
             return files
         if len(self.keys) * _MORE_KEYS > files.num_rows:

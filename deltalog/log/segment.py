@@ -73,7 +73,8 @@ class Listing:
         return max([*self.commits[-1:], *(c.version for c in self.checkpoints[-1:])], default=None)
 
     def covers(self, version: int) -> bool:
-        """Whether the listing contains all log files from which a version, if it exists, is rebuilt."""
+        """Whether the listing contains all log files that are needed to rebuild ``version``, provided that this version
+        exists."""
         first, last = first_readable(self), self.last
         return first is not None and last is not None and first <= version <= last
 

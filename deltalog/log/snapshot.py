@@ -62,7 +62,7 @@ class LogSnapshot:
         store, path = self.reader.store, commit_path(self.version)
         found = store.head(path)
         if found is None and self.version not in self.segment.commits:
-            return True  # log clean-up deleted it earlier
+            return True  # log clean-up deleted this commit before the log was listed
         if found is None and store.head(commit_path(self.version + 1)) is not None:
             found = store.head(path)
             if found is None:

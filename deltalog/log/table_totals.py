@@ -87,8 +87,8 @@ class Deletions(msgspec.Struct, frozen=True):
     counts: tuple[int, ...] = (0,) * len(DELETED_BINS)
 
     def changed(self, cardinalities: Sequence[int | None], sign: int) -> Deletions:
-        """The totals with files added (``sign`` 1) or removed (-1). ``cardinalities``: the cardinalities of the files'
-        deletion vectors, None for a file without a deletion vector."""
+        """The totals after files were added (``sign`` 1) or removed (-1). ``cardinalities``: the cardinalities of the
+        files' deletion vectors, None for a file without a deletion vector."""
         records, vectors, counts = self.num_records, self.num_vectors, list(self.counts)
         known = [cardinality for cardinality in cardinalities if cardinality is not None]
         counts[0] += sign * (len(cardinalities) - len(known))

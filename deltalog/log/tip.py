@@ -47,7 +47,7 @@ class Tip:
 
     @property
     def is_identified(self) -> bool:
-        """Whether, apart from the version, anything that identifies the commit is known."""
+        """Whether anything besides the version is known that identifies the commit."""
         return not (self.txn_id is None and self.meta is None and self._written is None)
 
     def note_written(self, data: bytes, meta: FileMeta | None) -> None:
@@ -76,9 +76,10 @@ class Tip:
             )
 
     def is_file(self, reader: LogReader, found: FileMeta) -> bool:
-        """Whether the commit file that a HEAD of the version found (``found``) is this commit. If sizes, times and
-        ETags do not decide whether it is, the txnId in the file is compared, or if it has none, the whole file. Raises
-        StoreError. Cost: usually none; at most 1 GET (of 4 KiB if there is a txnId) for each new file."""
+        """Whether the commit file in the log is the file of this commit; ``found`` is its metadata, from a HEAD. If
+        sizes, times and ETags do not decide whether it is, the txnId in the file is compared, or if it has none, the
+        whole file. Raises StoreError. Cost: usually none; at most 1 GET (of 4 KiB if there is a txnId) for each new
+        file."""
         if self.is_misplaced:
             return False
         written = self._written
@@ -91,9 +92,9 @@ class Tip:
         return False
 
     def check_is_there(self, reader: LogReader, work: str) -> None:
-        """Check that the log still contains this commit, before the operation ``work`` deletes files that it selected
-        in this version. Raises TableReplacedError if the log has another commit of this version, MissingVersionError if
-        it has none. Cost: 1 HEAD, and as ``is_file``."""
+        """Check that the log still contains this commit. Called before an operation, named by ``work``, deletes files
+        that it selected in this version. Raises TableReplacedError if the log has another commit of this version,
+        MissingVersionError if it has none. Cost: 1 HEAD, and as ``is_file``."""
         url = reader.store.url
         found = reader.store.head(commit_path(self.version))
         if found is None:
@@ -127,7 +128,8 @@ class Tip:
 
 
 def other_table(url: str, version: int, work: str) -> TableReplacedError:
-    """The error for a table that was replaced while the operation ``work`` was deleting files of the table."""
+    """The error for a table that was replaced while an operation, named by ``work``, was deleting files of the
+    table."""
     return TableReplacedError(
         f"{url}: the table was replaced after version {version} was read, during {work}, which deletes no more files. "
         "Call it again if it is meant for the new table.",

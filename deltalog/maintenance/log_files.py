@@ -61,6 +61,7 @@ def delete_expired(handle: TableHandle, dry_run: bool, retention: datetime.timed
     """Delete log files that no version within the retention needs."""
     if retention is not None and not (isinstance(retention, datetime.timedelta) and retention >= _NO_TIME):
         raise CallError(f"retention must be a datetime.timedelta >= 0, such as timedelta(days=7); got {retention!r}.")
+    handle.reader.authority.check_maintenance("the clean-up of its log", handle.url)
     handle.flush()  # waits for log files that are still being written, so that the clean-up considers them too
     retention_ms = None if retention is None else retention // datetime.timedelta(milliseconds=1)
     return clean_up(handle.reader, handle.environment.clock_ms(), retention_ms=retention_ms, dry_run=dry_run)

@@ -33,6 +33,7 @@ from deltalog.protocol.properties import (
     ENABLE_IN_COMMIT_TIMESTAMPS,
     ENABLEMENT_TIMESTAMP_KEY,
     ENABLEMENT_VERSION_KEY,
+    UNITY_TABLE_ID_KEY,
 )
 from deltalog.read.snapshot import Snapshot
 from deltalog.storage.table_files import TableFiles
@@ -40,10 +41,11 @@ from deltalog.write.commit_info import UserMetadata
 from deltalog.write.transaction import Transaction, skipped
 
 _HEAD_THREADS, _HEADS_AT_ONCE = 16, 32
-# Properties that a restore does not change: those that enable in-commit timestamps, and the one that marks a table as
+# Properties that a restore does not change: those that enable in-commit timestamps, and those that mark a table as
 # managed by a catalog.
 _KEPT_PROPERTIES = (
     ENABLE_IN_COMMIT_TIMESTAMPS.key, ENABLEMENT_VERSION_KEY, ENABLEMENT_TIMESTAMP_KEY, CATALOG_ID_KEY,
+    UNITY_TABLE_ID_KEY,
 )  # fmt: skip
 
 
@@ -82,9 +84,9 @@ def restore(
 ) -> RestoreResult:
     """Stage and commit the restore of ``target``; with ``dry_run`` only return what it would change.
 
-    ``timestamp_ms``: the point in time that was resolved to the target, in ms since the Unix epoch; it is recorded in
-    commitInfo. Raises InvalidDataFileError if files are missing, before anything is staged. Cost: the files of both
-    versions, 1 HEAD for each file to add and for its deletion vector, in threads, and a commit.
+    ``timestamp_ms``: the time that was resolved to the version of ``target``, in ms since the Unix epoch; it is
+    recorded in commitInfo. Raises InvalidDataFileError if files are missing, before anything is staged. Cost: the files
+    of both versions, 1 HEAD for each file to add and for its deletion vector, in threads, and a commit.
     """
     current = transaction.snapshot
     assert current is not None
@@ -182,7 +184,7 @@ def _state_after(transaction: Transaction, current: Snapshot, target: Snapshot) 
 
 
 def _mapped_as_now(then: Metadata, now: Metadata, transaction: Transaction) -> Metadata:
-    """The metadata with the current maxColumnId; column mapping stays enabled if it is enabled now."""
+    """The restored metadata with the current maxColumnId; if column mapping is enabled now, it stays enabled."""
     before = column_mapping.with_kept_max_column_id(then, now)
     mode = column_mapping.mode_of(now.configuration)
     if mode == "none" or column_mapping.mode_of(then.configuration) != "none":

@@ -85,7 +85,7 @@ def compute_statistics(handle: TableHandle, where: Predicate | str | None, user_
 
 def _completed(snapshot: Snapshot, files: pa.Table, known: Known) -> tuple[list[AddFile], bool]:
     """At most FILES_PER_COMMIT add actions, completed with missing statistics; empty if no missing statistics can be
-    computed. The second item of the result is whether these are all files that lack statistics."""
+    computed. The second item of the result is whether no further file lacks statistics after these."""
     computing = _Computing.for_snapshot(snapshot, known)
     lacks = _lacks(files, computing.leaves)
     any_lacks = lacks.column(0)
@@ -143,8 +143,8 @@ class _Computing:
         return cls(snapshot.url, snapshot.reader.files, snapshot.schema, partitioned, mapping, leaves, known)
 
     def completed(self, adds: Sequence[AddFile], wanted: Sequence[Sequence[Leaf]]) -> list[AddFile]:
-        """The add actions to which some of the ``wanted`` statistics can be added, with these statistics. In
-        threads."""
+        """The add actions with those of the ``wanted`` statistics that can be computed; add actions that gain no
+        statistics are left out. In threads."""
         with ThreadPoolExecutor(parallel_gets(self.files.store) or FOOTER_THREADS) as threads:
             found = list(threads.map(self._with_statistics, adds, wanted))
         return [add for add in found if add is not None]
@@ -166,7 +166,7 @@ class _Computing:
         if body == before:
             return None
         if add.deletion_vector is not None:
-            body["tightBounds"] = False  # bounds of all rows, not only of live rows
+            body["tightBounds"] = False  # these are the bounds of all rows, not only of the live rows
         return msgspec.structs.replace(add, stats=stats.as_text(body), data_change=False)
 
     def _found(self, add: AddFile, wanted: Sequence[Leaf]) -> tuple[int, dict[Leaf, Found]]:

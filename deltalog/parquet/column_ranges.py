@@ -36,7 +36,7 @@ def column_ranges(footer: Any, size: int, groups: Sequence[int], columns: Sequen
 
 
 def expect_columns(source: Any, footer: Any, groups: Sequence[int], columns: Sequence[str], *, ahead: bool) -> None:
-    """If the file is in a remote store, announce to the open file which columns of which row groups will be read. A
+    """If the file is in a remote store, tell the open file in advance which columns of which row groups will be read. A
     column that is passed twice is announced twice. With ``ahead``, small columns are requested immediately. Does
     nothing for other files. Raises StoreError."""
     if not isinstance(source, RangeReader) or source.is_complete:

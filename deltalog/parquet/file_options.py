@@ -18,7 +18,7 @@ ENCODINGS = (
 @dataclass(frozen=True, slots=True)
 class ColumnOptions:
     """How one column is encoded; None: the writer chooses. ``dictionary``: whether the column is dictionary-encoded.
-    ``encoding``: one of ENCODINGS; it excludes a dictionary. ``statistics``: whether the files and
+    ``encoding``: one of ENCODINGS; it cannot be combined with a dictionary. ``statistics``: whether the files and
     the log contain bounds of this column. ``bloom_filter``: whether files have a Bloom filter for the column, or the
     ``fpp`` and ``ndv`` of the filter."""
 
@@ -75,7 +75,7 @@ class FileOptions:
                 )
 
     def with_codec(self, default: str) -> FileOptions:
-        """These options with a codec: the codec that they name, or ``default`` if they name none."""
+        """These options with a codec: their own codec if they name one, otherwise ``default``."""
         return self if self.compression is not None else replace(self, compression=default)
 
     def renamed(self, names: Callable[[str], str]) -> FileOptions:
@@ -90,8 +90,7 @@ class FileOptions:
         return bool(self.columns) or self.other_columns != NO_COLUMN_OPTIONS
 
     def of_path(self, path: str) -> ColumnOptions:
-        """The options of a leaf column, which is given by its dotted path; they are the options of its top-level
-        column."""
+        """The options of a leaf column, which is given by its dotted path: those of its top-level column."""
         return self.columns.get(path) or self.columns.get(path.partition(".")[0], self.other_columns)
 
     def without_statistics(self, paths: Iterable[str]) -> set[str]:

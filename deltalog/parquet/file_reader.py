@@ -238,7 +238,8 @@ class OpenFile:
                 del batch
 
     def _stored(self, by_threads: bool, most_rows: int) -> Iterator[tuple[int, int, pa.RecordBatch | None]]:
-        """For each batch: its first row, its number of rows, and its stored columns (None if no column is read)."""
+        """For each batch: the number of its first row in the file, its number of rows, and its stored columns (None if
+        no column is read)."""
         parquet, names = self._parquet, self._assemble.stored_names
         padding_bytes = sum(char_length([column]) or 0 for column in self.layout.schema)
         size = min(most_rows, _batch_rows(parquet.metadata, padding_bytes))
@@ -343,8 +344,8 @@ def _runs(metadata: Any, deleted: pyroaring.BitMap64, only: pyroaring.BitMap64 |
 
 
 def _batch_rows(metadata: pq.FileMetaData, padding_bytes: int) -> int:
-    """The number of rows in a batch of _BATCH_BYTES, estimated from the first row group, plus ``padding_bytes`` for
-    each row."""
+    """The number of rows that fill _BATCH_BYTES, if a row takes as many bytes as in the first row group plus
+    ``padding_bytes``."""
     if metadata.num_row_groups == 0:
         return MAX_BATCH_ROWS
     group = metadata.row_group(0)
@@ -528,7 +529,8 @@ def _conform_struct(values: Any, data_type: StructType, reading: Reading) -> Any
 
 
 def _check_fields(stored: pa.StructType, data_type: StructType) -> None:
-    """Raise pyarrow.ArrowInvalid if the file has fields whose values would be lost."""
+    """Raise pyarrow.ArrowInvalid if a struct in the file has a field that the table's type lacks, or has a field twice,
+    because values would be lost."""
     wanted, found = {column.name.lower() for column in data_type.fields}, set[str]()
     for field in stored.fields:
         name = field.name.lower()

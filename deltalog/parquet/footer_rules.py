@@ -351,8 +351,8 @@ def _text(value: _Value | None) -> _Value | None:
 
 
 def _field(data: bytes, at: int, last: int) -> tuple[int, int, int]:
-    """The number and type of the field that follows the field with the number ``last`` in a Thrift struct, and the
-    start of the field's value. Type 0 means that the struct has no more fields."""
+    """For the field after the one with the number ``last`` in a Thrift struct: its number, its type, and the start of
+    its value. Type 0 means that the struct has no more fields."""
     head = data[at]
     at += 1
     if not head:
@@ -458,7 +458,7 @@ def _skipped(data: bytes, at: int, kind: int, depth: int) -> int:
 
 
 def _head(data: bytes, at: int) -> tuple[int, int, int]:
-    """The item type of a list, its number of items, and the start of the items."""
+    """For a list: the type of its items, the number of its items, and the position of its first item."""
     head = data[at]
     at += 1
     count = head >> 4
@@ -504,7 +504,7 @@ def _signed(data: bytes, at: int, kind: int) -> tuple[int, int]:
 
 
 def _put(out: bytearray, number: int, value: _Value, last: int) -> None:
-    """Write a Thrift field that follows the field number ``last``."""
+    """Write a Thrift field after the field with the number ``last``."""
     kind, held = value
     delta = number - last
     if 0 < delta < 16:

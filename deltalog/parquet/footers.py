@@ -39,8 +39,8 @@ READ_ERRORS = (pa.ArrowException, OSError, ValueError, LookupError, ArithmeticEr
 
 def open_parquet(source: Any, **options: Any) -> pq.ParquetFile:
     """Open ``source``, a file that pyarrow can read, as a ParquetFile, with bounded memory and time. ``options``: as
-    for ParquetFile. Use the result only to read rows, names, types, and numbers of rows and bytes, because reading
-    wrong metadata of a column chunk crashes the process.
+    for ParquetFile. Use the result only to read rows, names, types, and numbers of rows and bytes: pyarrow crashes the
+    process when it reads invalid metadata of a column chunk.
 
     Raises OSError and ValueError for an invalid file, and whatever ``source`` raises. Cost: the GETs of the footer.
     """

@@ -74,7 +74,7 @@ def _packed_lists(values: Any) -> Any:
 
 
 def _visible(lists: Any, first: int, last: int) -> Any:
-    """The values inside the lists; null lists are skipped."""
+    """The values inside the lists, without those that null lists hide."""
     if pt.is_nested(lists.type.value_type):
         return lists.flatten()
     # If few nulls are adjacent, flatten() is ten times slower than the code below.

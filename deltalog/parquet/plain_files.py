@@ -19,8 +19,8 @@ from deltalog.parquet.footer_rules import columns_and_rows
 from deltalog.parquet.footers import READ_ERRORS, open_parquet
 from deltalog.storage.base import LogStore
 
-# The footers of usual files. A longer footer is left to the reader that limits how much memory it allocates for the
-# footer.
+# The footers of usual files. A file with a longer footer is not treated as plain; deltalog's own reader, which limits
+# the memory for a footer, reads it.
 _MOST_BYTES = 512 << 10
 _TAIL_BYTES = 8 << 10
 _END_BYTES = 8  # the footer's length and the magic bytes
@@ -44,9 +44,9 @@ class PlainFile:
 
 
 class PlainFiles:
-    """Judges files by the Arrow types of a table's columns, without its partition columns.
+    """Decides which files are plain, from the Arrow types of a table's columns without its partition columns.
 
-    Most files of a table have the same columns, byte for byte, and each distinct set of columns is decoded only once.
+    In most files of a table the columns are encoded in the same bytes; each distinct encoding is decoded only once.
     """
 
     def __init__(self, wanted: pa.Schema) -> None:
@@ -114,8 +114,8 @@ def _footer(path: str) -> bytes | None:
 
 
 def _has_this_calendar(footer: bytes) -> bool:
-    """Whether dates and timestamps are in the Gregorian calendar for certain. Looks for Spark's marks anywhere in the
-    footer, so that row groups need not be decoded."""
+    """Whether it is certain that all dates and timestamps are in the Gregorian calendar. Looks for Spark's marks
+    anywhere in the footer, so that row groups need not be decoded."""
     if _MARK not in footer:
         return True
     if _LEGACY.search(footer):

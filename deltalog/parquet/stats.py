@@ -171,7 +171,7 @@ def rendered(low: Any, high: Any, data_type: DataType) -> tuple[Any, Any] | None
 def _micros(statistics: Any, side: str) -> int | None:
     raw = getattr(statistics, side)
     if not isinstance(raw, int):
-        return None  # INT96, for which the Parquet format does not define how bounds are sorted
+        return None  # INT96: the Parquet format does not define how its values are ordered
     logical = str(statistics.logical_type)
     if "nanoseconds" in logical:
         return raw // 1000 if side == "min_raw" else -(-raw // 1000)
@@ -204,9 +204,9 @@ def _prefix_above(text: str) -> str | None:
     """A string of at most PREFIX_LENGTH + 1 characters that sorts at or after ``text``; None if there is none.
 
     Some readers compare strings by their UTF-8 bytes, others by their UTF-16 code units. The character appended to the
-    prefix must sort after the character that it replaces in the order of UTF-8 bytes and in that of UTF-16 code units.
-    U+007F and U+FFFF sort after characters below U+D800 in both orders, therefore the truncation point moves left past
-    all characters from U+D800 on.
+    prefix must sort after the character that it replaces, both by UTF-8 bytes and by UTF-16 code units.
+    In both orders, U+007F and U+FFFF sort after all characters below U+D800. The truncation point therefore moves left
+    past all characters from U+D800 on.
     """
     if len(text) <= PREFIX_LENGTH:
         return text
@@ -222,8 +222,8 @@ def _prefix_above(text: str) -> str | None:
 def statistics_columns(table: Any) -> list[str] | bool:
     """The columns of an Arrow table for which footer statistics may be written: True for all columns, or the dotted
     paths of the columns without NaN. Parquet writers ignore NaN when they compute bounds, so readers would skip rows
-    with NaN. The writer accepts only dotted paths, and a column "a.b" has the same path as the field b of a struct a;
-    if either contains NaN, neither gets statistics.
+    with NaN. Arrow's Parquet writer accepts only dotted paths, and a column "a.b" has the same path as the field b of a
+    struct a; if either contains NaN, neither gets statistics.
     """
     with_nan = nan_columns(table)
     return without(table.schema, with_nan) if with_nan else True

@@ -38,7 +38,7 @@ PRIMITIVES: Mapping[str, pa.DataType] = {
 def primitive_of(arrow: pa.DataType) -> str | None:
     """The primitive Delta type that can hold every value of an Arrow type; None if no type can.
 
-    Decimals are not included, because they have parameters.
+    None for decimals too, because the Delta type decimal has parameters.
     """
     if pt.is_timestamp(arrow):
         return "timestamp_ntz" if arrow.tz is None else "timestamp"

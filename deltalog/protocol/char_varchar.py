@@ -22,8 +22,8 @@ _CHAR_INSIDE = re.compile(r"\bchar\(")
 
 
 class Length(msgspec.Struct, frozen=True):
-    """A declared length: char(n): values are padded with blanks to n characters; varchar(n): values have at most n
-    characters. Trailing blanks beyond n are cut off."""
+    """The declared length of a char(n), whose values are padded with blanks to n characters, or of a varchar(n), whose
+    values have at most n characters. Trailing blanks beyond n are cut off."""
 
     padded: bool
     limit: int
@@ -71,7 +71,7 @@ def has_char_inside(column: StructField) -> bool:
 
 
 def has_char(column: StructField) -> bool:
-    """Whether strings of the column, also strings nested in its values, are padded when they are read."""
+    """Whether the column's strings, including strings nested in its values, are padded when they are read."""
     return char_length([column]) is not None or has_char_inside(column)
 
 

@@ -106,8 +106,8 @@ def inherited(schema: StructType, before: StructType) -> StructType:
     """The schema, with the ids and physical names of ``before`` for columns that ``before`` also contains; other
     columns have no ids or physical names.
 
-    Two columns at the same level are the same if their id and physical name match, even after a rename; otherwise, if
-    their names match and their types are equal apart from struct fields. Columns match one to one.
+    Two columns at the same level count as the same column if their id and physical name match, even after a rename, or
+    else if their names match and their types are equal apart from struct fields. Columns match one to one.
     """
     origins = _origins(schema, before)
     columns = []

@@ -67,8 +67,8 @@ def from_inline(vector: DeletionVector) -> BitMap64:
 
 
 def needed_bytes(vector: DeletionVector) -> int:
-    """The number of bytes that ``from_file`` needs from the start of a vector's file; 1 if ``from_file`` will refuse
-    the vector."""
+    """The number of bytes that ``from_file`` needs from the start of a vector's file; 1 if the vector's size is
+    invalid, because ``from_file`` then refuses it."""
     if not 0 <= vector.size_in_bytes <= limits.MAX_VECTOR_BYTES:
         return 1
     return max((vector.offset or 0) + 4 + vector.size_in_bytes + 4, 1)

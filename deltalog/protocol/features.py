@@ -1,4 +1,5 @@
-"""The registry of table features, and checks whether deltalog can read and write tables that list them. Pure.
+"""The registry of table features, and the checks whether deltalog can read and write a table with a given protocol.
+Pure.
 
 Spec: PROTOCOL.md#table-features, #valid-feature-names-in-table-features, #supported-features, #active-features,
 #writer-version-requirements, #reader-version-requirements, #requirements-for-readers,
@@ -18,7 +19,7 @@ from deltalog.lazy_names import lazy_modules
 from deltalog.protocol import timestamps
 from deltalog.protocol.actions import Metadata, Protocol
 from deltalog.protocol.column_metadata import DEFAULT_KEY, GENERATION_KEY, IDENTITY_KEY, INVARIANT_KEY
-from deltalog.protocol.properties import CATALOG_ID_KEY, CONSTRAINT_PREFIX, FEATURE_PREFIX
+from deltalog.protocol.properties import CATALOG_ID_KEY, CONSTRAINT_PREFIX, FEATURE_PREFIX, UNITY_TABLE_ID_KEY
 from deltalog.protocol.schema import StructType, all_columns, uses_type
 
 if TYPE_CHECKING:
@@ -149,7 +150,8 @@ def check_reached(protocol: Protocol, table: str, catalog: str | None) -> None:
     if catalog is None and is_catalog_managed(protocol):
         raise UnsupportedFeatureError(
             f"{table} is managed by a catalog ({CATALOG_MANAGED}), and only the catalog knows its latest version. Open "
-            "it through the catalog: TransactionManager(<catalog>).table(<name>).",
+            "it through the catalog: TransactionManager(<catalog>).table(<name>), or, in a Unity Catalog, "
+            "DeltaTable.open('uc://catalog.schema.table').",
             features=(CATALOG_MANAGED,),
         )
 
@@ -164,7 +166,10 @@ def check_stays_managed(before: Metadata, protocol: Protocol, metadata: Metadata
     for key, wanted in (
         (FEATURE_PREFIX + CATALOG_MANAGED, is_catalog_managed(protocol)),
         ("delta.enableInCommitTimestamps", is_ict_active(protocol, metadata)),
-        (CATALOG_ID_KEY, metadata.configuration.get(CATALOG_ID_KEY) == before.configuration.get(CATALOG_ID_KEY)),
+        *(
+            (key, metadata.configuration.get(key) == before.configuration.get(key))
+            for key in (CATALOG_ID_KEY, UNITY_TABLE_ID_KEY)
+        ),
     ):
         if not wanted:
             raise InvalidPropertyError(
@@ -247,9 +252,9 @@ def with_features(protocol: Protocol, wanted: Iterable[str]) -> Protocol:
 
 
 def upgraded(protocol: Protocol, reader_version: int, writer_version: int) -> Protocol:
-    """The protocol with the features that the given versions imply. If the versions need no feature lists, only the
-    versions are raised. Protocol versions are never lowered, and features are never removed. Raises CallError for
-    versions that Delta does not have."""
+    """The protocol, raised to the given versions, with the features that these versions imply. If the versions need no
+    feature lists, only the versions are raised. Protocol versions are never lowered, and features are never removed.
+    Raises CallError for versions that Delta does not have."""
     if not 1 <= reader_version <= MAX_READER_VERSION or not 1 <= writer_version <= MAX_WRITER_VERSION:
         raise CallError(
             f"Delta has reader versions 1 to {MAX_READER_VERSION} and writer versions 1 to {MAX_WRITER_VERSION}, not "

@@ -59,7 +59,7 @@ def job_directory_name(job_id: str) -> str:
 
 
 def leftover_kind(path: str) -> LeftoverKind | None:
-    """Classify, by its decoded path below the table root, a file that no version names. None if no known Delta writer
+    """Classify a file that no version names, by its decoded path below the table root. None if no known Delta writer
     uses such a name; a clean-up should keep such a file."""
     for kind, part in _PARTS:  # a substring search takes a tenth of the time of a regular expression match
         if part in path and _KINDS[kind].fullmatch(path):

@@ -81,7 +81,7 @@ def parse(text: str | None, data_type: DataType, column: str) -> Any:
         if name == "timestamp_ntz":
             return parse_iso(text).replace(tzinfo=None)
         if name == "binary":
-            return text.encode("utf-8")  # like delta-spark and the Delta kernels; the protocol does not specify it
+            return text.encode("utf-8")  # as delta-spark and the Delta kernels do; the protocol does not specify it
         if isinstance(data_type, DecimalType):
             exponent = decimal.Decimal(1).scaleb(-data_type.scale)
             context = decimal.Context(prec=data_type.precision)

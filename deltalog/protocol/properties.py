@@ -114,6 +114,8 @@ def _interval_ms(text: str) -> int:
 ENABLE_IN_COMMIT_TIMESTAMPS = Property("delta.enableInCommitTimestamps", _boolean, False)
 # The id of the catalog that manages a table with the feature catalogManaged.
 CATALOG_ID_KEY = "deltalog.catalogId"
+# The id of a managed table in a Unity Catalog, and in a catalog of deltalog.
+UNITY_TABLE_ID_KEY = "io.unitycatalog.tableId"
 CONSTRAINT_PREFIX = "delta.constraints."
 ENABLEMENT_VERSION_KEY = "delta.inCommitTimestampEnablementVersion"
 ENABLEMENT_TIMESTAMP_KEY = "delta.inCommitTimestampEnablementTimestamp"

@@ -35,8 +35,8 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _mapped(old: StructType, old_mode: Mode, new: StructType, new_mode: Mode, where: str) -> str | None:
-    """The first column that was dropped or renamed; with column mapping, neither a drop nor a rename changes the data
-    files.
+    """The first column that was dropped or renamed; with column mapping, data files do not show this, because neither a
+    drop nor a rename changes them.
 
     If column mapping was enabled between the two versions, the old names became the physical names.
     """

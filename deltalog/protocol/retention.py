@@ -56,7 +56,8 @@ def unexpired_transactions(transactions: Iterable[SetTransaction], cutoff_ms: in
 
 
 def log_cutoff_ms(configuration: Mapping[str, str], now_ms: int, retention_ms: int | None = None) -> int:
-    """The last midnight UTC before the retention period: ``retention_ms``, by default delta.logRetentionDuration."""
+    """The last midnight UTC at or before the beginning of the retention period: ``retention_ms``, by default
+    delta.logRetentionDuration."""
     if retention_ms is None:
         retention_ms = LOG_RETENTION_MS.read(configuration)
     return midnight_ms(now_ms - retention_ms)

@@ -23,7 +23,8 @@ _MATERIALIZED = {
 }
 
 _FRESH_NAME = {ROW_ID: "_row-id-col-", ROW_COMMIT_VERSION: "_row-commit-version-col-"}
-# Only the writer sets these properties: no other part of the table may ever use the column names that they contain.
+# Only the writer sets these properties: the column names that they contain must never be used for any other column of
+# the table.
 MATERIALIZED_KEYS = tuple(_MATERIALIZED.values())
 
 

@@ -120,7 +120,7 @@ class StructType:
         return found
 
     def find(self, name: str) -> StructField | None:
-        """Like ``field``, but None for an absent column."""
+        """Like ``field``, but returns None for an absent column."""
         index = self._index
         if index is None:
             # If several columns have the same name, the first is used.

@@ -1,5 +1,5 @@
-"""Schema enforcement for writes: checks that files can contain the column names and that data fits the table, and
-merges schemas (mergeSchema). Pure.
+"""Schema enforcement for writes: checks that the column names are allowed in data files and that data fits the table,
+and merges schemas (mergeSchema). Pure.
 
 Spec: PROTOCOL.md#column-metadata, #schema-serialization-format.
 """
@@ -55,7 +55,8 @@ def names_twice(
 def check_unique_names(data_type: DataType, where: str = "") -> None:
     """Refuse two fields of the same struct, at any depth, whose names are equal or differ only in case.
 
-    ``where``: the path of the column to check, ending in a dot. Raises SchemaMismatchError.
+    ``where``: the path of ``data_type`` in the schema, ending in a dot; empty for the schema itself. Raises
+    SchemaMismatchError.
     """
     twice = names_twice(data_type, where)
     if twice is not None:
@@ -157,7 +158,8 @@ _DIGITS = {"byte": 3, "short": 5, "integer": 10, "long": 19}
 def holds_all(wide: DataType, narrow: DataType) -> bool:
     """Whether the primitive type ``wide`` can represent every value of the type ``narrow`` exactly.
 
-    Writes apply these casts automatically. False for equal types and for nested types. Cost: none.
+    Writes cast data of type ``narrow`` to type ``wide`` automatically. False for equal types and for nested types.
+    Cost: none.
     """
     if not isinstance(wide, DecimalType):
         return str(narrow) in _HELD.get(str(wide), ())

@@ -47,7 +47,7 @@ class Enablement(msgspec.Struct, frozen=True):
 
 
 class CommitAt(msgspec.Struct, frozen=True):
-    """A commit, its time, and the clock that time travel uses for it."""
+    """A commit, its time, and which clock (in-commit or file modification time) time travel uses for the commit."""
 
     version: int
     timestamp_ms: int

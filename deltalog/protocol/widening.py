@@ -50,7 +50,7 @@ def is_widening(narrow: DataType, wide: DataType) -> bool:
 def with_type_changes(column: StructField, before: DataType) -> StructField:
     """A copy of the column; the type changes since ``before`` are appended to its history of type changes.
 
-    Type changes of a struct's fields are recorded in the history of these fields.
+    Type changes of a struct's fields are recorded in the metadata of these fields, not of the struct.
     """
     changes = [_as_json(*change) for change in _changes(before, column.data_type, ())]
     if not changes:

@@ -10,7 +10,9 @@ Spec: PROTOCOL.md#per-file-statistics.
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -40,7 +42,7 @@ def arrow_dataset(scan: Scan) -> ds.Dataset:
     if plain is None:
         return _scanning()(scan, files)
     disk, layout = LocalFileSystem(), ds.ParquetFileFormat()
-    guarantees = _Guarantees(scan)
+    guarantees = Guarantees(scan)
     fragments = [
         layout.make_fragment(one.path, disk, guarantees.of_file(file, bounds))
         for one, (file, bounds) in zip(plain, files, strict=True)
@@ -51,7 +53,8 @@ def arrow_dataset(scan: Scan) -> ds.Dataset:
 def _all_plain(scan: Scan, files: Sequence[DataFile]) -> list[PlainFile] | None:
     """The files, if Arrow reads each of them as deltalog does; else None."""
     judge, partitioned = scan.plain_files(), {field.name for field in scan.partition_fields()}
-    # An Arrow expression that guarantees the values of a column cannot express that a value is NaN.
+    # Arrow receives a partition value as an expression that guarantees it, and no expression can express that a value
+    # is NaN.
     if judge is None or any(str(field.data_type) in ("float", "double") for field in scan.partition_fields()):
         return None
     found = []
@@ -63,29 +66,31 @@ def _all_plain(scan: Scan, files: Sequence[DataFile]) -> list[PlainFile] | None:
     return found
 
 
-class _Guarantees:
-    """What is true for all rows of a file, as an Arrow expression."""
+class Guarantees:
+    """What is true for all rows of a file, as an Arrow expression on the columns of ``schema``, the scan's by default.
+    A column of ``schema`` may have another type than in the table."""
 
-    def __init__(self, scan: Scan) -> None:
+    def __init__(self, scan: Scan, schema: pa.Schema | None = None) -> None:
         import pyarrow.compute as pc
 
         self._field: Callable[[str], Any] = pc.field
         self._scalar: Callable[[Any], Any] = pc.scalar
         self._true = pc.scalar(True)
+        self._schema = scan.arrow_schema if schema is None else schema
         self._partitioned = [(field, type_to_arrow(field.data_type)) for field in scan.partition_fields()]
         self._mapping = scan.mapping
 
     def of_file(self, file: DataFile, bounds: Sequence[FileBounds], names: Iterable[str] | None = None) -> Any:
-        """What is guaranteed about the values in a file, for all columns or only for ``names``."""
+        """The guarantee of a file, that is, what is known about the values in it, for all columns or only for
+        ``names``."""
         wanted = None if names is None else frozenset(names)
         parts = []
         for column, arrow in self._partitioned:
             if wanted is not None and column.name not in wanted:
                 continue
             value, field = partition_value(file, column, self._mapping), self._field(column.name)
-            if value != value:
-                continue
-            parts.append(field.is_null() if value is None else field == self._scalar(pa.scalar(value, arrow)))
+            known = pa.scalar(value, arrow)
+            parts.append(field.is_null() if value is None else field == self._cast(known, column.name))
         for bound in bounds:
             if wanted is None or bound.name in wanted:
                 parts += self._of_bounds(bound)
@@ -96,16 +101,27 @@ class _Guarantees:
         if bound.null_count is not None and bound.null_count == bound.rows:
             return [field.is_null()]
         parts = []
-        if bound.low is not None:
-            parts.append(field >= self._scalar(bound.low))
-        if bound.high is not None:
-            parts.append(field <= self._scalar(bound.high))
+        for value, compare in ((bound.low, operator.ge), (bound.high, operator.le)):
+            if value is not None and _same_order(value.type, self._schema.field(bound.name).type):
+                with contextlib.suppress(pa.ArrowInvalid):  # a value that the other type does not have
+                    parts.append(compare(field, self._cast(value, bound.name)))
         return parts if bound.null_count == 0 else [part | field.is_null() for part in parts]
+
+    def _cast(self, value: Any, name: str) -> Any:
+        wanted = self._schema.field(name).type
+        return self._scalar(value if value.type.equals(wanted) else value.cast(wanted))
+
+
+def _same_order(one: pa.DataType, other: pa.DataType) -> bool:
+    """Whether values have the same order in both types; as numbers and as text, they have not."""
+    kinds = (pa.types.is_integer, pa.types.is_timestamp, lambda kind: kind in (pa.string(), pa.large_string()))
+    return one.equals(other) or any(kind(one) and kind(other) for kind in kinds)
 
 
 @functools.cache
 def _scanning() -> type[ds.Dataset]:
-    """The class of datasets that deltalog reads. Created on first use, because importing pyarrow.dataset takes time."""
+    """The class of the pyarrow datasets whose rows deltalog reads. Created on first use, because importing
+    pyarrow.dataset takes time."""
     import pyarrow.dataset as ds
     from pyarrow.fs import FSSpecHandler, LocalFileSystem, PyFileSystem
 
@@ -162,7 +178,7 @@ def _scanning() -> type[ds.Dataset]:
                 return [file for file, _ in self._listed]
             key = frozenset(names)
             if key not in self._pruning:
-                disk, layout, guarantees = LocalFileSystem(), ds.ParquetFileFormat(), _Guarantees(self._scan)
+                disk, layout, guarantees = LocalFileSystem(), ds.ParquetFileFormat(), Guarantees(self._scan)
                 fragments = [
                     layout.make_fragment(str(number), disk, guarantees.of_file(file, bounds, names))
                     for number, (file, bounds) in enumerate(self._listed)
@@ -179,7 +195,7 @@ def _scanning() -> type[ds.Dataset]:
             self._inner, self._expression = dataset, expression
 
         def __reduce__(self) -> tuple[Any, ...]:
-            return type(self._inner).filter, (self._inner, self._expression)
+            return _filtered, (self._inner, self._expression)
 
         def scanner(self, columns: Any = None, filter: Any = None, **options: Any) -> Any:
             both = self._expression if filter is None else self._expression & filter
@@ -188,8 +204,12 @@ def _scanning() -> type[ds.Dataset]:
     return TableDataset
 
 
+def _filtered(dataset: ds.Dataset, expression: Any) -> ds.Dataset:
+    return dataset.filter(expression)
+
+
 class _Refusing:
-    """An fsspec file system, each of whose calls raises an error."""
+    """A stand-in for an fsspec file system; each of its calls raises an error."""
 
     protocol = "deltalog"
 
@@ -201,8 +221,8 @@ class _Refusing:
 
 
 def _named_in(expressions: Iterable[Any], names: Sequence[str]) -> set[str]:
-    """The columns that expressions may use. A pyarrow expression does not report its columns; its text contains the
-    names, some of them escaped, or positions."""
+    """The columns that may occur in these expressions. A pyarrow expression does not report its columns; its text
+    contains the names, some of them escaped, or positions."""
     texts = [str(each) for each in expressions]
     if any("FieldPath(" in text for text in texts):
         return set(names)

@@ -84,8 +84,8 @@ def prune(
     def verdicts(some: pa.Table, statistics: pa.Table) -> Any:
         return _StatisticsVerdicts(some, schema, partitioned, mapping, leaves, statistics).may_match(predicate)
 
-    # Parsing only the bounds is faster than parsing all statistics. If the bounds exclude few of the first files, the
-    # bounds are not used for the other files.
+    # Parsing only the bounds is faster than parsing all statistics. If the bounds exclude fewer than three quarters of
+    # the first files, they are not used for the other files.
     first = files.slice(0, _SAMPLE)
     bounds = file_statistics.bounds_of_files(first, leaves) if files.num_rows >= _MANY else None
     if bounds is not None and _filtered(first, verdicts(first, bounds)).num_rows <= _SAMPLE // 4:
@@ -140,7 +140,8 @@ class _PartitionVerdicts:
     """Evaluates a predicate for each file: true or null if a row may match, false if none can.
 
     Partition values are exact, so a condition on partition columns is evaluated on them directly, and the result NULL
-    means that no row matches. The verdict on a condition on any other column is null, and therefore excludes no file.
+    means that no row matches. The verdict on a condition on any other column is null (unknown), and therefore excludes
+    no file.
     """
 
     def __init__(self, files: pa.Table, schema: StructType, partitioned: set[str], mapping: Mode) -> None:
@@ -220,7 +221,7 @@ class _StatisticsVerdicts(_PartitionVerdicts):
         value, operator = predicate.value, predicate.operator
         is_float = str(data_type) in ("float", "double")
         if is_float and (value != value or operator in (">", ">=", "!=")):
-            return self._has_values(predicate.column)  # the upper bound may ignore NaN
+            return self._has_values(predicate.column)  # the upper bound may leave out NaN
         at_most = compare(low, "<=", value, data_type)
         at_least = compare(high, ">=", value, data_type)
         if operator == "=":

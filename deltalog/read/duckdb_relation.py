@@ -1,7 +1,7 @@
 """A scan as a DuckDB relation, into which DuckDB pushes columns and filters.
 
-Plain files on a local disk are read by DuckDB itself, and an anti join leaves out deleted rows. Otherwise DuckDB scans
-the scan's pyarrow dataset, whose filters use the log to skip files.
+Plain files on a local disk are read by DuckDB itself, and an anti join leaves out deleted rows. Otherwise DuckDB reads
+the pyarrow dataset of the scan, whose filters use the log to skip files.
 """
 
 from __future__ import annotations

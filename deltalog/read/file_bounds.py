@@ -1,4 +1,4 @@
-"""What the statistics of a file guarantee for all its rows. Pure.
+"""What the statistics of a file guarantee about all of its rows. Pure.
 
 Spec: PROTOCOL.md#per-file-statistics. Bounds that are used as guarantees must be sound for skipping and must also mean
 the same to other readers. Therefore the bounds of floats, which may ignore NaN, and of decimals, which may have been
@@ -20,7 +20,7 @@ from deltalog.protocol.char_varchar import has_char
 from deltalog.protocol.schema import StructField
 
 _EXACT = frozenset({"byte", "short", "integer", "long", "date", "string", "timestamp", "timestamp_ntz"})
-# Writers cut times off to milliseconds. ``_LATEST``, in microseconds: adding a millisecond to a later time would
+# Writers truncate times to milliseconds. ``_LATEST``, in microseconds: adding a millisecond to a later time would
 # overflow.
 _LATEST, _MILLISECOND = scalar(2**63 - 2000, pa.int64()), scalar(1000, pa.int64()).cast(pa.duration("us"))
 
@@ -43,7 +43,7 @@ def has_exact_bounds(field: StructField) -> bool:
 
 
 def bounds_of(files: pa.Table, leaves: Sequence[Leaf]) -> Iterator[list[FileBounds]]:
-    """For each file the bounds of ``leaves``, top-level columns for which ``has_exact_bounds`` is true."""
+    """For each file, the bounds of ``leaves``, which are top-level columns for which ``has_exact_bounds`` is true."""
     statistics = statistics_of_files(files, leaves)
     rows = statistics.column("numRecords").to_pylist()
     found = []

@@ -36,8 +36,7 @@ Read = str | tuple[str, "Predicate | str | None"]
 
 # The key of the origin in the schema metadata of a scan's batches. deltalog's writers do not store it.
 ORIGIN_KEY = b"deltalog.read"
-# With more values, a condition could become megabytes of text that the metadata of every batch contains and that takes
-# seconds to parse.
+# With more values, the text of a condition could take megabytes in the metadata of every batch, and seconds to parse.
 _MAX_VALUES_IN_TEXT = 1000
 
 

@@ -1,4 +1,4 @@
-"""Conditions of polars as conditions of deltalog, for data skipping. Pure.
+"""Converts conditions of polars to conditions of deltalog, for data skipping. Pure.
 
 The result is true for every row for which the expression is true, and may be true for further rows: polars filters the
 rows itself. Parts whose meaning may differ between polars and deltalog are left out.

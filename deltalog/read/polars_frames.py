@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 # batches.
 _GROUP_BYTES = 256 << 20
 _GROUP_FILES = 4096
-# Number of files that are read first if the number of rows is limited, since they may already contain enough rows.
+# With a row limit, read this many files first, since they may already contain enough rows.
 _FIRST_FILES = 1
 _POSITION = "\0position"
 
@@ -206,8 +206,8 @@ class _Reading:
         return self._predicate is None or self._row_limit is not None
 
     def _partitions_of_rows(self, found: Sequence[_Found]) -> dict[str, Any]:
-        """The partition columns of all live rows of some files, if the columns need not be known while the files are
-        read."""
+        """The partition columns of all live rows of some files, row by row; empty if a filter is applied while the
+        files are read."""
         if not self._is_unfiltered or not self._partitioned:
             return {}
         ends = pa.array(itertools.accumulate(map(self._live_rows, found)), pa.int64())
@@ -252,7 +252,7 @@ class _Reading:
 
 
 def _is_pattern(name: str) -> bool:
-    """Whether polars interprets a name as a pattern of names."""
+    """Whether polars interprets a name as a pattern that can match several names."""
     return name == "*" or (name.startswith("^") and name.endswith("$"))
 
 

@@ -142,12 +142,12 @@ class Scan:
 
     @property
     def snapshot(self) -> LogSnapshot:
-        """Not for users: the number of the version that the scan reads."""
+        """Not for users: the snapshot that the scan reads."""
         return self._snapshot
 
     @property
     def mapping(self) -> Mode:
-        """Not for users: the column mapping."""
+        """Not for users: the column mapping mode of the version that the scan reads."""
         return self._mapping
 
     def narrowed(self, where: Predicate) -> Scan:
@@ -157,13 +157,13 @@ class Scan:
         return Scan(self._snapshot, self._names, both, self._variants, is_time_travel=self._is_time_travel)
 
     def projected(self, columns: Sequence[str]) -> Scan:
-        """Not for users: this scan with some of its columns."""
+        """Not for users: this scan, restricted to some of its columns."""
         return Scan(self._snapshot, columns, self._predicate, self._variants, is_time_travel=self._is_time_travel)
 
     def plain_files(self) -> PlainFiles | None:
         """Not for users: determines which files another Parquet reader reads with the same result as deltalog. None if
-        the file and the log's partition values are not enough to produce the columns: mapped names, row tracking,
-        variants, char(n), void."""
+        the columns cannot be produced from the files and the log's partition values alone, as with mapped names, row
+        tracking, variants, char(n) and void."""
         partitioned = {name.lower() for name in self._snapshot.metadata.partition_columns}
         stored = StructType(tuple(field for field in self.schema.fields if field.name.lower() not in partitioned))
         special = any(
@@ -255,7 +255,8 @@ class Scan:
             yield from files
 
     def batches_of(self, files: Iterable[DataFile]) -> Iterator[pa.RecordBatch]:
-        """Not for users: the rows of some of the files. Raises and costs as ``batches``."""
+        """Internal: the rows of the given files, which are some of the files of this scan. Raises and costs as
+        ``batches``."""
         layout = self._layout(self._read_schema())
         requests = ((file, layout, None) for file in files)
         for batch in read_files(self._snapshot.reader.files, requests, self._selected):

@@ -161,8 +161,8 @@ class Snapshot:
         """The version's time in milliseconds since 1970: its in-commit timestamp if in-commit timestamps are enabled at
         this version, else the modification time of its commit file.
 
-        Time travel and ``history`` can use other times, because whether in-commit timestamps apply depends on the
-        latest version, and file times are monotonised; see ``version_at``. Raises MissingVersionError if log clean-up
+        Time travel and ``history`` can use other times: the latest version decides whether in-commit timestamps apply,
+        and file times are monotonised; see ``version_at``. Raises MissingVersionError if log clean-up
         deleted the commit file, MissingInCommitTimestampError. Cost: at most 1 GET or 1 HEAD.
         """
         ict_ms = self.in_commit_timestamp_ms
@@ -268,8 +268,8 @@ class Snapshot:
 
     def scan_polars(self, columns: Sequence[str] | None = None, where: Predicate | str | None = None) -> pl.LazyFrame:
         """The rows as a polars LazyFrame. polars pushes column selections, filters and ``head`` into the scan; the
-        filters skip files by partition values and statistics. ``columns``, ``where``: as for ``scan``; filters that are
-        passed through polars are faster.
+        filters skip files by partition values and statistics. ``columns``, ``where``: as for ``scan``; a filter on the
+        LazyFrame is faster than ``where``.
 
         On a local disk, polars itself reads the data files, unless their columns need conversion (docs/lazy-reads.md).
         Raises CallError if polars is not installed, and as ``scan``. Cost: none; each collection as ``Scan.batches``.
@@ -280,7 +280,8 @@ class Snapshot:
         self, columns: Sequence[str] | None = None, where: Predicate | str | None = None
     ) -> ds.Dataset:
         """The rows as a pyarrow Dataset, which uses the partition values and statistics in the log to skip files.
-        ``columns``, ``where``: as for ``scan``; filters that are passed to the dataset are faster.
+        ``columns``, ``where``: as for ``scan``; filters that are passed to the dataset itself are faster than
+        ``where``.
 
         A FileSystemDataset if Arrow reads all files as deltalog does: on a local disk, without deletion vectors and
         conversions (docs/lazy-reads.md). Otherwise the dataset has no fragments, and its scanner reads the files with
@@ -296,8 +297,8 @@ class Snapshot:
         where: Predicate | str | None = None,
     ) -> duckdb.DuckDBPyRelation:
         """The rows as a relation of a DuckDB connection (None: DuckDB's default connection). DuckDB pushes columns and
-        filters down into the relation. ``columns``, ``where``: as for ``scan``; filters in DuckDB's own queries are
-        faster.
+        filters down into the relation. ``columns``, ``where``: as for ``scan``; filtering in a DuckDB query is faster
+        than ``where``.
 
         On a local disk DuckDB reads the data files itself, unless their columns need conversion or they have more than
         256 combinations of partition values; otherwise it scans ``to_pyarrow_dataset()``. Raises CallError if duckdb is

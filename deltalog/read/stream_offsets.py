@@ -139,8 +139,8 @@ def advance(
     """The end of the batch that begins at ``start``. ``versions``: an iterator that begins with the version of
     ``start``; only as many versions as needed are taken from it.
 
-    A batch has at most ``max_files`` files and ends once it reaches ``max_bytes``, so it has at least one file if there
-    are any. If a version has ``is_whole`` set, either all of its files are added or none. Raises CallError for an index
+    A batch has at most ``max_files`` files and ends once it reaches ``max_bytes``; it has at least one file if there is
+    any. If a version has ``is_whole`` set, either all of its files are added or none. Raises CallError for an index
     that the version does not have.
     """
     files, size_bytes, at = 0, 0, start
@@ -162,8 +162,8 @@ def resumed(start: StreamOffset, end: StreamOffset) -> StreamOffset:
 
     Spark records only the ends of batches. To run the first batch again, Spark asks the stream for its initial offset,
     but by then, the table may have additional versions. Therefore the end offset of the batch also records the offset
-    at which the batch originally began. An engine may plan a batch without passing its beginning; then the recorded end
-    may contain a beginning later than the actual one, which is ignored.
+    at which the batch originally began. If an engine plans a batch without passing its beginning, the recorded
+    beginning may be later than the actual one; such a recorded beginning is ignored.
     """
     begin = end.begin
     is_first_batch = start.begin is not None and start == start.begin

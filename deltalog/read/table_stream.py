@@ -285,8 +285,8 @@ class TableStream:
                 yield VersionFiles(version, False, len(files), _sizes_of(files), self._rules.read_change_feed)
 
     def _plan(self, versions: Sequence[int]) -> set[int]:
-        """Read the commits that are not yet planned. Returns the versions of commits that log clean-up has deleted, if
-        skipping them is allowed."""
+        """Read those of the commits that are not in ``_planned`` yet. Returns the versions of commits that log clean-up
+        has deleted, if skipping them is allowed."""
         missing = [version for version in versions if version not in self._planned]
         if not missing:
             return set()

@@ -31,8 +31,8 @@ from deltalog.write.partition_files import num_writers
 
 T = TypeVar("T")
 
-# The minimum and the maximum number of bytes that one thread copies into new files; the number is in proportion to the
-# rows that the thread writes.
+# The minimum and the maximum for the number of bytes that one thread copies into new files; between them, the number is
+# the total divided by the number of threads.
 _LEAST_STREAM_BYTES, _MOST_STREAM_BYTES = 8 << 20, 32 << 20
 # The number of rows per batch in joins and copies. A reading thread uses several times the memory of one batch.
 _BATCH_ROWS = 1 << 16
@@ -121,8 +121,8 @@ def _read_with_vectors(
     columns: Sequence[str],
     read: Callable[[AddFile, BitMap64, OpenFile], Iterator[T]],
 ) -> Iterator[T]:
-    """Call ``read`` for each file, in order, with the file's deleted positions. The opened file also returns rows that
-    the deletion vector deletes."""
+    """Call ``read`` for each file, in order, with the file's deleted positions. The ``OpenFile`` that ``read`` receives
+    also returns the rows that the deletion vector deletes."""
     layout = layout_of(snapshot, StructType(tuple(snapshot.schema.field(name) for name in columns)))
     found, openers = snapshot.reader.files, parallel_gets(snapshot.reader.store)
 
@@ -239,9 +239,9 @@ def layout_of(
 @dataclass(frozen=True, slots=True)
 class FileChange:
     """The rows of a file that are to be written into new files. ``kept``: positions of live rows to copy unchanged.
-    ``changed``: positions of live rows that get new values; None for all. ``rows``: the number of rows in the Parquet
-    file, 0 if unknown. ``at``: the number of changed rows in all previous files; undefined after a file whose
-    ``changed`` is None."""
+    ``changed``: positions of live rows that get new values; None if all of them do. ``rows``: the number of rows in the
+    Parquet file, 0 if unknown. ``at``: the number of changed rows in all files before this one; undefined if
+    ``changed`` is None for one of those files."""
 
     file: AddFile
     kept: BitMap64
@@ -275,9 +275,9 @@ def moved_rows(
     snapshot: Snapshot, changes: Sequence[FileChange], new_rows: NewRows | None = None, columns: Sequence[str] = ()
 ) -> list[Iterator[pa.RecordBatch]]:
     """The rows to write; they include row ids and commit versions if the table tracks rows. Each file is read once,
-    grouped by partition. Each returned stream can be read by its own thread; if there are several, each contains files
-    of one partition. ``columns``: the columns to read if ``changes`` keep no rows; empty: all columns. Cost: the GETs
-    of the files."""
+    partition by partition. Each returned stream can be read by its own thread; if there are several, each contains
+    files of one partition. ``columns``: the columns to read if no file has rows to copy unchanged (``kept``); empty:
+    all columns. Cost: the GETs of the files."""
     kept = row_tracking.kept_columns(snapshot.metadata.configuration, snapshot.url)
     schema = snapshot.schema
     if columns and not any(each.kept for each in changes):

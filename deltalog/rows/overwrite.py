@@ -79,7 +79,7 @@ class Columns:
         return reader
 
     def reader_keeping_rows(self, transaction: Transaction, data: Any) -> pa.RecordBatchReader:
-        """Like ``reader``, but for an overwrite that keeps other rows, so that no column may be dropped. Raises
+        """Like ``reader``, but for an overwrite that keeps other rows, and therefore must not drop a column. Raises
         SchemaMismatchError if ``replaced`` is set and the data lacks a column of the table."""
         if not self.replaced:
             return write_steps.fitting(transaction, data, self.merged)

@@ -95,7 +95,7 @@ class Replacement:
 
 def _counts_in_utc(leaf: Bound) -> bool:
     if not isinstance(leaf, BoundValue):
-        return False  # any other leaf compares a column with literals, in which times are fixed instants
+        return False  # any other leaf compares a column with literals, and times in literals are fixed instants
     tree, types = leaf.tree, {column.data_type for column in leaf.columns}
     if (
         isinstance(tree, Comparison)

@@ -56,11 +56,11 @@ METRICS = (
 class Deletion:
     """The files and rows of a version that are deleted because they match a condition.
 
-    ``whole`` and ``partly``: files (schema FILES) in which all rows, or some rows, match. ``matches``: the matching
-    rows of each file in ``partly``. ``rows``: the number of matching rows; None if a file has no statistics.
-    ``by_vectors``: whether rows are deleted with deletion vectors instead of by rewriting files. ``as_changes``:
-    whether the commit must have change files, because change feed readers would otherwise report copied rows as deleted
-    and inserted.
+    ``whole``: the files (schema FILES) in which all rows match; ``partly``: the files in which only some rows match.
+    ``matches``: the matching rows of each file in ``partly``. ``rows``: the number of matching rows; None if a file has
+    no statistics. ``by_vectors``: whether rows are deleted with deletion vectors instead of by rewriting files.
+    ``as_changes``: whether the commit must have change files, because change feed readers would otherwise report copied
+    rows as deleted and inserted.
     """
 
     whole: pa.Table

@@ -33,15 +33,15 @@ from deltalog.write.transaction import Transaction
 class RowRemoval:
     """The removal of rows that the caller has already found.
 
-    For callers that read and write files with their own engine, such as Spark. ``DeltaTable.delete`` finds the rows
-    itself.
+    For callers that read and write data files with their own engine, for example with Spark. ``DeltaTable.delete``
+    finds the rows itself.
 
     ``by_vectors``: whether the table marks deleted rows in deletion vectors; if not, the caller writes the other rows
     of ``partly`` into new files. ``whole`` and ``partly``: the indices in ``files`` of the files from which all live
     rows, or only some, are removed. ``num_rows``: the number of removed rows; None if a file has no statistics.
     ``num_moved_rows``: the number of rows that the caller must copy. ``has_change_feed``: whether the change data feed
     is enabled. ``needs_change_files``: whether the removal must be recorded in change files; without these, readers of
-    the change feed would report rows that were merely copied as deleted and inserted. ``kept_columns``: the data file
+    the change feed would report a copied row as a deletion and an insertion. ``kept_columns``: the data file
     columns that store the row ids and row commit versions of copied rows; None if row tracking is off.
     """
 

@@ -115,7 +115,7 @@ class _RowUpdate:
         return batches
 
     def changes(self, batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """Old and new rows, each with its change type."""
+        """The old and the new rows, each batch with its change type."""
         for batch in batches:
             yield "update_preimage", batch
             for new in self.updated(batch).to_batches():

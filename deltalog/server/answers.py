@@ -34,7 +34,7 @@ CANCELED, COMMITTED = "TransactionCanceledException", "TransactionCommittedExcep
 IN_PROGRESS, CONCURRENT = "TransactionCommitInProgressException", "ConcurrentModificationException"
 DENIED = "AccessDeniedException"
 
-# The first row of the table that matches the error is used. The result is the first exception name in this row that the
+# The first row of _NAMES that matches the error is used. The result is the first exception name in this row that the
 # operation lists; if it lists none of them, the result is the first name in the row. Errors after which a call can be
 # repeated become OperationTimeoutException if the operation lists no more specific exception.
 _NAMES: tuple[tuple[tuple[type[DeltaLogError], ...], tuple[str, ...]], ...] = (
@@ -55,10 +55,10 @@ _STATUS = {INTERNAL: 500, DENIED: 403}
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A response. ``error``: the name of the exception, if any."""
+    """A response. ``body``: is encoded as JSON. ``error``: the name of the exception, if any."""
 
     status: int
-    body: Mapping[str, Any]
+    body: Any
     error: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
 
@@ -93,7 +93,7 @@ def refusal(status: int, error: str, message: str, **headers: str) -> Answer:
 
 
 def exception_of(error: DeltaLogError, listed: Collection[str]) -> Answer:
-    """Convert an error to one of the exceptions that an operation lists."""
+    """The response that reports an error: as one of the exceptions ``listed`` for an operation, if one of them fits."""
     for kinds, names in _NAMES:
         if isinstance(error, kinds):
             name = next((name for name in names if name in listed), names[0])

@@ -23,15 +23,17 @@ import msgspec
 
 from deltalog import deadline
 from deltalog.errors import DeltaLogError, OperationTimeoutError, StoreError
-from deltalog.server import delta
 from deltalog.server.answers import DENIED, INTERNAL, Answer, exception_of, refusal, without_places
 from deltalog.server.bodies import Bodies, Body
-from deltalog.server.calls import Call
-from deltalog.server.fields import Fields
-from deltalog.server.lakeformation import OPERATIONS, Needs
+from deltalog.server.calls import Call, Needs, Request
+from deltalog.server.lakeformation import OPERATIONS
 from deltalog.server.lanes import BusyError, Lanes, NotBegunError, NotDoneError
 from deltalog.server.logs import Refusals
 from deltalog.server.tables_in_use import TablesInUse
+from deltalog.server.unity import errors as unity_errors
+from deltalog.server.unity.requests import UnityRequest
+from deltalog.server.unity.router import ROUTER, path_below_root
+from deltalog.server.unity.service import Endpoint, Service
 from deltalog.transactions.manager import TransactionManager
 
 log = logging.getLogger(__name__)
@@ -81,26 +83,30 @@ class Limits:
 
 
 class Refused(Exception):
-    """A request was refused before any operation ran."""
+    """A request was refused before any operation ran. ``is_unauthorized``: because its token is missing or wrong."""
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: Answer, *, is_unauthorized: bool = False) -> None:
         super().__init__(answer.error)
         self.answer = answer
+        self.is_unauthorized = is_unauthorized
 
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A route. ``read``: creates the call from the request's members."""
+    """A route. ``read``: creates the call from the request. ``explain``: the response for an error. ``defer``: the
+    response for a call that had no effect because the server had no time for it; None: as for a time-out."""
 
     name: str
-    read: Callable[[Fields], Call]
+    read: Callable[[Request], Call]
     explain: Callable[[DeltaLogError], Answer]
     needs: Needs = Needs.TABLE
+    defer: Callable[[str], Answer] | None = None
 
 
 class App:
     """The ASGI application. ``token``: the bearer token that callers must send, or None. ``hosts``: the accepted host
-    names, or None for any; checking the host name protects against DNS rebinding by web pages."""
+    names, or None for any; checking the host name protects against DNS rebinding by web pages. ``unity``: what the
+    calls of Unity Catalog's API work with; None: they are not served."""
 
     def __init__(
         self,
@@ -109,8 +115,10 @@ class App:
         *,
         token: str | None = None,
         hosts: frozenset[str] | None = None,
+        unity: Service | None = None,
     ) -> None:
         self._manager = manager
+        self._unity = unity
         self._limits = limits or Limits()
         self._token = None if token is None else token.encode()
         self._hosts = hosts
@@ -132,12 +140,14 @@ class App:
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             raise RuntimeError(f"only http is served, not {scope['type']}")
-        request_id = str(uuid.uuid4())
+        request_id, is_unauthorized = str(uuid.uuid4()), False
         try:
             answer = await self._answer(scope, receive, request_id)
         except Refused as refused:
-            answer = refused.answer
+            answer, is_unauthorized = refused.answer, refused.is_unauthorized
             self._log_refusal(scope, answer, request_id)
+        if path_below_root(scope["raw_path"].decode("latin-1")) is not None and answer.error is not None:
+            answer = unity_errors.of_refusal(answer, is_unauthorized)
         await _send(send, answer, request_id)
 
     async def _answer(self, scope: Mapping[str, Any], receive: Receive, request_id: str) -> Answer:
@@ -146,27 +156,35 @@ class App:
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         _check_framing(scope.get("http_version"), headers)
         self._check_origin(headers)
-        route = _route(scope["method"], scope["raw_path"].decode("latin-1"))
-        if route is None:
-            return await self._healthy(request_id)
-        self._check_token(headers)
+        method, path = scope["method"], scope["raw_path"].decode("latin-1")
+        below = path_below_root(path)
+        if below is not None:
+            self._check_token(headers)  # only clients that have the token are told what is served
+            route = self._unity_route(method, below)
+        else:
+            found = _route(method, path)
+            if found is None:
+                return await self._healthy(request_id)
+            self._check_token(headers)
+            route = found
         with self._bodies.one() as body:
             await self._receive(headers, receive, body)
             try:
-                given = Fields(body.taken())
+                given = Request(body.taken(), scope.get("query_string", b""))
                 call = route.read(given)
             except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
                 raise Refused(refusal(400, "SerializationException", "The body is not JSON.")) from None
             except DeltaLogError as error:
                 return _explained(route, error, request_id)
-            said = (scope["raw_path"].decode("latin-1"), *given.said)
+            said = (path, urllib.parse.unquote(path), *given.said)
             return await self._run(route, call, said, request_id)
 
     def _log_refusal(self, scope: Mapping[str, Any], answer: Answer, request_id: str) -> None:
         """Log a refusal with the address of the caller, who may be any client."""
         caller = (scope.get("client") or ("an unknown address",))[0]
         what = f"{scope['method'][:_SHOWN_PATH]} {scope['raw_path'].decode('latin-1')[:_SHOWN_PATH]}"
-        text = f"request {request_id}: {what} from {caller}: {answer.status} {answer.error}: {answer.body['Message']}"
+        message = answer.body.get("Message", answer.body.get("message"))
+        text = f"request {request_id}: {what} from {caller}: {answer.status} {answer.error}: {message}"
         self.refusals.log(text)
 
     # ----------------------------------------------------------------------------- which callers are allowed
@@ -187,7 +205,21 @@ class App:
         given.append(headers.get("x-amz-security-token", ""))
         if not any(hmac.compare_digest(each.encode(), self._token) for each in given):
             message = "The token is missing or wrong: send it as 'Authorization: Bearer' or as AWS session token."
-            raise Refused(refusal(403, DENIED, message, connection="close"))
+            raise Refused(refusal(403, DENIED, message, connection="close"), is_unauthorized=True)
+
+    def _unity_route(self, method: str, path: str) -> Route:
+        """The route of a call of Unity Catalog's API. Raises Refused."""
+        unity = self._unity
+        if unity is None:
+            raise Refused(refusal(404, "UnknownOperationException", "This server does not serve Unity Catalog's API."))
+        try:
+            endpoint, parts = ROUTER.find(method, path)
+        except DeltaLogError as error:
+            raise Refused(unity_errors.answer_of(error)) from None
+        answer = unity_errors.answer_to_commit if endpoint.commits else unity_errors.answer_of
+        explain = functools.partial(answer, missing=endpoint.missing)
+        call, defer = functools.partial(_unity_call, unity, endpoint, parts), unity_errors.deferred
+        return Route(endpoint.name, call, explain, endpoint.needs, defer)
 
     # ----------------------------------------------------------------------------------------- requests
 
@@ -232,15 +264,18 @@ class App:
             log.warning("request %s: %s: too many requests are in progress", request_id, route.name)
             return refusal(503, "ServiceUnavailableException", "Too many requests are in progress.", retry_after="1")
         except NotBegunError:
-            reason = f"Not started within {seconds:g} s because other calls were running; it has no effect."
+            reason = f"The call did not start within {seconds:g} s because other calls were running; it has no effect."
+            if route.defer is not None:
+                log.error("request %s: %s: %s", request_id, route.name, reason)
+                return route.defer(reason)
         except NotDoneError:
-            reason = f"Not finished within {seconds:g} s; it may still take effect."
+            reason = f"The call did not finish within {seconds:g} s; it may still take effect."
         log.error("request %s: %s: %s", request_id, route.name, reason)
         return route.explain(OperationTimeoutError(reason))
 
     def _lane(self, route: Route, call: Call) -> str:
-        """The name of the lane of a call; it depends on what the call may wait for: its table, the tables of its
-        transaction, or the catalog."""
+        """The name of the lane of a call, which depends on what the call may wait for: the lane of its table, of the
+        tables of its transaction, or of the catalog."""
         if route.needs is Needs.CATALOG:
             return _CATALOG
         if route.needs is Needs.TRANSACTION:
@@ -256,11 +291,13 @@ class App:
         read."""
         try:
             with deadline.until(end_s):
-                return Answer(200, call.run(self._manager))
+                result = call.run(self._manager)
+                return Answer(204 if result is None else 200, result)
         except DeltaLogError as error:
             answer = _explained(route, error, request_id)
             if isinstance(error, StoreError) and time.monotonic() > end_s:
-                answer = route.explain(OperationTimeoutError("Not finished in time; it may have taken effect."))
+                late = OperationTimeoutError("The call did not finish in time; it may have taken effect.")
+                answer = route.explain(late)
             return self._shown(answer, said)
         except Exception:
             log.exception("request %s: %s failed", request_id, route.name)
@@ -270,11 +307,13 @@ class App:
         """Remove the names of this machine's directories from a response, unless the caller sent them."""
         places = [each.removeprefix("sqlite://") for each in self._manager.places()]
         words = "\n".join(said)
-        hidden = {
-            name: without_places(value, words, places) if isinstance(value, str) else value
-            for name, value in answer.body.items()
-        }
-        return replace(answer, body=hidden)
+
+        def hidden(value: Any) -> Any:
+            if isinstance(value, dict):
+                return {name: hidden(member) for name, member in value.items()}
+            return without_places(value, words, places) if isinstance(value, str) else value
+
+        return replace(answer, body=hidden(dict(answer.body)))
 
     # ----------------------------------------------------------------------------------------- health checks
 
@@ -321,14 +360,17 @@ def _route(method: str, raw_path: str) -> Route | None:
     operation = OPERATIONS.get(parts[0]) if len(parts) == 1 and method == "POST" else None
     if operation is not None:
         explain = functools.partial(exception_of, listed=operation.errors)
-        return Route(parts[0], operation.read, explain, operation.needs)
-    if tuple(parts[:3]) == delta.PREFIX and len(parts) in (4, 5):
-        call = delta.CALLS.get((method, "".join(parts[4:])))
-        if call is not None:
-            name = f"{method} {'/'.join(delta.PREFIX)} {''.join(parts[4:])}".rstrip()
-            return Route(name, functools.partial(call, parts[3]), delta.answer_of)
+        read = operation.read
+        return Route(parts[0], lambda request: read(request.fields), explain, operation.needs)
     shown = raw_path[:_SHOWN_PATH]
     raise Refused(refusal(404, "UnknownOperationException", f"{method} {shown} does not exist on this server."))
+
+
+def _unity_call(unity: Service, endpoint: Endpoint, parts: Mapping[str, str], request: Request) -> Call:
+    """The call of a request of Unity Catalog's API."""
+    work = endpoint.read(UnityRequest(parts, request.query, request.body))
+    request.body = b""
+    return Call(lambda manager: work.run(unity), work.table or "")
 
 
 def _check_framing(version: str | None, headers: Mapping[str, str]) -> None:
@@ -356,10 +398,10 @@ def _explained(route: Route, error: DeltaLogError, request_id: str) -> Answer:
 
 
 async def _send(send: Send, answer: Answer, request_id: str) -> None:
-    body = msgspec.json.encode(answer.body)
+    body = b"" if answer.status == 204 else msgspec.json.encode(answer.body)
+    shown = {} if answer.status == 204 else {"content-type": "application/json", "content-length": str(len(body))}
     headers = {
-        "content-type": "application/json",
-        "content-length": str(len(body)),
+        **shown,
         "cache-control": "no-store",
         "x-amzn-requestid": request_id,
         **answer.headers,

@@ -34,8 +34,8 @@ class Body:
         self._bytes = bytearray()
 
     def taken(self) -> bytearray:
-        """Return the bytes and drop this object's reference to them. These bytes count towards the limit until the call
-        ends."""
+        """Return the bytes and drop this object's reference to them. These bytes count towards the limit on request
+        bodies until the call ends."""
         found, self._bytes = self._bytes, bytearray()
         return found
 

@@ -1,7 +1,7 @@
 """Decodes the members of a request's JSON object with checked types and lengths. Pure.
 
-A member is decoded when it is used and only if its length is allowed; unused members are never decoded. The decoded
-values are kept; the bytes of the request are not.
+A member of the request is decoded when it is used and only if its length is allowed; unused members are never decoded.
+The decoded values are kept; the bytes of the request are not.
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@ Times are in seconds since 1970-01-01 UTC.
 
 from __future__ import annotations
 
-import enum
 import itertools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -25,7 +24,7 @@ from deltalog.server.answers import (
     NOT_READY,
     TIMEOUT,
 )
-from deltalog.server.calls import Call
+from deltalog.server.calls import Call, Needs
 from deltalog.server.fields import Fields
 from deltalog.transactions.ledger import TransactionDescription
 from deltalog.transactions.manager import TransactionManager, VirtualObject
@@ -36,20 +35,11 @@ _URI = 1024
 _PREDICATE = 4 * 2048  # the limit in AWS's model is 2,048 characters
 
 
-class Needs(enum.Enum):
-    """What a call may wait for: only the catalog; the catalog and the store of one table; or the catalog and the stores
-    of all tables of a transaction."""
-
-    CATALOG = "catalog"
-    TABLE = "table"
-    TRANSACTION = "transaction"
-
-
 @dataclass(frozen=True, slots=True)
 class Operation:
     """An operation. ``read``: creates the call from the request's members, and checks all lengths. ``errors``: the
-    exceptions that AWS's service model lists for the operation. ``needs``: the resources for which the call may have to
-    wait."""
+    exceptions that AWS's service model lists for the operation. ``needs``: what the call may have to wait for: the
+    catalog, or also the stores of one or more tables."""
 
     read: Callable[[Fields], Call]
     errors: frozenset[str]

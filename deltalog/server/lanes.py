@@ -41,8 +41,8 @@ class _Lane:
 
 
 class Lanes:
-    """The lanes of a server. Usable only on one event loop. ``threads``: the maximum number of concurrent calls,
-    excluding slow calls. ``requests``: the maximum number of calls that have not been answered yet."""
+    """The lanes of a server. All calls must be made on one event loop. ``threads``: the maximum number of concurrent
+    calls, excluding slow calls. ``requests``: the maximum number of calls that have not been answered yet."""
 
     def __init__(self, threads: int, requests: int, slow_seconds: float) -> None:
         self._threads = threads

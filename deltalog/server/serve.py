@@ -26,7 +26,12 @@ from deltalog.errors import CallError, DeltaLogError
 from deltalog.server.app import MIN_TOKEN_LENGTH, App, Limits
 from deltalog.server.connections import Connections, Listener
 from deltalog.server.logs import Refusals
+from deltalog.server.unity import sts
+from deltalog.server.unity.credentials import Vendor, read_rules
+from deltalog.server.unity.publisher import Publisher
+from deltalog.server.unity.service import Service
 from deltalog.transactions.manager import TransactionManager
+from deltalog.transactions.unity.tables import UnitySettings
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +54,8 @@ class Tls:
 @dataclass(frozen=True, slots=True)
 class Settings:
     """Settings. ``port`` 0 selects a free port. ``recover_seconds``: the interval between calls of ``recover``; 0
-    disables these calls."""
+    disables these calls. ``unity``: how Unity Catalog's API is served. ``vendor``: vends credentials to its
+    clients."""
 
     host: str = "127.0.0.1"
     port: int = 0
@@ -57,6 +63,8 @@ class Settings:
     tls: Tls | None = None
     limits: Limits = field(default_factory=Limits)
     recover_seconds: float = 60
+    unity: UnitySettings = field(default_factory=UnitySettings)
+    vendor: Vendor = field(default_factory=Vendor)
 
 
 def is_loopback(host: str) -> bool:
@@ -65,6 +73,11 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def vendor_of(file: Path | None) -> Vendor:
+    """The vendor of credentials that a file describes. Raises CallError."""
+    return Vendor() if file is None else Vendor(read_rules(file), sts.assume)
 
 
 def check(settings: Settings) -> None:
@@ -96,8 +109,8 @@ def warnings_of(settings: Settings) -> list[str]:
 
 
 class TimedProtocol(H11Protocol):
-    """Closes connections on which one of these takes too long: the time from the first byte to the end of the headers,
-    the time to the end of a body that no handler reads, or the client's receipt of a response."""
+    """Closes connections on which one of these takes too long: the headers (from their first byte on), a body that no
+    handler reads, or the client's receipt of a response."""
 
     header_seconds: ClassVar[float]
     response_seconds: ClassVar[float]
@@ -179,11 +192,16 @@ class Server:
         connections = Connections(settings.limits.connections, settings.limits.header_seconds)
         self._socket = _bound(settings.host, settings.port, connections)
         trusted = is_loopback(settings.host) and settings.token is None
+        manager.coordinator.keep_staged_commits()
+        manager.coordinator.close()  # so that this change does not stay in a log beside the file of a catalog
+        unity = manager.unity_tables(settings.unity)
+        self._publisher = Publisher(unity)
         self._app = App(
             manager,
             settings.limits,
             token=settings.token,
             hosts=_LOOPBACK | {settings.host.lower()} if trusted else None,
+            unity=Service(unity, settings.vendor, self._publisher.ask),
         )
         self._server = uvicorn.Server(_config(self._app, settings, connections))
 
@@ -211,6 +229,7 @@ class Server:
         finally:
             over.set()
             self._app.close()
+            self._publisher.close()
             self._socket.close()
 
     def end_process(self) -> None:

@@ -53,7 +53,9 @@ _OTHERS = {
     "custom_metadata": "A commit is described by user_metadata=… of the calls that commit.",
     "without_files": "DeltaTable.open never reads the list of files; leave without_files out.",
     "log_buffer_size": "DeltaTable.open reads concurrently by itself; leave log_buffer_size out.",
-    "raise_if_key_not_exists": "Table properties may have any name outside of delta.*; leave this out.",
+    "raise_if_key_not_exists": (
+        "Table properties may have any name outside of delta.*; leave raise_if_key_not_exists out."
+    ),
 }
 _OURS = (
     "allowed_paths",

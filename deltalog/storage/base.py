@@ -45,7 +45,7 @@ class PutOutcome(enum.Enum):
     """How a ``put_if_absent`` ended."""
 
     COMMITTED = "committed"  # this call created the object
-    EXISTS = "exists"  # an object exists; after a retry, it may be the object of this call
+    EXISTS = "exists"  # an object exists; after a retry, it may have been created by this call
     UNKNOWN = "unknown"  # the object may exist now, later, or never
 
 

@@ -536,7 +536,7 @@ def _meta(name: str, status: os.stat_result) -> FileMeta:
 
 
 def _scanned(directory: str) -> contextlib.AbstractContextManager[Iterator[os.DirEntry[str]]]:
-    """The entries of a directory as an iterator; none if it does not exist."""
+    """The entries of a directory as an iterator, which is empty if the directory does not exist."""
     try:
         return os.scandir(directory)
     except (FileNotFoundError, NotADirectoryError):

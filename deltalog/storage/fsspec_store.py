@@ -118,8 +118,9 @@ class FsspecStore(LogStore):
             return self._create(full, data, mode=None)
 
     def prepare_commit(self, version: int) -> None:
-        # In all other cases the check runs in the caller's thread: synchronous backends are not thread-safe, and the
-        # warning about ``unsafe_single_writer`` must be issued in that thread.
+        # Only in this case the check runs in the background. Otherwise it runs in the caller's thread, because
+        # synchronous backends are not thread-safe, and the warning about ``unsafe_single_writer`` must be issued in
+        # that thread.
         shared = isinstance(self._filesystem, fsspec.asyn.AsyncFileSystem) and not self._unsafe_single_writer
         if shared and not self._is_prepared and self._filesystem not in _proven:
             self._is_prepared = True
@@ -133,8 +134,8 @@ class FsspecStore(LogStore):
     def _exclusive(self) -> bool:
         """Whether creation is exclusive; False if it is not and the caller asserted that there is a single writer.
 
-        A test with scratch objects must pass. For an unknown backend, the test includes races between threads, and is
-        preceded by an inspection of the code.
+        Creation counts as exclusive only if a test with scratch objects passes. For an unknown backend, the test
+        includes races between threads, and the backend's code is inspected first.
         """
         filesystem = self._filesystem
         if filesystem in _proven:
@@ -459,7 +460,8 @@ def s3_location(filesystem: Any, path: str) -> tuple[str, dict[str, Any]] | None
 
 
 def _fault_of(filesystem: Any) -> str | None:
-    """The reason why the code of an unknown backend does not guarantee exclusive creation, or None."""
+    """The reason why the code of an unknown backend cannot create files exclusively; None if no such reason is
+    found."""
     kind = type(filesystem)
     is_async = isinstance(filesystem, fsspec.asyn.AsyncFileSystem)
     create = kind._pipe_file if is_async else kind.pipe_file

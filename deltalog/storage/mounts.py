@@ -75,8 +75,8 @@ def _unescaped(point: str) -> str:
 
 
 def _kind_of(path: str, mounts: str) -> str:
-    """The type of the mount at ``path``: the mount whose mount point is the longest that contains ``path``; if several
-    mounts are stacked there, the last one. Empty if there is none."""
+    """The type of the mount that contains ``path``: of all mount points at or above ``path``, the longest one counts;
+    if several mounts are stacked there, the last one. Empty if there is none."""
     best, kind = "", ""
     for line in mounts.splitlines():
         left, _, right = line.partition(" - ")

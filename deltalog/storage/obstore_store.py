@@ -330,7 +330,7 @@ def open_url(url: str, options: Mapping[str, Any]) -> ObstoreStore:
 
 
 def local_path(store: Any) -> str | None:
-    """The directory if the obstore store is the local disk, else None. LocalStore also fsyncs."""
+    """The directory of an obstore store on the local disk; None for other stores. LocalStore also fsyncs."""
     if not isinstance(store, obstore.store.LocalStore):
         return None
     return os.fspath(store.prefix or "/")

@@ -1,6 +1,6 @@
 """Storage options under the names that object_store, and so deltalake and polars, give them. Pure.
 
-``AWS_ACCESS_KEY_ID``, ``aws_access_key_id`` and ``access_key_id`` are names of one option. The names are translated to
+``AWS_ACCESS_KEY_ID``, ``aws_access_key_id`` and ``access_key_id`` all name the same option. The names are translated to
 the options of s3fs, gcsfs and adlfs, which ``open_store`` accepts; other names are left unchanged.
 """
 
@@ -121,8 +121,8 @@ def _put(found: dict[str, Any], option: str, value: Any, name: str) -> None:
 
 
 def _commits(options: Mapping[str, Any]) -> dict[str, Any]:
-    """How commits are guarded, by delta-rs's names: delta-rs's locking provider corresponds to Spark's
-    S3DynamoDBLogStore, and object_store's conditional writes can use a lock table of their own."""
+    """The option ``commit`` that corresponds to delta-rs's options for safe commits: its DynamoDB locking provider
+    corresponds to Spark's S3DynamoDBLogStore, and conditional puts by ``dynamo:…`` use a lock table in DynamoDB."""
     given = {_short(name, "aws_"): str(value) for name, value in options.items()}
     if given.get("s3_locking_provider", "").lower() == "dynamodb":
         return {"commit": f"s3-dynamodb:{given.get(_DYNAMO_TABLE, given.get('dynamo_table_name', 'delta_log'))}"}

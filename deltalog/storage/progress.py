@@ -23,12 +23,13 @@ class Pages:
         self._empty = 0
 
     def begin_again(self) -> None:
-        """Forget the tokens, because a new listing replaces the current one and may return the same tokens."""
+        """Forget the page tokens seen so far, because a new listing replaces the current one and may return the same
+        tokens."""
         self._tokens.clear()
 
     def following(self, token: object, names: Sequence[str]) -> str:
         """Return the token of the next page, after checking it; ``names`` are the names in the current page, which is
-        truncated.
+        not the last one.
 
         Raises ValueError if the token is missing or repeated, if the page repeats the previous one, or after too many
         consecutive pages without names.

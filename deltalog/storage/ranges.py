@@ -160,8 +160,8 @@ class RangeReader(io.RawIOBase):
     """An object as a seekable file. The tail and the last read-ahead block are cached.
 
     ``tail``: the last bytes of the object. ``size``: the length of the object in bytes. ``read(start, end)`` reads a
-    range and may be called from several threads. Use a reader in only one thread at a time; ``view`` returns another
-    reader.
+    range and may be called from several threads. A reader must not be used by several threads at the same time;
+    ``view`` returns a reader for another thread.
     """
 
     def __init__(self, where: str, tail: bytes, size: int, read: Callable[[int, int], bytes]) -> None:

@@ -32,6 +32,7 @@ else:
 Location: TypeAlias = "str | os.PathLike[str] | LogStore | obstore.store.ObjectStore"
 
 CATALOG_SCHEME = "catalog:"
+UNITY_SCHEME = "uc://"
 _S3_SCHEMES = ("s3://", "s3a://")
 
 
@@ -104,6 +105,11 @@ def _opened(url: Location, **options: Any) -> LogStore:
             f"{text} is the address of a table in a catalog, not a storage location. Open it with DeltaTable.open; "
             "create a table with TransactionManager.create_table, at a path or a URL."
         )
+    if text.startswith(UNITY_SCHEME):
+        raise CallError(
+            f"{text} is the address of a table in a Unity Catalog, not a storage location. Open it with "
+            "DeltaTable.open, and create a table with DeltaTable.create."
+        )
     if "filesystem" in options:
         return _open_filesystem(text, **options)
     if "driver" in options:
@@ -166,7 +172,7 @@ def _open_fsspec(
     if url.startswith("file:"):
         raise CallError(f"{url} names another host. Give a path, or a URL such as file:///data/events.")
     _check_word(unsafe_single_writer)
-    # Many fsspec file systems ignore unknown options.
+    # Refuse them here, because many fsspec file systems ignore unknown options.
     _refuse({name: ... for name in options if name in ("commit", "dynamodb_endpoint_url")}, "anything but S3")
     _need_fsspec(url)
     from deltalog.storage import fsspec_store

@@ -33,8 +33,8 @@ class Turn:
 class RequestLimit:
     """Admits at most 64 concurrent requests for at most 128 MiB in total; a larger request runs alone.
 
-    ``Turn.slow_down`` lowers the number of requests, and successful responses raise it again. Waiting callers are
-    served in order.
+    ``Turn.slow_down`` lowers the maximum number of requests, and successful responses raise it again. Waiting callers
+    are admitted in the order of their arrival.
     """
 
     def __init__(self, most: int = MOST_REQUESTS, most_bytes: int = MOST_BYTES) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-# If so few requests are in progress, throttling is caused by other clients.
+# The smallest window: if a store throttles even so few requests, other clients are the cause.
 LEAST = 4
 
 
@@ -27,8 +27,8 @@ class RequestWindow:
         return under_way < int(self.size)
 
     def after_answer(self, burst: int) -> RequestWindow:
-        """The window after a successful response to a request of ``burst``. The window grows by one for every ``size``
-        successful responses."""
+        """The window after a successful response to a request that was sent during ``burst``. The window grows by one
+        for every ``size`` successful responses."""
         if burst != self.burst:
             return self
         return replace(self, size=min(self.size + 1 / self.size, self.most))

@@ -13,7 +13,7 @@ The invariants:
 I1    Stable: a commit that was read never changes or disappears.
 I2    No gaps: a version appears only after the previous version.
 I3    Whole: each line of a commit is valid JSON with one action, and a writer sent exactly the commit's bytes.
-I4    Acknowledged: what ``commit`` returned is in the log at that version, with its txnId and all actions.
+I4 Acknowledged: a version that ``commit`` returned is in the log, with the operation's txnId and all its actions.
 I5    Honest failure: an operation that definitely failed is not in the log.
 I6    Exactly once: each operation, and each txnId, is in at most one version; a transaction uses only one txnId.
 I7    Settle before moving: no writer attempts a version while an earlier version is free or is the writer's own commit.
@@ -22,7 +22,7 @@ I8    In-commit timestamps: in the first action, strictly increasing, from the w
 I9    The versions recorded for an application id increase.
 I10   No file is added while it is live, except to change its metadata (dataChange=false), and no file is removed
       while it is not live.
-I11   If a commit read the whole table, no other commit between the version that it read and itself changes rows.
+I11 If a commit read the whole table, no other commit between the version that it read and its own version changes rows.
       A blind append only adds files.
 I12   The protocol and the properties change only as the operation declared.
 I14   A read returns the state of one version, which is not older than any version acknowledged before it began.

@@ -32,7 +32,7 @@ from deltalog.testing.store_contract import together
 class CoordinatorTransactionTests(CoordinatorCases):
     """A mixin of ``CoordinatorTests``.
 
-    The members of this class: one test for each guarantee.
+    Each method of this class tests one guarantee.
     """
 
     def test_keeps_every_field_of_a_transaction(self, coordinator: Coordinator, another: Coordinator) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import bisect
 import collections
+import dataclasses
 import itertools
 import threading
 import uuid
@@ -21,6 +22,8 @@ from typing import TypeVar
 
 from deltalog.catalog.coordinator import Coordinator
 from deltalog.catalog.records import (
+    Document,
+    DocumentChange,
     Head,
     Marking,
     Marks,
@@ -30,6 +33,7 @@ from deltalog.catalog.records import (
     TransactionRecord,
     TransactionStatus,
     are_nested,
+    metadata_mark,
 )
 from deltalog.errors import CoordinatorError, OperationTimeoutError
 from deltalog.testing.stores import Call, Decider, Fault, SimulatedKill, no_faults
@@ -41,10 +45,13 @@ _READ_FAULTS = (Fault.FAIL_BEFORE, Fault.UNKNOWN_NOT_WRITTEN, Fault.KILL_BEFORE)
 _WRITE_FAULTS = (
     Fault.FAIL_BEFORE, Fault.UNKNOWN_NOT_WRITTEN, Fault.LOST_ACK, Fault.LATE, Fault.KILL_BEFORE, Fault.KILL_AFTER,
 )  # fmt: skip
-READS = ("table", "tables", "head", "cut", "marks", "transaction", "transactions", "uncleaned", "parts")
+READS = (
+    "table", "table_with_id", "tables", "head", "cut", "document", "documents", "marks", "transaction", "transactions",
+    "uncleaned", "parts",
+)  # fmt: skip
 WRITES = (
-    "register", "drop", "ratify", "published", "mark", "remark", "insert", "replace", "delete", "put_parts",
-    "delete_parts",
+    "register", "drop", "rename", "keep_staged_commits", "change_documents", "ratify", "published", "mark", "remark",
+    "insert", "replace", "delete", "put_parts", "delete_parts",
 )  # fmt: skip
 #: The possible faults of each method of a coordinator, for a FaultPlan. See FaultyCoordinator.
 COORDINATOR_FAULTS: Mapping[str, tuple[Fault, ...]] = {
@@ -69,6 +76,14 @@ class WrappedCoordinator(Coordinator):
     def most_ahead_ms(self, value: int) -> None:
         self.inner.most_ahead_ms = value
 
+    @property
+    def keeps_staged_commits(self) -> bool:
+        return self.inner.keeps_staged_commits
+
+    @keeps_staged_commits.setter
+    def keeps_staged_commits(self, value: bool) -> None:
+        self.inner.keeps_staged_commits = value
+
     def check_time(self, table: str, in_commit_timestamp_ms: int) -> None:
         self.inner.check_time(table, in_commit_timestamp_ms)
 
@@ -82,14 +97,22 @@ class WrappedCoordinator(Coordinator):
     def close(self) -> None:
         self.inner.close()
 
-    def register(self, table: TableRecord, version: int) -> bool:
-        return self._pass("register", table.name, lambda: self.inner.register(table, version))
+    def register(self, table: TableRecord, version: int, documents: Sequence[DocumentChange] = ()) -> bool:
+        return self._pass("register", table.name, lambda: self.inner.register(table, version, documents))
 
-    def drop(self, table_id: str, version: int, marks: int | None = None) -> bool:
-        return self._pass("drop", table_id, lambda: self.inner.drop(table_id, version, marks))
+    def drop(
+        self, table_id: str, version: int, marks: int | None = None, documents: Sequence[DocumentChange] = ()
+    ) -> bool:
+        return self._pass("drop", table_id, lambda: self.inner.drop(table_id, version, marks, documents))
+
+    def rename(self, table_id: str, name: str, documents: Sequence[DocumentChange] = ()) -> bool:
+        return self._pass("rename", table_id, lambda: self.inner.rename(table_id, name, documents))
 
     def table(self, name: str) -> TableRecord | None:
         return self._pass("table", name, lambda: self.inner.table(name))
+
+    def table_with_id(self, table_id: str) -> TableRecord | None:
+        return self._pass("table_with_id", table_id, lambda: self.inner.table_with_id(table_id))
 
     def tables(self, after: str = "", limit: int = 1000) -> list[TableRecord]:
         return self._pass("tables", after, lambda: self.inner.tables(after, limit))
@@ -105,6 +128,19 @@ class WrappedCoordinator(Coordinator):
 
     def published(self, table_id: str, version: int) -> None:
         return self._pass("published", f"{table_id} {version}", lambda: self.inner.published(table_id, version))
+
+    def keep_staged_commits(self) -> None:
+        self._pass("keep_staged_commits", "", self.inner.keep_staged_commits)
+
+    def document(self, kind: str, key: str) -> Document | None:
+        return self._pass("document", f"{kind} {key}", lambda: self.inner.document(kind, key))
+
+    def documents(self, kind: str, after: str = "", limit: int = 1000) -> list[Document]:
+        return self._pass("documents", f"{kind} {after}", lambda: self.inner.documents(kind, after, limit))
+
+    def change_documents(self, changes: Sequence[DocumentChange], free_names: Sequence[str] = ()) -> bool:
+        about = " ".join(f"{each.kind} {each.key}" for each in changes)
+        return self._pass("change_documents", about, lambda: self.inner.change_documents(changes, free_names))
 
     def marks(self, table_id: str) -> Marks:
         return self._pass("marks", table_id, lambda: self.inner.marks(table_id))
@@ -230,6 +266,7 @@ class MemoryCoordinator(Coordinator):
         self._records: dict[str, TransactionRecord] = {}
         self._parts: dict[str, dict[str, bytes]] = {}
         self._marks: dict[str, Marks] = {}
+        self._documents: dict[tuple[str, str], Document] = {}
         self._lock = threading.Lock()
 
     @property
@@ -239,28 +276,47 @@ class MemoryCoordinator(Coordinator):
     def close(self) -> None:
         return None
 
-    def register(self, table: TableRecord, version: int) -> bool:
+    def register(self, table: TableRecord, version: int, documents: Sequence[DocumentChange] = ()) -> bool:
         with self._lock:
             for other in self._tables.values():
                 if other.table_id == table.table_id or other.name == table.name or are_nested(other.url, table.url):
                     return False
+            if not self._changed(documents):
+                return False
             self._tables[table.table_id] = table
-            self._heads[table.table_id] = Head(version)
+            self._heads[table.table_id] = Head(version, (), version)
             return True
 
-    def drop(self, table_id: str, version: int, marks: int | None = None) -> bool:
+    def drop(
+        self, table_id: str, version: int, marks: int | None = None, documents: Sequence[DocumentChange] = ()
+    ) -> bool:
         with self._lock:
             if self._heads.get(table_id) != Head(version):
                 return False
             if marks is not None and not self._are_last({table_id: marks}):
                 return False
+            if not self._changed(documents):
+                return False
             del self._heads[table_id], self._tables[table_id]
             self._marks.pop(table_id, None)
+            return True
+
+    def rename(self, table_id: str, name: str, documents: Sequence[DocumentChange] = ()) -> bool:
+        with self._lock:
+            if table_id not in self._tables or any(each.name == name for each in self._tables.values()):
+                return False
+            if not self._changed(documents):
+                return False
+            self._tables[table_id] = dataclasses.replace(self._tables[table_id], name=name)
             return True
 
     def table(self, name: str) -> TableRecord | None:
         with self._lock:
             return next((table for table in self._tables.values() if table.name == name), None)
+
+    def table_with_id(self, table_id: str) -> TableRecord | None:
+        with self._lock:
+            return self._tables.get(table_id)
 
     def tables(self, after: str = "", limit: int = 1000) -> list[TableRecord]:
         with self._lock:
@@ -289,9 +345,12 @@ class MemoryCoordinator(Coordinator):
                     return Ratification.MOVED
             if not self._are_last(proposal.marks):
                 return Ratification.MARKED
+            if not self._changed(proposal.documents):
+                return Ratification.CHANGED
             for table_id, commits in proposal.commits.items():
-                unpublished = (*self._heads[table_id].unpublished, *commits)
-                self._heads[table_id] = Head(commits[-1].version, unpublished)
+                head = self._heads[table_id]
+                unpublished, mark = (*head.unpublished, *commits), metadata_mark(head, commits)
+                self._heads[table_id] = Head(commits[-1].version, unpublished, *mark)
             if after is not None:
                 self._records[after.id] = after
             return Ratification.RATIFIED
@@ -301,7 +360,39 @@ class MemoryCoordinator(Coordinator):
             head = self._heads.get(table_id)
             if head is not None:
                 unpublished = tuple(commit for commit in head.unpublished if commit.version > version)
-                self._heads[table_id] = Head(head.version, unpublished)
+                self._heads[table_id] = dataclasses.replace(head, unpublished=unpublished)
+
+    def keep_staged_commits(self) -> None:
+        self.keeps_staged_commits = True
+
+    def document(self, kind: str, key: str) -> Document | None:
+        with self._lock:
+            return self._documents.get((kind, key))
+
+    def documents(self, kind: str, after: str = "", limit: int = 1000) -> list[Document]:
+        with self._lock:
+            keys = sorted(key for key in self._documents if key[0] == kind and key[1] > after)
+            return [self._documents[key] for key in keys[:limit]]
+
+    def change_documents(self, changes: Sequence[DocumentChange], free_names: Sequence[str] = ()) -> bool:
+        with self._lock:
+            if any(table.name in free_names for table in self._tables.values()):
+                return False
+            return self._changed(changes)
+
+    def _changed(self, changes: Sequence[DocumentChange]) -> bool:
+        """Make all changes of documents or none; returns whether they were made."""
+        for each in changes:
+            found = self._documents.get((each.kind, each.key))
+            if (0 if found is None else found.revision) != each.revision:
+                return False
+        for each in changes:
+            if each.content is None:
+                self._documents.pop((each.kind, each.key), None)
+            else:
+                new = Document(each.kind, each.key, each.content, each.revision + 1)
+                self._documents[each.kind, each.key] = new
+        return True
 
     def marks(self, table_id: str) -> Marks:
         with self._lock:

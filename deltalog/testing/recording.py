@@ -128,8 +128,8 @@ def history_of(
     initial: int = 0,
     data_files: Iterable[str] = (),
 ) -> History:
-    """The history of a run, read from the store ``shared``. ``data_files``: further data files of the history, which
-    need not exist in the store."""
+    """The history of a run, read from the store ``shared``. ``data_files``: data files to add to the history; they need
+    not exist in the store."""
     metas = {version_of(f"_delta_log/{m.name}"): m for m in shared.list_from("_delta_log")}
     attempts = [
         Attempt(put.at, put.call.path, version, put.data)

@@ -32,7 +32,7 @@ FIRST = "_delta_log/00000000000000000000.json"
 class LogStoreTests:
     """Tests for the guarantees that deltalog.storage.base documents. The module docstring shows the usage.
 
-    Members: one test per guarantee.
+    The class has one test for each guarantee.
     """
 
     #: The numbers of threads and rounds in tests of races.
@@ -324,7 +324,7 @@ class LogStoreTests:
 
     def test_a_walk_in_ranges_has_each_path_once(self, store: LogStore) -> None:
         paths = ["a", "b", "b-", "b/c=1 %41/d", "b/c=1 %41/e", "b/c=2/.d.crc", "b0", "c/d/e/f", "c/d/g", "é"]
-        for path in (*paths[:1], *paths[2:], FIRST):  # on a disk, there cannot be files below a file
+        for path in (*paths[:1], *paths[2:], FIRST):  # on a local disk, no path can lie below a file
             store.put(path, b"x")
         whole = sorted(self._walked(store))
         for bounds in ([], ["b/"], ["_delta_log/x", "a"], ["b/c=1 %41/", "c/d/e/"], [*paths[1:]]):

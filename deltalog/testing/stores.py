@@ -76,7 +76,7 @@ class Put:
     data: bytes
     returned: str  # a PutOutcome's value, "error" or "killed"
     landed: bool  # whether the object was created by this request before the call ended; False for a late request
-    at: float  # the time that the store's ``now`` returned
+    at: float  # the time of the call, as the store's ``now`` returned it
 
 
 Decider = Callable[[Call], "Fault | None"]
@@ -88,8 +88,8 @@ def no_faults(call: Call) -> Fault | None:
 
 
 def nth(number: int, fault: Fault, *, method: str | None = None, path: str = "*") -> Decider:
-    """A decider that injects ``fault`` into the ``number``-th call, counted from 1, of ``method`` with a path that
-    matches ``path``."""
+    """A decider that injects ``fault`` into the ``number``-th call (counted from 1) of ``method`` whose path matches
+    ``path``."""
     count = 0
 
     def decide(call: Call) -> Fault | None:

@@ -117,15 +117,15 @@ class Branch:
             own.update(add.path for add in prepared.adds if add.base_row_id is None)
 
     def prepared_to_check(self) -> list[Prepared]:
-        """The prepared commits that are checked for conflicts with concurrent commits. If the commit requires that the
-        table did not change, the result includes a read of the whole table."""
+        """The prepared commits that are checked for conflicts with concurrent commits. If the transaction requires that
+        the table did not change, they include one more, which changes nothing and reads the whole table."""
         if self._must_not_move:
             return [*self.prepared, Prepared("", "READ", reads=Reads(whole_table=True, metadata=True, domains=True))]
         return self.prepared
 
     @property
     def earliest_ms(self) -> int:
-        """The earliest possible in-commit timestamp of the last commit."""
+        """The earliest possible in-commit timestamp of this branch's last commit."""
         return (base_of(self._snapshot.log).previous_ms or 0) + len(self.prepared)
 
     def attempts(self, transaction_id: str, last_ms: int) -> list[Attempt]:
@@ -158,7 +158,7 @@ class Branch:
         return found
 
     def _bases(self) -> list[Base]:
-        """The base of each commit: the table with the protocol and metadata that earlier commits set."""
+        """The base of each commit: the table with the protocol and metadata that the branch's earlier commits set."""
         base = base_of(self._snapshot.log)
         bases = [base]
         for prepared in self.prepared:

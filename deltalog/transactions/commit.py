@@ -57,7 +57,7 @@ class CommitTarget:
 
     branch: Branch
     reader: LogReader
-    store: ManagedStore
+    store: ManagedStore[Coordinator]
     head: Head = _NO_HEAD
     attempts: Sequence[Attempt] = ()
     staged: tuple[RatifiedCommit, ...] = ()
@@ -98,7 +98,7 @@ def commit(
     coordinator: Coordinator, record: TransactionRecord, targets: Sequence[CommitTarget], environment: Environment
 ) -> TransactionRecord:
     """Commit a transaction whose record has the status COMMIT_IN_PROGRESS, and return the new record. This function
-    commits, but does not publish the commits.
+    ratifies the commits, but does not publish them.
 
     If nothing was committed, raises CommitConflictError for a conflicting change to a table; TransactionContentionError
     if other writers won every attempt or another call took over the commit; TransactionCanceledError if another process

@@ -19,8 +19,8 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-# The maximum number of files per marking. While a marking exists, transactions cannot use its files. If the process
-# dies, the marking remains for a day.
+# The limits of one marking: the number of files, and the bytes of their paths. While a marking exists, transactions
+# cannot use its files. If the process dies, the marking remains for a day.
 _MARKED_AT_ONCE, _MARKED_BYTES = 500, 128 << 10
 _TRIES = 20
 

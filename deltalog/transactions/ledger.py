@@ -34,8 +34,8 @@ from deltalog.errors import (
 
 _TRIES = 20
 _SEAL_BYTES = 16
-# A page token: it names the listing that it continues and the position in that listing, which is a time or version that
-# a database can store, and an id or path.
+# A page token: the listing that it continues, and the position in that listing, which consists of a time or version
+# (within the range of the database's integers) and of an id or path.
 _Token = tuple[str, Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)], str]
 
 

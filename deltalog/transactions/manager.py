@@ -63,6 +63,7 @@ from deltalog.transactions.release import release
 from deltalog.transactions.resync import Resync, resync
 from deltalog.transactions.table_objects import AddObject, DeleteObject, ObjectPage, deletable_path
 from deltalog.transactions.transaction import OBJECTS, ManagedTransaction
+from deltalog.transactions.unity.tables import UnitySettings, UnityTables
 from deltalog.transactions.vacuum import vacuum
 from deltalog.write.transaction import Transaction
 
@@ -246,9 +247,9 @@ class TransactionManager:
         *,
         time_zone: TimeZone | None = None,
     ) -> dict[str, int]:
-        """The versions of tables, by name, that were current at the same time according to in-commit timestamps. These
-        versions include all commits of a transaction, one for each of its tables, or none of them, unless the
-        timestamps of a table have been restarted since then.
+        """For each table name, the version of the table that was current at ``timestamp`` according to in-commit
+        timestamps. For each transaction, these versions include either all of its commits to these tables or none of
+        them, unless the timestamps of a table have been restarted since then.
 
         Raises TimestampOutOfRangeError if a table is younger. Cost: 1 coordinator call, and that of ``list_tables`` or
         1 call per name; per table 2 more calls, ``DeltaTable.version_at``, and 1 GET.
@@ -378,7 +379,8 @@ class TransactionManager:
     def list_transactions(
         self, status_filter: str = "ALL", max_results: int = 1000, next_token: str | None = None
     ) -> TransactionPage:
-        """Lists transactions by start time. Decided transactions are included until ``recover`` deletes their records.
+        """Lists transactions in the order of their start times. Decided transactions are included until ``recover``
+        deletes their records.
 
         A page may have fewer than ``max_results`` (1 to 1,000) items; the last page has no token. Raises CallError,
         also if the token belongs to another catalog or filter. Cost: 1 coordinator call.
@@ -500,6 +502,11 @@ class TransactionManager:
         record = self._tables.record(name)
         return record, external_commits.confirm_published(self._tables, record, version)
 
+    def unity_tables(self, settings: UnitySettings) -> UnityTables:
+        """The tables of this catalog as a Unity Catalog, for a server. Raises CallError if the warehouse is not a
+        location. Cost: none."""
+        return UnityTables(self._tables, self._environment, settings)
+
     # ------------------------------------------------------------------------------------------- recovery
 
     def recover(self, retention: datetime.timedelta = datetime.timedelta(days=30)) -> dict[str, int]:
@@ -515,7 +522,8 @@ class TransactionManager:
         opened = self._open.ids()
         done = recover(self._ledger, self._tables, retention // _MS)
         active = {record.id for record in self._ledger.all(StatusFilter.ACTIVE)}
-        for transaction_id in opened - active:  # another process has ended the transaction, or it is overdue
+        # Another process has ended the transaction, or its idle timeout has passed.
+        for transaction_id in opened - active:
             self._open.pop(transaction_id)
         return done
 
@@ -587,7 +595,7 @@ class TransactionManager:
         self._tables.advance(table_id, Snapshot(latest), snapshot)
 
     def _close(self, record: TransactionRecord) -> None:
-        """Release a transaction that was committed or aborted, and clean up after it."""
+        """Forget a transaction that was committed or aborted, and clean up after it."""
         self._open.pop(record.id)
         with errors_logged(f"Transaction {record.id} is {record.status.value}", "clean-up, left to recover()"):
             clean_up(self._ledger, self._tables, record)
@@ -601,7 +609,7 @@ def _member(kind: type[E], text: object, what: str) -> E:
 
 
 def _listing(table_id: str, transaction_id: str | None, where: str | None) -> str:
-    """Identifies the listing to which a page token belongs, by a hash to keep tokens short."""
+    """Identifies the listing to which a page token belongs; a hash keeps the tokens short."""
     arguments = json.dumps([table_id, transaction_id, where]).encode()
     return f"objects {hashlib.sha256(arguments).hexdigest()}"
 

@@ -41,6 +41,7 @@ from deltalog.transactions.prepared_codec import written_files
 from deltalog.transactions.release import complete_release, is_released
 from deltalog.transactions.table_objects import can_be_deleted, same_etag
 from deltalog.transactions.transaction import CHANGES, OBJECTS
+from deltalog.transactions.unity.dropped import delete_dropped
 
 log = logging.getLogger(__name__)
 
@@ -49,11 +50,13 @@ log = logging.getLogger(__name__)
 _FORGOTTEN_AT_ONCE = 100
 
 
-# Additional clean-up passes run these times, in milliseconds, after the end of an aborted transaction, because a PUT
-# that was in flight at the end can appear later. A retry may be about to add an object that is younger than
-# LATE_AGE_MS.
+# Additional clean-up passes run at these times, in milliseconds after the end of an aborted transaction, because a PUT
+# that was in flight at the end can appear later. An object that is younger than LATE_AGE_MS is kept at first, because a
+# retry may be about to add it.
 LATE_PASSES_MS = (15 * 60 * 1000, 24 * 60 * 60 * 1000)
 LATE_AGE_MS = 10 * 60 * 1000
+# For how long clients may read a staged commit after the catalog has named it to them.
+KEPT_STAGED_MS = 60 * 60 * 1000
 _THREADS = 8
 
 
@@ -77,6 +80,7 @@ def recover(ledger: Ledger, tables: ManagedTables, retention_ms: int) -> dict[st
     for record in uncleaned:
         if _is_due(record, ledger.now_ms()):
             done["cleaned"] += _clean(ledger, tables, record)[0]
+    done["cleaned"] += delete_dropped(tables, ledger.environment)
     oldest_ms = ledger.now_ms() - retention_ms
     for record in ledger.all(StatusFilter.COMPLETED, _FORGOTTEN_AT_ONCE):
         if record.start_ms >= oldest_ms:
@@ -171,8 +175,8 @@ class _OrphanFile:
 @dataclass(frozen=True, slots=True)
 class _InUse:
     """The paths of a table that are in use: ``referenced``: the paths to which the table's last version or an earlier
-    readable version refers. ``added`` and ``named``: the paths of files that undecided transactions add, and of objects
-    that they registered for deletion on cancel."""
+    readable version refers. ``added``: the paths of files that undecided transactions add. ``named``: the paths of
+    objects that undecided transactions registered for deletion on cancel."""
 
     referenced: Set[str]
     added: Set[str]
@@ -353,9 +357,9 @@ class _Cleaner:
         return self._is_table[key]
 
     def _in_use(self, table: TableRecord) -> _InUse:
-        """The paths of the files of a table that a readable version references, or that an undecided transaction has
-        added or named. Cost: 1 coordinator call per undecided transaction, and 1 per 1,000; that of
-        ``Snapshot.files``."""
+        """The paths of the files of a table that a readable version references, that an undecided transaction has
+        added, or that it has registered for deletion on cancel. Cost: 1 coordinator call per undecided transaction, and
+        1 per 1,000; that of ``Snapshot.files``."""
         # Read the undecided transactions first and the last version of the table afterwards, so that a transaction
         # committed in between is not missed.
         open_ = undecided(self._ledger, table.table_id)
@@ -405,11 +409,18 @@ def _named(snapshot: Snapshot) -> Iterator[str]:
 
 
 def _sweep_staged(ledger: Ledger, store: LogStore, table: TableRecord, head: Head) -> int:
-    """Delete staged commits for versions at which other commits were ratified. Staged commits of later versions are
-    kept regardless of age, because a suspended process may still have them ratified. Raises CatalogBehindLogError.
-    Cost: 1 HEAD and 1 LIST."""
+    """Delete staged commits for versions at which other commits were ratified; if the catalog keeps staged commits,
+    only those older than KEPT_STAGED_MS. Staged commits of later versions are kept regardless of age, because a
+    suspended process may still have them ratified. Raises CatalogBehindLogError. Cost: 1 HEAD and 1 LIST."""
     check_next(store, ledger.coordinator, table.table_id, head.version + 1)
-    listed = store.list_names(STAGED_COMMITS_DIRECTORY)
+    if ledger.coordinator.keeps_staged_commits:
+        oldest_ms = ledger.now_ms() - KEPT_STAGED_MS
+        found = store.list_from(STAGED_COMMITS_DIRECTORY)
+        # The files of a version are deleted together, so that not only those remain that lost.
+        young = {_staged_version(meta.name) for meta in found if (meta.modification_time_ms or 0) >= oldest_ms}
+        listed = [meta.name for meta in found if _staged_version(meta.name) not in young]
+    else:
+        listed = store.list_names(STAGED_COMMITS_DIRECTORY)
     wanted = {commit.file for commit in head.unpublished}
     dead = [name for name in listed if name not in wanted and _staged_version(name) <= head.version]
     for name in dead:

@@ -36,10 +36,11 @@ from deltalog.log.snapshot import LogSnapshot
 from deltalog.protocol import features
 from deltalog.protocol.features import CATALOG_MANAGED
 from deltalog.protocol.json_values import mapping_or_empty
-from deltalog.protocol.properties import CATALOG_ID_KEY
+from deltalog.protocol.properties import CATALOG_ID_KEY, UNITY_TABLE_ID_KEY
 from deltalog.transactions.managed_tables import ManagedTables
 
 _TRIES = 20
+_OF_CATALOGS = (CATALOG_ID_KEY, UNITY_TABLE_ID_KEY)
 _OPERATION, _PARAMETERS = "DROP FEATURE", {"featureName": CATALOG_MANAGED, "truncateHistory": "false"}
 
 
@@ -161,8 +162,8 @@ class _Release:
 
     def _ratify(self, snapshot: LogSnapshot) -> bool:
         """Propose the releasing commit; returns whether it was ratified. While a table is being released, no clean-up
-        may delete its objects, because writers without the catalog do not check markings. Later clean-ups read
-        the releasing version and delete nothing."""
+        may delete its objects, because writers without the catalog do not check markings. A clean-up that starts later
+        finds that the table was released, and deletes nothing."""
         record, coordinator, environment = self._record, self._coordinator, self._environment
         last = check_none_deletes(coordinator, record, environment.clock_ms())
         attempt = build_attempt(_prepared(snapshot, environment), base_of(snapshot), environment.clock_ms())
@@ -193,7 +194,7 @@ class _Release:
 
 def _prepared(snapshot: LogSnapshot, environment: Environment) -> Prepared:
     metadata = snapshot.metadata
-    kept = {key: value for key, value in metadata.configuration.items() if key != CATALOG_ID_KEY}
+    kept = {key: value for key, value in metadata.configuration.items() if key not in _OF_CATALOGS}
     return Prepared(
         environment.new_uuid(),
         _OPERATION,

@@ -118,7 +118,8 @@ def _reset(ledger: Ledger, log: LogState) -> None:
             log.store.delete(staged_commit_path(commit.file))
     coordinator, record = ledger.coordinator, log.record
     coordinator.published(record.table_id, log.head.version)
-    # The table gets a new id, so that a handle raises an error if it has read later versions than the current one.
+    # The table gets a new id, so that a handle that has read versions after the one to which the table is reset raises
+    # an error.
     anew = replace(record, table_id=ledger.environment.new_uuid())
     live = live_marks(coordinator, record.table_id, ledger.now_ms()).markings.values()
     if not coordinator.drop(record.table_id, log.head.version) or not coordinator.register(anew, log.common):
@@ -171,7 +172,7 @@ class _Step:
         return True
 
     def _publish(self, table: LogState) -> None:
-        """Record the commits in the log as published, and publish the rest."""
+        """Record those commits that are in the log as published, and publish the others."""
         there = min(table.reached, table.version)
         if there > table.head.published_version:
             self._coordinator.published(table.record.table_id, there)

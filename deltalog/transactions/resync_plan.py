@@ -10,6 +10,7 @@ import functools
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from deltalog.catalog.committer import changes_metadata
 from deltalog.catalog.records import (
     Head,
     RatifiedCommit,
@@ -137,7 +138,7 @@ class ResyncPlan:
         return [each for log in self.logs.values() if log.problem is None for each in log.missing]
 
     def wrong_records(self) -> list[str]:
-        """The transactions whose records are wrong."""
+        """The committed transactions whose records in the catalog do not say so."""
         found = {id_: self.records.get(id_) for id_ in self.committed}
         return [id_ for id_, record in found.items() if not is_committed(record)]
 
@@ -160,8 +161,8 @@ def plan_resync(ledger: Ledger, tables: ManagedTables, staged: Collection[str]) 
 
 def _head(ledger: Ledger, tables: ManagedTables, record: TableRecord) -> Head | None:
     """The head of a table. A backup may be inconsistent: commits that the table's head record lists as unpublished may
-    be missing from it. In that case, the commits that are in the log are marked as published, and the head is read
-    again."""
+    be missing from the backup. In that case, the commits that are in the log are marked as published, and the head is
+    read again."""
     try:
         return ledger.coordinator.head(record.table_id)
     except ConcurrentModificationError:
@@ -265,7 +266,7 @@ def _extend(tables: ManagedTables, log: LogState, version: int, data: bytes, fil
         if actions.protocol is not None and not features.is_catalog_managed(actions.protocol):
             raise ResourceNotReadyError(_released(log.record.url, version))
         ict_ms = required_ict(actions.commit_info, version, log.record.url)
-        check_stays_managed(tables, commit_name(version), actions)
+        check_stays_managed(tables, log.record.table_id, commit_name(version), actions)
         tables.coordinator.check_time(log.record.url, ict_ms)
     except (CorruptTableError, InvalidActionError) as error:
         raise CorruptTableError(
@@ -277,7 +278,8 @@ def _extend(tables: ManagedTables, log: LogState, version: int, data: bytes, fil
     last_ms = ict_ms + parts - part
     if version > log.reached + 1:
         _fill(log, version - 1, last_ms)
-    commit = RatifiedCommit(version, file, ict_ms, len(data), (info.txn_id if info else None) or "")
+    txn_id, changed = (info.txn_id if info else None) or "", changes_metadata(actions)
+    commit = RatifiedCommit(version, file, ict_ms, len(data), txn_id, changes_metadata=changed)
     log.missing.append(MissingCommit(log.record.table_id, commit, last_ms, transaction_of(info)))
 
 

@@ -48,8 +48,8 @@ from deltalog.transactions.managed_tables import ManagedTables
 from deltalog.transactions.prepared_codec import decode_prepared, encode_prepared
 from deltalog.write.table_handle import TableHandle
 
-# The parts of a transaction: commits to a table, tables that must not change, and objects to delete if the transaction
-# is canceled.
+# The kinds of parts of a transaction: commits to a table, tables that must not change, and objects to delete if the
+# transaction is canceled.
 CHANGES, READS, OBJECTS = "change", "read", "object"
 
 

@@ -95,7 +95,7 @@ class _CatalogClaims(vacuuming.Claims):
         try:
             in_use = self._in_use(version)
         except DeltaLogError:
-            end_marking(ledger, table, number, None)  # no files were deleted with this marking
+            end_marking(ledger, table, number, None)  # no file was deleted while this marking applied
             raise
         removed = super().remove([entry for entry in entries if entry.path not in in_use], version)
         gone = tuple(entry.path for entry in removed)

@@ -34,8 +34,8 @@ Examine = Callable[[str, Any], None]
 
 def check_files(files: TableFiles, adds: Iterable[AddFile], layout: WriteLayout) -> None:
     """Check the rows of Parquet files against the rules in a layout, and advance the high-water marks of identity
-    columns past their values. Raises ConstraintViolationError, InvalidDataFileError. Cost: the GETs of the columns that
-    the rules use; memory is bounded."""
+    columns past the values in these rows. Raises ConstraintViolationError, InvalidDataFileError. Cost: the GETs of the
+    columns that the rules use; memory is bounded."""
     if not layout.rules:
         return
     schema = StructType(tuple(layout.schema.field(name) for name in layout.rules.columns))

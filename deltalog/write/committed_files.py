@@ -18,8 +18,8 @@ _FEW_COMMITS = 100
 
 
 def live_file_rows(snapshot: Snapshot, paths: Sequence[str]) -> Mapping[str, int]:
-    """The live files among the store paths ``paths``, as a mapping from their paths to their row numbers in
-    ``Snapshot.files``."""
+    """For those of the store paths ``paths`` that are live files: their row numbers in ``Snapshot.files``, keyed by
+    path."""
     names = snapshot.files()["path"]
     if are_ordinary(paths) and are_ordinary(names.to_pylist()):
         rows = pc.index_in(strings(paths), value_set=names.combine_chunks()).to_pylist()

@@ -57,9 +57,9 @@ class WriteLayout:
     column mapping. ``prefix_length``: the length of the random path prefix, in characters (0: Hive directories).
     ``rules``: the rules to check and the columns to fill in; empty for existing rows that are copied.
     ``extra_columns``: file columns that are not in the table, such as the row ids of copied rows; they come last and
-    have no statistics. ``as_changes``: whether the files are change data files. ``checksum``: the hash to record for
-    each file. ``is_new``: whether the rows are new to the table; if so, a struct with a NOT NULL field must not be
-    null. ``options``: how the files are encoded.
+    have no statistics. ``as_changes``: whether the files are change data files. ``checksum``: which hash to record for
+    each file, if any. ``is_new``: whether the rows are new to the table; if so, a struct with a NOT NULL field must not
+    be null. ``options``: how the files are encoded.
     """
 
     schema: StructType
@@ -178,8 +178,8 @@ def change_file(add: AddFile) -> AddCDCFile:
 
 
 def _buffered(reader: pa.RecordBatchReader, layout: WriteLayout) -> Iterator[pa.Table]:
-    """Collect rows, cast to the table's schema, into Arrow tables of about TARGET_BYTES (partitioned: BUFFER_BYTES) in
-    memory."""
+    """Collect rows, cast to the table's schema, into Arrow tables of about TARGET_BYTES (if the table is partitioned:
+    BUFFER_BYTES) in memory."""
     limit = BUFFER_BYTES if layout.partition_columns else TARGET_BYTES
     held: list[pa.Table] = []
     held_bytes = 0
@@ -232,7 +232,8 @@ def conformed(table: pa.Table, schema: StructType, rules: TableRules = NO_RULES,
 
 
 def _remedy(kind: pa.DataType) -> str:
-    """How to treat values whose type has more digits than any type of a Delta table."""
+    """Advice for values whose type is more precise than any Delta type, as the end of an error message; empty if there
+    is no advice."""
     if not pa.types.is_timestamp(kind) or kind.unit != "ns":
         return ""
     return (

@@ -33,7 +33,7 @@ def write_deletion_vectors(
     """Store sets of row positions as deletion vectors; they are durable when the call returns. Returns the descriptors
     of the vectors, in the order of the sets.
 
-    ``prefix_length``: the number of characters in the random name of the directory of a file; 0: no directory.
+    ``prefix_length``: the length of the random name of a file's directory, in characters; 0: no directory.
     ``written`` is called with the path of each file before it is written. Raises InvalidActionError for a vector over
     the size limit, StoreError. Cost: 1 PUT for each FILE_BYTES of vectors.
     """

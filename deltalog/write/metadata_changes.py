@@ -49,11 +49,11 @@ class MetadataChanges:
 
     ``base``: the snapshot that the transaction changes; None for a new table. ``protocol`` and ``metadata``: the values
     after the transaction. Each change also includes the changes that it requires: table features, column ids and
-    physical names. Actions are normalised to the form that readers of the log will decode; otherwise InvalidActionError
-    is raised. ``depends_on_metadata``: whether metadata was set, so that the commit depends on it. Setting the metadata
-    to its current value writes nothing, but a concurrent change of the metadata is then a conflict.
-    ``depends_on_files``: whether a change is valid only for the files of ``base``; then a file added by another writer
-    is a conflict.
+    physical names. Actions are normalised to the form that readers of the log will decode; an action that readers could
+    not decode raises InvalidActionError. ``depends_on_metadata``: whether metadata was set, so that the commit depends
+    on it. Setting the metadata to its current value writes nothing, but a concurrent change of the metadata is then a
+    conflict. ``depends_on_files``: whether a change is valid only for the files of ``base``; then a file added by
+    another writer is a conflict.
     """
 
     protocol: Protocol
@@ -79,7 +79,7 @@ class MetadataChanges:
         self.start_from(base)
 
     def start_from(self, base: LogSnapshot | None) -> None:
-        """Rebase on another version. Values that were already set are kept."""
+        """Rebase on another version. Values that the transaction has already set are kept."""
         self.base = base
         if base is not None:
             self.protocol = self.protocol if self._depends_on_protocol else base.protocol
@@ -247,8 +247,8 @@ class MetadataChanges:
             ) from None
 
     def _check_row_ids(self, base: LogSnapshot) -> None:
-        """Refuse to turn on row tracking while there are files without row ids. As long as other writers need not
-        assign row ids, a file that another writer adds before this commit is a conflict."""
+        """Refuse to turn on row tracking while there are files without row ids. If the protocol does not yet require
+        other writers to assign row ids, a file that another writer adds before this commit is a conflict."""
         without = base.cache.files(["base_row_id"])["base_row_id"].null_count
         if without:
             raise InvalidPropertyError(

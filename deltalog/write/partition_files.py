@@ -145,7 +145,7 @@ class _PartitionFiles:
         if self._open is None:
             unique = f"{len(self.adds):04d}-{self._unique}" if self.adds else self._unique
             self._open = _OpenFile(self._store, self._layout, values, unique, rows)
-        pa.default_memory_pool().release_unused()  # returns the memory that allocators cache for each thread
+        pa.default_memory_pool().release_unused()  # releases the memory that allocators cache for each thread
         self._open.file.write(rows)
         self.rows += rows.num_rows
         del rows

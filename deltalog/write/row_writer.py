@@ -60,7 +60,8 @@ else:
 class RowWriter:
     """Writes the rows of one transaction, and owns the written files until they are committed or released. The columns,
     the layout and the rules are those that the table has after the transaction. Every method that writes raises
-    SchemaMismatchError for rows that do not fit, and on failure deletes the files that it wrote, best effort.
+    SchemaMismatchError for rows that do not fit the table's columns; if it fails, it deletes the files that it wrote,
+    best effort.
     """
 
     def __init__(
@@ -110,16 +111,16 @@ class RowWriter:
     # ------------------------------------------------------------------------------------------ table rules
 
     def rules(self) -> TableRules:
-        """The rules for new rows of the table after the transaction. Raises UnsupportedFeatureError, which names the
-        rule, if one is not supported."""
+        """The rules for new rows, as they are in the table after the transaction. Raises UnsupportedFeatureError, which
+        names the rule, if one is not supported."""
         changes = self._changes
         rules = rules_of(changes.metadata, changes.protocol, self._reader.store.url, self._environment.clock_ms)
         self._identities.resume(changes.identities)
         return replace(rules, table=self._reader.store.url, identities=self._identities) if self._identities else rules
 
     def now(self) -> datetime.datetime:
-        """The current time in UTC from the environment's clock. All calls in a transaction return the time of the first
-        call."""
+        """The transaction's current time, in UTC and from the environment's clock. All calls in a transaction return
+        the time of the first call."""
         if self._now is None:
             clock_ms = self._environment.clock_ms()
             self._now = datetime.datetime.fromtimestamp(clock_ms / 1000, datetime.timezone.utc)

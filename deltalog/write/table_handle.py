@@ -119,8 +119,8 @@ class TableHandle:
     def refresh(self) -> Snapshot:
         """The latest version. Cost: 2 concurrent HEADs if there is no new version. Versions are contiguous. So if the
         next commit is absent, the known version is the latest, unless the table was deleted or replaced, which the HEAD
-        of the known commit detects. If clean-up has deleted commits of the known version, that version is read again.
-        If there is a new version, also the cost of ``load_after`` or ``load_latest``."""
+        of the known commit detects. If clean-up has deleted commits from which the known version is read, that version
+        is loaded again. If there is a new version, also the cost of ``load_after`` or ``load_latest``."""
         return self._refreshed()[0]
 
     def refresh_for_change(self) -> Snapshot:
@@ -134,8 +134,8 @@ class TableHandle:
         return latest
 
     def _refreshed(self) -> tuple[Snapshot, bool]:
-        """The latest version, and whether the log of this version is known to contain the version that the handle knew
-        before."""
+        """The latest version, and whether its log is known to still contain the commit of the version that the handle
+        knew before."""
         latest = self.latest
         began_ms = self.environment.clock_ms() if self.reader.store.is_remote else None
         newer: LogSnapshot | None = None
@@ -166,8 +166,8 @@ class TableHandle:
 
     def recent(self) -> tuple[Snapshot, int | None]:
         """The latest version, for a call that changes the table. On a remote store, this version may be up to _WARM_MS
-        out of date. The second item of the result is the start time of the check of the log that has just shown this
-        version to be the latest; None if the log was not checked. Cost: none without a check, else as
+        out of date. The second item of the result is None if the log was not checked; otherwise it is the time at which
+        the check began, which has shown this version to be the latest. Cost: none without a check, else as
         ``refresh_for_change``."""
         if self._is_warm():
             return self.latest, None
@@ -176,7 +176,8 @@ class TableHandle:
 
     def at(self, version: int | None, timestamp_ms: int | None, for_change: bool = False) -> Snapshot:
         """The latest version, a specific version, or the version that was current at a point in time. Like
-        ``DeltaTable.snapshot``, with a time in milliseconds since 1970. ``for_change``: as ``refresh_for_change``."""
+        ``DeltaTable.snapshot``, but the time is in milliseconds since 1970. ``for_change``: whether to find the latest
+        version as ``refresh_for_change`` does."""
         if version is not None and timestamp_ms is not None:
             raise CallError("Pass a version or a timestamp, not both.")
         if not (version is None or isinstance(version, int)):
@@ -228,8 +229,8 @@ class TableHandle:
         )
 
     def writable(self, for_change: bool = True) -> Snapshot:
-        """The latest version, after a check that this client supports writing the table. ``for_change``: as
-        ``refresh_for_change``. Raises UnsupportedFeatureError."""
+        """The latest version, after a check that this client supports writing the table. ``for_change``: whether to
+        find the latest version as ``refresh_for_change`` does. Raises UnsupportedFeatureError."""
         snapshot = self.refresh_for_change() if for_change else self.refresh()
         features.check_writable(snapshot.protocol, self.url)
         return snapshot
@@ -237,8 +238,8 @@ class TableHandle:
     def advance(self, snapshot: Snapshot, replaced: Snapshot | None = None) -> None:
         """Move to a version of this table that this handle's reader has read; an older version is ignored.
 
-        ``replaced``: the snapshot of the same version without its new checkpoint. If the handle already refers to
-        another snapshot, the call has no effect.
+        ``replaced``: a snapshot of the same version that was read without the new checkpoint. If the handle already
+        refers to another snapshot, the call has no effect.
         """
         if replaced is not None:
             with _MOVING:
@@ -325,8 +326,8 @@ class TableHandle:
         self, data: Any, expected_version: int | None, may_be_blind: bool = False
     ) -> transactions.Transaction:
         """A transaction for new rows. If the rows were read by a scan of this table (``Scan.origin``), the transaction
-        declares that read. ``may_be_blind``: whether the transaction only adds rows; the transaction is a blind append
-        if these rows depend on no version of the table.
+        records this read, for conflict detection. ``may_be_blind``: whether the transaction only adds rows; the
+        transaction is a blind append if these rows depend on no version of the table.
         """
         origin = row_origins.origin_in(data)
         if may_be_blind and origin is None and expected_version is None and not self.options.app_versions:
@@ -374,9 +375,9 @@ class TableHandle:
         )
 
     def continuing(self, planned: Snapshot) -> transactions.Transaction:
-        """A transaction that was planned on an earlier version. The commit of this transaction is checked for conflicts
-        with the commits after the version on which it was planned. Cost: as ``refresh``, and 1 GET for each version in
-        between."""
+        """A transaction whose changes were planned on the earlier version ``planned``. The commit of this transaction
+        is checked for conflicts with the commits after the version on which it was planned. Cost: as ``refresh``, and 1
+        GET for each version in between."""
         latest = self.refresh_for_change()
         return transactions.Transaction(
             self.reader,
@@ -437,7 +438,8 @@ class TableHandle:
             raise conflicts.commits_missing_since(version, latest.version, self.url) from error
 
     def _expecting(self, version: int, latest: Snapshot) -> Environment:
-        """An environment that allows only one commit attempt, for the version directly after this one."""
+        """An environment that allows only one commit attempt, for the version directly after ``version``, which must be
+        the latest."""
         if isinstance(version, bool) or not isinstance(version, int):
             raise CallError(
                 f"expected_version must be an integer, the version that must be the latest; got {version!r}."

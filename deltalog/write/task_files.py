@@ -88,7 +88,7 @@ class TaskFiles:
         return adds, rows
 
     def remove_all(self) -> int:
-        """Delete all files of this job after the job failed, best effort; no version can refer to these files. Returns
+        """After the job has failed, try to delete all of its files; no version can refer to these files. Returns
         the number of files found. Cost: as ``remove_job_files``."""
         return remove_job_files(self.store, self.job, self.layout)
 
@@ -142,7 +142,8 @@ def _runs(
 
 
 class Groups:
-    """Rows in file columns, taken in groups of about ``group_bytes`` (0: GROUP_BYTES) or ROW_GROUP_ROWS."""
+    """Rows with the columns as they are stored in the files, taken in groups of about ``group_bytes`` (0: GROUP_BYTES)
+    or ROW_GROUP_ROWS."""
 
     def __init__(self, pieces: Iterator[pa.Table], columns: FileColumns, group_bytes: int = 0) -> None:
         self._group_bytes = group_bytes or GROUP_BYTES

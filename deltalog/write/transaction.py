@@ -82,8 +82,8 @@ class Transaction:
     Created by ``DeltaTable.transaction`` and ``DeltaTable.create_transaction``. Nothing is written to the log before
     ``commit``. If the ``with`` block ends without a commit, the files that this transaction wrote are deleted.
 
-    A transaction has three attributes, which operations also use directly: ``staged`` (file actions and the reads on
-    which they depend), ``row_writer`` (writes rows into files) and ``metadata_changes``.
+    Besides its methods, a transaction has three attributes that operations use directly: ``staged`` (file actions and
+    the reads on which they depend), ``row_writer`` (writes rows into files) and ``metadata_changes``.
 
     Transaction has one method for each kind of action in a commit, and one for each kind of read on which a commit may
     depend.
@@ -241,9 +241,9 @@ class Transaction:
         footers, and the files are made durable.
 
         If the table has rules, such as constraints or generated columns, ``commit`` reads and checks the rows, unless
-        the writer of the files has ``checked`` them. ``owned``: the files were written for this transaction only, and
-        are deleted if it fails. If files are not ``owned`` and one of them is already live, ``commit`` raises
-        FilesCommittedError. ``tags``: the tags of the files, keyed by path.
+        ``checked`` says that the writer of the files has already checked them. ``owned``: the files were written for
+        this transaction only, and are deleted if it fails. If files are not ``owned`` and one of them is already live,
+        ``commit`` raises FilesCommittedError. ``tags``: the tags of the files, keyed by path.
 
         ``num_rows``: the total number of rows that the writer of the files wrote; RowCountError is raised if the files
         contain a different number. ``examine`` is called, in several threads, with the path and the footer
@@ -360,8 +360,9 @@ class Transaction:
 
     def set_schema(self, schema: StructType, partition_by: Sequence[str] | None = None) -> None:
         """Stage a new schema, and, if they are passed, new partition columns. Columns are checked, but rows are not.
-        With column mapping, a column is matched by id with an existing column at the same level, otherwise by name and
-        type. A column that matches no existing column is new, and is assigned an id. Raises SchemaMismatchError.
+        With column mapping, a column is matched with an existing column at the same level if their ids and physical
+        names are the same, otherwise if their names and types are. A column that matches no existing column is new, and
+        is assigned an id. Raises SchemaMismatchError.
         """
         self.metadata_changes.set_schema(schema, partition_by)
 
@@ -580,7 +581,7 @@ class Transaction:
         return base_of(base, self.reader.file_time_ms(base.version) if enables else None)
 
     def _following(self, committed: CommittedAttempt) -> Snapshot:
-        """The snapshot of the commit, built from the base snapshot and the winning commits between the base and this
+        """The snapshot of the committed version, built from the base snapshot, the winning commits after it, and this
         commit. Cost: none."""
         latest = self._metadata_changes.base
         for commit in committed.commits:

@@ -40,6 +40,7 @@ from deltalog.lazy_arrow import pc
 from deltalog.log.authority import Authority
 from deltalog.parquet.file_reader import EXACT, conform
 from deltalog.parquet.file_writer import Checksum, check_checksum
+from deltalog.protocol import column_mapping
 from deltalog.protocol.actions import AddFile, Long, Metadata, Size
 from deltalog.protocol.schema import StructField, StructType
 from deltalog.read.snapshot import Snapshot
@@ -178,7 +179,7 @@ class WriteTarget:
     begin: Callable[[Options], Transaction]
     forget: Callable[[], None]
     unsettled: dict[str, CommitStateUnknownError] = field(default_factory=dict)
-    # Proofs of the tip that were started while the files were written; the commit in the same call uses them.
+    # TipProofs that were begun while the files were written; the commit in the same call uses them.
     proofs: list[TipProof] = field(default_factory=list)
 
 
@@ -189,8 +190,8 @@ class WriteTarget:
 @dataclass(frozen=True, slots=True)
 class StagedFiles:
     """Files below a table's root that no version of the table refers to yet. ``DeltaTable.commit_staged`` commits any
-    number of StagedFiles together, once. Threads or other processes may stage files, and send the StagedFiles as a
-    pickle or as JSON.
+    number of StagedFiles together, and each at most once. Threads or other processes may stage files, and send the
+    StagedFiles as a pickle or as JSON.
 
     ``table`` and ``version``: the table's metadata and its latest version when the files were written (version -1: the
     table did not exist; None: unknown). ``first_us`` and ``last_us``: the minimum and maximum of the column
@@ -263,15 +264,27 @@ def target_of(handle: TableHandle) -> WriteTarget:
     return WriteTarget(handle.reader.store, handle.reader.authority, begin, handle.expire, handle.unsettled)
 
 
-def stage(target: WriteTarget, data: Any, options: Options) -> StagedFiles:
-    """Write rows into files that no version refers to yet.
+def stage(target: WriteTarget, data: Any, options: Options, new_columns: StructType | None = None) -> StagedFiles:
+    """Write rows into files that no version refers to yet. ``new_columns``: as for ``DeltaTable.stage``.
 
     On an error, the files are deleted, best effort. Raises as DeltaTable.append. Cost: 1 PUT for each file.
     """
     with target.begin(options) as transaction:
         _check_has_rows(transaction.metadata, "rows")
+        if new_columns is not None:
+            _add_columns(transaction, new_columns)
         transaction.reads_callers_rows = not is_in_memory(data)
         return _staged(target, transaction, fitting(transaction, data), options)
+
+
+def _add_columns(transaction: Transaction, columns: StructType) -> None:
+    before = transaction.metadata
+    transaction.merge_schema(columns)
+    if transaction.metadata != before and column_mapping.mode_of(before.configuration) != "none":
+        raise CallError(
+            f"{transaction.reader.store.url} has column mapping, which gives each new column a name of its own in the "
+            "files, so files cannot be staged for columns that it lacks. Add the columns first: DeltaTable.add_columns."
+        )
 
 
 def stage_records(target: WriteTarget, records: Records | None, options: Options) -> StagedFiles:
@@ -387,8 +400,8 @@ def _paths(staged: Iterable[StagedFiles]) -> list[str]:
 
 
 def _shared_version(snapshot: Snapshot) -> int:
-    """The number of the snapshot's version, as other processes know it: in a multi-table transaction, that of the base
-    version of the branch."""
+    """The number of the snapshot's version as other processes know it; in a multi-table transaction, the number of the
+    branch's base version."""
     base = snapshot.reader.authority.base_version
     return snapshot.version if base is None else base
 

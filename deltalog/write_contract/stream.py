@@ -215,8 +215,8 @@ class StreamWriter:
         """Delete the files of the stream. Failures are attached to the error that caused the deletion and never replace
         it.
 
-        Returns the cause: the StoreError that the store makes of ``error`` if this is an OSError of the file, otherwise
-        ``error`` itself.
+        Returns the cause: if ``error`` is an OSError of the file, the StoreError to which the store converts it,
+        otherwise ``error`` itself.
         """
         self._state = "aborted"
         cause: BaseException = _Abandoned() if error is None else error

@@ -42,7 +42,8 @@ class Comparison:
 
 
 def as_expected(compared: Sequence[Comparison], enabled_at: int) -> bool:
-    """Whether the original answers correctly for all months, and both copies for all months since the enablement."""
+    """Whether the original table gives the right answer for every month, and both copies for every month since the
+    enablement."""
     return all(
         each.original.agrees(each.month)
         and (each.month.version < enabled_at or (each.copied.agrees(each.month) and each.unpacked.agrees(each.month)))

@@ -1,4 +1,5 @@
-"""The work: one commit per month, in-commit timestamps turned on halfway, two copies, and TIMESTAMP AS OF in all three.
+"""Does the work of the demo: one commit per month, in-commit timestamps turned on halfway, two copies, and TIMESTAMP AS
+OF in all three tables.
 
 Spark and spark_ext read and write the rows, DeltaTable reads and writes the log, and ``deltalog timeline`` writes the
 pages. Spark computes the printed row counts from the results of TIMESTAMP AS OF.
@@ -124,7 +125,7 @@ def compare(spark: SparkSession, path: Path, written: Sequence[Month], report: R
     """Query TIMESTAMP AS OF for every month in the original and both copies, and count the rows with Spark."""
     questions = [(path / name, month.timestamp_ms) for month in written for name in (TABLE, COPY, ARCHIVE)]
     with (
-        report.progress("Reading each month by its time with Spark, in all three", len(questions)) as advance,
+        report.progress("Reading each month by its time with Spark, in all three tables", len(questions)) as advance,
         # Planning a query occupies one core, so two queries run at a time.
         ThreadPoolExecutor(max_workers=2) as pool,
     ):
@@ -147,7 +148,8 @@ def ask(spark: SparkSession, table: Path, timestamp_ms: int) -> Answer:
 
 
 def explain(path: Path, compared: Sequence[Comparison], enabled_at: int, report: Report) -> None:
-    """Print the answers side by side, and explain one answer from before and one from after the enablement."""
+    """Print the answers side by side, and explain one answer from before and one from after in-commit timestamps were
+    enabled."""
     report.answers(compared)
     before = [each.month for each in compared if each.month.version < enabled_at]
     after = [each.month for each in compared if each.month.version >= enabled_at]
@@ -186,7 +188,7 @@ def _spark(log: Path, report: Report) -> Iterator[SparkSession]:
         "spark.ui.showConsoleProgress": "false",
     }.items():
         builder = builder.config(key, value)
-    os.environ.pop("SPARK_REMOTE", None)  # otherwise the session builder would use the value as the master
+    os.environ.pop("SPARK_REMOTE", None)  # otherwise the session builder would use its value as the master
     try:
         with _errors_into(log):
             session = builder.getOrCreate()

@@ -1,4 +1,4 @@
-"""Checks the requirements of the example before anything is written: the flights, PySpark, Java, and an empty
+"""Checks the requirements of the example before anything is written: the flight data, PySpark, Java, and an empty
 directory."""
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ class Modules:
 
 
 def _module(name: str, **members: Any) -> ModuleType:
-    made = ModuleType(name, "Over spark_ext; see spark_ext.install.")
+    made = ModuleType(name, "Implemented by spark_ext; see spark_ext.install.")
     vars(made).update(members)
     made.__all__ = sorted(members)  # type: ignore[attr-defined]
     return made

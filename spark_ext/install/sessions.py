@@ -1,4 +1,4 @@
-"""Statements, names and the catalog of a session."""
+"""Patches a session's statements, its access to tables by name, and its catalog."""
 
 from __future__ import annotations
 

@@ -144,7 +144,7 @@ def _made(original: Any, writer: Any, *args: Any, **options: Any) -> None:
 def _verb(call: str) -> Any:
     def verb(original: Any, writer: Any, *args: Any, **named: Any) -> None:
         table = vars(writer).get(_TABLE)
-        if table is None:  # a writer from before the installation
+        if table is None:  # a writer that was created before the installation
             original(writer, *args, **named)
             return
         of, args = calls.calls_of(writer), (*args, *named.values())
@@ -188,7 +188,7 @@ def _condition(spark: SparkSession, location: str | None, condition: Any) -> Any
     if isinstance(condition, str) or location is None:
         return condition
     text = column_text.sql_text(condition, paths.open_table(spark, location).snapshot().schema)
-    # A time in a Column of classic Spark is shown in the time zone of the JVM, not of the session.
+    # In the text of a classic Spark Column, a time is shown in the time zone of the JVM, not of the session.
     if text is None or column_text.UNKNOWN in text or "TIMESTAMP'" in text:
         raise deltalog.CallError(f"overwrite cannot write {condition!r} as SQL. Pass the condition as SQL text.")
     return text

@@ -40,7 +40,8 @@ class Cursor:
         return self.statement.tokens[self.at]
 
     def word(self, ahead: int = 0) -> str:
-        """The keyword or sign that is ``ahead`` tokens further on; empty if that token is quoted or follows the end."""
+        """The keyword or symbol that is ``ahead`` tokens further on; empty if that token is quoted or follows the
+        end."""
         at = self.at + ahead
         return self.statement.tokens[at].word if at < self._end else ""
 

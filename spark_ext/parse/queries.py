@@ -209,7 +209,7 @@ def _literal(value: Any) -> str | None:
 class _Relation:
     """A table in FROM or JOIN."""
 
-    #: The index of the reference if it is the table of the statement; None if it is another table.
+    #: The index of the reference if this table is the table of the statement; None for other tables.
     index: int | None
     #: In lower case.
     alias: str

@@ -85,7 +85,7 @@ class Token:
 
     @property
     def word(self) -> str:
-        """The token's text in lower case if the token is a word or a sign; otherwise an empty string."""
+        """The token's text in lower case if the token is a word or a symbol; otherwise an empty string."""
         return self.text.lower() if self.kind in ("word", "other") else ""
 
 
@@ -101,7 +101,7 @@ class Reference:
     #: The time travel clause, ``version`` or ``timestamp``, and the tokens of its value.
     clause: str | None
     point: tuple[Token, ...]
-    #: Whether the statement writes the table.
+    #: Whether the statement writes to this table.
     is_target: bool
     is_name: bool = False
     #: The alias, in backticks, to insert into the statement at ``alias_at``; with it, columns can be qualified with the
@@ -137,7 +137,7 @@ class Statement:
         self.text = text
         self.tokens = tokens
         self.is_explained = self.words(0, 1) == ["explain"]
-        # The first token after EXPLAIN.
+        # The first token of the statement itself, after EXPLAIN and its mode.
         self.start = (2 if self.words(1, 2)[0] in _EXPLAIN_MODES else 1) if self.is_explained else 0
         self.head = self.words(self.start, self.start + 1)[0]
         self.other_names: list[tuple[str, str]] = []
@@ -289,7 +289,7 @@ class Statement:
         return self.head in ("describe", "desc") and self.tokens[at].word in _NOT_TABLES and is_followed
 
     def _shows_columns_of(self, at: int, end: int) -> bool:
-        """Whether a name is the table in SHOW COLUMNS and is not followed by a database."""
+        """Whether a name is the table of SHOW COLUMNS, with no database (FROM or IN) after it."""
         begin = self.words(self.start + 1, self.start + 2) == ["columns"] and at == self.start + 3
         return begin and self.words(end, end + 1)[0] not in ("from", "in")
 
@@ -301,7 +301,7 @@ class Statement:
         return self.closing(at + 1) if self.words(at, at + 2) == ["repeatable", "("] else at
 
     def _is_alias(self, at: int) -> bool:
-        """Whether an alias begins at a token after a table in FROM."""
+        """Whether the token at ``at``, which follows a table in FROM, begins an alias."""
         if at >= len(self.tokens):
             return False
         token = self.tokens[at]
@@ -421,14 +421,14 @@ class _Places:
     """Tracks the clauses of a statement, token by token.
 
     ``next``: whether the next token can be a table, and whether the statement reads or writes that table.
-    ``was_in_from``: whether the last token could be the end of a table reference, which an alias may follow.
+    ``was_in_from``: whether the last token could be the end of a table reference, so that an alias may follow.
     """
 
     def __init__(self, statement: Statement) -> None:
         self.next: _Place = None
         self.was_in_from = False
         self._takes_alias = False
-        self._defined: dict[int, str] = {}  # CTE names, keyed by the parenthesis after which they are visible
+        self._defined: dict[int, str] = {}  # CTE names, by the position of the parenthesis after which they are visible
         self._statement = statement
         self._levels = [_Level(is_query=True)]
         self._defines = statement.head in ("create", "replace")  # until the AS before the query

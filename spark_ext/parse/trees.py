@@ -21,8 +21,8 @@ class _TooManyTypes(Exception):
 
 
 def trees_of(text: str) -> Sequence[Any]:
-    """The trees of the statements or conditions in a text, in Spark's dialect. Empty if sqlglot cannot parse the text
-    or takes too long; Spark then decides what the text means. Cost: none."""
+    """The syntax trees of the statements or conditions in a text, in Spark's dialect. Empty if sqlglot cannot parse the
+    text or takes too long; Spark then decides what the text means. Cost: none."""
     import sqlglot
 
     if len(text) > _MOST_CHARS:

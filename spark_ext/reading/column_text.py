@@ -2,7 +2,7 @@
 
 PySpark has no public way to look into a Column. On classic Spark, the column's repr is parsed; since Spark 4.0, its
 form is unambiguous for the expressions that are accepted here. On Connect, the client's expression tree is read.
-Anything else is not translated, and skips no file.
+Other expressions are not translated, so they skip no files.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _TOKEN = re.compile(
 )
 _COMPARISONS = frozenset(["=", "==", "<", "<=", ">", ">=", "<=>"])
 _MOST_DEPTH = 100
-#: A part of a condition that is not translated, so that it skips no files.
+#: The translation of a part of a condition that cannot be translated; such a part skips no files.
 UNKNOWN = "unknown()"
 
 _EPOCH = datetime.date(1970, 1, 1)
@@ -109,7 +109,7 @@ def _of_value(token: str) -> _Tree:
 
 
 def _of_client(expression: Any, depth: int) -> _Tree:
-    """The tree of a Column of Spark Connect. Raises _Unknown, AttributeError."""
+    """The expression tree of a Spark Connect Column. Raises _Unknown, AttributeError."""
     kind = type(expression).__name__
     if depth > _MOST_DEPTH:
         raise _Unknown
@@ -212,7 +212,7 @@ def _literal(tree: _Tree, kind: str) -> str:
         return str(value)
     if name == "date" and kind == "date":
         return f"DATE'{value}'"
-    # The literal is in the time zone of the JVM, which is unknown here.
+    # Spark shows the value in the time zone of the JVM, which is unknown here, so the literal has no time zone.
     if name == "moment" and kind == "timestamp":
         return f"TIMESTAMP'{value}'"
     raise _Unknown

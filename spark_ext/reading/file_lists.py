@@ -61,7 +61,7 @@ def scan(
     columns: Sequence[Column | str],
     discovers: bool,
 ) -> DataFrame | None:
-    """A scan of ``columns`` in the files, each of which must be listed only once. ``reader``: returns a reader with the
+    """A scan of ``columns`` in the files; each file must be listed only once. ``reader``: returns a reader with the
     given options; ``discovers``: whether Spark discovers partition values in the directory names.
 
     None if Spark cannot read this process's temporary directory, or is configured to ignore ``_spark_metadata`` logs.
@@ -101,7 +101,7 @@ def scan(
 
 
 def _lines(files: Sequence[Entry]) -> list[str] | None:
-    """The log's lines for the files; None if one is not a regular file."""
+    """The lines of the ``_spark_metadata`` log for the files; None if one of them is not a regular file."""
     check_not_empty(files)
     lines = []
     for file in files:

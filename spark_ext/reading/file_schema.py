@@ -73,7 +73,8 @@ class Layout:
 
     @property
     def partition_fields(self) -> list[spark_types.StructField]:
-        """The fields of ``schema`` that the log stores, in the order of ``partition_by``, under physical names."""
+        """The partition fields of ``schema``, whose values are stored in the log, in the order of ``partition_by`` and
+        under physical names."""
         fields = (self.schema[name] for name in self.partition_by)
         return [spark_types.StructField(self.physical_name(f), f.dataType) for f in fields]
 
@@ -101,7 +102,8 @@ class Layout:
 
 
 def read_schema(layout: Layout) -> spark_types.StructType:
-    """The read schema for files with physical names and the table's types, without looking at their footers.
+    """The schema with which Spark reads files that have the table's types under physical names; the files' footers are
+    not read.
 
     The fields are in the order of ``layout.data_fields``, and all of them are nullable. Void columns, which files do
     not store, are read as strings.
@@ -137,8 +139,8 @@ def _footer(path: str, source: Callable[[str], Any]) -> pa.Schema:
 def _struct(
     fields: Sequence[spark_types.StructField], layout: Layout, stored: Sequence[Any] | None
 ) -> spark_types.StructType:
-    """The read schema of one struct. ``stored``: the Arrow fields of the struct in the file; None if the footer was not
-    read."""
+    """The schema for reading one struct. ``stored``: the Arrow fields of the struct in the file; None if the footer was
+    not read."""
     find = None if stored is None else _finder(layout, stored)
     found = []
     for number, field in enumerate(fields):

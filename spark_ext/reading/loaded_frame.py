@@ -6,8 +6,8 @@ from it. There are two ways:
 - For a small table, the DataFrame scans all files. Each filter is followed by a second filter, on the names of the
 files, that is true for all rows that satisfy the first one: Spark applies the second filter to its list of files before
 it plans the scan.
-- For a large table, for which Spark would take longest to read that list, the DataFrame has no plan until it is used. A
-filter that is applied before this first use leads to a scan of only those files that can have matching rows.
+- For a large table, for which Spark would take longest to read that list, the DataFrame has no plan until it is used.
+If a filter is applied before this first use, the scan contains only those files that can have matching rows.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _PLAIN = "[A-Za-z0-9_.-]+"
 _LAST = f"substring_index({FILE}, '/', -1)"
 _MOST_NAMES = 50
 # If a set contains more names than this, it is passed as a bitmap of the names' checksums. A collision of two checksums
-# only means that a file is read unnecessarily: at most one of 16 skipped files.
+# only means that a file is read although it could be skipped, which happens to at most one in 16 such files.
 _BITS_PER_FILE = 16
 _MOST_BITS = 1 << 23
 
@@ -54,16 +54,22 @@ class Deferred:
     operations: tuple[tuple[Operation, DataFrame], ...] = ()
 
     @classmethod
-    def of(cls, rows: Callable[[deltalog.Predicate | None], DataFrame], empty: DataFrame) -> Deferred:
-        """``rows``: a scan; ``empty``: a DataFrame with its columns and without rows, whose columns it takes over."""
+    def of(
+        cls, rows: Callable[[deltalog.Predicate | None], DataFrame], empty: DataFrame, names: Sequence[str]
+    ) -> Deferred:
+        """``rows``: a scan with the columns ``names`` and FILE; ``empty``: a DataFrame with its columns and without
+        rows. The rows get the columns ``names`` of ``empty``."""
+        shape = empty.select(*names)
 
         def like(where: deltalog.Predicate | None) -> DataFrame:
             found = rows(where)
-            # On classic Spark a union has the columns of its first operand. Spark drops the operand of the union that
-            # has no rows.
-            return empty.union(found) if "_jdf" in vars(found) else _like(found, empty)
+            # On classic Spark a union has the columns of its first operand. Spark's optimizer drops the operand without
+            # rows from the union.
+            if "_jdf" in vars(found):
+                return empty.union(found).select(*names)
+            return _like(found.select(*names), shape)
 
-        return cls(like, empty)
+        return cls(like, shape)
 
     def then(self, operation: Operation, where: deltalog.Predicate | None = None) -> Deferred:
         """Add an operation. ``where``: a predicate that is not false for any row that the operation keeps. Raises
@@ -73,8 +79,8 @@ class Deferred:
         return replace(self, shape=shape, where=both, operations=(*self.operations, (operation, shape)))
 
     def built(self) -> DataFrame:
-        """The DataFrame with a plan. Columns taken from the shape DataFrames can also be used with this DataFrame.
-        Cost: a scan."""
+        """The DataFrame with a plan. Columns that were taken from the ``shape`` DataFrames can also be used with this
+        DataFrame. Cost: a scan."""
         found = self.rows(self.where)
         return functools.reduce(lambda rows, each: _like(each[0](rows), each[1]), self.operations, found)
 
@@ -114,7 +120,7 @@ def deferred(of: Deferred, snapshot: deltalog.Snapshot) -> DataFrame:
 
 @functools.cache
 def _class_for(kind: Any) -> Any:
-    """The subclass of ``kind``, one of PySpark's DataFrame classes, whose instances are such DataFrames."""
+    """The subclass of ``kind``, one of PySpark's DataFrame classes, for DataFrames whose filters skip files."""
 
     class LoadedFrame(kind):  # type: ignore[misc]
         """A DataFrame whose filters skip files. ``filter``, and ``select`` of columns by their names, also return such
@@ -157,9 +163,11 @@ def _class_for(kind: Any) -> Any:
             where = None if text is None else pruning.predicate(state.snapshot, [text])
             if state.deferred is not None:
                 filtered = state.deferred.then(lambda rows: kind.filter(rows, condition), where)
+                if _is_fixed(condition, text):
+                    return deferred(filtered, state.snapshot)
                 # Spark must analyse all other conditions now, because views, functions and random seeds may change
-                # before the DataFrame is used.
-                return deferred(filtered, state.snapshot) if _is_fixed(condition, text) else filtered.built()
+                # before the DataFrame is used. Later filters skip files as for a small table.
+                return loaded(filtered.built(), state.snapshot)
             found, kept = super().filter(condition), _only_files(state.snapshot, where)
             return loaded(found if kept is None else kind.filter(found, kept), state.snapshot)
 
@@ -192,7 +200,7 @@ def _class_for(kind: Any) -> Any:
 
 
 def _build(df: DataFrame) -> None:
-    """Give a deferred DataFrame, which has no plan yet, its plan. Cost: a scan."""
+    """Build the plan of a deferred DataFrame, which has none yet. Cost: a scan."""
     vars(df).update(vars(vars(df)[_STATE].deferred.built()))
 
 
@@ -234,7 +242,7 @@ def _only_files(snapshot: deltalog.Snapshot, where: deltalog.Predicate | None) -
 
 
 def _is_one_of(names: Sequence[str], count: int) -> str:
-    """SQL on FILE: whether the last segment is one of ``names``, or spelled with characters that Spark may encode."""
+    """SQL on FILE: whether the last segment is one of ``names``, or contains characters that Spark may encode."""
     others = f"NOT {_LAST} RLIKE '^{_PLAIN}$'"
     if len(names) <= _MOST_NAMES:
         listed = "".join(f", '{name}'" for name in names if re.fullmatch(_PLAIN, name))

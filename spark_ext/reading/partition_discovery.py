@@ -1,5 +1,5 @@
-"""Decides for which files Spark's partition discovery can be used for pruning, because it finds the same partition
-values as the log. Pure."""
+"""Decides for which files Spark's partition discovery finds the same partition values as the log and can therefore be
+used for pruning. Pure."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ Tree = tuple[str, tuple[str, ...]]  # the parent directory, and the directory ke
 
 
 def discovered(layout: Layout) -> list[spark_types.StructField]:
-    """The fields of ``partition_fields`` with the types in which Spark discovers them; for some fields this type is
-    string."""
+    """The fields of ``partition_fields`` with the types in which they are read from directory names; some are read as
+    strings."""
     fields = layout.partition_fields
     text = spark_types.StringType()
     return [spark_types.StructField(f.name, text) if f.dataType.typeName() in _AS_TEXT else f for f in fields]
 
 
 def trees(layout: Layout, entries: Sequence[Entry]) -> tuple[dict[Tree, list[Entry]], list[Entry]]:
-    """Returns the entries grouped by directory tree, for at most _MAX_TREES trees, and the other entries. The path of
-    an entry of the second kind has another layout, contradicts the log, or contains a value that Spark parses
-    differently.
+    """Returns the entries grouped by directory tree, for at most _MAX_TREES trees, and the other entries. Apart from
+    entries of further trees, the other entries are those whose path has another layout, contradicts the log, or
+    contains a value that Spark parses differently.
     """
     columns = discovered(layout)
     patterns = [_pattern(field.dataType) for field in columns]
@@ -71,8 +71,8 @@ def _tree(
     patterns: Sequence[re.Pattern[str] | None],
     taken: Set[str],
 ) -> Tree | None:
-    """The directory tree to which a directory belongs if its last segments spell these partition values; None for other
-    directories."""
+    """The directory tree that contains a directory, if the last segments of the directory's path spell these partition
+    values; None otherwise."""
     parents = directory.split("/")
     own, above = parents[len(parents) - len(values) :], parents[: len(parents) - len(values)]
     if len(own) != len(values) or not all(

@@ -20,8 +20,8 @@ from spark_ext.parse.queries import conjuncts
 from spark_ext.parse.trees import trees_of
 from spark_ext.types import CHAR_VARCHAR
 
-# SQL text whose meaning depends on settings (escapes, double quotes), and text that sqlglot may misread (comments,
-# hints).
+# Matches SQL text whose meaning depends on settings (escapes, double quotes), and text that sqlglot may misread
+# (comments, hints).
 _UNSURE = re.compile(r"[\\\"]|--|/\*|\$")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _MOMENT = re.compile(r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d:\d\d)(?:\.(\d{1,6}))?)?(Z|[+-]\d\d:\d\d)?")
@@ -124,8 +124,8 @@ def _is_repeatable(node: Any) -> bool:
 
 
 def equalities(condition: str, alias: str) -> Iterator[tuple[str, str, str]]:
-    """The equalities in a join condition, each as a column of the table (qualified with ``alias`` in the condition),
-    and the qualifier and the name of the column on the other side. Cost: none."""
+    """The equalities in a join condition: for each, the column of the table (which the condition qualifies with
+    ``alias``), and the qualifier and the name of the column on the other side. Cost: none."""
     for tree in _trees(condition):
         if type(tree).__name__ != "EQ":
             continue
@@ -380,8 +380,8 @@ def _moment(tree: Any, data_type: str) -> tuple[datetime.datetime, bool]:
 
 
 def _is_instant(tree: Any) -> bool:
-    """Whether Spark uses the time zone in a literal: it does not for DATE and TIMESTAMP_NTZ, and not with certainty for
-    CAST(… AS TIMESTAMP), whose type depends on spark.sql.timestampType."""
+    """Whether Spark certainly uses the time zone in a literal: not for DATE and TIMESTAMP_NTZ, nor for CAST(… AS
+    TIMESTAMP), whose type depends on spark.sql.timestampType."""
     kind = type(tree).__name__
     if kind == "Literal":
         return True

@@ -156,16 +156,17 @@ class _Plan:
                 yield at, found
 
     def has_other_files(self, markers: Sequence[int]) -> bool:
-        """Whether the plan contains a file relation that is not below any of these markers."""
+        """Whether the plan contains a file relation that has none of these markers above it."""
         return any(not set(markers).intersection(self._above(at)) for at, _ in self.matching(_RELATION))
 
     def condition_on(self, marker: int, snapshot: deltalog.Snapshot) -> deltalog.Predicate | None:
-        """The conditions on partition columns in those filters of the plan that are above a marker."""
+        """The conditions on partition columns in the plan's filters above the marker, joined by AND; None if there are
+        none."""
         known = {name: str(snapshot.schema.field(name).data_type) for name in snapshot.partition_columns}
         condition, depth, between = None, self.nodes[marker][0], ""
         for at in self._above(marker):
             node_depth, node = self.nodes[at]
-            # If the depth decreases by more than one, a subquery ends.
+            # If the node is more than one level higher, a subquery ends in between.
             if node_depth != depth - 1 or not node.startswith(_PASSING) or " more fields" in node:
                 break
             if node.startswith("Filter "):

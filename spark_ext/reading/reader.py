@@ -102,7 +102,7 @@ def read_changes(
     changes = table.changes(first, last, from_timestamp=since, to_timestamp=until, allow_out_of_range=is_allowed)
     storage = Storage.of(spark, changes.snapshot)
     rows = scan(spark, Layout.of(changes.snapshot), file_entries.of_changes(changes), storage, changes=True)
-    return marked(rows, changes.snapshot.as_time_travel())  # later commits do not change what these versions changed
+    return marked(rows, changes.snapshot.as_time_travel())  # later commits do not affect the changes of these versions
 
 
 class Reader:
@@ -359,8 +359,9 @@ def _version(option: str, value: Any) -> int | None:
 
 
 def timestamp_ms(spark: SparkSession, value: Any, option: str = "timestampAsOf", round_up: bool = False) -> int | None:
-    """A value of ``timestampAsOf`` (an aware datetime, or a string that Spark casts in the session time zone) in
-    milliseconds since the epoch, truncated, or rounded up with ``round_up``; None for None.
+    """A value of ``timestampAsOf`` in milliseconds since the epoch; None if the value is None. The value is an aware
+    datetime, or a string that Spark casts in the session time zone. Fractions are truncated, or rounded up with
+    ``round_up``.
 
     Raises InvalidTimestampError. Cost: a Spark query for a string."""
     if value is None:
@@ -431,15 +432,15 @@ def frame(spark: SparkSession, snapshot: deltalog.Snapshot, conditions: Sequence
 
 def _deferred(spark: SparkSession, snapshot: deltalog.Snapshot, layout: Layout) -> Deferred:
     """The rows of a snapshot, as a ``Deferred``, which has no plan yet. Cost: a scan of 1 file."""
-    storage = Storage.of(spark, snapshot)
+    storage, extra = Storage.of(spark, snapshot), ExtraColumns(files=True)
     one = file_entries.of_files(snapshot, snapshot.files(file_entries.COLUMNS).slice(0, 1))
-    shape = scan(spark, layout, one, storage).where(F.lit(False))
+    empty = scan(spark, layout, one, storage, extra=extra).where(F.lit(False))
 
     def rows(where: deltalog.Predicate | None) -> DataFrame:
-        found = scan(spark, layout, file_entries.of_snapshot(snapshot, where), storage)
+        found = scan(spark, layout, file_entries.of_snapshot(snapshot, where), storage, extra=extra)
         return marked(found, snapshot, where)
 
-    return Deferred.of(rows, shape)
+    return Deferred.of(rows, empty, [quoted(name) for name in snapshot.schema.names])
 
 
 def pruned(spark: SparkSession, snapshot: deltalog.Snapshot, where: deltalog.Predicate | None) -> DataFrame:

@@ -41,10 +41,11 @@ _FIRST_ID, _ROW_VERSION = "__deltalog_first_id", "__deltalog_row_version"
 _KIND, _VERSION, _TIME = "__deltalog_kind", "__deltalog_version", "__deltalog_time"
 _CHUNK, _BITS = "__deltalog_chunk", "__deltalog_bits"
 _BITS_OF = "__deltalog_bits_of"
-# Row positions are broadcast as bitmaps, each for this many rows; they take little more than one bit per row.
+# Row positions are broadcast as bitmaps, one for each block of this many rows; the bitmaps take little more than one
+# bit per row.
 _CHUNK_ROWS = 4096
 _MAX_CHUNK = 2**31
-# Reader options that override session settings that could change the rows read from a table.
+# Reader options that fix the settings by which a session could change the rows read from a table.
 _SCAN_OPTIONS = {
     "ignoreMissingFiles": "false",
     "ignoreCorruptFiles": "false",
@@ -200,8 +201,8 @@ class _Part:
     def _of_listed(
         self, visible: Sequence[Entry], hidden: Sequence[Entry], texts: Sequence[str | None] | None = None
     ) -> DataFrame:
-        """Rows of files in any layout. ``texts``: the partition values as strings, if all files have the same values;
-        None: a join adds each file's values."""
+        """Rows of files in any layout. ``texts``: the partition values as strings, if they are the same for all files;
+        None: each file's values are added by a join."""
         fields, entries = self._layout.partition_fields, [*visible, *hidden]
         tracked = self._extra.row_tracking is not None
         with_log_data = self._with_entries or self._has_changes or tracked or (bool(fields) and texts is None)
@@ -275,8 +276,8 @@ class _Part:
         entries: Sequence[Entry],
         columns: Sequence[Column | str],
     ) -> DataFrame:
-        """Columns that are read from the files of the entries. If there is a directory tree, Spark discovers the
-        partition values."""
+        """A DataFrame of ``columns``, read from the files of the entries. If there is a directory tree, Spark discovers
+        the partition values."""
         files = _once(entries)
 
         def reader(options: Mapping[str, str]) -> DataFrameReader:
@@ -358,8 +359,8 @@ class _Part:
         return found.join(F.broadcast(bits), _in_chunk() & _is_set(_BITS), "left_anti" if dropped else "left_semi")
 
     def _with_outcomes(self, found: DataFrame, entries: Sequence[Entry]) -> DataFrame:
-        """The rows with OUTCOME. All bitmaps of a chunk are in one row, one per outcome, so that the join repeats no
-        row."""
+        """The rows with OUTCOME. All bitmaps of a chunk, one for each outcome, are in one row, so that the join does
+        not multiply rows."""
         outcomes = self._extra.outcomes
         words: dict[tuple[int, int], list[list[int] | None]] = {}
         for number, entry in enumerate(entries):
@@ -437,8 +438,8 @@ def _arrow_scan(
     source, most_items = storage.source, MOST_ITEMS
 
     def batches(inputs: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        # Runs in a Python worker, which may lack this package if the table is on a disk, so the function must not
-        # capture anything but pyarrow.
+        # Runs in a Python worker. If the table is on a disk, the worker may lack spark_ext and deltalog, so the
+        # function must not refer to any package except pyarrow.
         import pyarrow
         import pyarrow.parquet
 

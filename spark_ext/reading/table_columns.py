@@ -70,8 +70,8 @@ def is_exact(stored: spark_types.StructField, field: spark_types.StructField) ->
 
 
 def exact(column: Column, have: spark_types.DataType, field: spark_types.StructField) -> Column:
-    """The column, read with the type ``have`` (everything nullable), converted to the type that the field declares, and
-    with the field's metadata."""
+    """The column, which was read as the type ``have`` (everything nullable), converted to the type that the field
+    declares, and with the field's metadata."""
     value = _padded(_value(column, have, field.dataType), field)
     if not field.nullable:
         value = _not_null(value, field.dataType, field.name)

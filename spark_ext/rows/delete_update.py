@@ -71,7 +71,7 @@ class Rows:
         )  # fmt: skip
 
     def read(self, chosen: Sequence[Entry], extra: ExtraColumns = ExtraColumns()) -> DataFrame:  # noqa: B008
-        """The rows of the chosen files; columns can be qualified with the alias."""
+        """The rows of the chosen files; their columns can be qualified with the alias of the table."""
         return self._qualified(scan(self.spark, self.layout, chosen, self.storage, extra=extra))
 
     def nothing(self) -> DataFrame:
@@ -87,8 +87,8 @@ class Rows:
 
     def can_select_again(self, expressions: Sequence[Expression | None]) -> bool:
         """Whether a second query with the same conditions can be used to select the rows of the first query again. This
-        is possible if the conditions are certain to select the same rows again and the session reports the digest that
-        verifies this."""
+        is possible if the conditions are certain to select the same rows again and the session reports the digest by
+        which this is checked."""
         return pruning.is_repeatable(expressions) and not counts_are_not_sent(self.spark)
 
     def entries_at(self, positions: Mapping[int, BitMap64]) -> list[Entry]:
@@ -96,8 +96,8 @@ class Rows:
         return [self.entries[number]._replace(dropped=None, kept=found) for number, found in positions.items()]
 
     def removal(self, positions: Mapping[int, BitMap64] | None, adds_only: bool = False) -> Removal:
-        """An unstaged removal of the rows at these positions; if ``positions`` is None, of all files as a whole. Raises
-        as ``RowRemoval``."""
+        """The removal, not yet staged, of the rows at these positions, or of all files as a whole if ``positions`` is
+        None. Raises as ``RowRemoval``."""
         found = deltalog.engine.RowRemoval(self.transaction, self.files, positions, adds_only=adds_only)
         return Removal(self, found, positions or {})
 
@@ -126,9 +126,9 @@ class Removal:
 
     @property
     def marks(self) -> tuple[int, int] | None:
-        """The number and the digest of the selected rows, if ``removed(with_ids=True)`` and ``rewritten`` select rows
-        by evaluating the condition ``again`` (and then return FILE and ROW); None if these methods select rows by
-        position."""
+        """The number and the digest of the selected rows if ``removed(with_ids=True)`` and ``rewritten`` select rows by
+        evaluating the condition ``again``, in which case they also return FILE and ROW; None if these methods select
+        rows by position."""
         if self.again is None or self.tracked:
             return None
         return sum(map(len, self.positions.values())), self.digest
@@ -160,7 +160,7 @@ class Removal:
     def rewritten_files(
         self, outcomes: Mapping[int, Mapping[int, BitMap64]], deleted: Collection[int] = ()
     ) -> list[int]:
-        """The numbers of the files that ``rewritten`` reads."""
+        """The indices in ``self.rows.entries`` of the files that ``rewritten`` reads."""
         changed = {number for each, of_files in outcomes.items() if each not in deleted for number in of_files}
         return sorted({*self.found.partly, *changed})
 

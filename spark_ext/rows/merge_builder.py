@@ -83,11 +83,11 @@ class DeltaMergeBuilder:
 
         Raises CallError if several source rows match one row of the table, unless the only ``whenMatched`` clause is a
         delete without a condition; otherwise as ``DeltaTable.update``. The source is computed once and cached during
-        the merge, unless it is already cached. The source should be deterministic, in case Spark has to recompute lost
-        rows. If the table has an alias, files are skipped by those conditions that use only the table, and by the
-        bounds of the source's keys. Cost: the source; a join that reads the columns of the conditions; a job that joins
-        the changing rows and writes all new ones; with the change data feed one or two more. For a merge that only
-        inserts, one anti join is sufficient.
+        the merge, unless it is already cached. The source should be deterministic, because Spark may lose cached rows
+        and have to recompute them. If the table has an alias, files are skipped by those conditions that use only the
+        table, and by the bounds of the source's keys. Cost: the source; a join that reads the columns of the
+        conditions; a job that joins the changing rows and writes all new ones; with the change data feed one or two
+        more. For a merge that only inserts, one anti join is sufficient.
         """
         with explained(f"MERGE into {self._table.url}"):
             done = merge(self._spark, self._table, self._asked, self._alias)
@@ -111,7 +111,7 @@ def merge_of(
 ) -> DeltaMergeBuilder:
     """A merge without clauses. Raises CallError."""
     if not hasattr(source, "sparkSession") or not hasattr(source, "storageLevel"):
-        raise ArgumentTypeError(f"The source of a merge must be a Spark DataFrame, not {type(source).__name__}.")
+        raise ArgumentTypeError(f"The source of a merge must be DataFrame (of PySpark), not {type(source).__name__}.")
     if condition is None:
         raise deltalog.CallError("The condition of a merge cannot be None. Pass one such as 'target.id = source.id'.")
     arguments.expression("The condition of a merge", condition)

@@ -59,8 +59,8 @@ class Merge:
 
     @property
     def may_match_several(self) -> bool:
-        """Whether several source rows may match one row of the table: this is allowed only if no clause uses a value of
-        the source."""
+        """Whether several source rows may match one row of the table; they may only if no clause uses a value of the
+        source."""
         matched = [clause for _, clause in self.clauses_of("matched")]
         return not matched or (len(matched) == 1 and matched[0].action == "delete" and matched[0].condition is None)
 

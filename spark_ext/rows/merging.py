@@ -39,7 +39,7 @@ from spark_ext.writing.write_plan import record_transaction
 _IN_SOURCE, _MATCHES, _CHOSEN = "__deltalog_in_source", "__deltalog_matches", "__deltalog_chosen"
 # Copies of the columns of both sides, each under a name that the other side cannot contain.
 _SOURCE, _TARGET = "__deltalog_source_{}", "__deltalog_target_{}"
-# The types of keys for which the minimum and maximum in the source limit which rows of the table can match.
+# The types of keys whose minimum and maximum in the source are used to limit which rows of the table can match.
 _BOUNDED = frozenset(["byte", "short", "integer", "long", "date"])
 
 
@@ -123,8 +123,8 @@ class _Parts:
         self._parts.append((rows, num_rows, marks))
 
     def write(self) -> tuple[int, int]:
-        """Write all rows. Returns the number of files, and the total number of rows in the sets whose row count was not
-        known in advance. Raises as ``ChangedFiles.write``, and RowCountError if the number of rows of a kind
+        """Write all rows. Returns the number of files, and the total number of rows in those sets for which ``add`` was
+        given no ``num_rows``. Raises as ``ChangedFiles.write``, and RowCountError if the number of rows of a kind
         differs."""
         if not self._parts:
             return 0, 0
@@ -156,7 +156,7 @@ class _Plan:
     asked: Merge
     rows: Rows
     files: ChangedFiles
-    #: The source, with copies of its columns (_SOURCE).
+    #: The source, to which copies of its columns are appended (named by _SOURCE).
     source: DataFrame
     condition: Column
     evolves: bool
@@ -235,7 +235,8 @@ class _Plan:
         )
 
     def _outcomes(self, by_source: bool) -> row_positions.Found:
-        """The rows to which each clause applies, and if rows are inserted, the matched rows that stay."""
+        """The rows to which each clause applies and, if rows are inserted, also the matched rows to which no clause
+        applies."""
         target = self._with_copies(self.rows.read(self.rows.entries, ExtraColumns(positions=True)))
         both = target.join(self.source, self.condition, "left" if by_source else "inner")
         is_matched = named(_IN_SOURCE).isNotNull()
@@ -274,8 +275,8 @@ class _Plan:
         self, both: DataFrame, outcome: str, carried: Sequence[str], values: Mapping[int, NewValues]
     ) -> DataFrame:
         """Rows of a join with the source, with only the table's columns visible, as in clauses for rows not matched by
-        the source. The result keeps the copies of the target's columns, the columns ``outcome`` and ``carried``, and
-        the new ``values`` of outcomes."""
+        the source. The result also has the copies of the target's columns, the columns ``outcome`` and ``carried``, and
+        the new values in ``values``, which are keyed by outcome."""
         copies = [_TARGET.format(n) for n in range(len(self.rows.layout.schema.names))]
         own = [named(copy).alias(name) for copy, name in zip(copies, self.rows.layout.schema.names, strict=True)]
         new = [value for number, each in values.items() for value in each.named(named(outcome) == number)]
@@ -329,15 +330,15 @@ class _Plan:
         return rows.withColumn(CHANGE_TYPE, F.lit(kind)) if feed else rows
 
     def _is_selected_again(self, found: _Found) -> bool:
-        """Whether the conditions are evaluated a second time to select the rows. Selecting these rows by their
-        positions would take two more joins. The digest verifies that the second evaluation selects the same rows as the
-        first."""
+        """Whether the rows to change are selected by evaluating the conditions a second time. Selecting these rows by
+        their positions would take two more joins. The digest verifies that the second evaluation selects the same rows
+        as the first."""
         return self.is_again and not found.removal.tracked
 
     def _updated(self, found: _Found, number: int, is_again: bool) -> DataFrame:
-        """The rows that an update clause writes, in the form in which files store them: the updated versions of exactly
-        the rows that were found for the clause. ``is_again``: the conditions are evaluated a second time to select
-        these rows, which then have the column MARK."""
+        """The rows that an update clause writes, as files store them: the new versions of exactly the rows that were
+        found for the clause. ``is_again``: these rows are selected by evaluating the conditions a second time, and have
+        the column MARK."""
         removal, clause = found.removal, self.asked.clauses[number]
         tracked, mark = removal.tracked, row_positions.mark() if is_again else None
         if is_again:
@@ -377,7 +378,8 @@ class _Plan:
         if matched:
             is_matched = named(OUTCOME).isin(matched)
             both = both.join(self.source, is_matched & self.condition, "left")
-            # If a source row has disappeared since then, the inner join drops its match, which the row count reveals.
+            # If a matched source row has disappeared since the first job, this filter drops its match, which the row
+            # count reveals.
             both = both.where(~is_matched | named(_IN_SOURCE).isNotNull())
         tracked = found.removal.tracked
         if matched and len(matched) < len(updates):
@@ -414,7 +416,8 @@ class _Plan:
         return self.files.new_rows(new, tracked, is_inserted=True)
 
     def _target_column(self, name: str) -> Column | None:
-        """The column that contains a table column in the join with the source; None if the merge adds this column."""
+        """The column of the join with the source that contains the table column ``name``; None if the merge adds this
+        column."""
         names = [each.lower() for each in self.rows.layout.schema.names]
         return named(_TARGET.format(names.index(name.lower()))) if name.lower() in names else None
 

@@ -30,8 +30,8 @@ MARK = "__deltalog_mark"
 
 
 def mark() -> Column:
-    """A hash of the FILE and ROW of a row. The digest of an outcome is the XOR of the hashes of all rows with this
-    outcome. Only the last segment of the path is hashed, because Spark spells the other segments in two ways."""
+    """A hash of the FILE and ROW of a row. The XOR of the hashes of all rows with the same outcome is the digest of
+    this outcome. Only the last segment of the path is hashed, because Spark spells the other segments in two ways."""
     return F.expr(f"xxhash64(substring_index({FILE}, '/', -1), {ROW})")
 
 
@@ -49,7 +49,7 @@ class Found:
 
 def positions(found: DataFrame, entries: Sequence[Entry]) -> Found:
     """The positions of the rows in ``found``; all rows get outcome 0. File numbers are indices into ``entries``.
-    ``found``: distinct rows with FILE and ROW.
+    ``found``: rows with FILE and ROW, without duplicates.
 
     Raises RowCountError for a repeated row, and Spark's own errors. Memory: the bitmaps. Cost: a job that returns one
     row per bitmap.

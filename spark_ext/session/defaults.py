@@ -39,7 +39,7 @@ _UNITS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _IGNORE_PROTOCOL = "delta.ignoreProtocolDefaults"
 
 
-# Settings whose values may look like secrets.
+# Settings that contain free text, which a session may hide because it looks like a secret.
 _FREE_TEXT = (_USER_METADATA, _TXN_APP_ID)
 
 
@@ -78,7 +78,7 @@ class _Settings(Mapping[str, str]):
 
 @dataclass(frozen=True, slots=True)
 class SessionDefaults:
-    """The settings of a session that apply to writes, keyed by name, without settings that have no value."""
+    """The session settings that apply to writes and that have a value, keyed by name."""
 
     settings: Mapping[str, str] = field(default_factory=dict)
 

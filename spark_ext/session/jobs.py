@@ -77,15 +77,11 @@ class JobFailedError(deltalog.DeltaLogError):
     """
 
     code = "SPARK_JOB_FAILED"
-    _facts = ("reason",)
-
-    def __init__(self, message: str, *, reason: str) -> None:
-        super().__init__(message)
-        self.reason = reason
+    reason: str
 
 
 def cancelled_with_its_caller(spark: SparkSession, run: Callable[[], T]) -> T:
-    """Call ``run``, and cancel the jobs that it started if it is interrupted. Otherwise a KeyboardInterrupt would end
+    """Call ``run``; if it is interrupted, cancel the jobs that it started. Otherwise a KeyboardInterrupt would end
     the call that waits for a job, and the job would continue to write."""
     if not is_connect(spark):
         return _in_thread(run)

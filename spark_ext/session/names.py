@@ -1,14 +1,16 @@
 """Table names: the deltalog catalog of a session, and the addresses of its tables.
 
-The catalog is a SQLite file or a DynamoDB table, as for ``deltalog.TransactionManager``, so that names outlive the
-session. The reader, the writer and SQL statements resolve a name with ``address_of(spark, name)``, and use the address
-like a path.
+The catalog is a SQLite file or a DynamoDB table, as for ``deltalog.TransactionManager``, or a catalog of a Unity
+Catalog server, so that names outlive the session. The reader, the writer and SQL statements resolve a name with
+``address_of(spark, name)``, and use the address like a path.
 """
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from pyspark.sql import SparkSession
 
@@ -18,6 +20,8 @@ from spark_ext.session import spark_names
 CATALOG = "spark.deltalog.catalog"
 #: The setting that selects Spark's own catalog.
 SPARK = "spark"
+#: The beginning of a setting that selects a catalog of a Unity Catalog server.
+UNITY = "uc://"
 _WAREHOUSE = "spark.sql.warehouse.dir"
 _PART = r"`(?:[^`]|``)+`|[^`.\s/\\:#]+"
 _NAME = re.compile(rf"({_PART})(?:\.({_PART}))?")
@@ -30,7 +34,8 @@ _DEFAULT_SCHEMA = "default"
 def use_catalog(spark: SparkSession, catalog: str | None) -> None:
     """Set the deltalog catalog that resolves the session's table names; None: no catalog.
 
-    ``catalog``: the path of a SQLite file, which is created with the first table, or ``dynamodb:<table>``; or
+    ``catalog``: the path of a SQLite file, which is created with the first table, or ``dynamodb:<table>``;
+    ``uc://<catalog>``, a catalog of the Unity Catalog server that the environment names (docs/unity-client.md); or
     ``spark``, for Spark's own catalog, with Spark 4.0 or newer. In this case the names can be listed, renamed and
     dropped in Spark; the tables themselves are not managed by a catalog. Equivalent to the setting
     ``spark.deltalog.catalog``. Cost: none.
@@ -45,8 +50,8 @@ def use_catalog(spark: SparkSession, catalog: str | None) -> None:
 
 
 def setting_of(spark: SparkSession) -> str | None:
-    """The catalog of the session; None if it has none. While ``spark_ext.install`` is in effect, the default is SPARK.
-    Cost: 1 Spark command."""
+    """The catalog to which the session is set; None if it is not set. While ``spark_ext.install`` is in effect, the
+    default is SPARK. Cost: 1 Spark command."""
     found = spark.conf.get(CATALOG, None)
     return found or (SPARK if spark_names.are_default() else None)
 
@@ -77,11 +82,14 @@ def full_name(name: str) -> str:
 
 
 def address_of(spark: SparkSession, name: str) -> str:
-    """The address of a table, for calls that expect a path; for a table in Spark's catalog, its path. Raises CallError,
-    and TableNotFoundError if Spark's catalog has no such Delta table. Cost: 1 Spark command; 2 with Spark's catalog."""
+    """The address of a table, for calls that expect a path; for a table in Spark's catalog, its path. ``name`` may also
+    be the address of a table in a Unity Catalog. Raises CallError, and TableNotFoundError if Spark's catalog has no
+    such Delta table. Cost: 1 Spark command; 2 with Spark's catalog."""
+    if isinstance(name, str) and name.startswith(UNITY):
+        return name
     catalog = catalog_of(spark)
     if catalog != SPARK:
-        return f"catalog:{catalog}#{full_name(name)}"
+        return prefix_of(catalog) + full_name(name)
     found = spark_names.location_of(spark, name)
     if found is None:
         raise deltalog.TableNotFoundError(
@@ -89,6 +97,21 @@ def address_of(spark: SparkSession, name: str) -> str:
             "DELTA_MISSING_DELTA_TABLE), or it is a view or a table of another format."
         )
     return found
+
+
+def is_unity(catalog: str | None) -> bool:
+    """Whether the catalog of a session is one of a Unity Catalog server."""
+    return catalog is not None and catalog.startswith(UNITY)
+
+
+def prefix_of(catalog: str) -> str:
+    """The part of a table's address before its ``schema.table``."""
+    return f"{catalog.rstrip('./')}." if is_unity(catalog) else f"catalog:{catalog}#"
+
+
+def unity_catalog(catalog: str, storage: Mapping[str, Any]) -> deltalog.UnityCatalog:
+    """The catalog of a session on a Unity Catalog server. ``storage``: the options of its tables. Raises CallError."""
+    return deltalog.UnityCatalog(catalog.removeprefix(UNITY).rstrip("./"), **storage)
 
 
 def can_be_registered(full: str) -> bool:

@@ -17,6 +17,7 @@ from spark_ext.session import stores
 # uncommitted changes.
 Location = Union[str, "os.PathLike[str]", deltalog.DeltaTable]
 
+UNITY = "uc://"
 HIVE_NULL = "__HIVE_DEFAULT_PARTITION__"
 
 _GLOB = re.compile(r"([\\\[\]{}*?])")
@@ -46,12 +47,18 @@ def not_here(name: str, elsewhere: Mapping[str, str], kind: str) -> Callable[...
 
 
 def is_address(url: str) -> bool:
-    """Whether a location is an address in a catalog, ``catalog:<catalog>#<name>``."""
-    return url.startswith("catalog:")
+    """Whether a location is an address in a catalog, ``catalog:<catalog>#<name>`` or ``uc://catalog.schema.table``."""
+    return url.startswith(("catalog:", UNITY))
+
+
+def is_unity_address(url: str) -> bool:
+    """Whether a location is an address in a Unity Catalog, in which a table can be created."""
+    return url.startswith(UNITY)
 
 
 def url_of(location: Location) -> str:
-    """The location as a path or an address; for an open table, the table's root."""
+    """The location as text: a path, a URL or an address in a catalog; for an open table, the URL of the table's
+    root."""
     return location.url if isinstance(location, deltalog.DeltaTable) else os.fspath(location)
 
 
@@ -90,10 +97,18 @@ def _opened(
 
 
 def storage_of(spark: SparkSession, url: str, storage: Mapping[str, Any] | None) -> Mapping[str, Any]:
-    """The options for the store at a location: ``storage`` if it is not empty, otherwise the session's S3A settings."""
-    if storage:
-        return storage
-    return stores.of_session(spark, url) if is_address(url) or stores.bucket_of(url) else {}
+    """The options for the store at a location: ``storage`` if it is not empty, otherwise the session's S3A settings. In
+    a Unity Catalog, also its server, if the session has settings for this catalog."""
+    given = storage or (stores.of_session(spark, url) if is_address(url) or stores.bucket_of(url) else {})
+    return {**_server_of(spark, url), **given} if is_unity_address(url) else given
+
+
+def _server_of(spark: SparkSession, url: str) -> dict[str, str]:
+    """The server of a catalog, in the settings that its connector for Spark has. Cost: 2 Spark commands."""
+    catalog = url.removeprefix(UNITY).partition(".")[0]
+    names = {"uri": "unity_catalog_url", "token": "unity_catalog_token"}
+    found = {option: spark.conf.get(f"spark.sql.catalog.{catalog}.{name}", None) for name, option in names.items()}
+    return {option: value for option, value in found.items() if value}
 
 
 def checked_root(path: str, storage: Mapping[str, Any] | None) -> str:

@@ -12,7 +12,7 @@ import time
 
 try:
     import fcntl
-except ImportError:  # on Windows, no abandoned directories are removed
+except ImportError:  # Windows has no fcntl, so abandoned directories are not removed there
     fcntl = None  # type: ignore[assignment]
 
 _LOCK = ".lock"
@@ -67,7 +67,8 @@ def _remove_abandoned(place: str, prefix: str) -> None:
 
 
 def _is_abandoned(entry: os.DirEntry[str]) -> bool:
-    """Whether a directory belongs to this user and is unlocked, although it is old enough to have been locked."""
+    """Whether a directory belongs to this user and is not locked, although its process has had enough time to lock
+    it."""
     try:
         seen = entry.stat(follow_symlinks=False)
         if not stat.S_ISDIR(seen.st_mode) or seen.st_uid != os.getuid() or time.time() - seen.st_mtime < _MIN_AGE_S:

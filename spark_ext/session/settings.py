@@ -106,7 +106,7 @@ def session_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterat
 
 
 def _are_one(one: SparkSession, other: SparkSession) -> bool:
-    """Whether both objects are the same session of the JVM and therefore share settings."""
+    """Whether both objects stand for the same session in the JVM and therefore share settings."""
     if one is other:
         return True
     if type(one) is not type(other):

@@ -15,7 +15,8 @@ from pyspark.errors import AnalysisException, ParseException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
-#: The name of an attribute of the methods that ``install`` puts in place of PySpark's: it holds PySpark's own method.
+#: The attribute in which a method that ``install`` puts in place of one of PySpark's methods holds PySpark's own
+#: method.
 ORIGINAL = "_deltalog_original"
 PROVIDERS = ("delta", "deltalog")
 _PART = re.compile(r"`(?:[^`]|``)+`|[^`.\s/\\:#]+")
@@ -48,7 +49,7 @@ def plain_sql(spark: SparkSession, text: str) -> Any:
 def location_of(spark: SparkSession, name: str, *, past_views: bool = False) -> str | None:
     """The location of a Delta table in Spark's catalog; None for other tables, for views, and if there is no such
     name. ``name``: as written in SQL. ``past_views``: whether to ignore a temporary view of the same name, as Spark
-    does where a name can only be that of a table. Cost: 1 Spark command."""
+    does in places where only a table can be named. Cost: 1 Spark command."""
     parts = _PART.findall(name)
     if not parts or "".join(parts) != name.replace(" ", "").replace(".", ""):
         return None

@@ -65,12 +65,13 @@ class Storage:
         plain = {name: value for name, value in options.items() if name not in _OF_COMMITS}
         if plain == of_session(spark, snapshot.url):
             return cls(True, plain)  # the session has these settings already
-        return cls(True, plain, s3a_settings(plain, buckets))
+        return cls(True, plain, s3a_settings(_with_keys(plain), buckets))
 
     @property
     def source(self) -> Callable[[str], Any]:
-        """A function that opens an absolute path or URL for pyarrow. The function can be pickled and sent to workers,
-        which need deltalog only for tables on S3. The function raises ObjectNotFoundError and StoreError."""
+        """A function that returns, for an absolute path or URL, the source that pyarrow opens. The function can be
+        pickled and sent to workers, which need deltalog only for tables on S3. The function raises ObjectNotFoundError
+        and StoreError."""
         if not self.is_remote:
             return str
         open_store, options, opened = deltalog.open_store, dict(self.options), dict[str, Any]()
@@ -86,10 +87,24 @@ class Storage:
 
 
 def _options_of(store: Any) -> Mapping[str, Any]:
-    """The options that a store was opened with."""
+    """The options with which a store was opened."""
     while store.reopen is None and hasattr(store, "inner"):
         store = store.inner
     return {} if store.reopen is None else dict(store.reopen.keywords)
+
+
+def _with_keys(options: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The options with the keys that a source of credentials has now: S3A cannot ask it. A scan must end before they
+    expire; deltalog itself, also in tasks, renews them. Raises StoreError. Cost: none, or 1 request."""
+    source = options.get("credentials")
+    if source is None:
+        return options
+    try:
+        keys = source.current()
+    except Exception as error:
+        raise deltalog.StoreError(f"There are no credentials for the files of the table: {error}") from error
+    others = {name: value for name, value in options.items() if name != "credentials"}
+    return {**others, "key": keys.access_key, "secret": keys.secret_key, "token": keys.token}
 
 
 def s3a_settings(options: Mapping[str, Any], buckets: Iterable[str]) -> dict[str, str]:

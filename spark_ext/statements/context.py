@@ -97,7 +97,7 @@ class Context:
         return self.spark.createDataFrame([tuple(columns.values())], schema)
 
     def nothing(self) -> DataFrame:
-        """A DataFrame without rows and columns."""
+        """A DataFrame with neither rows nor columns."""
         return self.spark.range(0).select()
 
 

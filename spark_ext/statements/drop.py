@@ -3,6 +3,9 @@ TABLE."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from pyspark.sql import DataFrame, SparkSession
 
 import deltalog
@@ -13,8 +16,9 @@ from spark_ext.writing.targets import NameNotRegisteredError
 
 
 def drop(context: Context, cursor: Cursor) -> DataFrame | None:
-    """``DROP TABLE [IF EXISTS] t``: removes the name from the session's catalog; the files stay. Returns no rows; None
-    for a Spark table. Raises CallError for a table by path, and as ``TransactionManager.drop_table``."""
+    """``DROP TABLE [IF EXISTS] t``: removes the name from the session's catalog; the files stay, unless a Unity Catalog
+    manages the table. Returns no rows; None for a Spark table. Raises CallError for a table by path, and as
+    ``TransactionManager.drop_table`` or ``UnityCatalog.drop_table``."""
     cursor.expect("drop")
     if not cursor.accept("table"):
         return None
@@ -33,7 +37,11 @@ def drop(context: Context, cursor: Cursor) -> DataFrame | None:
     if cursor.accept("purge"):
         raise cursor.error("PURGE is not supported: DROP TABLE keeps the files")
     cursor.finish()
-    _manager(context.spark, named.name).drop_table(names.full_name(named.name))
+    catalog = names.catalog_of(context.spark)
+    if names.is_unity(catalog):
+        _unity(context.spark, catalog, context.storage).drop_table(names.full_name(named.name))
+    else:
+        _manager(context.spark, named.name).drop_table(names.full_name(named.name))
     return context.nothing()
 
 
@@ -83,8 +91,14 @@ def rename(context: Context, cursor: Cursor, found: Target) -> None:
     if names.setting_of(context.spark) == names.SPARK:
         spark_names.plain_sql(context.spark, cursor.statement.text)
         return
-    new = names.full_name(named.name)
-    _reregister(context.spark, found, old, new, found.core.url)
+    new, catalog = names.full_name(named.name), names.catalog_of(context.spark)
+    if not names.is_unity(catalog):
+        _reregister(context.spark, found, old, new, found.core.url)
+        return
+    schema, _, table = new.partition(".")
+    if schema != old.partition(".")[0]:
+        raise deltalog.CallError(f"{old} cannot be renamed to {new}: the catalog {catalog} renames within a schema.")
+    _unity(context.spark, catalog, context.storage).rename_table(old, table)
 
 
 def set_location(context: Context, cursor: Cursor, found: Target) -> None:
@@ -101,9 +115,12 @@ def set_location(context: Context, cursor: Cursor, found: Target) -> None:
             f"The table at {location} has other columns than {name}: {other.schema.names} instead of "
             f"{ours.schema.names}, or other types or partition columns. Register it under another name."
         )
-    if names.setting_of(context.spark) == names.SPARK:
+    setting = names.setting_of(context.spark)
+    if setting == names.SPARK:
         spark_names.plain_sql(context.spark, cursor.statement.text)
         return
+    if names.is_unity(setting):
+        raise deltalog.CallError(f"The catalog {setting} chooses the locations of its tables: SET LOCATION cannot.")
     _reregister(context.spark, found, name, name, location)
 
 
@@ -141,6 +158,10 @@ def _half_done(spark: SparkSession, old: str, new: str, url: str, error: deltalo
         f"{url}: {error.message} The table itself is unchanged. Call deltalog.TransactionManager({catalog!r})"
         f".register_table({new!r}, {url!r})."
     )
+
+
+def _unity(spark: SparkSession, catalog: str, storage: Mapping[str, Any] | None) -> deltalog.UnityCatalog:
+    return names.unity_catalog(catalog, paths.storage_of(spark, names.prefix_of(catalog), storage))
 
 
 def _manager(spark: SparkSession, name: str) -> deltalog.TransactionManager:

@@ -37,7 +37,8 @@ _CALLS = {
     "create": "Create the table with spark_ext.write(df).{1}",
     "cache": "Load it with spark_ext.read(spark).{2}; call cache() and createOrReplaceTempView(name)",
     "drop": "DROP TABLE drops names of the catalog",
-    "show": "SHOW COLUMNS, TBLPROPERTIES and PARTITIONS can; spark_ext.detail and spark_ext.history have the rest",
+    "show": "Only SHOW COLUMNS, SHOW TBLPROPERTIES and SHOW PARTITIONS can; for the rest, use spark_ext.detail and "
+    "spark_ext.history",
     "begin": "Run the statements of the script one at a time",
 }
 # The options of ``resolve`` for a table that is already open.
@@ -156,15 +157,15 @@ def _named_tables(spark: SparkSession, statement: Statement, options: Mapping[st
         return _tables_of_spark(spark, statement, options)
     for name, written in statement.other_names if catalog else ():
         if name not in found:
-            table = _registered(spark, f"catalog:{catalog}#", name, options)
+            table = _registered(spark, names.prefix_of(str(catalog)), name, options)
             if table is None:
                 continue
             found[name] = table
         if spark.catalog.tableExists(written):
             raise deltalog.CallError(
                 f"{written} is a table of the catalog {catalog}, and also a table or a view of Spark. For the former "
-                f"write deltalog.`catalog:{catalog}#{name}`. For the latter drop or rename the view, or qualify the "
-                "table's name with its Spark catalog, as in spark_catalog.default.t."
+                f"write deltalog.`{names.prefix_of(str(catalog))}{name}`. For the latter drop or rename the view, or "
+                "qualify the table's name with its Spark catalog, as in spark_catalog.default.t."
             )
     return found
 
@@ -311,7 +312,7 @@ def _call(spark: SparkSession, verb: str, reference: Reference | None) -> str:
     """The Python call to use instead of a refused statement."""
     if reference is None or not reference.is_name:
         return _CALLS[verb].format("path", "save(path)", "load(path)")
-    name, address = repr(reference.path), repr(f"catalog:{names.catalog_of(spark)}#{reference.path}")
+    name, address = repr(reference.path), repr(names.prefix_of(names.catalog_of(spark)) + reference.path)
     return _CALLS[verb].format(address, f"saveAsTable({name})", f"table({name})")
 
 
@@ -338,9 +339,9 @@ def _run(
     options: Mapping[str, Any],
     form: str = "{}",
 ) -> DataFrame:
-    """Run ``text[start:end]`` of a statement in the template ``form``, with each reference to a deltalog table replaced
-    by an argument that contains the table's DataFrame. ``tables``: tables of the catalog, by name. ``options``: keyword
-    arguments for ``resolve``."""
+    """Insert ``text[start:end]`` of a statement into the template ``form`` and run the result, with each reference to a
+    deltalog table replaced by an argument that contains the table's DataFrame. ``tables``: tables of the catalog, by
+    name. ``options``: keyword arguments for ``resolve``."""
     asked = query_of(statement, args)
     snapshots: dict[tuple[str, bool, str | None, Any], deltalog.Snapshot] = {}
     loaded: dict[tuple[deltalog.Snapshot, deltalog.Predicate | None], str] = {}

@@ -154,8 +154,13 @@ def _show_tables(context: Context, cursor: Cursor) -> DataFrame | None:
     pattern = None if cursor.is_at_end else cursor.string()
     cursor.finish()
     wanted = str(spark.catalog.currentDatabase()) if schema is None else schema
-    records = deltalog.TransactionManager(names.catalog_of(spark)).list_tables()
-    found = [name for each in records for of, _, name in [each.name.partition(".")] if of == wanted]
+    catalog = names.catalog_of(spark)
+    if names.is_unity(catalog):
+        storage = paths.storage_of(spark, names.prefix_of(catalog), context.storage)
+        found = [each.name for each in names.unity_catalog(catalog, storage).tables(wanted)]
+    else:
+        records = deltalog.TransactionManager(catalog).list_tables()
+        found = [name for each in records for of, _, name in [each.name.partition(".")] if of == wanted]
     ours = [(wanted, name, False) for name in found if _is_like(name, pattern)]
     rows = spark.createDataFrame(ours, "namespace string, tableName string, isTemporary boolean")
     if ours and not spark.catalog.databaseExists(wanted):

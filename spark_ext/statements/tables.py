@@ -75,8 +75,8 @@ def create(context: Context, cursor: Cursor) -> DataFrame | None:
 
 
 def _is_ours(context: Context, cursor: Cursor, named: Named) -> bool:
-    """Whether deltalog creates the table: a path identifies it, its name belongs to the deltalog catalog, or USING
-    selects deltalog."""
+    """Whether deltalog, and not Spark, creates the table: a path identifies it, its name belongs to the deltalog
+    catalog, or USING selects deltalog."""
     start = cursor.at
     cursor.skip("using", "as", *QUERY_STARTS - {"("})
     used = cursor.word(1) if cursor.word() == "using" else ""

@@ -89,16 +89,19 @@ class _Appends:
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         self._options, self._schema = options, schema
-        prepare(options, schema)
+        self._new_columns = prepare(options, schema, for_stream=False)
 
     def commit(self, messages: Sequence[Any]) -> None:
-        """Commit what the tasks have staged. Raises as ``Transaction.commit``."""
+        """Commit what the tasks have staged, and the columns that the table lacks. Raises as
+        ``Transaction.commit``."""
         staged = [message.files for message in messages if message is not None]
         table = self._options.table.open()
-        if not any(each.files for each in staged):
+        if self._new_columns is None and not any(each.files for each in staged):
             return
         try:
             with table.transaction() as transaction:
+                if self._new_columns is not None:
+                    transaction.merge_schema(self._new_columns)
                 check_metadata(transaction, staged, "the rows were written. Nothing was committed; write them again")
                 for each in staged:
                     transaction.add(*each.files, known=True)
@@ -131,5 +134,5 @@ class BatchWriter(_Appends, datasource.DataSourceArrowWriter):
         """Stage the rows of a task."""
         first = next(iterator, None)
         if first is None:
-            return stage(self._options.table, iter(()), from_spark(self._schema).to_arrow())
-        return stage(self._options.table, chained(first, iterator), first.schema)
+            return stage(self._options.table, iter(()), from_spark(self._schema).to_arrow(), self._new_columns)
+        return stage(self._options.table, chained(first, iterator), first.schema, self._new_columns)

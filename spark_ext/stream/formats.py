@@ -39,8 +39,8 @@ class StreamFormat(DataSource):
         return "deltalog"
 
     def schema(self) -> StructType:
-        """The columns of a source. Spark does not say whether the source is a stream; only batch reads have the options
-        ``versionAsOf`` and ``timestampAsOf``."""
+        """The columns of a source. Spark does not tell whether a stream or a batch is to be read, but only batch reads
+        have the options ``versionAsOf`` and ``timestampAsOf``."""
         if any(name.lower() in ("versionasof", "timestampasof") for name in self.options):
             return columns_of(self._batch_options().snapshot())
         return columns_of(self._source_options().open())

@@ -132,7 +132,7 @@ class BatchOptions:
 
 
 def batch_options(given: Mapping[str, str], default: DefaultStorage, time_zone: str) -> BatchOptions:
-    """The options of ``spark.read``. Raises CallError, InvalidTimestampError."""
+    """The parsed options of a batch read (``spark.read``). Raises CallError, InvalidTimestampError."""
     found = _named(given, (*_SHARED, *_BATCH), "a batch with format('deltalog')")
     if "versionAsOf" in found and "timestampAsOf" in found:
         raise deltalog.CallError("versionAsOf and timestampAsOf exclude each other. Set one of them.")
@@ -188,8 +188,8 @@ def sink_options(given: Mapping[str, str], default: DefaultStorage) -> SinkOptio
 
 
 def recorded_batch(snapshot: deltalog.Snapshot, app_id: str, batch: int, what: str, option: str) -> int | None:
-    """The number of the last batch of an application that the table has recorded. ``what`` and ``option``: in messages,
-    the names of the application and of the option that sets its id.
+    """The number of the last batch of an application that the table has recorded. ``what`` and ``option`` appear in
+    error messages: what the application is, and the option that sets its id.
 
     Raises CallError for an earlier ``batch``: Spark repeats only the last batch, so an earlier batch must come from
     another stream; if it were skipped, the rows of that stream would be lost.
@@ -205,8 +205,9 @@ def recorded_batch(snapshot: deltalog.Snapshot, app_id: str, batch: int, what: s
 
 
 def timestamp_ms(text: str, time_zone: str, round_up: bool = True) -> int:
-    """A date, or a date and a time, in milliseconds since 1970, rounded up or truncated. A text without a UTC offset is
-    a time in the time zone ``time_zone``. Raises InvalidTimestampError. Pure."""
+    """Parse a date, or a date and a time, as milliseconds since 1970; fractions of a millisecond are rounded up or,
+    without ``round_up``, truncated. A text without a UTC offset is a time in the time zone ``time_zone``. Raises
+    InvalidTimestampError. Pure."""
     try:
         iso = re.sub(r"^(\d{4}-\d{2}-\d{2}) +", r"\1T", text.strip()).replace("Z", "+00:00")
         moment = datetime.datetime.fromisoformat(_six_digits(iso))

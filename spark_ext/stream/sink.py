@@ -53,7 +53,7 @@ class _Sink(DataSourceStreamWriter):
                 "The stream has neither the option checkpointLocation nor txnAppId, so its batches could not be "
                 "distinguished from those of other queries. Set option('checkpointLocation', …)."
             )
-        prepare(options, schema)
+        prepare(options, schema, for_stream=True)
 
     def commit(self, messages: Sequence[Any], batchId: int) -> None:
         """Commit what the tasks have staged, or nothing if the table has recorded this batch. Raises as
@@ -115,8 +115,8 @@ class _Sink(DataSourceStreamWriter):
 
 
 def check_metadata(transaction: deltalog.Transaction, staged: Sequence[deltalog.StagedFiles], what: str) -> None:
-    """Raise MetadataChangedError if the table's metadata has changed since the tasks staged their files. ``what``:
-    what happened meanwhile, and what to do."""
+    """Raise MetadataChangedError if the table's metadata has changed since the tasks staged their files. ``what``: the
+    end of the error message, which says what happened meanwhile and what to do."""
     assert transaction.snapshot is not None
     if any(each.table != transaction.metadata for each in staged):
         raise deltalog.errors.MetadataChangedError(
@@ -127,10 +127,15 @@ def check_metadata(transaction: deltalog.Transaction, staged: Sequence[deltalog.
         )
 
 
-def stage(table: TableOptions, batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Staged:
-    """Write the rows of a task as files that no version names yet."""
+def stage(
+    table: TableOptions,
+    batches: Iterator[pa.RecordBatch],
+    schema: pa.Schema,
+    new_columns: deltalog.schema.StructType | None = None,
+) -> Staged:
+    """Write the rows of a task as files that no version names yet. ``new_columns``: as for ``DeltaTable.stage``."""
     reader = pa.RecordBatchReader.from_batches(schema, batches)
-    return Staged(table.open().stage(reader).to_json())
+    return Staged(table.open().stage(reader, new_columns=new_columns).to_json())
 
 
 class RowSink(_Sink):
@@ -162,9 +167,10 @@ def sink(options: SinkOptions, schema: StructType, overwrite: bool) -> DataSourc
     return kind(options, schema, overwrite)
 
 
-def prepare(options: SinkOptions, schema: StructType) -> None:
-    """Create the table if it does not exist, and with ``mergeSchema`` add missing columns. Raises SchemaMismatchError
-    if the layout or the columns do not fit the table. Cost: as ``DeltaTable.open``, and 1 commit for a change."""
+def prepare(options: SinkOptions, schema: StructType, *, for_stream: bool) -> deltalog.schema.StructType | None:
+    """Create the table if it does not exist. Returns the columns that the commit of the rows must add
+    (``mergeSchema``), or None; for a stream, and with column mapping, they are added now. Raises SchemaMismatchError if
+    the layout or the columns do not fit the table. Cost: as ``DeltaTable.open``, and 1 commit for a change."""
     columns = from_spark(schema)
     table = _opened(options)
     if table is None:
@@ -177,17 +183,21 @@ def prepare(options: SinkOptions, schema: StructType) -> None:
                 properties=options.properties,
                 **options.table.storage,
             )
-            return
+            return None
         except deltalog.TableExistsError:  # another writer was first
             table = options.table.open()
     snapshot = table.snapshot()
     clustering = tuple(".".join(column) for column in snapshot.clustering_columns)
     _check_layout(table, "partitioned", "partitionBy", options.partition_by, snapshot.partition_columns)
     _check_layout(table, "clustered", "clusterBy", options.cluster_by, clustering)
-    if options.merge_schema and any(snapshot.schema.find(field.name) is None for field in columns.fields):
-        with table.transaction() as transaction:
-            transaction.merge_schema(columns)
-            transaction.commit("ADD COLUMNS")
+    if not options.merge_schema or all(snapshot.schema.find(field.name) is not None for field in columns.fields):
+        return None
+    if not for_stream and snapshot.metadata.configuration.get("delta.columnMapping.mode", "none").lower() == "none":
+        return columns
+    with table.transaction() as transaction:
+        transaction.merge_schema(columns)
+        transaction.commit("ADD COLUMNS")
+    return None
 
 
 def _check_layout(table: deltalog.DeltaTable, how: str, call: str, given: Sequence[str], have: Sequence[str]) -> None:

@@ -121,7 +121,7 @@ if limits is not None:
             return limits.ReadMaxFiles(options.max_files or DEFAULT_MAX_FILES)
 
         def prepareForTriggerAvailableNow(self) -> None:
-            """Make the query end at the current latest offset."""
+            """Make the query end at the offset that is the latest at the time of this call."""
             self._until = self._stream.latest_offset()
 
         def latestOffset(self, start: dict[str, Any], limit: Any) -> dict[str, Any]:

@@ -140,8 +140,9 @@ class NewValues:
         """The new value of a column of the table, cast to the column's type; None if neither the column nor one of its
         fields is assigned.
 
-        ``types``: the types of the frame's columns; old values have the table's column names. ``has_old``: whether the
-        frame contains the old value of this column. The reasons why a value does not fit are added to ``problems``.
+        ``types``: the types of the frame's columns; in the frame, old values have the table's column names.
+        ``has_old``: whether the frame contains the old value of this column. The reasons why a value does not fit are
+        added to ``problems``.
         """
         path, want = (column.name,), spark_type(column.data_type)
         old = Value(quoted(column.name), types[column.name]) if has_old else None

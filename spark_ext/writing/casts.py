@@ -53,7 +53,7 @@ class Fitting:
         return typed(self.text(value, want, where, old), value, want)
 
     def text(self, value: Value, want: Any, where: str, old: Value | None = None) -> str:
-        """Like ``column``, but returns SQL text of a type that Spark casts to ``want`` by position."""
+        """Like ``column``, but returns SQL text, whose value has a type that Spark can cast to ``want`` by position."""
         have = value.data_type
         if isinstance(have, spark_types.NullType):
             return "null"
@@ -134,8 +134,8 @@ class Fitting:
 
 
 def typed(text: str, value: Value | None, want: Any) -> Column:
-    """The result of ``Fitting.text`` as a Column of the type ``want``, with everything nullable: Spark does not cast to
-    NOT NULL types, and the writer checks NOT NULL."""
+    """The result of ``Fitting.text`` as a Column of the type ``want``, but with all fields, elements and values
+    nullable: Spark does not cast to NOT NULL types, and the writer checks NOT NULL."""
     return F.expr(text) if value is not None and text == value.text else F.expr(text).cast(_nullable(want))
 
 
@@ -191,7 +191,8 @@ def positioned(have: Any, want: Any, where: str, problems: list[str]) -> Any:
 
 
 def extended(have: Any, want: Any) -> Any:
-    """The type ``want``; at every depth, the fields that only ``have`` contains are appended to its structs."""
+    """The type ``want``, extended: at every depth, the fields that only ``have`` contains are appended to the structs
+    of ``want``."""
     if isinstance(have, spark_types.ArrayType) and isinstance(want, spark_types.ArrayType):
         return spark_types.ArrayType(extended(have.elementType, want.elementType), want.containsNull)
     if isinstance(have, spark_types.MapType) and isinstance(want, spark_types.MapType):

@@ -107,7 +107,7 @@ def problems(table: Any, data: Any, merge: bool, where: str) -> Iterator[str]:
 
 
 def required_paths(field: deltalog.schema.StructField) -> Iterator[list[deltalog.schema.StructField]]:
-    """The paths to the NOT NULL fields that a null column would violate: the column itself, or fields of its
+    """The paths of the NOT NULL fields that would be null if the column were null: the column itself, or fields of its
     structs."""
     if not field.nullable:
         yield [field]

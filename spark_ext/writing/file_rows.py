@@ -91,8 +91,7 @@ def _under_stored_names(frame: DataFrame, files: NewFiles, is_native: bool, carr
 def _ready(
     rows: DataFrame, data: deltalog.schema.StructType, files: NewFiles, is_native: bool, is_inserted: bool
 ) -> Iterator[Column | str]:
-    """The columns of data that already has the table's types; a column that needs no expression is given only by its
-    name."""
+    """The columns of data that already has the table's types; for a column that needs no expression, only its name."""
     exact = {field.name for field in rows.schema.fields if not field.metadata}
     for field in files.schema.fields:
         in_path = field.name in files.partition_columns
@@ -103,7 +102,8 @@ def _ready(
 
 
 def _is_ready(given: deltalog.schema.StructField | None, field: deltalog.schema.StructField) -> bool:
-    """Whether the data's column needs no cast. Building an expression with PySpark takes milliseconds."""
+    """Whether the data's column needs no cast. This is checked because building a cast expression with PySpark takes
+    milliseconds."""
     return given is not None and _fits(given.data_type, field.data_type) and CHAR_VARCHAR not in field.metadata
 
 
@@ -177,8 +177,8 @@ def _value(column: Column, have: Any, want: Any) -> Column:
 
 
 def _fits(have: Any, want: Any) -> bool:
-    """Whether a value needs no cast: its names, order, case and types are the same, and it contains no nested NOT NULL
-    field to check."""
+    """Whether a value needs no cast: the names (with their order and case) and the types of its fields are the same,
+    and it contains no nested NOT NULL field to check."""
     if isinstance(want, deltalog.schema.StructType) and isinstance(have, deltalog.schema.StructType):
         return have.names == want.names and all(
             w.nullable and _fits(h.data_type, w.data_type) for h, w in zip(have.fields, want.fields, strict=True)

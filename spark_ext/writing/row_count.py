@@ -19,7 +19,7 @@ _WAIT_S = 120.0
 
 
 def counts_are_not_sent(spark: SparkSession) -> bool:
-    """Whether the session does not report the row counts of jobs that write, which is the case for Spark Connect before
+    """True if the session does not report the row counts of jobs that write; this is so for Spark Connect before
     4.1."""
     return is_connect(spark) and spark_version(spark) < (4, 1)
 
@@ -28,10 +28,10 @@ class Count(Protocol):
     """Counts the rows that one job writes."""
 
     def observe(self, frame: DataFrame) -> DataFrame:
-        """The same rows, counted when they are written."""
+        """A DataFrame with the same rows, which are counted when they are written."""
 
     def rows(self, spark: SparkSession, directory: str | None) -> int | None:
-        """The number of rows that the job has written, to be called after the job; None if the number is not known.
+        """The number of rows that the job has written; None if the number is not known. Call this method after the job.
         ``directory``: the directory that contains all files of the job; None if there is no such directory. Raises
         StoreError if Spark does not report it."""
 
@@ -71,8 +71,8 @@ class RowCount:
         metrics = self._metrics()
         if not metrics:
             raise deltalog.StoreError(
-                "Spark did not report the rows that the job wrote, so its files cannot be checked; nothing was "
-                "committed. Write again.",
+                "Spark did not report the number of rows that the job wrote, so its files cannot be checked; nothing "
+                "was committed. Write again.",
                 path="",
             )
         return int(metrics[_MARKED]), int(metrics[_DIGEST] or 0)

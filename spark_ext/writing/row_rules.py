@@ -97,7 +97,8 @@ def too_long(name: str, declared: str) -> Column:
 
 
 def violation(message: str, rules: deltalog.engine.TableRules, replaced: str | None) -> deltalog.DeltaLogError:
-    """The error for a job that failed with the refusal ``message``. ``replaced``: the condition of replaceWhere."""
+    """The error for a job that failed because a row was refused with ``message``. ``replaced``: the condition of
+    replaceWhere."""
     if replaced is not None and message.startswith(_OUTSIDE):
         return _violation(message, "the condition of the replaced rows", replaced)
     violated = {_violated(check.name, check.text): (check.name, check.text) for check in rules.checks}

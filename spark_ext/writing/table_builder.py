@@ -194,7 +194,8 @@ class DeltaTableBuilder(Generic[T]):
         return deltalog.schema.StructType(tuple(self._fields))
 
     def _create(self, target: Target, properties: Mapping[str, str]) -> None:
-        paths.checked_root(target.url, self._storage)
+        if not paths.is_unity_address(target.url):
+            paths.checked_root(target.url, self._storage)
         new = NewTable(self._schema(), self._partition_columns, self._clustering_columns, properties)
         with target.create(self._spark, self._storage, new) as transaction:
             if self._comment is not None:

@@ -26,7 +26,7 @@ def write_to(df: DataFrame, table: Location) -> TableWriter:
 class TableWriter:
     """Set options, then call a method that writes, which makes one commit or none.
 
-    The options are the same as for ``Writer``, except those that methods replace (``replaceWhere``,
+    The options are the same as for ``Writer``, except those that are replaced by methods (``replaceWhere``,
     ``overwriteSchema``, ``partitionOverwriteMode``). ``path``: the location for a new table that is created by name.
     The methods that write return a WriteResult and raise the same errors as ``Writer.save``.
     """
@@ -122,7 +122,7 @@ class TableWriter:
         if isinstance(self._table, str) and names.is_name(self._table):
             return named_target(self._df, self._table, self._path)
         if self._path is not None:
-            raise deltalog.CallError("The option path is for tables by name; this table is given by path.")
+            raise deltalog.CallError("The option path applies to tables given by name; this table is given by path.")
         return PathTarget(self._table)
 
     def _with(self, **changes: Any) -> TableWriter:

@@ -21,11 +21,8 @@ class NameNotRegisteredError(deltalog.DeltaLogError):
 
     code = "NAME_NOT_REGISTERED"
     outcome = deltalog.errors.Outcome.PARTLY_COMMITTED
-    _facts = ("name", "url")
-
-    def __init__(self, message: str, *, name: str, url: str) -> None:
-        super().__init__(message)
-        self.name, self.url = name, url
+    name: str
+    url: str
 
 
 @dataclass(frozen=True)
@@ -61,7 +58,8 @@ class Target(Protocol):
 
 
 class PathTarget:
-    """A table given by path, an existing table given by its address in a catalog, or an open table."""
+    """A table given by path, by its address in a Unity Catalog, an existing table given by its address in another
+    catalog, or an open table."""
 
     def __init__(self, location: Location) -> None:
         self._location = location
@@ -72,16 +70,17 @@ class PathTarget:
         return paths.url_of(self._location)
 
     def existing(self, spark: SparkSession, storage: Mapping[str, Any]) -> deltalog.DeltaTable | None:
-        """The table; None if no table exists at the path. Raises TableNotFoundError for an address."""
+        """The table; None if no table exists at the path, or in the Unity Catalog. Raises TableNotFoundError for an
+        address in another catalog."""
         try:
             return paths.open_table(spark, self._location, storage=storage)
         except deltalog.TableNotFoundError:
-            if paths.is_address(self.url):
+            if paths.is_address(self.url) and not paths.is_unity_address(self.url):
                 raise
             return None
 
     def create(self, spark: SparkSession, storage: Mapping[str, Any], new: NewTable) -> deltalog.Transaction:
-        """A transaction that creates the table at the path."""
+        """A transaction that creates the table at the path, or where the Unity Catalog puts it."""
         options = paths.storage_of(spark, self.url, storage)
         return deltalog.DeltaTable.create_transaction(self.url, new.schema, **new.options, **options)
 
@@ -130,7 +129,7 @@ class NamedTarget:
 
 
 class SparkTarget:
-    """A table by its name in Spark's own catalog. The name is registered before the table is created, since Spark
+    """A table given by its name in Spark's own catalog. The name is registered before the table is created, since Spark
     chooses the location; a name that was left without a table is reused."""
 
     def __init__(self, spark: SparkSession, name: str, location: str | None) -> None:
@@ -175,4 +174,10 @@ def named(spark: SparkSession, name: str, location: str | None) -> Target:
     catalog = names.catalog_of(spark)
     if catalog == names.SPARK:
         return SparkTarget(spark, name, location)
+    if names.is_unity(catalog):
+        if location is not None:
+            raise deltalog.CallError(
+                f"{name}: the catalog {catalog} chooses the locations of its tables. Leave the location out."
+            )
+        return PathTarget(names.prefix_of(catalog) + names.full_name(name))
     return NamedTarget(catalog, names.full_name(name), location or names.location_of(spark, name))

@@ -31,7 +31,7 @@ _SETTINGS = {
     "maxRecordsPerFile": "spark.sql.files.maxRecordsPerFile",
 }
 
-# Text in Spark's messages about failed tasks.
+# Patterns for Spark's messages about failed tasks: a missing module, and an error of deltalog.
 _ABSENT = re.compile(r"No module named '(deltalog|s3fs)\b")
 _OF_DELTALOG = re.compile(r"^(?:deltalog\.errors\.)(\w+): (.*?)\.?$", re.MULTILINE)
 # The seconds between searches for files of stragglers (tasks that are still running), and the maximum number of
@@ -87,8 +87,9 @@ class TaskJob:
         return adds
 
     def remove(self, stragglers: bool = False) -> None:
-        """Remove the files of tasks, best effort; the transaction has already removed the files that Spark returned.
-        ``stragglers``: whether tasks may still be writing; if so, the store is searched for files of the job."""
+        """Remove files that tasks left behind, best effort; the transaction has already removed the files whose add
+        actions Spark returned. ``stragglers``: whether tasks may still be writing; if so, the store is searched for
+        files of the job."""
         if not stragglers or self._tasks is None:
             return
         with contextlib.suppress(Exception):
@@ -100,8 +101,8 @@ class TaskJob:
 
 @contextlib.contextmanager
 def explained_by_task(url: str, work: str = "write", outcome: str = " Nothing was committed.") -> Iterator[None]:
-    """Raise deltalog's errors that occurred in tasks as deltalog's errors on the driver. ``work``: a verb that says
-    what the tasks do with the files; ``outcome``: a sentence on the effect of the failure on the table."""
+    """Raise errors of deltalog that occurred in Spark's tasks as the same errors on the driver. ``work``: a verb that
+    says what the tasks do with the files; ``outcome``: a sentence that says how the failure affects the table."""
     try:
         yield
     except ImportError as error:

@@ -12,6 +12,7 @@ import deltalog
 from spark_ext.reading.read_versions import Read, reads_of
 from spark_ext.results import WriteResult
 from spark_ext.session.defaults import PROPERTY_DEFAULTS
+from spark_ext.session.paths import is_unity_address
 from spark_ext.types import from_spark
 from spark_ext.writing import replace_where, row_rules
 from spark_ext.writing.data_schema import check_unique, has_void, problems, stored_schema, typed
@@ -30,11 +31,13 @@ _KEPT = (
     "ucTableId",
     "io.unitycatalog.",
 )
+# Properties that the server of a Unity Catalog can require of every table that it manages.
+_REQUIRED = ("delta.enableDeletionVectors", "delta.checkpointPolicy", "delta.checkpoint.")
 
 
 @dataclass(frozen=True, slots=True)
 class WritePlan:
-    """A write, with everything planned that can be planned before its rows are computed."""
+    """A planned write: everything that can be planned before its rows are computed."""
 
     #: The DataFrame. Untyped NULL columns have the types of the table's columns.
     rows: DataFrame
@@ -156,7 +159,7 @@ def ignored(table: deltalog.DeltaTable) -> WriteResult:
 
 
 def _creation(df: DataFrame, request: WriteRequest, target: Target, data: deltalog.schema.StructType) -> WritePlan:
-    """A write that creates the table."""
+    """The plan of a write that creates the table."""
     if "expectedVersion" in request.options:
         raise deltalog.CallError(f"There is no table at {target.url}, but expectedVersion names a version of it.")
     columns = request.partition_by or ()
@@ -174,7 +177,8 @@ def _creation(df: DataFrame, request: WriteRequest, target: Target, data: deltal
         raise deltalog.errors.InvalidPropertyError(message, key=key) from error
     if request.description is not None:
         transaction.set_metadata(description=request.description)
-    return WritePlan(df, request, target.url, data, NewFiles.in_transaction(transaction))
+    url = transaction.reader.store.url if is_unity_address(target.url) else target.url
+    return WritePlan(df, request, url, data, NewFiles.in_transaction(transaction))
 
 
 def _change(
@@ -257,8 +261,8 @@ def set_layout(
     partition_columns: Sequence[str],
     clustering_columns: Sequence[str] | None,
 ) -> None:
-    """Stage the columns of a replaced table. ``clustering_columns``: None keeps the present ones. Raises
-    SchemaMismatchError."""
+    """Stage the schema, the partition columns and the clustering columns of a replaced table. ``clustering_columns``:
+    None keeps the present ones. Raises SchemaMismatchError."""
     snapshot, changes = transaction.snapshot, transaction.metadata_changes
     assert snapshot is not None
     if clustering_columns is not None and snapshot.clustering_columns:
@@ -270,8 +274,11 @@ def set_layout(
 
 
 def replace_properties(transaction: deltalog.Transaction, wanted: Mapping[str, str]) -> None:
-    """Stage the table properties of a replaced table. Those in ``_KEPT`` stay."""
-    dropped = [key for key in transaction.metadata.configuration if key not in wanted and not key.startswith(_KEPT)]
+    """Stage the table properties of a replaced table. Those in ``_KEPT`` stay, and in a table that a catalog manages
+    also those in ``_REQUIRED``."""
+    is_managed = "catalogManaged" in (transaction.protocol.writer_features or ())
+    kept = (*_KEPT, *(_REQUIRED if is_managed else ()))
+    dropped = [key for key in transaction.metadata.configuration if key not in wanted and not key.startswith(kept)]
     transaction.unset_properties(dropped)
     transaction.set_properties(wanted)
 

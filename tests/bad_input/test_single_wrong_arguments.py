@@ -288,7 +288,7 @@ CALLS: dict[type, dict[str, Callable[[World], Call]]] = {
         "files": lambda w: (w.table().changes(0).files, {}),
     },
 }
-# Calls on a transaction before its commit; afterwards it must still be possible to open the table.
+# Calls on a transaction before its commit; it must be possible to open the table after each of them.
 STAGING: dict[str, Callable[[World], dict[str, Any]]] = {
     "add": lambda w: {"files": w.table().stage(ROWS).files[0], "known": False},
     "add_parquet_files": lambda w: {"files": []},

@@ -22,7 +22,7 @@ class SmallActions:
     partitioned_by: str  # empty: not partitioned
     ict: bool = True
     v2_checkpoint: bool = False
-    # Do not write the checkpoint that is due at every tenth commit.
+    # Large enough that the checkpoint after every tenth commit is not written.
     checkpoint_interval: int = 1_000_000
 
     def protocol(self) -> dict[str, Any]:

@@ -1,5 +1,5 @@
-"""The measurement, in the worker process, of writing checkpoints; each checkpoint is written to a fresh copy of the
-table's log."""
+"""Measures the writing of checkpoints, in the worker process; each checkpoint is written to a fresh copy of the table's
+log."""
 
 from __future__ import annotations
 

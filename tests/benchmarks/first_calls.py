@@ -197,7 +197,7 @@ def _run(program: str, environment: dict[str, str], place: str) -> tuple[float, 
 
 
 def line(program: Program, found: Figures) -> str:
-    """A row of the table of docs/benchmarks.md."""
+    """A row of the table in docs/benchmarks.md."""
     is_met = "met" if found.cpu_share <= program.reach else "not met"
     return (
         f"| {program.title} | {found.ours_cpu_ms:.0f} / {found.ours_wall_ms:.0f} | {found.theirs_cpu_ms:.0f} / "

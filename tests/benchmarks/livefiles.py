@@ -28,7 +28,7 @@ REGIONS = 50
 PARTS = 10
 TAIL = 3
 CHECKPOINT = 10  # the version of the checkpoint; the commits before it were cleaned up
-ADDS = 50  # adds in each commit, if there is no checkpoint
+ADDS = 50  # add actions in each commit, if there is no checkpoint
 REPLACES = 3  # in a table with changes, every third commit removes the previous file and records an application version
 ROW_GROUP = 200_000  # about the size of the files that Spark writes, 128 MiB
 COLUMNS = (("id", "long"), ("ts", "timestamp"), ("name", "string"), ("price", "double"), ("day", "date"))
@@ -98,7 +98,7 @@ class FilesTable:
         }
 
     def questions(self, call: str) -> list[dict[str, Any]]:
-        """The arguments for each use of a call, and the fields that the correct answer must contain."""
+        """For each use of a call: its arguments, and the fields that the correct answer must contain."""
         if call == "protocol":
             small = self.small_actions
             right = {"writer": small.protocol()["minWriterVersion"], "id": small.metadata()["id"]}
@@ -335,7 +335,7 @@ def _small_rows(table: FilesTable) -> pa.Table:
 
 
 def _file_actions(live: Any, dead: Any) -> pa.Table:
-    """A row for each file, with an add or a remove."""
+    """A row for each file, which contains either its add or its remove."""
     added = pa.table({"add": _struct(adds(live), ROWS.field("add").type)})
     removed = pa.table({"remove": _struct(_removes(dead), ROWS.field("remove").type)})
     return pa.concat_tables([added, removed], promote_options="default")

@@ -2,8 +2,8 @@
 
 Each operation runs in a separate process on a fresh copy of a table. For each operation the benchmark prints the wall
 and CPU time, the peak memory above that of the process before the operation, the number and size of the new files, and
-the bytes that must still be read for conditions on each of two columns. The systems must agree on the number and the
-sums of the rows. delta-spark's memory is not measured, because it belongs to a JVM.
+the bytes that must still be read for conditions on each of two columns. The systems must agree on the number of rows
+and on the sums of their values.
 """
 
 from __future__ import annotations

@@ -30,8 +30,8 @@ class Measurement:
 
     @property
     def counts_requests(self) -> bool:
-        """Whether deltalog's call is repeated on a store that counts requests, as calls that only read and ``appends``
-        are."""
+        """Whether deltalog's call is repeated on a store that counts requests. This is done for calls that only read
+        and for ``appends``."""
         return (not self.writes and self.call != "checkpoint") or self.call == "appends"
 
     @property

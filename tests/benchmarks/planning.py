@@ -63,7 +63,7 @@ class PlanTable:
         return _WithVectors(f"plan {self.size}", (*COLUMNS, ("region", "integer")), "region", v2_checkpoint=True)
 
     def live(self) -> Any:
-        """The numbers of the live files, and for each file whether it has a deletion vector."""
+        """The live files, as file numbers, and for each of them whether it has a deletion vector."""
         numbers = np.arange(self.size + self.changed)
         gone = range(self.middle + self.changed // 2, self.middle + self.changed)
         marked = range(self.middle + self.changed, self.middle + 2 * self.changed)

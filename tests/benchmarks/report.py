@@ -119,7 +119,8 @@ def _time(row: Row, phase: str) -> float:
 
 
 def reach(plan: Sequence[Measurement], found: Sequence[Row], quick: bool) -> list[Reach]:
-    """The goals, judged by these rows; a quick run does not judge the goals for times, because its tables are small."""
+    """The goals, each with the result of comparing it with these rows; a quick run gives no result for goals about
+    times, because its tables are small."""
     goals = _goals(plan, found)
     return [replace(goal, met=None) if quick and goal.timed else goal for goal in goals]
 
@@ -158,7 +159,7 @@ def _goals(plan: Sequence[Measurement], found: Sequence[Row]) -> list[Reach]:
     return goals
 
 
-# By which factor deltalog must be faster than the fastest peer; the first pattern that matches a key applies.
+# The factor by which deltalog must be faster than the fastest peer; the first pattern that matches a key applies.
 _FASTER = (
     ("appends:*", 5.0),
     ("writers:*", 5.0),
@@ -260,7 +261,7 @@ def doubling(figures: Figures, keys: Sequence[str], system: str, phase: str) -> 
 
 def most_reads(commits: int) -> int:
     """The maximum number of commits that are read to find a commit by its time: each round reads 8 commits, and leaves
-    a fifth of the versions as candidates for the next round."""
+    at most a fifth of the versions as candidates for the next round."""
     return 8 * math.ceil(math.log(commits, 5))
 
 

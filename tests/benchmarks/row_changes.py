@@ -2,11 +2,11 @@
 N]``.
 
 Each operation runs in separate processes on fresh copies of a table of ten partitions. The operation is measured twice.
-In one process it is the first call. In another it follows the same operation on a small table, so that all code is
-already imported: deltalog's SQL parser is imported at its first use, deltalake's when deltalake is imported. The
-benchmark prints the time of the call; the time of the first call, including the import of the package and the opening
-of the table; how much the first call raises the peak memory of the process; and the number and sums of the resulting
-rows, which must be the same for both systems.
+In one process it is the first call that is made at all. In another process it follows the same operation on a small
+table, so that all code is already imported: deltalog's SQL parser is imported at its first use, deltalake's when
+deltalake is imported. The benchmark prints the time of the call; the time of the first call, including the import of
+the package and the opening of the table; how much the first call raises the peak memory of the process; and the number
+and sums of the resulting rows, which must be the same for both systems.
 """
 
 from __future__ import annotations

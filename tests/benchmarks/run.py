@@ -34,7 +34,7 @@ class Effort:
     jvm_processes: int = 1
     jvm_repeats: int = 3
     run_repeats: int = 2  # for measurements that make many commits in a run
-    jvm_share: int = 10  # in such a run, a JVM makes only one tenth of the commits
+    jvm_share: int = 10  # in a run with many commits, a JVM makes only one tenth of them
     budget_s: float = 20.0  # no further repeat begins after this time; three repeats are enough if they take this long
 
     def of(self, system: str, measurement: Measurement) -> tuple[int, int]:
@@ -70,7 +70,8 @@ def run(plan: Sequence[Measurement], peers: Sequence[str], effort: Effort, table
     for name in needed:
         say(f"table {name}: {TABLES[name].description}")
         obtain(name, tables)
-    # Measurements of commits to logs of different lengths also alternate, because they are compared with each other.
+    # The measurements of a group alternate. Commits to logs of different lengths form one group, because they are
+    # compared with each other.
     groups = [list(g) for _, g in itertools.groupby(plan, key=lambda m: m.call if m.writes else m.key)]
     # Files written by a measurement are deleted at the end: ext4 does not reuse an inode within five seconds, so
     # creating a file soon after many deletions takes half a millisecond longer.

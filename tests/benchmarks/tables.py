@@ -78,7 +78,7 @@ class LogTable:
         _write_log(self, root / "_delta_log")
 
     def questions(self, call: str) -> list[dict[str, Any]]:
-        """The arguments of a call, and the fields of the correct answer that this call must return."""
+        """Questions to ask: for each, the arguments of the call, and the fields that a correct answer contains."""
         if call == "history":
             return [{"ask": [], "right": {"commits": self.size, "newest": self.size - 1}}]
         asked = []
@@ -89,8 +89,8 @@ class LogTable:
         return asked
 
     def checkpoint_versions(self) -> list[int]:
-        """Ascending. Each requested version is preceded by a checkpoint at the version where delta.checkpointInterval =
-        10 would have put it."""
+        """Ascending. Before each requested version, there is a checkpoint at the version where delta.checkpointInterval
+        = 10 would have put the last one."""
         if not self.checkpoints:
             return []
         regular = range(self.size // 10, self.size, max(self.size // 10, 10))

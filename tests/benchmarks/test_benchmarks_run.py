@@ -68,7 +68,7 @@ def test_a_copied_log_shows_who_goes_by_file_times(outcome: dict[str, Any]) -> N
     (key,) = (m.key for m in plan(quick=True) if m.key.endswith("-copied"))
     theirs = rows_of(outcome, "deltalake")
     assert theirs[key]["wrong"] == theirs[key]["asked"] > 0
-    assert [k for k, row in theirs.items() if row["wrong"]] == [key]  # all other answers equal those of the generator
+    assert [k for k, row in theirs.items() if row["wrong"]] == [key]  # all other answers are correct
 
 
 def test_resolving_reads_within_the_bound_without_a_listing(outcome: dict[str, Any]) -> None:

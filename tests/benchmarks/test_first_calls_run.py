@@ -1,5 +1,5 @@
-"""The benchmark of first calls runs on small tables: both sides of each program run, and the report has a line for
-it."""
+"""The benchmark of first calls runs on small tables: each program runs with deltalog and with deltalake, and the report
+has a line for it."""
 
 from __future__ import annotations
 

@@ -55,8 +55,8 @@ QUICK = Effort(rounds=3, each_process=3, unpublished=30, processes=2)
 
 @dataclass
 class Row:
-    """One figure. ``ms``: the median time of one operation; ``calls``, ``fsyncs``: the numbers for one operation (None:
-    not counted)."""
+    """One figure. ``ms``: the median time of one operation; ``calls``, ``fsyncs``: how many of these one operation
+    makes (None: not counted)."""
 
     title: str
     ms: float

@@ -1,9 +1,9 @@
 """Vacuum compared with deltalake and delta-spark: ``python -m tests.benchmarks.vacuuming [--files N] [--quick]``.
 
 The table has N empty files in 100 partitions. A tenth of the files were removed before the retention period began, and
-no version names another tenth. A dry run and a deleting run execute in separate processes, after opening the table. For
-each run, the wall time, the CPU time, and the peak memory beyond what the process used before the run are printed. The
-systems must list, and delete, the same number of files. In the Spark (``local[2]``) measurements, the sessions have
+another tenth were never committed. A dry run and a deleting run execute in separate processes, after opening the table.
+For each run, the wall time, the CPU time, and the peak memory beyond what the process used before the run are printed.
+The systems must list, and delete, the same number of files. In the Spark (``local[2]``) measurements, the sessions have
 already read the table's log. The CPU time includes the JVM, whose memory is not measured. delta-spark deletes files in
 parallel tasks, which is not its default.
 """

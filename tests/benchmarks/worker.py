@@ -201,8 +201,8 @@ class Deltalake:
         return self.table(root)
 
     def refresh(self, handle: Any) -> None:
-        """After its own commit, a deltalake handle still refers to the version before that commit, and would then check
-        its own commits for conflicts. Not measured."""
+        """Update the handle: after its own commit, a deltalake handle still refers to the version before that commit,
+        and would then check its own commits for conflicts. Not measured."""
         handle.update_incremental()
 
     def add(self, body: dict[str, Any]) -> Any:

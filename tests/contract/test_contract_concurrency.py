@@ -20,10 +20,12 @@ from deltalog import (
     ConstraintViolationError,
     Dataset,
     DeltaTable,
+    SchemaMismatchError,
     StagedFiles,
     TransactionManager,
 )
 from deltalog.errors import MetadataChangedError, TransactionCanceledError, VersionConflictError
+from deltalog.schema import StructType
 from deltalog.storage import LogStore
 from deltalog.storage.memory import MemoryStore
 from deltalog.testing.stores import CountingStore, FaultyStore
@@ -36,7 +38,7 @@ def appended(store: LogStore, number: int) -> Callable[[], object]:
 
 
 def rivals(store: LogStore, count: int) -> FaultyStore:
-    """The store, on which the first ``count`` commits lose the race to another writer."""
+    """The store, on which another writer wins the race against each of the first ``count`` commits."""
     return overtaken(store, *(appended(store, 100 + number) for number in range(count)))
 
 
@@ -132,7 +134,7 @@ def test_alone_nobody_ever_conflicts(table: DeltaTable) -> None:
 
 
 def test_append_follows_what_others_commit(place: MemoryStore) -> None:
-    """Unlike a transaction, an append succeeds even if other writers have committed in the meantime."""
+    """An append succeeds even if other writers commit in the meantime."""
     table = DeltaTable.open(rivals(place, 3), environment=environment())
     assert table.append(rows(1)).version == 4
 
@@ -410,6 +412,37 @@ def test_rows_that_were_checked_when_they_were_staged_are_read_again_only_where_
         with store.counted() as calls:
             table.commit_staged([staged])
         assert calls.of("open_input") == int(changed)
+
+
+def test_files_are_staged_with_columns_that_their_commit_adds(table: DeltaTable) -> None:
+    more = pa.table({"id": [1, 2], "more": [0.5, None]})
+    columns = StructType.from_arrow(more.schema)
+    before = table.version
+    with pytest.raises(SchemaMismatchError):
+        table.stage(more)
+    parts = [table.stage(more, new_columns=columns), table.stage(rows(3), new_columns=columns)]
+    staged = [StagedFiles.from_json(part.to_json()) for part in parts]
+    with pytest.raises(MetadataChangedError):  # the table lacks the column
+        table.commit_staged(staged)
+    assert table.version == before
+    with table.transaction() as transaction:
+        transaction.merge_schema(columns)
+        for each in staged:
+            assert each.table == transaction.metadata
+            transaction.add(*each.files, known=True)
+        transaction.commit("WRITE")
+    found = table.snapshot().scan(["id", "more"]).to_arrow().to_pylist()
+    assert sorted((row["id"], row["more"]) for row in found) == [(1, 0.5), (2, None), (3, None)]
+    assert table.version == before + 1
+    table.commit_staged([table.stage(more, new_columns=columns)])  # nothing is new any more
+
+
+def test_files_are_not_staged_for_columns_whose_names_in_files_would_differ(store: LogStore) -> None:
+    table = DeltaTable.create(store, SCHEMA, properties={"delta.columnMapping.mode": "name"})
+    more = pa.table({"id": [1], "more": [0.5]})
+    with pytest.raises(CallError, match="Add the columns first"):
+        table.stage(more, new_columns=StructType.from_arrow(more.schema))
+    assert not [meta for meta in store.list_from("") if meta.name.endswith(".parquet")]
 
 
 def test_what_is_discarded_is_gone(table: DeltaTable, store: LogStore) -> None:

@@ -149,7 +149,7 @@ def test_there_is_nothing_in_the_way_where_only_files_were_left(store: LogStore)
     assert Dataset(store).snapshots() == [] and Dataset(store).write(rows(1)).version == 0
 
 
-# -------------------------------------------------------------------------------------------------- racing to be first
+# --------------------------------------------------------------------------------------------- concurrent first writes
 
 
 @pytest.mark.parametrize("retry_count", [0, 2])

@@ -392,7 +392,7 @@ def full_disk(limit_bytes: int) -> Iterator[None]:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="RLIMIT_FSIZE is POSIX")
 @pytest.mark.parametrize("checksum", [None, "sha256"])
-# The first size is buffered, so the error occurs at close; the second is not buffered.
+# Data of the first size stays in the buffer, so the error occurs at close; data of the second size does not fit in it.
 @pytest.mark.parametrize("size", [700_000, 3_000_000])
 def test_a_full_disk_is_a_store_error_and_leaves_nothing(
     size: int, checksum: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture

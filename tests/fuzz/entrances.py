@@ -156,7 +156,7 @@ def _update_objects(data: bytes) -> None:
 
 
 def _enter_spark(data: bytes, step: Any, stack: contextlib.ExitStack) -> None:
-    """The code of spark_ext that reads on the driver without a session."""
+    """The parts of spark_ext that read on the driver without a session."""
     from pyspark.sql import types
 
     from spark_ext.reading.file_schema import Layout, read_schemas

@@ -270,8 +270,8 @@ ENTRANCES: Mapping[str, Callable[[str], Any]] = {
 
 
 def enter(entrance: str, data: bytes) -> dict[str, str]:
-    """The outcome of passing an expression to a call: The outcome of passing an expression to a call: "=" if the
-    call accepts it, or the code of the DeltaLogError that it raises. Raises any other error."""
+    """Pass an expression to a call, and return the outcome by the name of the call: "=" if the call accepts the
+    expression, or the code of the DeltaLogError that it raises. Other errors are passed on."""
     text = data.decode("utf-8", "surrogatepass" if b"\xed" in data else "replace")
     try:
         with contextlib.redirect_stdout(io.StringIO()):

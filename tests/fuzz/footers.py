@@ -140,7 +140,7 @@ def _schema_twice(footer: bytes, random: Random) -> bytes:
 
 
 def _many_rows(footer: bytes, random: Random) -> bytes:
-    """Declare a number of rows that no column contains."""
+    """Declare a huge or negative number of rows, in a row group without columns."""
     rows = random.choice((2**37, 2**62, -1))
     groups: list[Struct] = [[[1, LIST, [STRUCT, []]], [2, I64, 0], [3, I64, rows]]]
     return encoded(_file([element(b"r", 0)], rows, groups))

@@ -44,7 +44,7 @@ def _fuzz(target: str, seconds: str, first_seed: str, corpus: str) -> None:
 
     def one(data: bytes) -> None:
         """The first byte chooses the table and the file; the remaining bytes are the file's content. Ends the process
-        when its time limit expires."""
+        once ``seconds`` have passed."""
         if time.monotonic() - started > float(seconds):
             _report(target, outcomes, len(kinds), time.monotonic() - started)
             os._exit(0)

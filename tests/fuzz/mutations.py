@@ -216,7 +216,7 @@ def _mutate_place(container: Any, key: Any, random: Random) -> None:
 
 
 def _mutate_keys(container: dict[str, Any], key: str, random: Random) -> None:
-    """Rename the key, add another key, or duplicate the key through Raw."""
+    """Rename the key, add another key, or make the key occur twice (by a ``Raw`` value)."""
     value = container[key]
     draw = random.random()
     if draw < 0.5:

@@ -132,7 +132,7 @@ def _change_child(table: pa.Table, random: Random) -> pa.Table:
 
 
 def _wider(values: pa.Array) -> pa.Array:
-    """The same values, cast to a similar type."""
+    """The same values, with strings and integers cast to a wider type."""
     if pa.types.is_string(values.type):
         return values.cast(pa.large_string())
     return values.cast(pa.int64()) if pa.types.is_integer(values.type) else values

@@ -22,7 +22,7 @@ from tests.fuzz.parquet import damage_parquet
 from tests.fuzz.tables import LAST, LOG, Files, commit_path
 from tests.fuzz.usage import PREDICATES, Outcomes, observe
 
-# A function that returns the rule violation that the outcomes of a case show, or None.
+# A function that judges the outcomes of a case: returns a text about the rule that they violate, or None.
 Judge = Callable[["Case", Outcomes], "str | None"]
 
 
@@ -117,9 +117,9 @@ def _true_or_refused(*steps: str) -> Judge:
 
 
 def _judge_checksums(case: Case, outcomes: Outcomes) -> str | None:
-    """A version checksum that does not identify its commit has no effect. A checksum that names its commit is trusted
-    until the log itself is read. The list of files never depends on a wrong checksum; nor do the rows, if the commits
-    that are read contain the schema."""
+    """A version checksum that does not identify its commit has no effect. A checksum that identifies its commit is
+    trusted until the log itself is read. The list of files never depends on a wrong checksum; nor do the rows, if the
+    commits that are read contain the schema."""
     if not _names_its_commit(case):
         return _true_or_refused()(case, outcomes)
     told = case.table in ("commits", "checkpoint")
@@ -258,8 +258,8 @@ def _believable(text: Any) -> set[tuple[str, ...]]:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A reader may use either value of a duplicate key, so both are kept here, although one of them will count as
-    wrong."""
+    """Builds an object. A reader may use any value of a duplicate key, so all values are kept, under the key
+    ``twice``."""
     merged = dict(pairs)
     if len(merged) == len(pairs):
         return merged

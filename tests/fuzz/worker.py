@@ -79,8 +79,7 @@ def _peak_bytes() -> int:
 
 
 def _limit_memory() -> None:
-    """Limit the memory that the process may map in addition to what it has mapped now, if the system reports the
-    latter."""
+    """If the system reports how much memory the process has mapped so far, limit how much more it may map."""
     statm = Path("/proc/self/statm")
     if not statm.exists():
         return

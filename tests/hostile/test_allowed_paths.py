@@ -30,7 +30,7 @@ Make = Callable[[str], LogStore]
 
 @pytest.fixture(params=["local", "memory", "s3"])
 def make(request: pytest.FixtureRequest, tmp_path: Path) -> Make:
-    """A function that creates stores whose roots are named directories of the same disk or service."""
+    """A function that creates the store of a named directory; all these directories are on the same disk or service."""
     if request.param == "local":
         return lambda place: LocalStore(tmp_path / "a dir" / place)
     series = uuid.uuid4()

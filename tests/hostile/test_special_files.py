@@ -15,7 +15,7 @@ from deltalog import DeltaTable
 pytestmark = pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs pipes")
 
 SCHEMA = pa.schema([("id", pa.int64())])
-# A time limit on the child process ends a hang; the test checks the child's output.
+# A time limit ends a child process that hangs; the test checks the child's output.
 READ = """
 import sys, deltalog, pyarrow as pa
 from deltalog import DeltaTable

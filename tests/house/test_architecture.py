@@ -1,5 +1,5 @@
-"""The tree in docs/architecture.md lists every package and only existing modules, and marks pure modules. New modules
-need not be added to this tree.
+"""The tree in docs/architecture.md lists every package, names no module that does not exist, and marks the pure
+modules. New modules need not be added to this tree.
 
 A line of the tree consists of one package, or of module names separated by two spaces; then three or more spaces; and
 then a description. ``(pure)`` at the end of the description applies to all modules in the line, or to the whole
@@ -74,7 +74,8 @@ def test_no_module_is_on_the_map_twice() -> None:
 
 @pytest.mark.parametrize("package", ["deltalog", "spark_ext"])
 def test_the_map_marks_the_modules_whose_docstrings_say_pure(package: str) -> None:
-    """Check the modules that the tree lists, and all modules of the packages that it marks as pure."""
+    """Check the modules that the tree in docs/architecture.md lists, and all modules of the packages that it marks as
+    pure."""
     found = modules(package)
     tree = dict(entries(TREE))
     marked = {path for path in found for depth in range(1, len(path) + 1) if tree.get(path[:depth])}

@@ -1,4 +1,4 @@
-"""The tree drawn in errors.py equals the class hierarchy."""
+"""The tree of error classes that is drawn in errors.py equals the class hierarchy."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_the_drawing_shows_every_class_under_its_parent() -> None:
     for each in CLASSES:
         parents = [base for base in each.__bases__ if issubclass(base, DeltaLogError)]
         others = [base.__name__ for base in each.__bases__ if not issubclass(base, DeltaLogError)]
-        others = [name for name in others if name != "Exception"]
+        others = [name for name in others if name not in ("_Annotated", "Exception")]
         real[each.__name__] = (parents[0].__name__ if parents else None, others[0] if others else None)
     assert drawn() == real
 
@@ -58,9 +58,8 @@ def test_the_drawing_lists_the_classes_with_another_outcome_than_nothing_committ
 
 
 def instance_of(kind: type[DeltaLogError]) -> tuple[DeltaLogError, dict[str, object]]:
-    """An error with a value for every attribute that its class annotates, and these values."""
-    names = [name for name in inspect.signature(kind.__init__).parameters if name not in ("self", "message", "resolve")]
-    facts: dict[str, object] = {name: f"the {name}" for name in names}
+    """An instance of an error class with a value for every attribute that the class annotates, and these values."""
+    facts: dict[str, object] = {name: f"the {name}" for name in kind._facts}
     return kind("what, where, what to do", **facts), facts
 
 
@@ -82,6 +81,23 @@ def test_attributes_are_those_that_the_class_annotates(kind: type[DeltaLogError]
     assert annotated - {"code", "outcome", "message"} == facts.keys()
     with pytest.raises(TypeError, match="unexpected keyword"):
         kind("message", **{**facts, "not_an_attribute": 1})
+
+
+def test_a_subclass_declares_its_attributes_by_annotations() -> None:
+    class Late(errors.VersionConflictError, errors.InvalidActionError):
+        code = "LATE"
+        since_ms: int
+        where: str = "here"
+
+    conflict = {"winning_version": 3, "winning_operation": None, "expected_parent": 2}
+    found = Late("too late", since_ms=7, **conflict)  # type: ignore[arg-type]
+    assert found.facts == {
+        **conflict, "path": None, "read_version": None, "partition_values": None, "retryable": True, "since_ms": 7,
+        "where": "here",
+    }  # fmt: skip
+    assert (str(found), found.args, repr(found)) == ("too late", ("too late",), "Late('too late')")
+    with pytest.raises(TypeError, match="missing the keyword argument 'since_ms'"):
+        Late("m", **conflict)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("kind", CLASSES, ids=lambda kind: kind.__name__)

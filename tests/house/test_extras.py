@@ -1,8 +1,8 @@
 """Each extra installs the packages that its modules need, and the environment of the quick tests installs the packages
 that these tests need.
 
-A child process can import only the packages of one extra, although this environment may have the packages of all
-extras.
+Each extra is tested in a child process that can import only the packages of this extra, even if this environment has
+the packages of all extras.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def test_the_quick_tests_are_collected_with_what_they_install(dev) -> None:  # n
     assert "urllib3" not in done.stderr
 
 
-@pytest.mark.long  # 20 seconds; as in .github/workflows/tests.yml
+@pytest.mark.long  # takes 20 seconds; the same check as in .github/workflows/tests.yml
 def test_mypy_needs_no_package_that_the_quick_tests_do_not_install() -> None:
     """mypy must not report that other imported packages are absent."""
     installed = modules_of(closure(QUICK)[0])
@@ -107,7 +107,7 @@ def imported_at_once(module: str) -> set[str]:
 
 
 def imported(file: Path) -> set[str]:
-    """The top-level names of the packages that a file imports anywhere."""
+    """The top-level names of the packages that a file imports, at any place in the file."""
     names = set[str]()
     for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):

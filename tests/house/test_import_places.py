@@ -31,6 +31,8 @@ LAZY_IMPORTS = {
     "deltalog/cli/options.py": START,
     "deltalog/cli/views.py": START,
     "deltalog/storage/s3/client.py": "botocore takes half a second to load, and most requests do without",
+    "deltalog/unity/http.py": EXTRA,
+    "deltalog/unity/opening.py": EXTRA,
     "deltalog/storage/registry.py": "each kind of store, and the package that it needs, is imported when one is opened",
     "spark_ext/stream/registration.py": "PySpark 3.5 lacks the names that it imports",
 }
@@ -54,6 +56,7 @@ TYPE_IMPORTS = {
     "deltalog/storage/registry.py": "each kind of store is imported when one is opened",
     "deltalog/storage/s3/client.py": "as above",
     "deltalog/storage/dynamodb/spark_log_store.py": EXTRA,
+    "deltalog/unity/http.py": EXTRA,
 }
 
 
@@ -65,7 +68,8 @@ def lazy_imports(tree: ast.Module) -> Iterator[str]:
 
 
 def type_imports(tree: ast.Module) -> Iterator[str]:
-    """Modules of deltalog and spark_ext that are imported only for type checkers, and not even at their first use."""
+    """Modules of deltalog and spark_ext that are imported only for type checkers, and that ``lazy_modules`` does not
+    import at run time either."""
     for node in type_checks(tree):
         lazy = set(modules_at_first_use(node).values())
         yield from (name for name in own_imports(node) if name not in {each.rpartition(".")[0] for each in lazy})
@@ -78,8 +82,8 @@ def type_checks(tree: ast.Module) -> Iterator[ast.If]:
 
 
 def modules_at_first_use(node: ast.If) -> dict[str, str]:
-    """The arguments of ``lazy_modules`` in the ``else`` of ``if TYPE_CHECKING``: full names of modules, keyed by the
-    name of the global."""
+    """The arguments of ``lazy_modules`` in the ``else`` branch of ``if TYPE_CHECKING``: full names of modules, keyed by
+    the name of the global variable."""
     found = dict[str, str]()
     for each in node.orelse:
         if isinstance(each, ast.Expr) and isinstance(each.value, ast.Call):
@@ -92,7 +96,7 @@ def modules_at_first_use(node: ast.If) -> dict[str, str]:
 
 
 def modules_for_types(node: ast.If) -> dict[str, str]:
-    """The imports in the body of ``if TYPE_CHECKING``: the full name of the module for each global."""
+    """The imports in the body of ``if TYPE_CHECKING``: full names, keyed by the name of the global variable."""
     found = dict[str, str]()
     for each in node.body:
         if isinstance(each, ast.ImportFrom):

@@ -1,7 +1,7 @@
 """A module whose docstring says "Pure." may use no clock, disk, network, threads or randomness.
 
-The contract follows from the docstrings: a module that says "Pure." is checked, and may import only modules that say so
-too. A function whose docstring says "Pure." may use only those names of other modules that are pure themselves.
+The docstrings decide which modules are checked: a module that says "Pure." may import only modules that say so too. A
+function whose docstring says "Pure." may use only those names of other modules that are pure themselves.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ ALLOWED = {
     *("json", "math", "numbers", "operator", "re", "string", "struct", "textwrap", "types", "typing", "unicodedata"),
     *("urllib.parse", "zlib", "msgspec", "pyarrow", "pyarrow.compute", "pyroaring", "sqlglot", "typing_extensions"),
 }
-# Names that may be imported from modules that must not be imported otherwise: value types, and parsers of bytes.
+# Names that may be imported from modules that must otherwise not be imported: value types, and parsers of bytes.
 ALLOWED_NAMES = {
     "sys": {"float_info", "maxsize"},
     "uuid": {"UUID"},
@@ -32,7 +32,7 @@ ALLOWED_NAMES = {
 # The names in deltalog.lazy_arrow, each with the module that it stands for.
 LAZY_ARROW = {"pc": "pyarrow.compute", "pj": "pyarrow.json", "pq": "pyarrow.parquet"}
 BUILTINS = {"open", "input", "print", "__import__", "breakpoint"}
-# Names in allowed modules that access the clock or files.
+# Names that access the clock or files although their modules are allowed.
 ATTRIBUTES = {"utcnow", "today", "memory_map", "OSFile", "input_stream", "output_stream", "create_memory_map", "fs"}
 # Modules whose docstring contains "Pure." although they are not pure. The test fails if an entry is no longer needed.
 BROKEN: set[str] = set()

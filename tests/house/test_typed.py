@@ -63,7 +63,7 @@ def mypy_output(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     return [line for line in done.stdout.splitlines() if line.startswith(tuple(programs)) and " error: " in line]
 
 
-@pytest.mark.long  # 40 seconds; the command is the same as in .github/workflows/tests.yml
+@pytest.mark.long  # takes 40 seconds; the command is the same as in .github/workflows/tests.yml
 @pytest.mark.parametrize(
     ("name", "program"),
     [

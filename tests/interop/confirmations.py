@@ -187,8 +187,8 @@ def sorted_ids(rows: Any) -> list[Any]:
 
 
 class Deltalake:
-    """The confirmations for deltalake. Each explanation has a case pattern, and the first word of the pattern is the
-    name of a method here."""
+    """Gets deltalake's answers for the confirmations. Each explanation has a case pattern, and the first word of the
+    pattern is the name of a method here."""
 
     def version_at(self, root: Path, ms: int) -> int:
         import deltalake
@@ -432,7 +432,7 @@ class DeltaSpark:
 
 
 def confirm(engine: Any, place: Path) -> dict[str, str]:
-    """The answers of the engine, one for each explanation; the key is the first case pattern of the explanation."""
+    """The engine's answers, one for each explanation, keyed by the first case pattern of the explanation."""
     return {
         pattern: getattr(engine, method)(_made(place / f"{number}-{method}" / "table"))
         for number, (pattern, method) in enumerate(engine.CASES.items())

@@ -1,4 +1,4 @@
-"""The page docs/conformance-matrix.md: the results of the conformance kit for every engine.
+"""Writes the page docs/conformance-matrix.md, which shows the results of the conformance kit for every engine.
 
     python -m tests.interop.conformance_matrix                   # runs all engines and writes the page
     python -m tests.interop.conformance_matrix deltalake polars  # runs these, and reuses the results of the others

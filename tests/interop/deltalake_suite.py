@@ -53,7 +53,7 @@ def build(checkout: Path, scratch: Path, real: bool) -> Path:
 
 
 def run(directory: Path, only: str | None, timeout_s: int) -> list[Outcome]:
-    """Run the tests in a separate process."""
+    """Run deltalake's own tests in a separate process."""
     report = directory / "report.xml"
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", _MARKERS, "--tb=short"]
     command += [f"--junitxml={report}", "-o", "junit_family=xunit1", "tests"]

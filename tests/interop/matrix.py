@@ -1,4 +1,5 @@
-"""The page docs/feature-matrix.md: how delta-spark and deltalake handle the tables of `feature_tables`.
+"""Writes the page docs/feature-matrix.md, which shows how delta-spark and deltalake handle the tables of
+`feature_tables`.
 
     python -m tests.interop.matrix        # runs the tests and writes the page
 
@@ -111,7 +112,7 @@ def _rows(table: DeltaTable, path: Path, delta: DeltaSpark) -> str:
 
 
 def _log(feature: Feature, table: DeltaTable, path: Path, delta: DeltaSpark) -> str:
-    """Compares the version with its `.crc`. Times and operations are compared later, after delta-spark has
+    """Compares the latest version with its `.crc`. Times and operations are compared later, after delta-spark has
     committed."""
     assert delta.latest(path) == table.snapshot().version
     defect = delta.checksum_defect(path)

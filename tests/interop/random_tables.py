@@ -24,7 +24,7 @@ class Kind:
     arrow: pa.DataType
     values: tuple[Any, ...]
     literal: Callable[[Any], str]
-    width: int | None = None  # the n of char(n), whose values readers return padded
+    width: int | None = None  # the n of char(n); readers pad values to n characters
 
     def stored(self, value: Any) -> Any:
         """The value as readers return it."""

@@ -159,5 +159,5 @@ def test_what_is_lost_with_delta_sparks_own_log_store_was_replaced_by_delta_spar
     assert all(tag.startswith(tuple(f"writer-{n}-" for n in OURS)) for tag in outcome.lost), "deltalog replaced one"
     assert len(outcome.log) + len(outcome.lost) == len(outcome.acknowledged) + 1
     assert list(outcome.log) == list(range(len(outcome.log)))
-    # Rows are not compared: checkpoints and handles may contain a commit that was then replaced.
+    # Rows are not compared: checkpoints and handles may contain rows of a commit that delta-spark has since replaced.
     assert len(set(outcome.tags)) == len(outcome.tags)

@@ -112,7 +112,8 @@ CASES = {
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("name", CASES)
 def test_delta_spark_finds_no_difference(delta: DeltaSpark, tmp_path: Path, name: str) -> None:
-    """Every second step uses a new handle, so it extends the file list that this handle has read from the `.crc`."""
+    """Every second step uses a new handle; its commit extends the file list that the handle has read from the
+    `.crc`."""
     path, case = tmp_path / "table", CASES[name]
     table = DeltaTable.create(str(path), SCHEMA, **case.create)
     assert delta.checksum_defect(path) is None

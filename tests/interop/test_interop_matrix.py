@@ -31,7 +31,7 @@ _ELSEWHERE = {"write", "stream_write", "stream_write_records", "stage", "commit_
 _ELSEWHERE |= {"convert", "clone", "generate"}  # test_interop_copies.py
 # tests/unit/write/test_transaction_options.py tests it, because its commit has remove actions only.
 _ELSEWHERE |= {"remove_missing_files"}
-# Only Spark writes variants: tests/spark/test_variants.py tests them.
+# Only Spark writes variants, so tests/spark/test_variants.py tests them.
 _REFUSED_BY_PEERS = {"catalogManaged", "variantType", "variantShredding"}
 _found: dict[str, Row] = {}
 
@@ -67,7 +67,7 @@ def verbs_of_a_table() -> set[str]:
 
 def test_everything_that_can_be_written_has_a_row(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Building the tables calls every public method that writes, and every table feature that deltalog writes is in the
-    protocol of some version."""
+    protocol of some version of one of them."""
     called: set[str] = set()
     verbs = verbs_of_a_table()
     for name in verbs:

@@ -119,7 +119,7 @@ STATEMENTS: tuple[tuple[list[int | None], str, list[When]], ...] = (
     ([None, 5, 20], "t.n = src.n", [update({"d": "src.d - 0.125"}), unmatched("update", "t.p IS NULL", {"p": "'z'"})]),
     ([4, 5, 18], "t.id = src.id", [update(), unmatched("delete", "t.p = 'z'")]),
 )
-# Every kind of merge clause, and a schema change between them.
+# These statements contain every kind of merge clause, with a schema change between them.
 USUAL_STATEMENTS = (0, 3, 4)
 METRICS = {
     "MERGE": (

@@ -9,7 +9,8 @@ import pytest
 from tests.interop.random_verbs import run_verbs
 from tests.support.spark import DeltaSpark
 
-# A partitioned table with name-based column mapping, deletion vectors, in-commit timestamps and a change data feed.
+# Seed 5 gives a partitioned table with name-based column mapping, deletion vectors, in-commit timestamps and a change
+# data feed.
 USUAL = (5,)
 VERBS = 10
 

@@ -72,8 +72,8 @@ def test_time_travel_after_a_copy_that_changed_every_file_time(
 def test_time_travel_in_a_log_that_begins_after_its_checkpoint(
     delta: DeltaSpark, written: Written, tmp_path: Path
 ) -> None:
-    """A log as a clean-up by age can leave it: the commit of the checkpoint's version is deleted, and time travel can
-    only resolve to later versions."""
+    """A log that a clean-up by age may leave behind: the commit of the checkpoint's version is deleted, and time travel
+    can only resolve to later versions."""
     copy = tmp_path / "copy"
     shutil.copytree(written.path, copy)
     first = written.latest // 2
@@ -109,7 +109,7 @@ def test_protocol_metadata_and_files(delta: DeltaSpark, written: Written) -> Non
 
 def test_in_commit_timestamps_in_the_log(written: Written) -> None:
     """In the log, which is read with only the json module, exactly the commits made while in-commit timestamps are
-    enabled have one, and these timestamps strictly increase."""
+    enabled contain an in-commit timestamp, and these timestamps strictly increase."""
     stamps = in_commit_timestamps(written.path)
     on = written.shape.ict
     expected_on = [on]

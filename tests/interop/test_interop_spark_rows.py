@@ -69,7 +69,7 @@ METRICS = {
 @pytest.mark.parametrize(
     ("properties", "partition_by"),
     [
-        # In a usual run test_interop_merge.py covers deletion vectors.
+        # In a usual run only "moved, changes" runs here; test_interop_merge.py covers deletion vectors.
         pytest.param(*shape, id=name, marks=() if name == "moved, changes" else pytest.mark.long)
         for name, shape in SHAPES.items()
     ],

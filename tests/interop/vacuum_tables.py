@@ -112,7 +112,7 @@ def stray(path: Path, *names: str) -> None:
 
 
 def part(number: int = 1) -> str:
-    """A data file name of the kind that writers choose."""
+    """A data file name like those that writers choose."""
     return f"part-{number:05d}-{uuid.UUID(int=number)}-c000.snappy.parquet"
 
 

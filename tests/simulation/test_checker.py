@@ -1,4 +1,5 @@
-"""For each way to break an invariant, the checker detects one history that breaks it in that way."""
+"""For each way to break an invariant, there is a history that breaks the invariant in this way, and the checker must
+detect it."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Real processes on a real store, killed with SIGKILL and stopped with SIGSTOP: no commit is lost, duplicated or
 partially written.
 
-On a local disk, half of the kills happen at a random time, and the other half between two system calls. A usual run
+On a local disk, half of the kills happen at a random time, and the other half between two system calls. A default run
 makes 60 kills; DELTALOG_KILLS=10000 makes more.
 """
 
@@ -34,7 +34,7 @@ def test_killed_and_stopped_writers_on_local_disk(tmp_path, capsys):
     records.mkdir()
     report = run_kills(str(tmp_path / "table"), records, kills=KILLS, seed=1, stop_seconds=0.5)
     shown(report, capsys, "local disk")
-    # Fails if the kills did not cover something that the test is meant to check.
+    # The assertions below fail if the kills missed something that this test is meant to cover.
     assert report.killed >= KILLS
     assert min(report.kills["timed"], report.kills["at a point"]) >= KILLS / 5
     assert report.kills["stopped"] >= KILLS / 50

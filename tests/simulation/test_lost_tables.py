@@ -13,7 +13,7 @@ from tests.support.simulation.sweep_operations import OPERATIONS
 
 
 def test_schedules(capsys, is_long):
-    schedules = 3_000 if is_long else 120
+    schedules = 3_000 if is_long else 90
     totals = run_and_print(capsys, "lost tables", schedules, run_lost_table)
     assert totals.outcomes["ok"] > schedules / 3 and totals.outcomes["failed"] > schedules / 3
     assert {"TableNotFoundError", "TableReplacedError"} <= set(totals.errors)
@@ -22,7 +22,7 @@ def test_schedules(capsys, is_long):
 @pytest.mark.parametrize("event", sorted(set(EVENTS)))
 @pytest.mark.parametrize("far", [False, True])
 def test_each_event_in_each_place(event, far, is_long):
-    for seed in range(20 if is_long else 6):
+    for seed in range(20 if is_long else 4):
         result = run_lost_table(seed, event=event, far=far)
         assert not result.violations, result.report()
 

@@ -26,7 +26,7 @@ from tests.support.s3.faults import FAULTS, LATE_SECONDS, REQUESTS, TIME_LIMIT_S
 SERVERS = os.environ.get("DELTALOG_PROXY_SERVERS", "ministack").split(",")
 MINE = [7, 8]
 # Faults in these requests must not make the append fail: deltalog finds out the outcome of the commit by itself, and
-# the other files that it requests are not part of the commit.
+# the other files are not part of the commit.
 ALWAYS_COMMITTED = {"PUT of the commit", "PUT of the checkpoint", "PUT of _last_checkpoint", "PUT of the .crc"}
 
 

@@ -1,8 +1,8 @@
 """The commit protocol under faults: seeded schedules of three writers and a reader on a failing store.
 
-A usual run executes 400 schedules, and one with ``--long`` 20,000; DELTALOG_SCHEDULES=200000 executes more schedules,
-and DELTALOG_FIRST_SEED=100000 executes others. A failing seed is printed with its trace; add the seed to seeds.txt, so
-that every run repeats it.
+A default run executes 400 schedules, and a run with ``--long`` 20,000; DELTALOG_SCHEDULES=200000 executes more
+schedules, and DELTALOG_FIRST_SEED=100000 executes others. A failing seed is printed with its trace; add the seed to
+seeds.txt, so that every run repeats it.
 """
 
 from __future__ import annotations

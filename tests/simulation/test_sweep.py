@@ -87,7 +87,7 @@ def _is_verb(value):
 
 
 def _names(function):
-    """The names that occur in the code of a function, and in the functions of the same module that it calls."""
+    """The names that occur in the code of a function and in the helpers that it calls, directly or indirectly."""
     seen, waiting = set(), [function]
     while waiting:
         code = waiting.pop().__code__

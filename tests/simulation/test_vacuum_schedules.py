@@ -23,8 +23,8 @@ KEPT = [86]  # because a clock was ahead, a full vacuum recorded commits whose t
 def test_nothing_needed_is_deleted_and_nothing_else_is_left(capsys, is_long):
     schedules = int(os.environ.get("DELTALOG_VACUUM_SCHEDULES", LONG if is_long else USUAL))
     totals = run_and_print(capsys, "vacuum schedules", schedules, run_vacuum_schedule)
-    # Fails if the schedules did not cover something that the test is meant to check. Like a checkpoint, a vacuum counts
-    # as an operation that does not commit; schedules contain few such operations.
+    # The assertions below fail if the schedules missed something that this test is meant to cover. Like a checkpoint, a
+    # vacuum counts as an operation that does not commit; schedules contain few such operations.
     assert totals.errors[""] >= 2 * schedules
     # Most faults hit one of the many calls that check the table, and a failed check has no effect; some kinds of fault
     # are too rare for a usual run.

@@ -17,7 +17,7 @@ IS_CONNECT = os.environ.get("DELTALOG_TEST_SPARK") == "connect"
 
 
 def skipped_over_connect(items: list[pytest.Item]) -> None:
-    """Skip tests marked `classic` over Spark Connect."""
+    """Over Spark Connect, skip the tests marked `classic`."""
     for item in items:
         classic = item.get_closest_marker("classic")
         if classic is not None and IS_CONNECT:

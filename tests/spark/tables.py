@@ -38,7 +38,7 @@ def versions(table: str) -> list[int]:
 
 
 def data_files(table: str) -> list[str]:
-    """The paths of all files of the table outside the log, relative to its root."""
+    """The paths, relative to the table's root, of all files of the table that are not in its log."""
     root = Path(table)
     found = [p.relative_to(root) for p in root.rglob("*") if p.is_file() and "_delta_log" not in p.parts]
     return sorted(str(p) for p in found)

@@ -37,6 +37,32 @@ def test_rows_are_read_and_appended(spark: Any, table: str) -> None:
     assert versions(table) == [0, 1, 2]
 
 
+@pytest.mark.parametrize("mapping", ["none", "name"])
+def test_new_columns_are_added_by_the_commit_of_the_rows(spark: Any, table: str, mapping: str) -> None:
+    spark_ext.write(spark.range(2)).option("delta.columnMapping.mode", mapping).save(table)
+    wider = spark.range(2, 6).selectExpr("id", "cast(id as string) name", "struct(id a) n")
+
+    def append(df: Any, **options: str) -> None:
+        df.write.format("deltalog").mode("append").options(**options).save(table)
+
+    with pytest.raises(Exception, match="name"):
+        append(wider)
+    with pytest.raises(Exception, match="division"):  # a task fails, so nothing is committed
+        append(wider.selectExpr("*", "cast(raise_error('division') as int) never"), mergeSchema="true")
+    own = deltalog.DeltaTable.open(table)
+    # With column mapping, the columns are added before the tasks write.
+    assert own.schema.names == ["id", *(["name", "n", "never"] if mapping == "name" else [])]
+    append(wider, mergeSchema="true")
+    assert len(versions(table)) == (2 if mapping == "none" else 3)
+    found = spark_ext.read(spark).load(table).where("id < 3").orderBy("id").select("id", "name", "n.a").collect()
+    assert [tuple(row) for row in found] == [(0, None, None), (1, None, None), (2, "2", 2)]
+    append(wider.selectExpr("*", "1 more").where("false"), mergeSchema="true")
+    assert deltalog.DeltaTable.open(table).schema.names[-1] == "more"
+    assert deltalog.DeltaTable.open(table).history(limit=1)[0].operation == (
+        "WRITE" if mapping == "none" else "ADD COLUMNS"
+    )
+
+
 def test_filters_are_pushed_where_spark_has_it(spark: Any, table: str) -> None:
     spark_ext.write(spark.range(0, 40, 1, 4)).save(table)
     with session_of(spark, {"spark.sql.python.filterPushdown.enabled": "true"}):

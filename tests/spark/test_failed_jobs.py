@@ -126,7 +126,7 @@ def test_a_job_that_spark_cannot_carry_out(spark: Any, table: str, rows: Any, re
     assert versions(table) == [0] and data_files(table) == before and litter(table) == []
 
 
-# Errors of the query that look like disk or memory errors.
+# Error messages of the query itself that look like those of a full disk, a lack of memory or a cancelled job.
 WORDS = "java.io.IOException: No space left on device, java.lang.OutOfMemoryError, [SPARK_JOB_CANCELLED]"
 
 

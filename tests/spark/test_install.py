@@ -199,6 +199,8 @@ def test_tables_and_exceptions(spark: Any, table: str) -> None:
     source = spark.range(2, 4)
     merge = found.alias("t").merge(source.alias("s"), "t.id = s.id").whenNotMatchedInsertAll()
     assert merge.execute().first()["num_inserted_rows"] == 1
+    with pytest.raises(TypeError, match="must be DataFrame"):  # the words that delta-spark's tests look for
+        found.merge(1, "t.id = 1")
     found.delete(F.col("id") == 0)
     assert ids(found.toDF()) == [1, 2, 3]
     with pytest.raises(AnalysisException, match="is not a Delta table"):

@@ -213,6 +213,17 @@ def test_columns_that_are_not_understood_skip_nothing(spark: Any, table: str) ->
         assert ids(df.where(make())) == ids(plain.where(make())), repr(make())
 
 
+def test_filters_after_one_that_is_not_understood_skip_files(spark: Any, one_readable: str) -> None:
+    df = spark_ext.read(spark).load(one_readable)
+    first = df.where(F.upper("name") == "N007")
+    assert ids(first.where("id = 75")) == [75] and ids(first.select("id").where("id >= 70").where("id < 72")) == [
+        70,
+        71,
+    ]
+    assert ids(df.where("id = 75").where(F.upper("name") == "N007").where("name = 'n007'")) == [75]
+    assert first.where("id = 75").select(df.id, df["name"]).collect() == [(75, "n007")]
+
+
 def test_text_of_columns(spark: Any) -> None:
     schema = deltalog.schema.StructType.from_arrow(ARROW)
     found = column_text.sql_text((F.col("id") == 7) & (F.upper("name") == "A") & F.col("amount").isin(1, 2), schema)

@@ -57,7 +57,7 @@ def test_a_table_of_spark_ext_is_read_by_others(spark: Any, table: str, kind: st
 
 
 def trees(table: str) -> list[partition_discovery.Tree]:
-    """The directory trees of the table's files in which Spark discovers the partition values."""
+    """The directory trees from which Spark discovers the partition values of the table's files."""
     snapshot = deltalog.DeltaTable.open(table).snapshot()
     found, others = partition_discovery.trees(Layout.of(snapshot), file_entries.of_snapshot(snapshot))
     return [] if others else sorted(found)

@@ -1,5 +1,5 @@
-"""Session and Hadoop settings that would change the files of a write are set to fixed values for the write, or their
-effect is detected in the footers."""
+"""Session and Hadoop settings that would change the files of a write are set to fixed values for the write, or the
+change is detected in the footers of the files."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_files_are_in_place_only_when_the_job_is_committed(spark: Any, table: st
     again afterwards."""
 
     def look(number: int) -> str:
-        """In the second task, wait until the first one has ended, and return where its file then is."""
+        """In the second task, wait until the first task has ended, and return where the first task's file then is."""
         if number == 0:
             return ""
         until = time.monotonic() + 60
@@ -108,8 +108,8 @@ def test_what_timestamp_means_in_the_session(spark: Any, table: str) -> None:
 
 @pytest.fixture
 def unpinned(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Leaves a setting of the session in effect during the next write, as if another thread had changed the setting
-    back."""
+    """A function that keeps the next write from changing a session setting, as if another thread had changed the
+    setting back."""
 
     def unpin(key: str) -> None:
         settings = {name: value for name, value in spark_ext.session.settings.SETTINGS.items() if name != key}

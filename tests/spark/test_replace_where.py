@@ -267,8 +267,8 @@ def test_lengths_are_kept_where_the_session_does_not_know_them(spark: Any, table
 
 @pytest.mark.parametrize("where", ["ID > 5", "S = 's7'"])
 def test_names_in_another_case(spark: Any, table: str, where: str) -> None:
-    """With case-sensitive analysis, Spark does not find these columns, which is an error: it does not use another
-    column."""
+    """With case-sensitive analysis, Spark does not find these columns and raises an error; it does not use a column
+    whose name differs in case."""
     made(spark, table, {})
     new = "SELECT 7L AS id, 1L AS p, 's7' AS s"
     settings = {"spark.sql.caseSensitive": "true"}

@@ -57,7 +57,7 @@ Damage = Callable[[list[Path]], None]
 
 @pytest.fixture
 def damaged(monkeypatch: pytest.MonkeyPatch) -> Callable[[Damage], None]:
-    """Calls a function that damages the files of the next job after the job ends."""
+    """A function that arranges for ``damage`` to be called with the files of the next job once the job has ended."""
 
     def prepare(damage: Damage) -> None:
         def collected(directory: str, *more: Any) -> Any:

@@ -237,7 +237,7 @@ def test_wrong_calls(spark: Any, table: str, wrong: Callable[[Any], Any], what: 
     assert versions(table) == [0]
 
 
-# Clauses that are invalid for any rows, with the expected errors.
+# Clauses that are invalid whatever the rows are, with the expected errors.
 WRONG: Mapping[str, tuple[str, str, str]] = {
     "condition of the merge": ("t.nope = s.id", "WHEN NOT MATCHED THEN INSERT *", "nope"),
     "condition of matched rows": ("t.id = s.id", "WHEN MATCHED AND s.nope = 1 THEN DELETE", "nope"),

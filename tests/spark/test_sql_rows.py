@@ -158,7 +158,7 @@ def test_arguments_become_literals(spark: Any) -> None:
     ]
     ours = spark.sql("select " + ", ".join(literal(value, name) for name, value in given.items()))
     found = [field.dataType.simpleString() for field in ours.schema]
-    assert found[1] == "decimal(3,2)" and types[1] in (found[1], "decimal(10,2)")  # decimal(10,2) in Spark Connect 4.0
+    assert found[1] == "decimal(3,2)" and types[1] in (found[1], "decimal(10,2)")  # Spark Connect 4.0: decimal(10,2)
     assert [*found[:1], *found[2:8]] == [*types[:1], *types[2:8]]
     assert tuple(ours.collect()[0])[:3] == ("it's \\n {x}", decimal.Decimal("1.50"), datetime.date(2026, 1, 31))
     with pytest.raises(deltalog.CallError, match="argument z is a list"):

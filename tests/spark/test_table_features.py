@@ -464,8 +464,8 @@ def test_changes_by_reader_options(spark: Any, changed: str) -> None:
 
 
 def test_changes_after_the_latest_version(spark: Any, changed: str) -> None:
-    """The result is the same as in delta-spark with its session setting for timestamps out of range. An option takes
-    precedence over the setting."""
+    """If timestamps out of range are allowed, by an option or by delta-spark's session setting, the result is the same
+    as in delta-spark with that setting. An option takes precedence over the setting."""
     latest = deltalog.DeltaTable.open(changed).version
     out_of_range: dict[str, Any] = {"allow_out_of_range": True}
     nothing = spark_ext.read_changes(spark, changed, latest + 1, **out_of_range)

@@ -37,7 +37,7 @@ KINDS: dict[str, dict[str, str]] = {
 
 @pytest.fixture(params=[LocalJob, TaskJob], ids=["natively", "by tasks"])
 def job(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The kind of job that writes the files; for a table on a local disk, only this test uses tasks."""
+    """The class of the job that writes the files; a table on a local disk is written by tasks only in this test."""
     monkeypatch.setattr(spark_ext.writing.save, "job_of", lambda url: request.param(paths.checked_root(url, None)))
     return request.param
 

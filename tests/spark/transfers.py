@@ -39,7 +39,7 @@ def make_bank(manager: deltalog.TransactionManager, root: Path) -> None:
 
 
 def rendezvous(root: Path, name: str, count: int) -> None:
-    """Wait until ``count`` writers, in whatever processes, have reached this point."""
+    """Wait until ``count`` writers, in the same or in different processes, have reached this point."""
     (root / f"ready-{name}").touch()
     deadline = time.monotonic() + _PATIENCE_S
     while len(list(root.glob("ready-*"))) < count:

@@ -1,4 +1,4 @@
-"""The page docs/spark-versions.md: the parts of spark_ext that work with each version of Spark.
+"""Writes the page docs/spark-versions.md, which shows the parts of spark_ext that work with each version of Spark.
 
     python3 dev.py test --spark 4.0       # tests/spark with a version, and then the page
     python -m tests.spark.versions        # the page alone, from the reports of the last runs
@@ -99,7 +99,7 @@ class Run:
 
 
 def row_of(test: str) -> str:
-    """The row for a test, which is given as ``module::test``."""
+    """The row of the page to which a test belongs; the test is given as ``module::test``."""
     return next(row for row, pattern in ROWS if re.search(pattern, test))
 
 

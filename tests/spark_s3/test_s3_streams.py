@@ -42,7 +42,7 @@ def _batches(place: Place) -> list[int]:
 
 
 def _lose_answer(place: Place, ending: str) -> list[str]:
-    """Make the first PUT of each key with this ending succeed, but lose its response. Returns these keys."""
+    """Let the first PUT of a key with this ending succeed, but lose its response. Returns these keys."""
     lost: list[str] = []
 
     def rule(request: Request, forward: Any) -> Any:

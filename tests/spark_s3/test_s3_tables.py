@@ -333,8 +333,8 @@ def test_rows_are_changed(spark: Any, place: Place, properties: dict[str, str]) 
 
 
 def test_tasks_vacuum(spark: Any, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tasks list ranges of keys and delete in batches. A refused request ends the vacuum, and the next vacuum completes
-    the work. With many files, Spark tasks do the work by default."""
+    """Each task lists a range of keys and deletes its files in batches. A refused request ends the vacuum, and the next
+    vacuum completes the work. With many files, Spark tasks do the work by default."""
     schema = spark_ext.from_spark(spark.range(1).selectExpr("id", "id % 3 as p").schema)
     table = deltalog.DeltaTable.create(place.url, schema, partition_by=["p"], **place.options)
     for start in (0, 3, 6, 9):

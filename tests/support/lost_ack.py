@@ -157,7 +157,8 @@ class Deltalake:
 
 @dataclass(frozen=True)
 class Cell:
-    """One operation under one fault. ``commits``: the number of new commits in the log. ``verdict``: see ``judged``."""
+    """The outcome of one operation under one fault. ``commits``: the number of new commits in the log. ``verdict``: see
+    ``judged``."""
 
     engine: str
     operation: str

@@ -30,8 +30,8 @@ class FarStore(MemoryStore):
 
 
 class Place:
-    """A location. ``store``: the store of the handle under test. ``reach``: creates a store through which another
-    process would access the location."""
+    """A location. ``store``: the store of the handle under test. ``reach``: opens a store on the location as another
+    process would."""
 
     def __init__(self, store: LogStore, reach: Callable[[], LogStore]) -> None:
         self.store = store

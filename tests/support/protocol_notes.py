@@ -29,7 +29,9 @@ NOTES: dict[str, str] = {
     "file-size-histogram-schema": "The rules for the version checksum file check the histograms too.",
     "deleted-record-counts-histogram-schema": "The rules for the version checksum file check the histograms too.",
     "state-validation": "`deltalog check` compares each `.crc` with the commits.",
-    "reader-requirements": "Mostly permissions; the cases of the version checksum file include wrong files.",
+    "reader-requirements": (
+        "Mostly permissions; invalid version checksum files are among the cases of that file's section."
+    ),
     "reader-requirements-for-domain-metadata": _IN_OTHERS,
     "writer-requirements-for-domain-metadata": _IN_OTHERS,
     "checkpoint-metadata": _IN_OTHERS,
@@ -98,7 +100,7 @@ NOTES: dict[str, str] = {
     "struct-type": "The cases of schema serialization include structs, arrays and maps, each alone and nested.",
     "array-type": "The cases of schema serialization include structs, arrays and maps, each alone and nested.",
     "variant-type": _VARIANT,
-    "column-metadata": "The cases of the features that define the keys test them.",
+    "column-metadata": "These keys are tested by the cases of the features that define them.",
     "example": _EXAMPLE,
     "checkpoint-schema": "Every case with a checkpoint reads it; the doctor reports defects by section.",
     "how-to-url-encode-keys-and-string-values": _IN_OTHERS,

@@ -1,7 +1,7 @@
 """Counts rounds: the length of an operation's longest chain of dependent requests.
 
 On an object store, the length of an operation's longest chain of dependent requests determines how long the operation
-takes. ``RoundStore`` delays every request until the round of the request ends. A round ends when no thread of the
+takes. ``RoundStore`` delays every request until the end of its round. A round ends when no thread of the
 process can continue; all requests made before then are concurrent. A round is one unit of virtual time.
 """
 
@@ -28,7 +28,7 @@ _LOOKS = 3
 
 
 class RoundStore(WrappedStore[LogStore]):
-    """A store on which each request takes one round, as on an object store.
+    """A store that simulates the latency of an object store: each request takes one round.
 
     A listing takes one request per page of 1,000 names. Opening a data file takes one request for the last 64 KiB of
     the file; each read outside these bytes takes one more request. ``get_many`` sends 32 requests at a time, like the
@@ -48,7 +48,7 @@ class RoundStore(WrappedStore[LogStore]):
     @contextlib.contextmanager
     def counted(self) -> Iterator[None]:
         """Count the requests and rounds in the block, starting from 0. Requests outside a ``with counted()`` block are
-        not held."""
+        not delayed."""
         self.requests = self.rounds = 0
         self._is_counting = True
         clock = threading.Thread(target=self._end_rounds, name="rounds", daemon=True)

@@ -1,4 +1,4 @@
-"""The tests of the JVM suites that a default test run executes, grouped by verb and feature.
+"""The tests that a usual run executes from the suites that need a JVM, grouped by verb and feature.
 
 The other suites run completely, except for cases that are excluded by the pytest marks `long` and `sampled`.
 
@@ -53,7 +53,6 @@ USUAL_RUN: dict[str, Sequence[str]] = {
         f"{SPARK}/test_row_changes.py::test_a_concurrent_change_of_the_same_rows_is_a_conflict",
         f"{SPARK}/test_row_changes.py::test_rows_that_are_lost_on_the_way_are_noticed",
         f"{_PARITY}[UPDATE and DELETE with deletion vectors]",
-        f"{_PARITY}[DELETE with a change data feed]",
         f"{_PARITY}[UPDATE with a change data feed]",
     ),
     "merge": (
@@ -121,17 +120,16 @@ USUAL_RUN: dict[str, Sequence[str]] = {
     "restore": (
         f"{SPARK}/test_delta_table.py::test_versions_are_restored",
         f"{SPARK}/test_sql_alter.py::test_versions_are_restored",
-        f"{_PARITY}[RESTORE of old properties]",
     ),
     "clone, convert, manifests": (
         f"{SPARK}/test_copies.py",
-        f"{_PARITY}[a shallow clone: append and overwrite]",
         f"{_PARITY}[a table converted from Parquet]",
     ),
     "create, replace": (
         f"{SPARK}/test_delta_table.py::test_a_table_is_created_by_a_builder",
         f"{SPARK}/test_delta_table.py::test_a_table_with_a_name",
         f"{SPARK}/test_names.py::test_a_table_is_replaced_and_keeps_its_history[static]",
+        f"{SPARK}/test_unity.py::test_by_name",
         f"{SPARK}/test_writer.py::test_overwrite_schema_replaces_schema_and_partitioning",
     ),
     "clustering": (
@@ -157,7 +155,6 @@ USUAL_RUN: dict[str, Sequence[str]] = {
     "change feed": (
         f"{SPARK}/test_table_features.py::test_changes_by_version_and_by_time",
         f"{SPARK}/test_table_features.py::test_changes_by_deletion_vectors",
-        f"{_PARITY}[changes with deletion vectors]",
     ),
     "schema evolution": (
         f"{SPARK}/test_writer.py::test_merge_schema_adds_columns_also_inside_structs",
@@ -215,6 +212,22 @@ USUAL_RUN: dict[str, Sequence[str]] = {
         f"{INTEROP}/test_interop_catalog_managed.py::"
         "test_deltalake_reads_and_writes_a_released_table_without_the_features_that_it_lacks",
     ),
+    "Unity Catalog's clients and the kernel": (
+        f"{INTEROP}/test_unity_official.py",
+        f"{INTEROP}/test_unity_kernel.py::test_a_table_is_created[as required]",
+        f"{INTEROP}/test_unity_kernel.py::test_rows_and_properties_are_committed_and_published",
+        f"{INTEROP}/test_unity_kernel.py::test_the_kernel_reads_what_deltalog_changed",
+        f"{INTEROP}/test_unity_kernel.py::test_a_stale_snapshot_of_the_kernel_is_rebased",
+        f"{INTEROP}/test_unity_concurrent.py::test_writers_at_once",
+        f"{INTEROP}/test_unity_faults.py::test_a_commit[500 after it took effect]",
+        f"{INTEROP}/test_unity_faults.py::test_another_writer_while_the_answer_is_lost",
+        f"{INTEROP}/test_unity_faults.py::test_a_creation[500 after it took effect]",
+        f"{INTEROP}/test_unity_s3.py::test_the_kernel_writes_with_the_keys_of_a_role",
+        f"{INTEROP}/test_unity_python.py::test_the_sdk_lists_catalogs_and_schemas",
+        f"{INTEROP}/test_unity_python.py::test_the_sdk_commits_by_the_older_calls",
+        f"{INTEROP}/test_unity_python.py::test_polars_scans_a_table_by_its_name",
+        f"{INTEROP}/test_unity_python.py::test_deltalake_refuses_the_path",
+    ),
     "deltalake, duckdb, polars": (
         f"{SPARK}/test_other_readers.py::test_a_table_of_spark_ext_is_read_by_others[every type]",
         f"{INTEROP}/test_interop_deltalake.py",
@@ -259,7 +272,7 @@ def entry_of(node_id: str) -> str | None:
 
 
 def without_tests(node_ids: Iterable[str]) -> set[str]:
-    """The names in ENTRIES that belong to the modules of these tests but cover none of these tests."""
+    """Of the entries in ENTRIES for the modules of these tests, those that cover none of these tests."""
     node_ids = list(node_ids)
     modules = {node_id.partition("::")[0] for node_id in node_ids}
     named = {entry for node_id in node_ids for entry in (node_id, node_id.partition("[")[0])} | modules

@@ -52,7 +52,7 @@ class VacuumModel:
         return unexpired | self.since(self.current(cutoff_ms))
 
     def current(self, cutoff_ms: int) -> int:
-        """The version that was the latest at a time; version 0 for earlier times."""
+        """The version that was the latest at a time; version 0 if the time is before all commits."""
         return max((v for v in self.live if self.times[v] <= cutoff_ms), default=0)
 
     def removed_before(self, cutoff_ms: int) -> set[str]:

@@ -28,7 +28,7 @@ VALUES: dict[pa.DataType, Any] = {
 @settings(deadline=None)
 @given(data=st.data())
 def test_kept_is_a_filter(kind: pa.DataType, left_out: str, data: st.DataObject) -> None:
-    """The arrays may be slices of arrays whose other rows are null, empty or full."""
+    """The arrays may be slices, and the values that are filtered out may be null or anything else."""
     rows = data.draw(st.lists(st.tuples(st.booleans(), VALUES[kind]), max_size=12))
     values = pa.array([None if left_out == "null" and not keep else value for keep, value in rows], kind)
     mask = booleans([keep for keep, _ in rows])

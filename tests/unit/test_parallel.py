@@ -75,7 +75,7 @@ def test_no_source_runs_further_ahead_than_allowed() -> None:
     items = in_order(sources, 3, 2)
     for count, (number, i) in enumerate(items, 1):
         ahead = [taken - (i + 1 if n == number else 0) for n, taken in enumerate(sources.taken) if n >= number]
-        # Each source may have one more item in progress than the caller has received.
+        # Besides the items that it may be ahead, each source may have one item in progress.
         assert max(ahead) <= 3 and sum(a > 0 for a in ahead[3:]) == 0
         if count == 150:
             break

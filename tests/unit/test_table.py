@@ -28,7 +28,7 @@ from tests.support.core import ICT, NOW, SCHEMA, Clock, environment, ids, memory
 
 
 def ten_versions(store: Any, clock: Clock, **options: Any) -> DeltaTable:
-    """Version v is committed at NOW + 1000 v, and has v files."""
+    """Version v is committed 1000 * v ms after NOW, and has v files."""
     table = DeltaTable.create(store, SCHEMA, environment=environment(clock), **options)
     for i in range(1, 10):
         clock.now_ms = NOW + 1000 * i

@@ -129,10 +129,10 @@ def _parts() -> Iterator[Case]:
     section = "problems-with-multi-part-checkpoints"
     rows = (
         ("parts", "A checkpoint in three parts without earlier commits", (3,), (), range(4), "multi-part-checkpoint"),
-        ("parts-incomplete", "Two of three parts of a checkpoint with all commits", (3,), (2,), (), None),
+        ("parts-incomplete", "A checkpoint that lacks one of its three parts, with all commits", (3,), (2,), (), None),
         (
             "parts-incomplete-older",
-            "Two of three parts of a checkpoint with an older checkpoint",
+            "A checkpoint that lacks one of its three parts, with an older checkpoint",
             (1, 3),
             (1,),
             (0, 1),

@@ -42,10 +42,11 @@ def minute(number: float) -> int:
 class Timeline:
     """A table ``id: long`` whose version n adds the row n, for cases about timestamps.
 
-    ``at``: the commit time of each version, in minutes. ``file``: the minutes of the commits' file times, by default
-    ``at``. ``ict_from``: the first version with in-commit timestamps; ``ict_until``: the first one without them again;
-    None: never. ``pair``: the two enablement properties in the metaData; by default, they are correct. ``damage``: for
-    some versions, the arguments with which ``TableBuilder.commit`` is called instead; ``ict`` may be any value.
+    ``at``: the commit time of each version, in minutes. ``file``: the file time of each commit, in minutes; by default
+    as ``at``. ``ict_from``: the first version with in-commit timestamps; ``ict_until``: the first one without them
+    again; None: never. ``pair``: the two enablement properties in the metaData; by default, they are correct.
+    ``damage``: for some versions, the arguments with which ``TableBuilder.commit`` is called instead; ``ict`` may be
+    any value.
     """
 
     at: Sequence[float] = (0, 1, 2, 3, 4)

@@ -208,7 +208,7 @@ def _deletes() -> Iterator[Case]:
         return [table.remove(one), table.with_deleted(one, [0])]
 
     with_vectors = raced(vector, properties=VECTORS)
-    about = "Two deletes in one file by deletion vectors: neither restores the row of the other"
+    about = "Two deletes in one file by deletion vectors: neither restores the row that the other deleted"
     yield _case(
         "delete-vectors",
         about,

@@ -57,8 +57,8 @@ def _probes(prefix: str, about: str, build: Timeline) -> Iterator[Case]:
     yield case("exact", "The timestamp of a commit yields its version", at(minute(2), 2))
     yield case("exact-first", "The timestamp of version 0 yields version 0", at(minute(0), 0))
     yield case("exact-last", "The timestamp of the latest commit yields the latest version", at(minute(4), 4))
-    yield case("ms-before", "A millisecond before a commit yields the previous version", at(minute(2) - 1, 1))
-    yield case("ms-after", "A millisecond after a commit yields its version", at(minute(2) + 1, 2))
+    yield case("ms-before", "A time one millisecond before a commit yields the previous version", at(minute(2) - 1, 1))
+    yield case("ms-after", "A time one millisecond after a commit yields the commit's version", at(minute(2) + 1, 2))
     yield case("between", "A time between two commits yields the earlier one", at(minute(3.5), 3))
     yield case(
         "before-first", "A time before the first commit is refused", Refused(at(minute(0) - 1, 0)), basis=REFERENCE
@@ -121,27 +121,27 @@ def _late_moved() -> Iterator[tuple[object, ...]]:
     old = LATE.but(file=(0, 1, 2, -9000, -9000, -9000))
     yield (
         "file-times-after-are-old",
-        "Old file times since the enablement are ignored",
+        "Commits since the enablement have old file times, which are ignored",
         old,
         [Rows(ids(4), at_ms=minute(11)), Rows(ids(2), at_ms=ENABLED - 1)],
     )
     new = LATE.but(file=(0, 1, 2, 9000, 9000, 9000))
     yield (
         "file-times-after-are-new",
-        "New file times since the enablement are ignored",
+        "Commits since the enablement have new file times, which are ignored",
         new,
         [Rows(ids(5), at_ms=minute(12)), Rows(ids(3), at_ms=minute(10.5))],
     )
     moved = LATE.but(file=(0, 9000, 9001, 10, 11, 12))
     yield (
         "earlier-moved-bounded",
-        "Earlier commit files are newer than the enablement: before it, only file times are used",
+        "Earlier commits have file times after the enablement: for a time before it, only file times are used",
         moved,
         [Rows(ids(0), at_ms=ENABLED - 1)],
     )
     yield (
         "earlier-moved-enablement",
-        "Earlier commit files are newer than the enablement, which is still found",
+        "Earlier commits have file times after the enablement, which is still found",
         moved,
         [Rows(ids(3), at_ms=ENABLED), Rows(ids(5), at_ms=minute(12))],
     )
@@ -187,7 +187,7 @@ def _histories() -> Iterator[tuple[object, ...]]:
     moved = LATE.but(file=(0, 1, 2, 9000, 9001, 9002))
     yield (
         "late-moved",
-        "The history shows timestamps after the enablement, regardless of file times",
+        "The history shows in-commit timestamps after the enablement, regardless of file times",
         moved,
         [History(both)],
     )

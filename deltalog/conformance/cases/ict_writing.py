@@ -204,7 +204,7 @@ def _verbs() -> Iterator[tuple[object, ...]]:
     )
     yield (
         "changes",
-        "A change data feed shows the written timestamps",
+        "A change data feed shows the written in-commit timestamps",
         FROM_START.but(properties=CDF),
         [several[0], Log("ict-increases"), Rows([*ids(4), {"id": 0}])],
     )
@@ -249,14 +249,14 @@ def _enablement() -> Iterator[tuple[object, ...]]:
     yield "commit-info-first", "The enabling commit begins with commitInfo and has a timestamp", _OFF, [enable, *_GOOD]
     yield (
         "pair",
-        "The enabling commit writes its version and timestamp as the enablement pair",
+        "The enabling commit sets the enablement properties to its own version and timestamp",
         _OFF,
         [enable, Log("pair", value=version)],
         {"rule": "ict-enablement-timestamp-wrong"},
     )
     yield (
         "clock",
-        "The enabling commit has the time of its commit as its timestamp",
+        "The in-commit timestamp of the enabling commit is the time of that commit",
         _OFF,
         [enable, Log("ict-is-the-clock")],
     )
@@ -269,7 +269,7 @@ def _enablement() -> Iterator[tuple[object, ...]]:
     )
     yield (
         "then-append",
-        "The commits after the enabling one have increasing timestamps and keep the pair",
+        "The commits after the enabling one have increasing timestamps and keep the enablement pair",
         _OFF,
         [enable, Write("append", rows=[{"id": 9}]), Log("ict-increases", value=3), Log("pair", value=version)],
     )
@@ -311,7 +311,7 @@ def _enablement() -> Iterator[tuple[object, ...]]:
     )
     yield (
         "property-before",
-        "Enabled on a table with the property but without the feature, or refused",
+        "Enabling on a table that has the property but not the feature succeeds, or is refused",
         Timeline(at=(0, 1), properties=ON),
         [MayRefuse(enable), Log("contiguous")],
         {"basis": REFERENCE},
@@ -343,7 +343,7 @@ def _disabling() -> Iterator[tuple[object, ...]]:
     )
     yield (
         "then-append",
-        "Commits after the disabling one need no timestamp",
+        "Commits after the one that disables in-commit timestamps need no in-commit timestamp",
         LATE,
         [disable, append, Log("ict-active", value=False), Rows([*ids(5), {"id": 9}])],
     )
@@ -468,7 +468,7 @@ def _conflicts() -> Iterator[tuple[object, ...]]:
     ahead = raced(_OFF, ({"ict": FUTURE}, "enable"))
     yield (
         "winner-enables-ahead",
-        "An append begun before an enablement of the year 2100 has a later timestamp, or is refused",
+        "An append that lost to an enablement of the year 2100 has a later timestamp than that commit, or is refused",
         ahead,
         [Begin(), won, MayRefuse(append), Log("ict-increases", value=3)],
         {"basis": REFERENCE},
@@ -510,7 +510,7 @@ def _conflicts() -> Iterator[tuple[object, ...]]:
     other = raced(LATE, ({"ict": True}, None))
     yield (
         "property-keeps-pair",
-        "A property change that lost a race keeps the pair",
+        "A property change that lost a race keeps the enablement pair",
         other,
         [
             Begin(),

@@ -117,12 +117,15 @@ def _by_file_time() -> Iterator[Case]:
     yield case("exact-last", "The file time of the latest commit", FIVE, Rows(ids(4), at_ms=minute(4)))
     yield case(
         "ms-before",
-        "A millisecond before a file time yields the previous version",
+        "A time one millisecond before a file time yields the previous version",
         FIVE,
         Rows(ids(1), at_ms=minute(2) - 1),
     )
     yield case(
-        "ms-after", "A millisecond after a file time yields that version", FIVE, Rows(ids(2), at_ms=minute(2) + 1)
+        "ms-after",
+        "A time one millisecond after a file time yields the version of that file",
+        FIVE,
+        Rows(ids(2), at_ms=minute(2) + 1),
     )
     yield case(
         "between", "A time between two file times yields the earlier version", FIVE, Rows(ids(3), at_ms=minute(3.5))
@@ -139,7 +142,7 @@ def _by_file_time() -> Iterator[Case]:
     back = FIVE.but(file=(5, 3, 4, 6, 7))
     steps = (Rows(ids(0), at_ms=minute(5)), Rows(ids(1), at_ms=minute(5) + 1), Rows(ids(2), at_ms=minute(5.5)))
     yield case("back", "Decreasing file times are adjusted", back, *steps, basis=REFERENCE)
-    about = "A time before decreasing file times is refused"
+    about = "If file times decrease, a time before that of version 0 is refused"
     yield case("back-before", about, back, Refused(Rows(ids(1), at_ms=minute(3))), basis=REFERENCE)
     yield case("history", "The history shows the file times", FIVE, History({n: minute(n) for n in range(5)}))
     shown = History({0: minute(5), 1: minute(5) + 1, 2: minute(5) + 2, 3: minute(6)})

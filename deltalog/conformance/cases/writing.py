@@ -429,7 +429,12 @@ def _other_verbs() -> Iterator[Case]:
     )
     steps = (Write("overwrite", rows=[{"id": 9}]), Write("restore", version=2))
     yield _case(
-        "restore-overwritten", "A restore to before an overwrite", THREE, *steps, *_rows(*ids(2)), basis=REFERENCE
+        "restore-overwritten",
+        "A restore to a version from before an overwrite",
+        THREE,
+        *steps,
+        *_rows(*ids(2)),
+        basis=REFERENCE,
     )
     yield _case(
         "restore-unknown",

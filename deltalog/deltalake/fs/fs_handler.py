@@ -14,7 +14,7 @@ from deltalog.protocol.paths import is_plain
 from deltalog.storage.base import LogStore
 from deltalog.storage.registry import open_store
 
-_NOT_HERE = "A table's files change by commits. Write rows with write_deltalake."
+_NOT_HERE = "A table's files are changed only by commits. Write rows with write_deltalake."
 
 
 class DeltaStorageHandler(FileSystemHandler):  # type: ignore[misc]

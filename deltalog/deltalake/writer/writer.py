@@ -41,9 +41,9 @@ def write_deltalake(
     rows to replace. ``schema_mode``: "merge" adds the columns that only the data has, "overwrite" replaces all columns.
     ``target_file_size``: in bytes; default delta.targetFileSize.
 
-    A new table has no in-commit timestamps, because deltalake cannot write tables that have them, unless the
-    configuration contains ``delta.enableInCommitTimestamps``; in tables that have in-commit timestamps, every commit
-    gets one. Raises DeltaError.
+    A new table has no in-commit timestamps unless the configuration contains ``delta.enableInCommitTimestamps``,
+    because deltalake cannot write tables that have them; in tables that have in-commit timestamps, every commit gets
+    one. Raises DeltaError.
     """
     if mode not in _MODES:
         raise ValueError(f"mode must be one of {', '.join(_MODES)}; got {mode!r}.")

@@ -173,8 +173,8 @@ def rounded(mode: str) -> Callable[..., Node]:
 def _with_room(
     node: Node, kind: DecimalType, result: DecimalType, kernel: Callable[[Any], Any], whole_digits: int = 0
 ) -> Node:
-    """Run a kernel on decimals with one more digit than ``kind`` has, and with room for at least ``whole_digits``
-    digits before the point."""
+    """Run a kernel on decimals that are cast to a wider type, with one more digit than ``kind`` has and with room for
+    at least ``whole_digits`` digits before the point."""
     digits = max(kind.precision, whole_digits + kind.scale) + 1
     wider, arrow = pa.decimal256(digits, kind.scale), type_to_arrow(result)
     return apply_kernel(result, lambda values: kernel(values.cast(wider)).cast(arrow), node)

@@ -200,7 +200,7 @@ def _text_to_decimal(wanted: DecimalType) -> Callable[[Any], Any]:
         bare = pc.utf8_trim(values, characters=_BLANKS)
         if any_true(pc.invert(pc.match_substring_regex(bare, _DECIMAL_TEXT))):
             raise pa.ArrowInvalid("a string is not a decimal number without an exponent")
-        # Arrow reads neither a point without digits on both sides nor more decimal places than the type has.
+        # Arrow accepts neither a decimal point without digits on both sides nor more decimal places than the type has.
         bare = pc.replace_substring_regex(bare, r"\A\+", "")
         bare = pc.replace_substring_regex(bare, r"\A(-?)\.", r"\10.")
         bare = pc.replace_substring_regex(bare, r"\.\z", "")

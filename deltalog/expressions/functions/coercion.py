@@ -32,8 +32,8 @@ from deltalog.protocol.timestamps import parse_iso
 
 
 def common(what: str, *nodes: Node) -> Any:
-    """The nodes, with string literals converted to the type of the other nodes, and then the type that can represent
-    the values of all nodes."""
+    """Returns the nodes, with string literals converted to the type of the other nodes, followed by the type that can
+    represent the values of all nodes."""
     kinds = {node.data_type for node in nodes if node.data_type != VOID}
     typed = kinds - {STRING}
     if STRING in kinds and typed:

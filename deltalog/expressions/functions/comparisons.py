@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 else:
     lazy_modules(__name__, "deltalog.expressions.functions.casts", "deltalog.expressions.functions.text")
 
-# The common type of two decimals, or of a decimal and an integer: it can represent all their values.
+# The type in which two decimals, or a decimal and an integer, are compared: it can represent all their values.
 _ANY_DECIMAL = pa.decimal256(76, 38)
 
 
@@ -52,7 +52,8 @@ def compare(operator: str, left: Node, right: Node) -> Node:
 
 
 def equality(operator: str, left: Node, right: Node) -> tuple[Node, Node, pa.DataType]:
-    """Both sides of ``=`` or ``<=>``, and the type in which a join compares them. Raises CallError."""
+    """Both sides of ``=`` or ``<=>``, prepared for the comparison, and the type in which a join compares them. Raises
+    CallError."""
     return _comparable(operator, *_equally_long(operator, left, right))
 
 

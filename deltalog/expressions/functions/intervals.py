@@ -142,8 +142,8 @@ def _between(left: Node, right: Node) -> Node:
 
 
 def add_months(name: str, node: Node, months: Node, result: Any = DATE) -> Node:
-    """Shift a date by months; if the resulting month has no such day, use its last day. Adds months to dates, as the
-    SQL function ADD_MONTHS does."""
+    """Shift a date by months; if the resulting month has no such day, use its last day. Implements the SQL function
+    ADD_MONTHS."""
     check_type(name, node, *TEMPORAL)
     if not fits(months, YEAR_MONTH):
         check_type(name, months, BYTE, SHORT, INTEGER)

@@ -26,7 +26,7 @@ from deltalog.protocol.schema import (
 
 
 def nested(data_type: DataType, kernel: Callable[..., Any], *nodes: Node, can_fail: bool = False) -> Node:
-    """Apply a kernel to arrays of equal lengths; scalars are expanded."""
+    """A node that applies a kernel to arrays of equal lengths; a scalar is repeated to this length."""
 
     def run(rows: Rows) -> Any:
         values = [node.run(rows) for node in nodes]
@@ -235,7 +235,7 @@ def map_part(of_keys: bool) -> Callable[..., Node]:
 
 
 def _lists(flat: Any, like: Any, arrow: pa.DataType) -> Any:
-    """Lists of concatenated values, with the lengths and nulls of another list array."""
+    """A list array of the concatenated values ``flat``, with the lengths and nulls of the list array ``like``."""
     is_valid = like.is_valid() if like.null_count else None
     return packed_lists(arrow, pc.fill_null(_lengths(like), 0), flat, is_valid)
 

@@ -45,7 +45,7 @@ class Rows:
             )
 
     def where(self, chosen: Any) -> Rows:
-        """The rows where a boolean array is true."""
+        """The rows for which a boolean array is true."""
         kept = {path: values.filter(chosen) for path, values in self.columns.items()}
         return Rows(kept, pc.sum(chosen, min_count=0).as_py() or 0, self._created_bytes)
 
@@ -72,8 +72,8 @@ NO_ROWS = Rows({}, 0)
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A typed expression. ``run`` returns an array, or a scalar for all rows. ``run`` raises pyarrow.ArrowInvalid if
-    the value of a row cannot be computed; only nodes with ``can_fail`` do so."""
+    """A typed expression. ``run`` returns an array, or a scalar that is the value of all rows. ``run`` raises
+    pyarrow.ArrowInvalid if the value of a row cannot be computed; only nodes with ``can_fail`` do so."""
 
     data_type: DataType
     run: Callable[[Rows], Any]

@@ -120,7 +120,7 @@ def replaced(name: str, node: Node, search: Node, by: Node | None = None) -> Nod
 
 
 def position(name: str, node: Node, search: Node) -> Node:
-    """INSTR: the position, in characters from 1, of the first occurrence of a string; 0 if it does not occur."""
+    """INSTR: the position of the first occurrence of a string, counted in characters from 1; 0 if it does not occur."""
     check_type(name, node, STRING)
     text = constant(name, search, STRING)
     if not text:

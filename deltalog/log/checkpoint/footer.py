@@ -100,8 +100,8 @@ def _check(fields: list[Any], shape: _Shape, where: str) -> None:
 
 
 def check_file_rows(rows: pa.Table) -> None:
-    """Raise ValueError for values that are not valid in a commit. ``rows``: columns of FILES or TOMBSTONES, including
-    path.
+    """Raise ValueError for values that a valid commit cannot contain. ``rows``: columns of FILES or TOMBSTONES,
+    including path.
 
     Checks that paths are UTF-8, because Arrow does not check text that it reads from a file.
     """

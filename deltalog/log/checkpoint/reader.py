@@ -289,7 +289,7 @@ class CheckpointReader:
             return _OpenFile(path, source, footer, paths)
 
     def _expect(self, file: _OpenFile, columns: Sequence[str], groups: Sequence[int], ahead: bool) -> None:
-        """Announce the columns of a file that will be read, so that a remote store can fetch them concurrently."""
+        """Announce which columns of a file will be read, so that a remote store can fetch them concurrently."""
         with self._reading(file.path):
             expect_columns(file.source, file.footer, groups, present(columns, file.paths), ahead=ahead)
 
@@ -300,7 +300,7 @@ class CheckpointReader:
         groups: Sequence[int] | None = None,
         rows: int = FAST.rows,
     ) -> Iterator[pa.Table]:
-        """The rows of the file, ``rows`` at a time, with those of the ``columns`` that exist in the file."""
+        """The rows of the file, in batches of ``rows`` rows, with those of the ``columns`` that exist in the file."""
         columns = present(columns, file.paths)
         if not columns:
             return

@@ -130,7 +130,8 @@ class _Writing:
     # ----------------------------------------------------------------------------- rows of the checkpoint
 
     def _file_actions(self) -> Iterator[pa.Table]:
-        """The live files, then the tombstones. Sets ``counted`` and ``tombstones`` after the last row."""
+        """Checkpoint rows for the live files, then for the tombstones. Sets ``counted`` and ``tombstones`` after the
+        last row."""
         self.counted = self.tombstones = None
         counted = NO_FILES
         schema = self._schema
@@ -339,7 +340,7 @@ def write_parquet(file: BinaryIO, schema: pa.Schema, groups: Iterable[pa.Table])
 
 
 def _leaves(kind: pa.DataType, path: str) -> Iterator[str]:
-    """The dotted paths of the Parquet columns of which a type consists."""
+    """The dotted paths of the Parquet columns that make up a type."""
     if pa.types.is_struct(kind):
         for field in kind.fields:
             yield from _leaves(field.type, f"{path}.{field.name}")

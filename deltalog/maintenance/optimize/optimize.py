@@ -62,7 +62,7 @@ from deltalog.write.commit_info import UserMetadata
 from deltalog.write.data_files import discard
 from deltalog.write.table_handle import TableHandle
 
-#: The total size of the files that one commit rewrites.
+#: The maximum total size of the files that one commit rewrites; a larger bin gets its own commit.
 COMMIT_BYTES = 16 << 30
 #: The maximum total size of the files of a partition that are sorted together.
 SORTED_BYTES = 16 << 30
@@ -195,6 +195,7 @@ def rewritten(writer: BinWriter, files: pa.Table) -> Rewritten:
 def _selected(handle: TableHandle, options: Options) -> tuple[Snapshot, pa.Table]:
     """The latest snapshot, and its files in the partitions that match ``where``."""
     options.check()
+    handle.reader.authority.check_maintenance("OPTIMIZE", handle.url)
     snapshot = handle.writable()
     return snapshot, files_in_partitions(snapshot, options.where)
 

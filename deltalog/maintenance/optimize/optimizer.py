@@ -1,4 +1,4 @@
-"""TableOptimizer: the verbs of ``table.optimize``, which rewrite files without changing rows."""
+"""TableOptimizer: the methods of ``table.optimize``, which rewrite files without changing rows."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class TableOptimizer:
     """Rewrites the files of a table. Rows and row ids do not change, and nothing is added to the change data feed.
 
     Commits have dataChange=false: they never conflict with appends, and conflict with other changes only if these
-    remove a rewritten file or delete some of its rows. If another change removes a file or deletes some of its rows,
-    the bin of that file is not rewritten, and the other bins are committed.
+    remove a rewritten file or delete some of its rows. In these cases, the bin of the affected file is not rewritten,
+    and the other bins are committed.
 
     Shared arguments. ``where``: SQL text or a predicate on partition columns; None: all partitions. ``target_size``:
     the size of new files in bytes; the default is the table property delta.targetFileSize or, if that is not set, 256

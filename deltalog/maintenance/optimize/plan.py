@@ -36,8 +36,8 @@ MOST_DELETED = 0.05
 CUBE_TARGETS = 64
 #: The clusteringProvider and the tag names in the adds, as delta-spark writes them.
 CLUSTERING_PROVIDER, CUBE_TAG, CUBE_COLUMNS_TAG = "liquid", "ZCUBE_ID", "ZCUBE_ZORDER_BY"
-# Files that were written together are kept together: each file goes into one of this number of most recent bins, if it
-# fits.
+# The number of most recent bins that a file can still join if it fits, so that files that were written together stay
+# together.
 _OPEN_BINS = 8
 _SLICE_ROWS = 10_000
 
@@ -68,7 +68,7 @@ def small_or_sparse(files: pa.Table, target_bytes: int) -> list[Bin]:
 
 
 def with_vectors(files: pa.Table, target_bytes: int) -> list[Bin]:
-    """The bins of a purge: all files with a deletion vector."""
+    """The bins of a purge, which contain all files that have a deletion vector."""
     chosen = pc.indices_nonzero(pc.is_valid(combined(files["deletion_vector"]))).to_pylist()
     return _packed(files, chosen, target_bytes)
 
@@ -80,7 +80,7 @@ def whole_partitions(files: pa.Table, most_bytes: int) -> list[Bin]:
 
 def to_cluster(files: pa.Table, columns: str, target_bytes: int, full: bool) -> list[Bin]:
     """The bins for clustering, each of which becomes a cube. The bins contain files that are in no cube, and files of
-    incomplete cubes. An incomplete cube that would be the only cube in a bin is not rewritten. ``columns``: the
+    incomplete cubes. A bin that would contain exactly the files of one incomplete cube is left out. ``columns``: the
     clustering columns, as JSON. Files that other implementations clustered, or that are clustered by other columns, are
     rewritten only with ``full``."""
     cubes: dict[str, list[tuple[int, int, int]]] = {}
@@ -158,7 +158,7 @@ class SizesByPath(Mapping[str, int]):
 
 
 class _Sizes(ValuesView[int]):
-    """A view of the sizes that can be used without building the dictionary of paths and sizes."""
+    """A view of the sizes alone, for which the dictionary of paths and sizes need not be built."""
 
     def __init__(self, mapping: SizesByPath, files: pa.Table) -> None:
         super().__init__(mapping)

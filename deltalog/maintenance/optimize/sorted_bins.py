@@ -166,8 +166,8 @@ class _Ranges:
                 self._spill()
 
     def _cut(self, row_bytes: float) -> pa.Array:
-        """The bounds of ranges of the sort order, of about RANGE_BYTES of rows each; the number of ranges is a multiple
-        of the number of new files."""
+        """The bounds of ranges of the sort order, each with about RANGE_BYTES of rows; the number of ranges is a
+        multiple of the number of new files."""
         of_file = max(1, round(self._rows * row_bytes / self._num_files / RANGE_BYTES + 0.5))
         self._num_files = min(self._num_files, _MOST_RANGES)
         return quantiles(self._sample, min(_MOST_RANGES // self._num_files, of_file) * self._num_files)

@@ -32,7 +32,7 @@ class BinTasks:
 
     @classmethod
     def for_writer(cls, writer: BinWriter, rewrite: Rewrite) -> BinTasks:
-        """The tasks for a batch of ``writer``."""
+        """Tasks that rewrite bins as ``writer`` does, under a new job id."""
         return cls(writer.for_tasks(), rewrite, str(uuid.uuid4()))
 
     def run(self, files: bytes, attempt: str) -> str:

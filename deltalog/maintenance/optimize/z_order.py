@@ -22,7 +22,7 @@ from deltalog.lazy_arrow import pc
 from deltalog.protocol.column_paths import Path, parse_path, path_text
 from deltalog.protocol.schema import VARIANT, ArrayType, DataType, MapType, StructType
 
-#: The number of bits in a range number; the number is lower if there are many columns.
+#: The number of bits in a range number; fewer are used if there are many columns.
 _BITS = 12
 _ALL_BITS = 62
 
@@ -95,8 +95,9 @@ def range_numbers(values: Any, bounds: Any, bits: int) -> Any:
 @dataclass(frozen=True)
 class Curve:
     """The Z-order curve of columns. ``bounds``: for each column, the values that separate its ranges. ``spreads``: for
-    each column, the interleaved bits of each range number, with gaps for the other columns' bits. The range numbers of
-    a column with few ranges are scaled up, so that the first bits of the order divide this column too."""
+    each column, the bits of each range number, spread out to leave gaps for the bits of the other columns. The range
+    numbers of a column with few ranges are scaled up, so that the leading bits of the position on the curve depend on
+    this column too."""
 
     paths: Sequence[tuple[str, ...]]
     bounds: Sequence[Any]

@@ -74,9 +74,9 @@ _ORPHANED_CHECKSUM = "the checksum of a file that does not exist or is deleted"
 
 @dataclass(frozen=True, slots=True)
 class NeededFiles:
-    """The decoded paths, below the table root, of files that are kept at any age, with reasons. If several of
-    ``reasons`` contain a path, the first applies. ``hashed``: the hash function for names; all sets must use the same
-    function."""
+    """The decoded paths, below the table root, of files that are kept whatever their age, with the reasons. If several
+    of ``reasons`` contain a path, the first applies. ``hashed``: the hash function for names; all sets must use the
+    same function."""
 
     reasons: Sequence[tuple[Need, NeededPaths]] = ()
     hashed: Callable[[str], int] = hash
@@ -86,7 +86,7 @@ class NeededFiles:
         return next((need for need, paths in self.reasons if path in paths), None)
 
     def in_directory(self, directory: str) -> list[tuple[str, Set[int]]]:
-        """For each reason, the hashes of the names in a directory that are kept for this reason."""
+        """For each reason, the hashes of the names of those files in a directory that are needed for this reason."""
         return [(need.value, paths.of(directory)) for need, paths in self.reasons if directory in paths.names]
 
     def spellings(self, directory: str) -> list[Set[int]]:
@@ -112,10 +112,10 @@ class NeededFiles:
 class NamedFiles:
     """The files that a log names, as decoded paths below the table root. ``needed``: the files that versions within the
     retention need, each with the reason. ``removed``: the files with expired tombstones; ``needed`` may contain some of
-    these files. ``elsewhere``: the file names of absolute paths that are not below the table root under which the table
+    these files. ``elsewhere``: the file names in absolute paths that do not lead below the root under which the table
     was opened. ``cutoff_version``: the version that was current at the cut-off; None if all versions are within the
-    retention. ``is_settled``: False if a commit up to that version contains an unexpired tombstone; then the clock of
-    that commit's writer was ahead."""
+    retention. ``is_settled``: False if a commit up to that version contains an unexpired tombstone, which means that
+    the clock of that commit's writer was ahead."""
 
     needed: NeededFiles
     removed: Set[str] = frozenset()
@@ -146,7 +146,7 @@ class VacuumRules:
         return not name.startswith((*_NOT_HIDDEN, *partitions))
 
     def enters(self, directory: str) -> bool:
-        """Whether the files in the directory ``path`` can be deleted."""
+        """Whether a vacuum may delete files in ``directory``."""
         return not self.ignores(directory.rpartition("/")[2])
 
 
@@ -182,7 +182,7 @@ class VacuumedFiles(Sequence[VacuumedFile]):
         return found
 
     def extend(self, others: VacuumedFiles, rows: Iterable[int]) -> None:
-        """Append those files of ``others`` that have these row numbers."""
+        """Append the files of ``others`` that have these indices."""
         for row in rows:
             self.add(others.paths[row], others.sizes_bytes[row], others.times_ms[row], others.reasons[row])
 
@@ -280,7 +280,7 @@ class VacuumReport:
 
     @safe_repr
     def __repr__(self) -> str:
-        """The fields of the report, with the numbers of files and directories instead of the files and directories
+        """The fields of the report, with the numbers of files and directories in place of the files and directories
         themselves."""
         return (
             f"VacuumReport(table={self.table!r}, dry_run={self.dry_run}, version={self.version}, "
@@ -312,7 +312,8 @@ class VacuumReport:
 class Sifted:
     """The contents of a table directory, with the needed files separated from all others. ``others``: files and links
     that are not needed; ``unread``: the paths of files that are not needed and whose size and time the store has not
-    read. ``counts``: the number of needed files that exist, by reason; ``present``: the paths of these files."""
+    read. ``counts``: the number of needed files that exist, by the reason for which they are needed; ``present``: the
+    paths of these files."""
 
     directories: list[Entry] = field(default_factory=list)
     others: list[Entry] = field(default_factory=list)
@@ -353,11 +354,11 @@ def sift(parts: Iterable[WalkPart], needed: NeededFiles) -> Sifted:
 @dataclass(slots=True)
 class Decided:
     """The decisions about some of a table's files. ``files``: to delete. ``kept``: the number of files kept, by reason.
-    ``young``: files that are kept only because of their age, each with the reason. ``emptied``: directories with files
-    to delete; ``occupied``: directories with files that are kept. ``directories``: all directories in the listing.
-    ``tables``: the roots of other tables, whose files are kept. ``present``: the paths of files that are kept.
-    ``listed``: the number of files and links; ``gone``: how many of these no longer existed when their time was
-    read."""
+    ``young``: files that are kept only because they are too young, each with the rule that keeps it. ``emptied``:
+    directories with files to delete; ``occupied``: directories with files that are kept. ``directories``: all
+    directories in the listing. ``tables``: the roots of other tables, whose files are kept. ``present``: the paths of
+    files that are kept. ``listed``: the number of files and links; ``gone``: how many of these no longer existed when
+    their time was read."""
 
     directories: list[Entry]
     tables: frozenset[str]
@@ -412,7 +413,7 @@ class _Decision:
 
     def undecided(self, paths: Sequence[str]) -> list[str]:
         """The paths of the files whose age decides whether they are deleted; all other files are recorded as kept.
-        ``paths``: paths of which either all or none are checksum files."""
+        Either all ``paths`` must be paths of Hadoop checksum files, or none."""
         ordinary = are_ordinary(paths)
         return [path for path in paths if not self._stays_by_name(path, ordinary)]
 

@@ -257,7 +257,8 @@ class _Names:
                 ) from None
             self.elsewhere.add(name)
             return ()
-        # Some writers did not percent-encode paths in the log, so the file name may be exactly the name in the log.
+        # Some writers did not percent-encode the paths in the log, so a file may have exactly the name that the log
+        # contains.
         return (path,) if path == named or "%" not in named else (path, named)
 
 

@@ -4,7 +4,8 @@ Two paths with the same hash count as equal. So a set may report a path that it 
 one in 2**64 for each name in the directory, but it never misses a path that it contains. A wrong answer can only have
 the effect that a file is kept although it could be deleted.
 
-Names are hashed by Python's ``hash``, whose seed differs between processes, or by ``shared_hash``, which does not.
+Names are hashed by Python's ``hash``, whose seed differs between processes, or by ``shared_hash``, which gives equal
+hashes in all processes with the same ``HASH_PROBE``.
 """
 
 from __future__ import annotations
@@ -13,14 +14,15 @@ import unicodedata
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 
-# The maximum number of names that are cached as sets before their directories are queried.
+# The maximum number of names that are cached as sets; beyond it, the sets of the least recently used directories are
+# dropped.
 _MOST_NAMES = 65_536
 
 
 class PathHashes:
     """A set of paths below a root. ``names``: for each directory, the hashes of the names in it; a hash may occur
     twice. Queries are fast if their paths are ordered by directory or if there are few directories. ``hashed``: the
-    hash of a name."""
+    function that returns the hash of a name."""
 
     def __init__(self, paths: Sequence[str] = (), hashed: Callable[[str], int] = hash) -> None:
         self.hashed = hashed
@@ -40,7 +42,7 @@ class PathHashes:
                 names[directory] = array("q", (hashed(name),))
 
     def add_hashes(self, directory: str, hashes: array[int]) -> None:
-        """Add the names of files in a directory; the names are given as hashes."""
+        """Add files of one directory, given the hashes of their names."""
         self._forget()
         known = self.names.get(directory)
         if known is None:

@@ -1,5 +1,5 @@
-"""The vacuum plan: merges the decisions made for each part of the listing, then keeps every file that proved to be
-needed later. Pure.
+"""The vacuum plan: merges the decisions made for each part of the listing, then keeps every file that was later found
+to be needed. Pure.
 
 Spec: PROTOCOL.md leaves vacuum to writers; #file-types.
 """
@@ -42,7 +42,7 @@ class VacuumPlan:
 
 def plan(decided: Decided, needed: NeededFiles, late: Mapping[str, Need], rules: VacuumRules) -> VacuumPlan:
     """The decisions on all files below a table root. ``decided``: the decisions on all parts so far; modified in place.
-    ``late``: needed files that were found only later, with reasons."""
+    ``late``: files that were found to be needed only after the parts had been decided, each with the reason."""
     _keep_some(decided, needed, late)
     known_roots = decided.tables
 
@@ -81,8 +81,8 @@ def together(parts: Iterable[Decided]) -> Decided:
 
 
 def _keep_some(decided: Decided, needed: NeededFiles, late: Mapping[str, Need]) -> None:
-    """Keep each file that was to be deleted, or was kept only because of its age, if it is in ``late`` or is another
-    spelling of a needed file; also keep the checksum files of such files."""
+    """A file that is in ``late``, or is another spelling of a needed file, is kept for that reason, even if it was to
+    be deleted or was kept only because of its age; the checksum files of such files are also kept."""
     spelled = _Spellings(needed.besides(late))
     kept: dict[str, Need | Stay] = {}
     for paths in (decided.files.paths, decided.young):
@@ -102,7 +102,7 @@ def _keep_some(decided: Decided, needed: NeededFiles, late: Mapping[str, Need]) 
 
 
 class _Spellings:
-    """A container for the needed paths whose spelling in a listing may differ."""
+    """Contains each path that, apart from case and Unicode normalisation, equals a needed path."""
 
     def __init__(self, needed: NeededFiles) -> None:
         self._needed = needed

@@ -17,8 +17,8 @@ from deltalog.protocol.paths import LOG_DIRECTORY, has_some
 
 _MOST_PATHS = 65_536
 _STEP = 16
-# The maximum total size of the hashes that are sent. A directory's hashes are sent with every range that contains part
-# of the directory.
+# The maximum total size of the hashes that are sent with the ranges. A directory's hashes are sent with every range
+# that contains part of the directory.
 _MOST_BYTES = 128 << 20
 
 
@@ -70,7 +70,7 @@ class VacuumRange:
 
 
 def ranges(needed: NeededFiles, removed: Set[str], sample: PathSample, most: int) -> Iterator[VacuumRange]:
-    """Split the set of all paths into at most ``most`` ranges."""
+    """Split the set of all possible paths into at most ``most`` ranges."""
     first = _first_reasons(needed)
     largest = max((sum(len(hashes) for _, hashes in each) for each in first.values()), default=0)
     bounds = sample.bounds(max(1, min(most, _MOST_BYTES // max(largest, 1))))

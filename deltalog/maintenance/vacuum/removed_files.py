@@ -3,7 +3,8 @@ vacuum has deleted.
 
 A lite vacuum considers only the files that the log records as removed, and does not list the directory.
 ``_last_vacuum_info``, which delta-spark also reads and writes, records the last version up to which a vacuum has
-deleted the removed files. Log clean-up may have deleted the commits up to that version.
+deleted the removed files. Lite vacuums do not need the commits up to that version, so log clean-up may have deleted
+these commits.
 
 Spec: PROTOCOL.md leaves vacuum to writers; #add-file-and-remove-file.
 """

@@ -140,13 +140,13 @@ class DistributedVacuum:
     def for_table(
         cls, runner: VacuumRunner, handle: TableHandle, version: int, rules: VacuumRules
     ) -> DistributedVacuum | None:
-        """Returns None under the same condition, and has the same cost, as ``VacuumTasks.for_table``."""
+        """Returns None if ``VacuumTasks.for_table`` returns None, and has the same cost."""
         tasks = VacuumTasks.for_table(handle, version, rules)
         return None if tasks is None else cls(tasks, runner)
 
     def decided(self, named: NamedFiles, sample: PathSample) -> Decided:
-        """Like ``decide``, but for all files below the root. Raises StoreError if tasks lose or repeat a file, and what
-        the runner raises."""
+        """Decide in tasks about all files below the root; otherwise like ``decide``. Raises StoreError if tasks lose or
+        repeat a file, and what the runner raises."""
         elsewhere, tables = frozenset(named.elsewhere), table_roots(named.needed.directories)
         tasks = replace(self.tasks, elsewhere=elsewhere, tables=tables)
         inputs = [packed(each) for each in ranges(named.needed, named.removed, sample, self.runner.ranges)]
@@ -167,7 +167,7 @@ class DistributedVacuum:
 
     def deleted(self, files: VacuumedFiles) -> Iterator[tuple[int, list[int]]]:
         """Delete files in steps. For each step, yields the number of files in the step, and the row numbers in
-        ``files`` of those that no longer exist.
+        ``files`` of those files that do not exist after the step.
 
         Raises StoreError, and what the runner raises.
         """
@@ -187,7 +187,7 @@ def deleted_in_steps(
     remove: Callable[[Sequence[Entry]], list[Entry]], files: VacuumedFiles
 ) -> Iterator[tuple[int, list[int]]]:
     """Delete files in steps. For each step, yields the number of files in the step, and the row numbers in ``files`` of
-    those that no longer exist. Raises and costs as ``remove``, with 1,000 files in each call."""
+    those files that do not exist after the step. Raises and costs as ``remove``, with 1,000 files in each call."""
     rows = range(len(files))
     for start in rows[::_AT_ONCE]:
         some = rows[start : start + _AT_ONCE]

@@ -107,7 +107,8 @@ def vacuum(
         raise CallError(
             f"{store.url}: a table cannot be vacuumed in a transaction. Open it outside of the transaction."
         )
-    if authority.catalog is not None and claims is None:
+    authority.check_maintenance("VACUUM", store.url)
+    if authority.catalog is not None and not authority.is_served and claims is None:
         raise ResourceNotReadyError(
             f"{store.url} is managed by the catalog {authority.catalog}, and the open transactions of a catalog may "
             "need files that no version names. Vacuum it through its catalog: TransactionManager.vacuum(name), or "
@@ -168,8 +169,8 @@ def _kept(history: LogHistory, versions: Sequence[int]) -> dict[str, Need]:
 
 
 def _record(handle: TableHandle, cutoff_version: int | None, report: VacuumReport) -> None:
-    """Record ``cutoff_version``, after which later lite vacuums begin. Never raises an error, because the files have
-    already been deleted."""
+    """Record ``cutoff_version``; later lite vacuums begin after this version. Never raises an error, because the files
+    have already been deleted."""
     if cutoff_version is None:
         return
     try:

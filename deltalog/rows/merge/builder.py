@@ -92,7 +92,7 @@ class TableMerger:
         return self._with("not matched by source", "delete", predicate)
 
     def with_schema_evolution(self) -> TableMerger:
-        """Add columns and struct fields that only the source has to the table, as nullable columns at the end.
+        """Add to the table the columns and struct fields that only the source has, as nullable columns at the end.
 
         ``when_matched_update_all`` and ``when_not_matched_insert_all`` add all columns and fields that only the source
         has, except ``except_cols``. Other matched and not-matched clauses add the columns that they assign, with their

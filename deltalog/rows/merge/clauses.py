@@ -43,7 +43,7 @@ _WHY: Mapping[Group, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """A clause in the form that the caller passed. ``updates``: None means all columns except ``except_cols``."""
+    """A clause as the caller passed it. ``updates``: None means all columns except ``except_cols``."""
 
     group: Group
     action: Action
@@ -73,8 +73,8 @@ def check_clauses(clauses: Sequence[Clause]) -> None:
 @dataclass(frozen=True, slots=True)
 class CompiledClause:
     """A clause compiled for rows with flat column names. ``recomputed``: generated columns that the clause does not
-    assign. ``absent``: for each struct that is assigned field by field, whether it is null on both sides and so remains
-    null."""
+    assign. ``absent``: for each struct that is assigned field by field, an expression that is true for rows in which
+    the struct is null on both sides and so remains null."""
 
     clause: Clause
     condition: Bound | None
@@ -88,7 +88,7 @@ class CompiledClause:
         return set() if self.condition is None else {column.path[0] for column in columns_of(self.condition)}
 
     def source_columns(self, names: Sequence[str]) -> list[str]:
-        """Of the flat ``names``, those of the source columns from which the new values are computed."""
+        """Those of ``names``, the flat names of source columns, from which the new values are computed."""
         values = [each.value for each in self.assignments]
         used = {path[0] for each in values if isinstance(each, CompiledExpression) for path in each.columns}
         return [name for name in names if name in used]
@@ -267,7 +267,8 @@ class Compiler:
 
 
 def without_alias(key: str, alias: str, *schemas: StructType) -> str:
-    """The column name in ``key``, without the alias of the target, if one of the schemas contains this column."""
+    """The column name in ``key``: without the alias of the target if one of the schemas contains this column, otherwise
+    unchanged."""
     path = parse_path(key)
     is_qualified = len(path) > 1 and path[0].lower() == alias.lower()
     return path_text(path[1:]) if is_qualified and any(each.find(path[1]) is not None for each in schemas) else key

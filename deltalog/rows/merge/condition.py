@@ -101,7 +101,8 @@ class MergeCondition:
         return joined(parts)
 
     def target_keys(self, rows: pa.Table) -> dict[str, Any]:
-        """The key columns of rows of the target (flat names). Raises CallError for a row without a value."""
+        """The key columns of ``rows``, which are rows of the target with flat column names. Raises CallError for a row
+        without a value."""
         return key_columns(self.keys, [key.target for key in self.keys], rows)
 
     def pairs(self, rows: pa.Table, source: ChunkedRows, keys: SourceKeys) -> Iterator[tuple[Any, Any]]:
@@ -151,8 +152,8 @@ def bound_condition(tree: Expression, relations: Relations, now: datetime.dateti
 
 
 def side_by_side(rows: pa.Table, some: Any, others: ChunkedRows, beside: Any, names: set[str]) -> pa.Table:
-    """A table of row pairs: the rows of one table at indices ``some`` as left columns, and the rows of another at
-    indices ``beside`` as right columns. Only the columns in ``names`` are included."""
+    """A table of row pairs: the rows of ``rows`` at the indices ``some`` as left columns, and the rows of ``others`` at
+    the indices ``beside`` as right columns. Only the columns in ``names`` are included."""
     left = rows.select([name for name in rows.schema.names if name in names]).take(some)
     right = others.take(beside, [name for name in others.rows.schema.names if name in names])
     columns = [*left.columns, *right.columns]

@@ -66,8 +66,8 @@ class Found:
         return self.deletion.whole.slice(0, 0)
 
     def changes(self) -> list[FileChange]:
-        """The rows of each file that are written to new files: updated rows and, without deletion vectors, unchanged
-        rows."""
+        """The rows of each file that are written to new files: updated rows and, if deletion vectors are not used, the
+        unchanged rows."""
         moved = {} if self.deletion.by_vectors else {each.file.path: each for each in self.deletion.matches}
         changes, at = list[FileChange](), 0
         for each in self.updated:
@@ -107,8 +107,8 @@ class Sides:
 
 @dataclass(slots=True)
 class TargetScan:
-    """Joins the target to the source, and collects the rows to change. Memory: a block of the target with its pairs,
-    the keys of the source or of one partition, and 22 bytes for each changed row."""
+    """Joins the target to the source, and collects the rows to change. Memory: a block of the target with the row pairs
+    found for it, the keys of the source or of one partition, and 22 bytes for each changed row."""
 
     sides: Sides
     batches: list[ScannedBatch] = field(default_factory=list)

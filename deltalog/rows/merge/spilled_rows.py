@@ -88,8 +88,8 @@ class HashPartitions:
         return len(self._batches)
 
     def add(self, rows: pa.Table, numbers: Any) -> None:
-        """Add rows to partitions. ``numbers``: the number of each row's partition. Memory: that of a second copy of the
-        rows. Raises StoreError."""
+        """Add rows to partitions. ``numbers``: for each row, the number of its partition. Memory: that of a second copy
+        of the rows. Raises StoreError."""
         if not rows.num_rows:
             return
         order = pc.sort_indices(numbers)

@@ -47,7 +47,8 @@ _REFUSED_FOR_NOW = {
     "TransactionConflictException",
     "TransactionInProgressException",
 }
-# Cancellation reasons for the items of a transaction; "None" marks an item that did not cause the cancellation.
+# Reasons for which a transaction was refused but can be sent again later; "None" marks an item that did not cause the
+# cancellation.
 _REFUSED_FOR_NOW_REASONS = {"None", "TransactionConflict", "ProvisionedThroughputExceeded", "ThrottlingError"}
 _MULTI_TABLE_OPERATIONS = {"transact_write_items", "transact_get_items", "batch_get_item", "batch_write_item"}
 
@@ -81,7 +82,7 @@ class ConditionsFailed(Exception):
 
     ``found`` maps the index of each failed action that requested the existing item to that item, in DynamoDB's
     encoding; an empty item means that none existed. ``unsettled``: whether an earlier attempt of the same request got
-    no response; if that attempt took effect, this may be the reason why the conditions fail."""
+    no response; if that attempt took effect, that may be why the conditions fail."""
 
     def __init__(self, found: Mapping[int, Mapping[str, Any]], unsettled: bool) -> None:
         super().__init__("conditions did not hold")

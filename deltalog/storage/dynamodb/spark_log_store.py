@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 _PREFIX = "s3-dynamodb:"
 _COPY_ATTEMPTS = 4
 _DAY_SECONDS = 86_400
-# The names of staged commits in Spark, and in deltalake while it supported this protocol.
+# The names of staged commits: those of Spark, and those of deltalake, which once supported this protocol.
 _STAGED_NAME = r"\.tmp/%s\.[0-9A-Za-z-]+|_commit_[0-9A-Za-z-]+\.json\.tmp"
 
 log = logging.getLogger(__name__)
@@ -100,9 +100,9 @@ class _Entry:
 class S3DynamoDBStore(WrappedStore["S3Store"]):
     """An S3 store that commits through items in DynamoDB. Other calls are delegated.
 
-    ``get`` and ``head``, if the commit does not exist, and every listing of the log also query DynamoDB for an
-    unfinished commit. These calls finish such a commit, which needs write permissions. Cost: 1 request to DynamoDB more
-    for each call; to finish a commit 2 GETs, 1 PUT and 1 request.
+    If the commit does not exist, ``get`` and ``head`` also query DynamoDB for an unfinished commit; so does every
+    listing of the log. These calls finish such a commit, which needs write permissions. Cost: 1 request to DynamoDB
+    more for each call; to finish a commit 2 GETs, 1 PUT and 1 request.
     """
 
     def __init__(self, inner: S3Store, commit: S3DynamoDBCommit, table: DynamoTable) -> None:
@@ -213,7 +213,8 @@ class S3DynamoDBStore(WrappedStore["S3Store"]):
     def _publish_own(self, entry: _Entry, path: str, data: bytes) -> PutOutcome:
         try:
             outcome = self.inner.put_once(path, data, "*")
-            # Another process may have read our item and copied the file before us.
+            # Another process may have read this writer's item, and copied its commit file into the log before this
+            # writer did.
             is_foreign = outcome is PutOutcome.EXISTS and self.inner.get(path) != data
         except StoreError as error:
             # The version is committed. The next process that reads the log finishes the commit.
@@ -300,8 +301,8 @@ class S3DynamoDBStore(WrappedStore["S3Store"]):
             except StoreError as error:
                 raise StoreError(
                     f"{self.url}: version {entry.version} is committed in the DynamoDB table {self._table.name!r}, and "
-                    f"copying it into the log failed. {error.message} Open the table with rights to write, or without "
-                    "commit= to read the versions before it.",
+                    f"copying it into the log failed. {error.message} Open the table with write permissions, or "
+                    "without commit= to read only the earlier versions.",
                     path=path,
                 ) from error.__cause__
             there = get_or_none(self.inner, path)

@@ -16,9 +16,11 @@ import os
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
+import aiobotocore.credentials
 import aiobotocore.httpsession
 import aiobotocore.session
 import aiohttp
+import botocore.credentials
 import botocore.exceptions as boto
 import botocore.utils
 import fsspec.asyn
@@ -28,6 +30,7 @@ import s3fs
 from deltalog.storage.client_logs import keep_out_of_client_logs
 from deltalog.storage.remote import PARALLEL_GETS
 from deltalog.storage.request_limit import SLOW_STATUSES, RequestLimit, Turn
+from deltalog.storage.s3.credentials import CredentialSource
 from deltalog.storage.s3.transport import Failed, Transport, is_sent_at_once, is_slow, limit_seconds
 
 _BODY_ATTEMPTS = 3
@@ -37,8 +40,8 @@ _NEVER_SENT = (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
 
 T = TypeVar("T")
 
-# The slot that a read occupies within the limit on concurrent requests. The slot is held for the read whose requests
-# the current task sends.
+# The slot that a read occupies within the limit on concurrent requests. The value in a task's context is the slot of
+# the read whose requests this task sends.
 _turn: contextvars.ContextVar[Turn | None] = contextvars.ContextVar("deltalog_turn", default=None)
 
 
@@ -161,7 +164,8 @@ class BotocoreConnections:
         return asyncio.run_coroutine_threadsafe(awaitable, reading.loop)
 
     def connect(self) -> tuple[Any, Any]:
-        """Two file systems, recreated after a fork: one retries requests, and the other sends them only once."""
+        """Two s3fs file systems, recreated after a fork: one retries requests, and the other sends each request only
+        once."""
         if self._filesystems is None or self._filesystems[0] != os.getpid():
             config = {"max_pool_connections": 2 * PARALLEL_GETS, **self._options.get("config_kwargs", {})}
             once = {
@@ -172,7 +176,12 @@ class BotocoreConnections:
                 "connector_args": {**config.get("connector_args", {}), "force_close": True, "keepalive_timeout": None},
             }
             # s3fs caches file systems by their options, so a table that is opened again reuses their connections.
-            options = {"session": _session(self._options.get("profile"), os.getpid()), **self._options}
+            options = dict(self._options)
+            source = options.pop("credentials", None)
+            options.setdefault(
+                "session",
+                _session(options.get("profile"), os.getpid()) if source is None else _signing_session(source),
+            )
             reading, creating = (s3fs.S3FileSystem(**{**options, "config_kwargs": kwargs}) for kwargs in (config, once))
             self._filesystems = (os.getpid(), reading, creating)
         return self._filesystems[1:]
@@ -182,6 +191,17 @@ class BotocoreConnections:
 def _session(profile: str | None, process: int) -> Any:
     """The session is cached, because a new one takes a tenth of a second and 10 MB of memory to read its AWS service
     definitions from disk."""
+    return _new_session(profile)
+
+
+def _signing_session(source: CredentialSource) -> Any:
+    """A session whose requests are signed with the credentials of a source."""
+    session = _new_session(None)
+    session._credentials = _FromSource(source)
+    return session
+
+
+def _new_session(profile: str | None) -> Any:
     session = aiobotocore.session.AioSession(profile=profile)
     # Registered last, so that it runs after botocore's handler, which adds the header ``Expect``.
     session.get_component("event_emitter").register_last("before-call.s3", _send_body_at_once)
@@ -203,6 +223,18 @@ def _notice_slow_down(response: tuple[Any, Any] | None = None, **_: Any) -> None
     turn = _turn.get(None)
     if turn is not None and response is not None and response[0].status_code in SLOW_STATUSES:
         turn.slow_down()
+
+
+class _FromSource(aiobotocore.credentials.AioCredentials):  # type: ignore[misc]
+    """The credentials of a source, read for every signature."""
+
+    def __init__(self, source: CredentialSource) -> None:
+        super().__init__("", "", "", method="deltalog")
+        self._source = source
+
+    async def get_frozen_credentials(self) -> Any:
+        found = await asyncio.to_thread(self._source.current)
+        return botocore.credentials.ReadOnlyCredentials(found.access_key, found.secret_key, found.token)
 
 
 class _SendingOnce(aiobotocore.httpsession.AIOHTTPSession):  # type: ignore[misc]

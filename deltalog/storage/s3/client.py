@@ -18,6 +18,7 @@ from deltalog.errors import CallError
 from deltalog.storage.base import PutOutcome
 from deltalog.storage.exclusive import check_answer, is_verified, place_of
 from deltalog.storage.request_limit import RequestLimit
+from deltalog.storage.s3.credentials import CredentialSource
 from deltalog.storage.s3.direct_transport import DirectTransport
 from deltalog.storage.s3.settings import settings_of
 from deltalog.storage.s3.transport import Failed, LeftToBotocore, Transport, limit_seconds
@@ -39,6 +40,7 @@ class S3Client:
         self._is_exclusive = check_answer(options.pop("exclusive_create", False))
         check_dictionaries(options)
         check_credentials(options)
+        _check_source(options)
         self._settings = settings_of(options)
         self._options = options
         self.limit = RequestLimit()
@@ -54,7 +56,7 @@ class S3Client:
     def _check_names(self) -> None:
         from deltalog.storage.s3.botocore_transport import known_options
 
-        unknown = sorted(set(self._options) - known_options())
+        unknown = sorted(set(self._options) - known_options() - {"credentials"})
         if unknown:
             raise CallError(
                 f"Unknown storage options {unknown}. S3 takes {sorted({*known_options(), 'exclusive_create'})}."
@@ -115,7 +117,8 @@ class S3Client:
         send: Callable[[Transport], T],
         takes: Callable[[DirectTransport], bool] = lambda direct: True,
     ) -> T:
-        """Call ``send`` with the direct transport if ``takes`` accepts it, otherwise with botocore's."""
+        """Call ``send`` with the direct transport if ``takes`` accepts it, otherwise with the transport through
+        botocore."""
         direct = self._direct(bucket)
         if direct is not None and takes(direct):
             try:
@@ -145,3 +148,14 @@ class S3Client:
         if self._connections is None:
             self._connections = BotocoreConnections(self._options, self.limit)
         return BotocoreTransport(self._connections, bucket)
+
+
+def _check_source(options: Mapping[str, Any]) -> None:
+    source = options.get("credentials")
+    if source is None:
+        return
+    if not isinstance(source, CredentialSource):
+        raise CallError(f"The storage option credentials must be a CredentialSource, not {type(source).__name__}.")
+    twice = sorted(name for name in ("key", "secret", "token", "anon", "profile") if options.get(name))
+    if twice:
+        raise CallError(f"The storage options {twice} cannot be combined with credentials. Leave them out.")

@@ -182,7 +182,8 @@ class _Received(io.RawIOBase):
 
     def __init__(self, connection: socket.socket) -> None:
         self._connection = connection
-        # The server keeps the socket open, although it sent "Connection: close".
+        # ``makefile`` keeps the socket open even if http.client closes the connection, as it does if the server sent
+        # "Connection: close".
         self._pieces = connection.makefile("rb", buffering=0)
 
     def readable(self) -> bool:

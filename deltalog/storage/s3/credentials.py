@@ -1,7 +1,9 @@
-"""Gets credentials from botocore's resolver, for roles, containers, instances, web identities and profiles.
+"""Sources of credentials that change while a store is open.
 
-botocore decides on the source of the credentials, and when and how to refresh them. Each signature uses the current
-credentials. If a service reports that the credentials are no longer valid, the credentials are resolved again.
+``ResolvedCredentials`` gets them from botocore's resolver, for roles, containers, instances, web identities and
+profiles. botocore decides on the source of the credentials, and when and how to refresh them. Other sources are passed
+as the storage option ``credentials``. Each signature uses the current credentials. If a service reports that the
+credentials are no longer valid, the source renews them.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import functools
 import os
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -30,12 +33,32 @@ class CredentialsNotFoundError(Exception):
         self.is_passing = is_passing
 
 
-class ResolvedCredentials:
-    """The credentials from botocore's resolver for this process and its environment, resolved at the first request.
+class CredentialSource(ABC):
+    """Credentials that change over time. Thread-safe. ``is_botocore``: whether botocore finds the credentials by itself
+    if this source fails."""
+
+    is_botocore = False
+
+    @abstractmethod
+    def current(self) -> Credentials:
+        """The current credentials for a signature. Raises CredentialsNotFoundError."""
+
+    @abstractmethod
+    def renew(self, used: Credentials, *, is_certain: bool) -> bool:
+        """Get other credentials after a service rejected ``used``. Returns whether the credentials have changed.
+        ``is_certain``: whether the service said that the credentials are invalid; otherwise it may have refused the
+        request for another reason. Raises CredentialsNotFoundError."""
+
+
+class ResolvedCredentials(CredentialSource):
+    """The credentials that botocore's resolver finds for this process and its environment; they are resolved at the
+    first request.
 
     All clients in a process share these credentials, so reopening a table needs no request for credentials. A
     forked process resolves its own credentials, because a lock may be held by a thread that exists only in its parent.
     """
+
+    is_botocore = True
 
     def __init__(self, region: str, profile: str | None = None) -> None:
         self._region = region  # the region of STS, which issues credentials for roles
@@ -43,13 +66,10 @@ class ResolvedCredentials:
         self._cached: tuple[int, _CachedCredentials] | None = None
 
     def current(self) -> Credentials:
-        """The current credentials for a signature. Raises CredentialsNotFoundError."""
         return self._here().current()
 
     def renew(self, used: Credentials, *, is_certain: bool) -> bool:
-        """Resolve the credentials again after a service rejected ``used``. Returns whether the credentials have
-        changed. ``is_certain``: whether the service said that the credentials are invalid; otherwise it may have
-        refused the request for another reason. Raises CredentialsNotFoundError."""
+        """Resolve the credentials again; see CredentialSource."""
         return self._here().renew(used, is_certain)
 
     def _here(self) -> _CachedCredentials:

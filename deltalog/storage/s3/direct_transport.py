@@ -36,7 +36,7 @@ from deltalog.storage.s3.connections import (
     Stop,
     connections_to,
 )
-from deltalog.storage.s3.credentials import CredentialsNotFoundError, ResolvedCredentials, hidden_by
+from deltalog.storage.s3.credentials import CredentialsNotFoundError, CredentialSource, hidden_by
 from deltalog.storage.s3.settings import Settings
 from deltalog.storage.s3.signing import UNSIGNED_BODY, Credentials, encoded_path, encoded_query, signed
 from deltalog.storage.s3.transport import (
@@ -64,8 +64,8 @@ _INVALID_CREDENTIALS_CODES = {
     *("ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "RequestExpired"),
     *("InvalidToken", "InvalidTokenId", "InvalidAccessKeyId"),
 }
-# The same for a HEAD. The response to a HEAD contains only a status and no error code, so the credentials may still be
-# valid.
+# The same for a HEAD. The response to a HEAD has no body with an error code, and its status can also have other causes
+# than invalid credentials.
 _MAYBE_INVALID_CREDENTIALS_CODES = {"400", "403"}
 
 T = TypeVar("T")
@@ -91,7 +91,7 @@ class _IncompleteError(Exception):
 
 
 class DirectTransport(Transport):
-    """A transport that signs and sends requests itself. ``limit``: limits the concurrent reads."""
+    """A transport that signs and sends requests itself. ``limit``: the limit on concurrent reads."""
 
     def __init__(self, settings: Settings, bucket: str, limit: RequestLimit) -> None:
         place = settings.place(bucket)
@@ -197,11 +197,11 @@ class DirectTransport(Transport):
         raise AssertionError("unreachable")
 
     def _send_authenticated(self, method: str, key: str | None, limits: Limits, **request: Any) -> Answer:
-        """Send a request once. If the service rejects the credentials as no longer valid, send the request again with
-        renewed credentials, because the rejected request had no effect."""
+        """Send a request once. If the service rejects the credentials as no longer valid, the request is sent once more
+        with renewed credentials; this is safe, because the rejected request had no effect."""
         ends = time.monotonic() + limits.whole
         source = self._settings.credentials
-        if not isinstance(source, ResolvedCredentials):
+        if not isinstance(source, CredentialSource):
             return self._send_request(method, key, limits, source, **request)
         try:
             credentials = source.current()
@@ -217,6 +217,8 @@ class DirectTransport(Transport):
             is_other = source.renew(credentials, is_certain=refused.code in _INVALID_CREDENTIALS_CODES)
             credentials = source.current()
         except CredentialsNotFoundError as error:
+            if not source.is_botocore:
+                raise
             raise LeftToBotocore(str(error), is_passing=error.is_passing) from None
         if not is_other or time.monotonic() >= ends:
             raise refused
@@ -242,7 +244,7 @@ class DirectTransport(Transport):
         full = self._signed(method, target, {"host": self._host, **(headers or {})}, body, credentials)
 
         def send(idle_s: float) -> Answer:
-            sent = {**full, "user-agent": _USER_AGENT}  # unsigned, because proxies may change it
+            sent = {**full, "user-agent": _USER_AGENT}  # not signed, because proxies may change this header
             return self._connections.exchange(method, target, sent, body, limits, most_idle_s=idle_s, stop=stop)
 
         try:

@@ -15,14 +15,17 @@ from pathlib import Path
 from typing import Any
 
 from deltalog.storage.s3.connections import Limits, Origin
-from deltalog.storage.s3.credentials import ResolvedCredentials, is_word, profile_settings
+from deltalog.storage.s3.credentials import CredentialSource, ResolvedCredentials, is_word, profile_settings
 from deltalog.storage.s3.signing import Credentials
 
-_OPTIONS = {"key", "secret", "token", "anon", "endpoint_url", "client_kwargs", "config_kwargs", "use_ssl", "profile"}
+_OPTIONS = {
+    *("key", "secret", "token", "anon", "endpoint_url", "client_kwargs", "config_kwargs", "use_ssl", "profile"),
+    "credentials",
+}
 _NO_EFFECT = {"max_concurrency", "default_block_size", "default_fill_cache", "default_cache_type", "fixed_upload_size"}
 _CONFIG = {"read_timeout", "connect_timeout", "retries", "max_pool_connections", "signature_version", "s3"}
-# Environment variables that this module supports: those that select credentials and region, and those that do not
-# affect requests to S3.
+# Environment variables that may be set when this module sends requests: those that select credentials and region, and
+# those that have no effect on requests to S3.
 _ENVIRONMENT = re.compile(
     "AWS_(ACCESS_KEY_ID|SECRET_ACCESS_KEY|SESSION_TOKEN|REGION|DEFAULT_REGION|CA_BUNDLE|ALLOW_HTTP|DEFAULT_OUTPUT|PAGER|"
     "EXECUTION_ENV|ROLE_.*|WEB_IDENTITY_TOKEN_FILE|CONTAINER_.*|EC2_METADATA_.*|METADATA_SERVICE_.*|LAMBDA_.*|XRAY_.*|"
@@ -53,10 +56,10 @@ class Settings:
 
     origin: Origin | None  # None: AWS, with one host per bucket
     region: str
-    credentials: Credentials | ResolvedCredentials | None = field(repr=False)  # None: unsigned
+    credentials: Credentials | CredentialSource | None = field(repr=False)  # None: unsigned
     limits: Limits
-    attempts: int  # used for a request that is safe to repeat
-    slow_attempts: int  # for a request that the service throttles
+    attempts: int  # for a request that is safe to repeat
+    slow_attempts: int  # number of attempts for a request that the service throttles
     ca_file: str | None
 
     @property
@@ -177,9 +180,11 @@ def _origin(endpoint: str, ca_file: str | None) -> Origin | None:
 
 def _credentials(
     options: Mapping[str, Any], environment: Mapping[str, str], region: str
-) -> tuple[Credentials | ResolvedCredentials | None] | None:
-    """A tuple with one item: the credentials from the options, the environment or botocore's resolver, or None if
-    requests must be sent unsigned. None if only s3fs can determine the credentials."""
+) -> tuple[Credentials | CredentialSource | None] | None:
+    """A tuple with one item: None if requests must be sent unsigned, otherwise the credentials from the options, the
+    environment or botocore's resolver. None if only s3fs can determine the credentials."""
+    if isinstance(options.get("credentials"), CredentialSource):
+        return (options["credentials"],)
     if options.get("anon"):
         return (None,)
     names = ("key", "secret", "token")

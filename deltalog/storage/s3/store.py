@@ -109,8 +109,9 @@ class S3Store(LogStore):
         """Send one PUT, for commit protocols that protect ``path`` by other means. The PUT creates the object
         (``expected="*"``), replaces the object that has the ETag ``expected``, or replaces any object (None).
 
-        EXISTS: the object differs from the expected one. UNKNOWN: no response, or none within ``seconds``. Does not
-        verify that the service enforces conditions. Cost: 1 PUT, sent once.
+        EXISTS: the condition failed, because the object already exists or does not have the ETag ``expected``. UNKNOWN:
+        no response, or none within ``seconds``. Does not verify that the service enforces conditions. Cost: 1 PUT, sent
+        once.
         """
         return self._put_once("write", self.key(path), data, expected, seconds)
 
@@ -446,7 +447,7 @@ def _pause(seconds: float) -> None:
 
 
 def _check_early(check: Callable[[], None]) -> None:
-    """Run a check in advance, before the commit needs the result of the check. Errors of the check are ignored, because
+    """Run a check in advance, before the commit needs its result. Errors of the check are ignored, because
     the commit repeats a check that failed and raises its error."""
     with contextlib.suppress(Exception):
         check()

@@ -92,7 +92,7 @@ class DelayingProxy:
         task = asyncio.current_task()
         assert task is not None
         self._connections.add(task)
-        # Cancelled when the proxy is closed: nothing awaits this task.
+        # This task is cancelled when the proxy is closed; nothing awaits it.
         with contextlib.suppress(*_CONNECTION_ERRORS, asyncio.CancelledError):
             try:
                 await self._serve(reader, writer)
@@ -203,7 +203,8 @@ def _kind_and_key(head: bytes) -> tuple[str, str]:
 
 
 def chain(exchanges: Sequence[Exchange]) -> Iterator[Exchange]:
-    """One of the longest chains of requests that do not overlap; it shows where an operation spent its time."""
+    """One chain with the largest possible number of requests that do not overlap in time; it shows where an operation
+    spent its time."""
     free_s = float("-inf")
     for each in sorted((e for e in exchanges if e.ended_s is not None), key=lambda e: e.ended_s or 0.0):
         if each.begun_s >= free_s:

@@ -41,7 +41,7 @@ class Line:
 
 
 def lines(plan: Sequence[Operation], results: Results) -> list[Line]:
-    """The lines, in the order of the plan."""
+    """The report's lines, in the order of the operations in the plan."""
     found = []
     for operation in plan:
         mine = [each for each in results.measured if each.key == operation.key]
@@ -178,7 +178,7 @@ def text(plan: Sequence[Operation], results: Results, quick: bool) -> str:
 
 
 def markdown(plan: Sequence[Operation], results: Results) -> str:
-    """The table of docs/benchmarks.md."""
+    """The table in docs/benchmarks.md."""
     found = lines(plan, results)
     header = _header(found)[:-1]
     shown = [f"| {' | '.join(header)} |", "|---|---|---|" + "---:|" * (len(header) - 3)]
@@ -187,8 +187,8 @@ def markdown(plan: Sequence[Operation], results: Results) -> str:
 
 
 def to_json(plan: Sequence[Operation], results: Results, quick: bool) -> dict[str, Any]:
-    """All results as JSON values, including the results of each process, each with one of its longest chains of
-    requests that do not overlap."""
+    """All results as JSON values. The results of each process contain one of its longest chains of requests that do not
+    overlap."""
     found = lines(plan, results)
     return {
         "lines": [asdict(line) for line in found],

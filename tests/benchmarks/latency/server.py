@@ -24,8 +24,8 @@ ACCOUNT = "000000000000"
 
 
 class Index:
-    """The keys of each bucket in sorted order. They are sorted again only if their number has changed, which is fast
-    because most are already in order."""
+    """The keys of each bucket in sorted order. They are sorted again only if their number has changed; sorting is fast,
+    because most of them are already in order."""
 
     def __init__(self) -> None:
         self._sorted: dict[int, list[str]] = {}
@@ -45,7 +45,8 @@ def indexed_listing(index: Index) -> Any:
     original = s3._collect_list_entries
 
     def collect(contents: dict, prefix: str, delimiter: str, max_keys: int, start_after: str) -> Any:
-        # Names below a delimiter become one entry, so the number of keys for a page is not known in advance.
+        # Keys with the same prefix up to the delimiter become one entry, so the number of keys that a page needs is not
+        # known in advance.
         wanted: dict[str, Any] = {}
         entries: set[str] = set()
         for key in index.keys(contents, prefix, start_after):

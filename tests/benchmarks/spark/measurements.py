@@ -133,8 +133,8 @@ def _scalar(df: Any) -> Any:
 
 def _travel(key: str, what: str, spark: Any, path: str, shape: Shape) -> Measurement:
     """Time travel to the middle version: its schema, its number of rows according to the log, or a sum that reads its
-    files. For comparison, Spark reads the same files from a separate directory as plain Parquet, which is the minimum
-    work for reading this version."""
+    files. For comparison, Spark reads the same files as plain Parquet from a separate directory, which is the least
+    work with which this version can be read."""
     version = shape.commits // 2
     commit = deltalog.DeltaTable.open(path).history(shape.commits - version + 1)[-1]
     assert commit.version == version, commit

@@ -1,4 +1,4 @@
-"""Rows deleted, updated, merged, replaced; files vacuumed and optimized."""
+"""Tables with deleted, updated, merged or replaced rows, and with vacuumed or optimized files."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def merged(path: Path) -> pa.Table:
     return pa.concat_tables([without(batch(0, 5), 0), last, source.slice(2)])
 
 
-@feature("Files that no version needs deleted", "`vacuum`")
+@feature("Files deleted that no version needs", "`vacuum`")
 def vacuumed(path: Path) -> pa.Table:
     table = created(path, data=batch(0))
     table.overwrite(batch(1))

@@ -104,7 +104,7 @@ def statistics_of_named_columns(path: Path) -> pa.Table:
     return batch(0, 8)
 
 
-@feature("Properties of Delta and custom ones", "`set_properties`, `unset_properties`")
+@feature("Delta's properties and custom properties", "`set_properties`, `unset_properties`")
 def properties(path: Path) -> pa.Table:
     table = created(path, {"made.by": "tests"}, data=batch(0, 3))
     table.set_properties({"delta.isolationLevel": "Serializable", "delta.targetFileSize": "1mb", "owner": "ä 'b'"})

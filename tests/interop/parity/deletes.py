@@ -45,7 +45,7 @@ statements(
         "DELETE with TRUE": "delete from {t} where true",
         "DELETE with FALSE": "delete from {t} where false",
         "DELETE with NULL": "delete from {t} where null",
-        "DELETE of a column that is not there": "delete from {t} where nope = 1",
+        "DELETE with a condition on a column that does not exist": "delete from {t} where nope = 1",
         "DELETE with a condition that is not boolean": "delete from {t} where id + 1",
         "DELETE with IN and a query": "delete from {t} where id in (select 1)",
         "DELETE with EXISTS": "delete from {t} where exists (select 1)",
@@ -83,7 +83,7 @@ statements(
     {
         "DELETE by a field of a struct": "delete from {t} where st.a = 1",
         "DELETE by an element of a list": "delete from {t} where l[0] = 2",
-        "DELETE by a struct that is null": "delete from {t} where st is null",
+        "DELETE with IS NULL on a struct": "delete from {t} where st is null",
     },
 )
 statements(

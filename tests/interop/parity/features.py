@@ -1,4 +1,4 @@
-"""Writes to tables with table features; delta-spark or the engine itself has created these tables."""
+"""Writes to tables with table features; the tables are created by delta-spark or by the engine under test."""
 
 from tests.interop.parity.scenarios import scenario
 from tests.interop.parity.tables import Table

@@ -28,7 +28,7 @@ DIFFERS = {
         "delta-spark matches fields by position as soon as a type differs; spark_ext matches them by name."
     ),
     "MERGE with DEFAULT": "delta-spark does not support DEFAULT in MERGE.",
-    "CREATE TABLE with a default": "Only spark_ext records the property that adds the feature in the history.",
+    "CREATE TABLE with a default": "In the history, only spark_ext records the property that adds the feature.",
     "CREATE OR REPLACE TABLE": (
         "delta-spark does not replace a table given by path with a table that has other columns."
     ),

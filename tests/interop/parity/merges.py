@@ -96,9 +96,8 @@ statements(
         "MERGE of a source that lacks a column": "merge into {t} t using (select 1L as id, 'z' as s) s on t.id = "
         "s.id when "
         "matched then update set *",
-        "MERGE of a source with another column": "merge into {t} t using (select 1L as id, 'z' as s, 'x' as p, 5 as "
-        "n) s on "
-        "t.id = s.id when matched then update set *",
+        "MERGE of a source with an additional column": "merge into {t} t using (select 1L as id, 'z' as s, 'x' as p, "
+        "5 as n) s on t.id = s.id when matched then update set *",
         "MERGE with schema evolution": "merge with schema evolution into {t} t using (select 1L as id, 'z' as s, "
         "'x' as p, "
         "5 as n) s on t.id = s.id when matched then update set *",
@@ -173,7 +172,7 @@ statements(
 statements(
     (PLAIN[0] + " tblproperties ('delta.appendOnly' = true)", PLAIN[1]),
     {
-        "MERGE into an append-only table that inserts": INTO + "when not matched then insert *",
-        "MERGE into an append-only table that updates": UPSERT,
+        "MERGE that inserts rows into an append-only table": INTO + "when not matched then insert *",
+        "MERGE that updates rows of an append-only table": UPSERT,
     },
 )

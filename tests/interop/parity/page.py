@@ -26,7 +26,7 @@ _SHOWN, _LENGTH = 2, 60
 
 
 def row(scenario: Scenario, finding: Finding) -> str:
-    """The line for a scenario in the table of the scenario's area."""
+    """The scenario's line in the table of its area."""
     if not finding.differences:
         return f"| {scenario.name} | {SAME} | |"
     places = [f"`{place}` {_short(theirs)} / {_short(ours)}" for place, theirs, ours in finding.differences[:_SHOWN]]
@@ -98,7 +98,8 @@ _OWN = {
         " committed."
     ),
     "`test_sql.py::test_ddls`": (
-        "A named table has the table features of a table in a deltalog catalog; the test expects no features."
+        "A table created by name is in a deltalog catalog, and therefore has table features; the test expects none. It"
+        " passes with [`install`](from-delta-spark.md), where names are those of Spark's own catalog."
     ),
 }
 _OWN_TESTS = f"""
@@ -113,7 +114,7 @@ _OWN_TESTS = f"""
 
 
 def committed_rows() -> dict[str, str]:
-    """The lines of the committed page, by scenario."""
+    """The lines of the page as it is in the repository, keyed by scenario."""
     if not PAGE.exists():
         return {}
     lines = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line.startswith("| ")]

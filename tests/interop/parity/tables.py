@@ -1,6 +1,6 @@
 """The table of a scenario, which one of the two engines writes and reads; every result is recorded.
 
-Both engines have the same calls: ``writer(df).mode(…).partitionBy(…).options(…).save(path)`` and
+Both engines are called in the same way: ``writer(df).mode(…).partitionBy(…).options(…).save(path)`` and
 ``reader().options(…).load(path)``. delta-spark runs the set-up statements (`start`, `sql`) for both engines.
 """
 
@@ -74,8 +74,8 @@ class Place:
 
 
 class Table:
-    """One table of one engine. For each write and read, the page records `ok` or the meaning of the error, and the rows
-    read.
+    """One table of one engine. For each write and read, docs/spark-parity.md records `ok` or the meaning of the error,
+    and the rows read.
 
     A step that fails does not end the scenario.
     """
@@ -207,7 +207,7 @@ def _dotted(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with(df: Any, act: Callable[[str], object], path: str) -> Any:
-    """A DataFrame with the rows of ``df``; the task that computes these rows first calls ``act(path)``. The inner
+    """A DataFrame with the rows of ``df``; the task that computes these rows first calls ``act(path)``. The nested
     function is pickled by value."""
 
     def rows(batches: Iterator[Any]) -> Iterator[Any]:

@@ -47,14 +47,14 @@ statements(
         "UPDATE with text that is no number": "update {t} set id = 'x' where id = 1",
         "UPDATE with a number for text": "update {t} set s = 5 where id = 1",
         "UPDATE with a fraction for a whole number": "update {t} set id = 7.0 where id = 1",
-        "UPDATE of a column that is not there": "update {t} set nope = 1",
-        "UPDATE by a column that is not there": "update {t} set s = 'z' where nope = 1",
+        "UPDATE that sets a column that does not exist": "update {t} set nope = 1",
+        "UPDATE with a condition on a column that does not exist": "update {t} set s = 'z' where nope = 1",
         "UPDATE of a column twice": "update {t} set s = 'y', S = 'z'",
         "UPDATE in another case": "UPDATE {t} SET S = 'z' WHERE ID = 1",
         "UPDATE with a query as the value": "update {t} set s = (select 'z')",
         "UPDATE with a query in the condition": "update {t} set s = 'z' where id in (select 1)",
         "UPDATE with an aggregate": "update {t} set id = max(id)",
-        "UPDATE with DEFAULT where there is none": "update {t} set s = default where id = 1",
+        "UPDATE with DEFAULT for a column without a default": "update {t} set s = default where id = 1",
         "UPDATE twice": ("update {t} set s = 'y' where id = 1", "update {t} set s = 'z' where s = 'y'"),
     },
 )
@@ -62,7 +62,7 @@ statements(
     VECTORS,
     {
         "UPDATE with deletion vectors": "update {t} set s = 'z' where id = 1",
-        "UPDATE of all rows with deletion vectors": "update {t} set s = 'z'",
+        "UPDATE of all rows of a table with deletion vectors": "update {t} set s = 'z'",
         "UPDATE and DELETE with deletion vectors": (
             "update {t} set s = 'z' where id = 1",
             "delete from {t} where s = 'z'",

@@ -20,7 +20,7 @@ from deltalog.conformance.builder import ICT_PROPERTY, PAIR_TIMESTAMP, PAIR_VERS
 from deltalog.conformance.engines.deltalog import DeltalogEngine
 
 Action = dict[str, Any]
-# For each mutant, patterns of cases; at least one of the matching cases must fail.
+# For each mutant, patterns that select cases; the mutant must fail at least one of these cases.
 MUTANTS: dict[type[Engine], str] = {}
 
 
@@ -94,7 +94,7 @@ class TravelsByCommitInfo(DeltalogEngine):
 
 @caught_by("ict-time-travel-kept-*")
 class FindsTheVersionBefore(DeltalogEngine):
-    """Excludes a commit at exactly the requested time."""
+    """Time travel excludes a commit at exactly the requested time."""
 
     def rows(self, path: str, version: int | None = None, timestamp_ms: int | None = None) -> Any:
         return super().rows(path, version, None if timestamp_ms is None else timestamp_ms - 1)

@@ -85,7 +85,7 @@ def action(store: LogStore, version: int, key: str) -> dict[str, Any] | None:
 
 
 def info(store: LogStore, version: int) -> dict[str, Any]:
-    """The commitInfo of a commit, which must be in the first line."""
+    """The commitInfo of a commit; it must be in the first line."""
     first = lines(store, version)[0]
     assert list(first) == ["commitInfo"]
     body: dict[str, Any] = first["commitInfo"]

@@ -153,7 +153,8 @@ def write(file: Path, lines: list[Line]) -> None:
 
 
 def edit(version: int, change: Callable[[list[Line]], list[Line] | None]) -> Callable[[Path], None]:
-    """Damage: change the lines of a commit in place, or replace them with the result of ``change``."""
+    """Returns a damage function that changes the lines of a commit in place, or replaces them with the result of
+    ``change``."""
 
     def damage(path: Path) -> None:
         file = commit(path, version)
@@ -165,7 +166,7 @@ def edit(version: int, change: Callable[[list[Line]], list[Line] | None]) -> Cal
 
 
 def edit_action(version: int, kind: str, change: Callable[[Line], object]) -> Callable[[Path], None]:
-    """Damage a table: change the first action of a kind in place."""
+    """Damage a table by changing the first action of a kind in place."""
     return edit(version, lambda lines: (change(next(line[kind] for line in lines if kind in line)), None)[1])
 
 
@@ -322,7 +323,7 @@ def rewrite_rows(change: Callable[[pa.Table], pa.Table]) -> Callable[[Path], Non
 
 
 def again(line: Line, **fields: Any) -> Line:
-    """An add action with changed fields."""
+    """The same add action with some fields changed."""
     return {"add": {**line["add"], **fields}}
 
 
@@ -401,7 +402,7 @@ def copy(old: str, new: str) -> Callable[[Path], None]:
 
 
 def edit_top(change: Callable[[list[Line]], list[Line]]) -> Callable[[Path], None]:
-    """Damage: change the lines of a V2 checkpoint in JSON."""
+    """Damage a table: change the lines of a V2 checkpoint in JSON."""
 
     def damage(path: Path) -> None:
         file = next(log(path).glob("*.checkpoint.*.json"))

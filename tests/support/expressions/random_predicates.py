@@ -161,7 +161,7 @@ def _random_leaf(chance: random.Random, leaf: Leaf) -> tuple[Predicate, str]:
 
 
 def literal(value: Any) -> str:
-    """A value as a Spark literal of the type in the predicate."""
+    """A value as a Spark literal, for a predicate."""
     if value is None:
         return "NULL"
     if isinstance(value, bool):

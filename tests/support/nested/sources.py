@@ -23,7 +23,7 @@ class Change:
     """One difference. ``path``: the names of the table's column and of the nested fields, outermost first, with
     ``element``, ``key`` and ``value`` for lists and maps; the path of an extra field includes the field's name, and the
     path of a ``reordered`` change is that of the struct. ``is_exact``: whether a duplicate has exactly the same name,
-    or a name that differs in case."""
+    rather than a name that differs only in case."""
 
     kind: ChangeKind
     path: tuple[str, ...]

@@ -1,4 +1,4 @@
-"""Random values of nested types as Arrow arrays, and comparable rows."""
+"""Random values of nested types as Arrow arrays, and rows as Python values that can be compared."""
 
 from __future__ import annotations
 

@@ -278,7 +278,7 @@ class Proxy:
 
 @contextlib.contextmanager
 def proxied(server: Server) -> Iterator[tuple[Proxy, Server]]:
-    """A proxy in front of a server, and the server object with the proxy's address."""
+    """Start a proxy in front of a server; yields the proxy, and a server object with the proxy's address."""
     proxy = Proxy(server)
     try:
         yield proxy, Server(server.name, proxy.port)

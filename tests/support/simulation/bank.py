@@ -67,8 +67,9 @@ class _Tables(ManagedTables):
 
 class Bank:
     """In-memory tables whose file paths contain amounts of money, and the ratified commits of these tables.
-    ``coordinator``: an empty coordinator. ``like``: a Bank whose tables are copied into the new one, because creating
-    the tables takes longer than most schedules. The catalogs of this Bank and of ``like`` must have the same id."""
+    ``coordinator``: the coordinator to use, which must be empty. ``like``: a Bank whose tables are copied into the new
+    one, because creating the tables takes longer than most schedules. The catalogs of this Bank and of ``like`` must
+    have the same id."""
 
     def __init__(
         self,
@@ -140,7 +141,7 @@ class Bank:
         return log_of(self.stores[f"memory://{name}"])
 
     def sums(self, manager: TransactionManager) -> dict[str, frozenset[str]]:
-        """For each table, the paths that a new transaction reads."""
+        """For each table, the paths of the files that a new transaction sees."""
         transaction = manager.transaction(transaction_type="READ_ONLY")
         seen = {name: paths_of(transaction.table(name)) for name in self.names}
         with contextlib.suppress(StoreError, TransactionStateError, EntityNotFoundError):

@@ -65,8 +65,8 @@ def commit_client_transaction(
 
 
 def cancel_client_transaction(manager: TransactionManager, client_transaction: ClientTransaction) -> str:
-    """Cancel a transaction. Returns ``failed`` in both cases: if this call canceled the transaction, and if the
-    transaction was already committed."""
+    """Cancel a transaction. Returns ``failed`` if this call cancelled the transaction, and also if the transaction was
+    already committed."""
     try:
         manager.cancel_transaction(client_transaction.token)
     except TransactionCommittedError:

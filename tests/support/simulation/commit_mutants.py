@@ -53,7 +53,8 @@ def does_not_look_for_its_own_txn_id(patch: Patch) -> None:
 
 
 def _answers(patch: Patch, mistaken: type[CommitOutcome], answer: Callable[[Any], Any]) -> None:
-    """Patch the commit loop so that it settles outcomes of the type ``mistaken`` with ``answer(attempt)``."""
+    """Patch the commit loop: if the outcome of an attempt has the type ``mistaken``, ``answer(attempt)`` replaces the
+    loop's reaction."""
 
     def settle(self: Any, attempt: Any, outcome: Any) -> Any:
         return answer(attempt) if isinstance(outcome, mistaken) else REAL_SETTLE(self, attempt, outcome)
@@ -81,7 +82,7 @@ def takes_unknown_for_failure(patch: Patch) -> None:
 
 @mutant("I5")
 def takes_unknown_for_a_conflict(patch: Patch) -> None:
-    """Like a client that reports 409, 412 and a timeout as the same error."""
+    """Treats an unknown outcome as a conflict, like a client that reports 409, 412 and a timeout as the same error."""
     _answers(patch, Unknown, _conflict)
 
 

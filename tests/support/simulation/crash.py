@@ -52,8 +52,8 @@ _LOG_FILE = re.compile(r"\d{20}\.(json|crc|checkpoint\.parquet)|_last_checkpoint
 @dataclass(frozen=True)
 class Plan:
     """The plan of the zygote. ``pause_seconds``: the mean time between two kills. ``stop_seconds``: how long a client
-    remains stopped; 0 stops none. ``points``: whether clients also kill themselves between system calls. ``options``:
-    options of the store."""
+    remains stopped; 0: no client is stopped. ``points``: whether clients also kill themselves between system calls.
+    ``options``: options of the store."""
 
     url: str
     records: str

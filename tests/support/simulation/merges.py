@@ -49,8 +49,8 @@ def _every(*verdicts: bool | None) -> bool | None:
 
 @dataclass(frozen=True)
 class On:
-    """A merge condition: as SQL, as a predicate on rows, and the part of a source row that determines which rows it
-    matches."""
+    """A merge condition: as SQL, as a predicate on rows, and as a function that returns the part of a source row that
+    determines which rows it matches."""
 
     sql: str
     holds: Holds
@@ -99,7 +99,8 @@ _CONDITIONS: Mapping[str, Sequence[tuple[str, Holds]]] = {
 
 @dataclass(frozen=True)
 class Case:
-    """A clause: a method of TableMerger with its arguments, and its effect on a pair of rows; None deletes the row."""
+    """A clause: a method of TableMerger with its arguments, and its effect on a pair of rows; an effect of None deletes
+    the row."""
 
     group: str
     method: str
@@ -191,8 +192,7 @@ class DrawnMerge:
 
 
 def draw_merge(rng: random.Random, first: int, rows: Rows) -> DrawnMerge:
-    """Draw a merge. ``first``: the smallest number that a new row may have; ``rows``: random values, numbered from
-    ``first``."""
+    """Draw a merge. ``rows``: random rows, numbered from ``first``, from which the rows of the source are made."""
     on, wanted = rng.choice(ON), {"matched": 2, "not matched": 2, "not matched by source": 1}
     form = rng.random()
     if form < 0.2:

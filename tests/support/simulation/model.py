@@ -206,7 +206,7 @@ class TableMachine(RuleBasedStateMachine):
         if not wanted:
             return
         x = wanted[choice % len(wanted)]
-        # The new row must also satisfy the condition, so the condition includes the new row's number.
+        # The condition of the overwrite must also be true for the new row, so it includes the number of the new row.
         data, rows = self.new_rows(1, self.model.latest.columns)
         left = {key: row for key, row in self.model.latest.rows.items() if key != x}
         where = f"x = {x} or x = {next(iter(rows))}"
@@ -324,8 +324,8 @@ class TableMachine(RuleBasedStateMachine):
             assert self.table.version == len(self.model.versions) - 1
 
     def teardown(self) -> None:
-        """A new process reads in every version the same rows as the model, and the checker finds no violation in the
-        log."""
+        """A new process reads the same rows as the model in the first, the middle and the latest version, and the
+        checker finds no violation in the log."""
         if not self.model.versions:
             return
         STEPS["examples"] += 1

@@ -78,7 +78,7 @@ ROW_KINDS: Mapping[str, int] = {
     "compact log": 2,
     "clean up log": 2,
 }
-#: Properties of new tables; each is set in half of the schedules.
+#: The properties of new tables, by feature; each feature is on in half of the schedules.
 FEATURES: Mapping[str, Mapping[str, str]] = {
     "vectors": {"delta.enableDeletionVectors": "true"},
     "changes": {"delta.enableChangeDataFeed": "true"},
@@ -180,7 +180,7 @@ class RowSimulation(Simulation):
             def once(table: DeltaTable) -> CommitResult | None:
                 return operation(table, record.token)
 
-            # After a conflict, the operation is repeated without the files that other writers have changed.
+            # After a conflict, OPTIMIZE is repeated without the files that other writers have changed.
             record.repeated = again or kind == "optimize"
             result = table.retrying(once, retry_count=2) if again else once(table)
             if result is not None and result.skipped:
@@ -190,7 +190,7 @@ class RowSimulation(Simulation):
         self._record(client, kind, attempt, may_change=list(_ANY if kind in _ALTERING else ()))
 
     def _crash(self, client: Client, error: str, kind: str = "read") -> None:
-        # Log clean-up deleted the log files of the version while they were being read.
+        # Not a crash: log clean-up deleted the log files of the version while they were being read.
         of_lost = ("VersionNotFoundError", "TimestampOutOfRangeError", "MissingVersionError")
         if kind != "read" or not error.startswith(of_lost):
             super()._crash(client, error, kind)
@@ -240,8 +240,8 @@ class RowSimulation(Simulation):
 
 
 class Turn:
-    """The random values that one operation draws, and its plan. ``plan`` is None if the operation's effect on rows is
-    not judged."""
+    """The source of random values for one operation, and the operation's plan. ``plan`` is None if the operation's
+    effect on rows is not judged."""
 
     def __init__(self, rng: random.Random, first: int, features: Sequence[str]) -> None:
         self.random = rng
@@ -295,7 +295,7 @@ def _delete(turn: Turn, table: DeltaTable) -> Operate:
     return lambda table, token: table.delete(sql, user_metadata=token, txn=txn)
 
 
-#: Updates: for each update, the arguments for ``update`` and the effect on a row.
+#: The updates: for each, the arguments of ``update``, and a function that computes its effect on a row.
 UPDATES: Sequence[tuple[Mapping[str, Any], Callable[[Row], Row]]] = (
     ({"updates": {"v": "v + 1"}}, lambda row: row._replace(v=row.v + 1 if isinstance(row.v, float) else row.v)),
     ({"updates": {"V": "CASE WHEN v > 1 THEN 0 ELSE 3 END"}}, lambda row: row._replace(v=_swapped(row.v))),

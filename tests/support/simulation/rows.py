@@ -11,7 +11,8 @@ The invariants, in addition to the checker's:
 
 ====  =======================================================================================================
 R1    Serial: the rows of each version are those of the previous version with the version's operation applied. At
-      WriteSerializable an operation other than a restore may ignore rows of blind appends that it need not have read.
+      WriteSerializable an operation other than a restore may leave out rows that blind appends added, if it was not
+      required to read them.
       A restore also restores the metadata domains of its version.
 R2    Constraints: no version has a row that violates one of its constraints.
 R3    Row ids: every live row has a unique id, not above the high-water mark, which never decreases. When a row is
@@ -150,7 +151,7 @@ class Plan:
         return self.kind != "replace where" or where is None or where.matching(self.rows) == self.rows
 
     def replaced(self, rows: Rows) -> Rows:
-        """The rows of ``rows`` that the operation removes."""
+        """The rows in ``rows`` that the operation removes or replaces."""
         if self.kind in ("append", "keep"):
             return frozenset()
         if self.kind == "replace partitions":
@@ -320,7 +321,7 @@ class _Judge:
         if self._level != "WriteSerializable":
             known.update({row.x: frozenset((version,)) for row in (() if merged is None else merged.updated)})
             return
-        # Which rows matched depends on appends that the operation may not have read.
+        # Which rows the operation matched depends on concurrent appends, which it may not have read.
         known.update({row.x: known[row.x] | {version} if row in rows else frozenset((version,)) for row in before})
 
     # ---------------------------------------------------------------------------------------------- R1, R2, R7
@@ -421,7 +422,7 @@ class _Judge:
                 if all(plan.merge(self.seen[each].rows) is not None for each in read):
                     self.blame("R6", f"{operation.kind} {operation.token} was refused although no row matches twice")
             if plan is None or not plan.is_valid or version is None or version not in self.seen:
-                continue  # read_version is set if nothing was committed
+                continue  # only an operation that committed nothing has a read_version
             seen = self.seen[version]
             recorded = plan.txn is not None and seen.apps.get(plan.txn[0], -1) >= plan.txn[1]
             then = self.seen[plan.version].rows if plan.kind == "restore" else frozenset()

@@ -34,8 +34,8 @@ def run_and_print(
 
 
 def assert_seeds_decide(run: Callable[..., ScheduleResult], seeds: Sequence[int], *hash_seeds: int) -> None:
-    """Assert that a seed has the same digest in this process and in others, for each of ``hash_seeds`` (PYTHONHASHSEED,
-    which changes the iteration order of sets), and that two seeds have different digests."""
+    """Assert that a seed gives the same digest in this process and in others, for each of ``hash_seeds``
+    (PYTHONHASHSEED, which changes the iteration order of sets), and that two seeds give different digests."""
     here = [run(seed).digest for seed in seeds]
     assert here == [run(seed).digest for seed in seeds]
     assert len(set(here)) == len(seeds)

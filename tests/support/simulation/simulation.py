@@ -4,7 +4,7 @@
     assert not result.violations, result.report()
 
 One seed determines everything: the table, each client's operations, the interleaving, the clocks and the faults. The
-clients run the real library on a MemoryStore; this module contains their operations and the judge of the results.
+clients run the real library on a MemoryStore; this module contains their operations and judges the results.
 """
 
 from __future__ import annotations
@@ -321,8 +321,8 @@ class Simulation:
                 continue
             kind = client.random.choices(list(self._kinds), list(self._kinds.values()))[0]
             if kind == "property":
-                # Few keys and values, so that clients often set a property to the value that it already has; a commit
-                # that changes nothing in this way must not be lost to a winning commit either.
+                # Few keys and values, so that clients often set a property to the value that it already has. Such a
+                # commit changes nothing, but it must not be lost either if another commit wins.
                 key, value = f"custom.{client.random.randrange(2)}", str(client.random.randrange(2))
                 self._set_property(client, table, kind, {key: value})
             elif kind == "append rows":

@@ -40,7 +40,7 @@ from tests.support.simulation.transactions import run_transactions
 from tests.support.simulation.vacuum_simulation import run_vacuum_schedule
 
 CHUNK = 250  # the number of schedules that a process runs before it gets its next chunk
-_ROW_CHUNK = 50  # the chunk size for schedules with rows, which take longer
+_ROW_CHUNK = 50  # the number of schedules per chunk if they also change rows, because these take longer
 _TRANSACTION_CHUNKS = 3  # per minute, so that half an hour has at least 20,000 schedules
 _MODEL_STEPS = 50
 _MUTANTS = (

@@ -63,9 +63,9 @@ class SweepTotals:
 def sweep(
     operations: Sequence[Swept] = (), combinations: Sequence[tuple[str, str]] = (), every: int = 1
 ) -> tuple[SweepTotals, list[str]]:
-    """Run every case of ``operations`` (by default of all operations). Returns the totals, and a description of each
-    failed case. ``combinations`` limits the tables and settings; an operation that supports none of them runs with its
-    first combination. ``every``: run only every n-th case."""
+    """Run every case of ``operations`` (by default of all operations). Returns the numbers of cases, outcomes and
+    calls, and a description of each failed case. ``combinations`` limits the tables and settings; an operation that
+    supports none of them runs with its first combination. ``every``: run only every n-th case."""
     totals, failures = SweepTotals(), list[str]()
     for operation in operations or OPERATIONS:
         places = [(table, setting) for table in operation.tables for setting in operation.settings]

@@ -138,7 +138,8 @@ class Bench:
             answer = operation.run(self.table, record.token)
         if isinstance(answer, DeltaTable):
             self.table = answer
-            # Of a returned table handle, only the version is used; new tables have no in-commit timestamps by default.
+            # Of a returned table handle, only the version is used; the in-commit timestamp is None, because new tables
+            # have none by default.
             answer = None if operation.reads else CommitResult(answer.version, 0, None, 1, "")
         if isinstance(answer, CommitResult):
             return answer

@@ -39,11 +39,11 @@ TABLES = ("plain", "timed")
 class Swept:
     """A row of OPERATIONS. ``run`` is called with the handle, and with the commit's token if the method accepts one.
 
-    ``declared``: values for fields of checker.Operation. ``reads``: the operation only reads, and faults must not
-    change its result. ``opens``: whether the operation is called with the store and the environment instead of a
-    handle. ``tables``, ``settings``: the combinations that the operation supports; ``new``: whether the operation
-    creates the table. ``properties``: table properties, in addition to the usual ones; ``setup``: a function that
-    prepares the tables.
+    ``declared``: the values of fields of ``checker.Operation`` that the operation declares. ``reads``: the operation
+    only reads, and faults must not change its result. ``opens``: whether the operation is called with the store and the
+    environment instead of a handle. ``tables``, ``settings``: those with which the operation can run; ``new``: whether
+    the operation creates the table. ``properties``: table properties, in addition to the usual ones; ``setup``: a
+    function that prepares the tables.
     """
 
     name: str

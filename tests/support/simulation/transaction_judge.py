@@ -56,7 +56,8 @@ class ClientTransaction:
 
     @property
     def is_due(self) -> bool:
-        """Whether the transaction's commits must be in the logs once it is committed."""
+        """Whether the logs must contain the transaction's commits once it is committed: it has changes, and none of
+        them is in doubt."""
         return bool(self.changes) and not self.in_doubt
 
     def change(self, table: str, adds: Sequence[str], removes: Sequence[str]) -> None:
@@ -65,7 +66,7 @@ class ClientTransaction:
 
 @dataclass(frozen=True)
 class Ratified:
-    """Commits that were ratified together: for each table, each version with its staged bytes."""
+    """Commits that were ratified together: for each table, the ratified versions with their staged bytes."""
 
     at: float
     commits: Mapping[str, Sequence[tuple[int, bytes]]]

@@ -360,7 +360,7 @@ class TransactionSimulation:
     # ---------------------------------------------------------------------------------------------- the end
 
     def _finish(self, client: Client) -> None:
-        """After the schedule, when everything left behind is old enough, one process recovers."""
+        """After the schedule, when everything left behind is old enough, one process runs the recovery."""
         passed = [5 * _DAY_MS]
         later = _later(client.environment(), lambda: self.scheduler.time_ms() + sum(passed))
         manager = SimulatedManager(self.bank.coordinator, later, self.bank.stores.__getitem__)

@@ -1,7 +1,7 @@
 """The members of delta-spark's Python modules, and of the classes of PySpark that ``spark_ext.install`` changes, each
-with what a program gets in its place from spark_ext. The tables of docs/from-delta-spark.md show them.
+with the part of spark_ext that a program gets in its place. They are listed in the tables of docs/from-delta-spark.md.
 
-``python -m tests.support.spark.delta_spark_members`` writes these tables into the page.
+``python -m tests.support.spark.delta_spark_members`` writes these tables into docs/from-delta-spark.md.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ NOTES = {
     "spark.catalog.createTable": "Spark's own: use `DeltaTable.create`",
     "spark.catalog.createExternalTable": "Spark's own: use `DeltaTable.create`",
     "spark.catalog.cacheTable": "Spark's own, for views: cache the frame of a table",
-    "spark.catalog.listColumns": "Spark's own: the columns of a name are those at its registration",
+    "spark.catalog.listColumns": "Spark's own: shows the columns that the table had when its name was registered",
     "spark.readStream.changes": "Spark's own",
     "spark.read.changes": "Spark's own: `option('readChangeFeed', True)`",
     "df.writeStream.toTable": "creates a table in Spark's catalog; in a catalog of deltalog it must exist",

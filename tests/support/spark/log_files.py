@@ -26,7 +26,7 @@ def actions(commit: Path) -> list[dict[str, Any]]:
 
 
 def in_commit_timestamps(table: Path) -> dict[int, int | None]:
-    """Each commit's `inCommitTimestamp`, read from the first action without deltalog."""
+    """Each commit's `inCommitTimestamp`, taken from the first action of the commit without using deltalog."""
     return {
         version: actions(path)[0].get("commitInfo", {}).get("inCommitTimestamp")
         for version, path in commits(table).items()

@@ -1,4 +1,4 @@
-"""Readers that get partition values or file lists in different ways: polars, DuckDB, pandas.
+"""Other readers, which differ in where they get partition values and file lists from: polars, DuckDB, pandas.
 
 DuckDB's Delta extension is not used, because DuckDB would download it on first use. Instead, DuckDB reads the data that
 deltalake or deltalog passes to it.

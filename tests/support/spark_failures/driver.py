@@ -18,7 +18,7 @@ from typing import Any
 
 ROWS_PER_ATTEMPT = 1_000_000  # the difference between the first id in one attempt and the first id in the next attempt
 APPLICATION = "attempts"
-OVERWRITES_EVERY = 5  # attempts whose number is a multiple of this overwrite the table
+OVERWRITES_EVERY = 5  # if the number of an attempt is a multiple of this, the attempt overwrites the table
 
 
 def main() -> None:

@@ -169,7 +169,7 @@ class Runs:
                 done += self._succeeds(answer, run)
             else:
                 run.errors.append(self._of_a_lost_session(answer))
-                break  # without its JVM, the process fails in the same way at every later attempt
+                break  # the JVM is dead, so every later attempt by this process would fail in the same way
         driver.stop()
         again = self._of("local").write(**self._command(run, table, attempt=last))
         if "error" in again:

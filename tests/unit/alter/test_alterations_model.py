@@ -89,7 +89,7 @@ def test_rows_and_names_of_every_version(mode: str, seed: int) -> None:
         snapshot = table.snapshot()
         assert snapshot.version == len(model.versions) - 1
         for column in all_columns(snapshot.schema):
-            # In no version does a column id belong to a different physical name.
+            # A column id has the same physical name in all versions.
             assert (
                 owners.setdefault(column.metadata[ID_KEY], column.metadata[PHYSICAL_NAME_KEY])
                 == (column.metadata[PHYSICAL_NAME_KEY])

@@ -1,4 +1,4 @@
-"""Setting and changing clustering columns, and rows ordered by them, cube by cube."""
+"""Setting and changing clustering columns, and ordering rows by these columns, cube by cube."""
 
 from __future__ import annotations
 

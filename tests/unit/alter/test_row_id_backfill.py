@@ -44,7 +44,7 @@ def operations(table: DeltaTable) -> list[str]:
 
 
 def tracked(table: DeltaTable) -> dict[int, tuple[int, int]]:
-    """The (row id, row commit version) of each row, keyed by the value of a column."""
+    """The row id and row commit version of each row, keyed by the column ``id``."""
     found = table.snapshot().scan(["id", ID, VERSION]).to_arrow().to_pylist()
     assert len({row[ID] for row in found}) == len(found)
     return {row["id"]: (row[ID], row[VERSION]) for row in found}

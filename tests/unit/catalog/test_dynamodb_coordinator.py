@@ -439,7 +439,8 @@ def test_a_transaction_over_the_cap_is_refused_before_anything_is_sent(ministack
 
 
 def test_a_catalog_of_an_earlier_deltalog_lists_all_that_is_decided_once(ministack: Server, name: str) -> None:
-    """A catalog written by an earlier deltalog does not record which transactions consist of several parts."""
+    """A catalog written by an earlier deltalog does not list the decided transactions that have parts left to clean
+    up."""
     catalog = DynamoDBCoordinator(name, ministack.options())
     for number in range(20):
         catalog.insert(transaction(f"t{number:02}", number))

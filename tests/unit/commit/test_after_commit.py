@@ -1,4 +1,5 @@
-"""A commit that was written is reported as a success, whatever fails after it, and the handle continues from it."""
+"""Once a commit is written, the call reports success whatever fails afterwards, and the handle continues from the new
+version."""
 
 from __future__ import annotations
 

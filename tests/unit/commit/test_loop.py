@@ -126,7 +126,7 @@ def test_the_first_timestamp_is_the_clocks() -> None:
     assert create(store, clock).snapshot().in_commit_timestamp_ms == 5
 
 
-# ---------------------------------------------------------------------------------------------- enabling later
+# ---------------------------------------------------------- enabling in-commit timestamps in an existing table
 
 
 def test_enabled_later_the_pair_is_stamped_as_text() -> None:
@@ -536,8 +536,8 @@ def test_a_stale_pair_is_replaced_when_they_are_enabled() -> None:
 
 
 def test_the_largest_timestamp_is_not_passed() -> None:
-    """No timestamp is later than 2^63 - 1, so the next commit is refused: a commit with an overflowing timestamp could
-    not be read."""
+    """An in-commit timestamp cannot exceed 2^63 - 1, so no commit can follow one with this timestamp: a commit with an
+    overflowing timestamp could not be read."""
     store = memory()
     put_commit(store, 0, info_action(2**63 - 1), protocol_action("inCommitTimestamp"), metadata_action(ICT))
     table = DeltaTable.open(store, environment=environment())

@@ -47,7 +47,8 @@ def test_there_are_enough_cases() -> None:
 
 
 def test_no_two_cases_are_the_same() -> None:
-    """Each case differs from all others in its table or its steps. Timelines are equal if their reprs are equal."""
+    """Each case differs from all others in its table or its steps. Tables that are built from a ``Timeline`` are equal
+    if the reprs of their timelines are equal."""
     texts = Counter((repr(case.build), repr(case.steps)) for case in CASES)
     assert [text for text, count in texts.items() if count > 1] == []
 

@@ -167,6 +167,33 @@ def test_nan_and_cut_times_are_not_lost_to_guarantees(tmp_path) -> None:
     assert dataset.to_table(filter=ds.field("t") >= last).num_rows == 1
 
 
+def test_a_nan_in_a_partition_column_is_found(tmp_path) -> None:
+    rows = pa.table({"f": [float("nan"), 1.0], "id": [1, 2]})
+    write_deltalake(tmp_path, rows, partition_by=["f"])
+    dataset = DeltaTable(tmp_path).to_pyarrow_dataset()
+    assert dataset.to_table(columns=["id"], filter=~(ds.field("f") <= 1.0))["id"].to_pylist() == [1]
+
+
+def test_a_dataset_has_the_columns_and_types_of_a_given_schema(tmp_path) -> None:
+    write_deltalake(tmp_path, pa.table({"id": [2, 10], "day": ["a", "b"]}), partition_by=["day"])
+    write_deltalake(tmp_path, pa.table({"id": [2**40], "day": ["c"]}), mode="append")
+    table = DeltaTable(tmp_path)
+    dataset = table.to_pyarrow_dataset(schema=pa.schema({"id": pa.int32(), "day": pa.large_string()}))
+    # int32 has no bounds of the last file, so that file is not skipped.
+    assert len(list(dataset.get_fragments(ds.field("id") > 2))) == 2
+    assert dataset.to_table(filter=ds.field("day") == "b")["id"].to_pylist() == [10]
+    # 10 is the least id of its file as a number, but not as a text.
+    as_text = table.to_pyarrow_dataset(schema=pa.schema({"id": pa.string()}))
+    assert len(list(as_text.get_fragments(ds.field("id") < "2"))) == 3
+
+
+def test_of_very_many_bounds_those_of_the_first_columns_are_attached(table, monkeypatch) -> None:
+    monkeypatch.setattr("deltalog.deltalake.dataset._MOST_BOUNDS", 5)  # 3 files with bounds of 2 columns
+    dataset = table.to_pyarrow_dataset()
+    assert len(list(dataset.get_fragments(ds.field("id") > 3))) == 1
+    assert len(list(dataset.get_fragments(ds.field("day") == "a"))) == 1
+
+
 def test_vectors_and_mapped_columns_are_read(tmp_path) -> None:
     write_deltalake(tmp_path, ROWS, configuration={"delta.enableDeletionVectors": "true"})
     table = DeltaTable(tmp_path)

@@ -59,10 +59,10 @@ def test_values_are_those_of_spark(text: str, expected: Any) -> None:
     assert found == expected and type(found) is type(expected)
 
 
-# For any larger number of seconds, Spark uses its latest timestamp.
+# For a number of seconds that is too large for a timestamp, Spark returns its latest timestamp.
 @pytest.mark.parametrize("text", [*cases(FAILING), "cast(huge as timestamp)"])
 def test_overflow_division_by_zero_and_lossy_casts_are_errors(text: str) -> None:
-    with pytest.raises((pa.ArrowInvalid, CallError)):  # a wrong literal raises before any row is read
+    with pytest.raises((pa.ArrowInvalid, CallError)):  # a wrong literal raises an error before any row is read
         compile_expression(text, SCHEMA).evaluate(ROWS)
 
 

@@ -24,7 +24,7 @@ def rows(*days_ago: int) -> pa.Table:
 
 @pytest.fixture
 def table(tmp_path: Path) -> DeltaTable:
-    """A table with one file for each row; the clock advances ten minutes each time it is read."""
+    """A table with one file for each row; each reading of its clock advances the clock by ten minutes."""
     ticks = itertools.count()
 
     def clock_ms() -> int:

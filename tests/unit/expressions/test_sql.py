@@ -18,8 +18,8 @@ from tests.support.expressions import FAILING, SUPPORTED, cases, edge_rows
 SCHEMA = StructType.from_arrow(edge_rows().schema)
 
 
-# Texts that do not become the same tree again: a decimal without a fraction is written as an integer, because the
-# column's type determines the type of the comparison.
+# Texts whose tree is written as another text that is not parsed to the same tree: a decimal without a fraction is
+# written as an integer, because the column's type determines the type of the comparison.
 ROUND = {"1."}
 
 

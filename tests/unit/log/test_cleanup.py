@@ -32,7 +32,8 @@ def table_of_days(
     enable_at: int | None = None,
     properties: Mapping[str, str] | None = None,
 ) -> tuple[MemoryStore, Clock, DeltaTable]:
-    """A table with a one-row commit for each of ``days`` before today's midnight; afterwards the clock shows NOW."""
+    """A table with one-row commits at the given numbers of ``days`` before today's midnight; afterwards the clock shows
+    NOW."""
     clock = Clock()
     store = store or memory(clock)
     store._clock_ms = clock
@@ -70,7 +71,8 @@ CLOCKS: dict[str, dict[str, str]] = {"ict": ICT, "file times": {}}
 @pytest.mark.parametrize(
     ("points", "first"),
     [
-        ([2, 4, 6], 4),  # 31 days: the last commit exactly at the cut-off has a checkpoint
+        # Version 4 is 31 days old: it is the last commit at or before the cut-off, and has a checkpoint.
+        ([2, 4, 6], 4),
         ([1, 3, 6], 3),
         ([1], 1),
         ([5, 6], None),  # no commit is old enough
@@ -122,7 +124,8 @@ def touch(store: MemoryStore, times: dict[int, int]) -> None:
 
 
 def test_a_copy_with_old_file_times_loses_nothing_of_a_table_with_in_commit_timestamps() -> None:
-    """A restored backup keeps the old file times, so other engines delete today's commits."""
+    """A restored backup keeps the old file times, so a clean-up that goes by file times, as in other engines, would
+    delete even today's commits."""
     store, _, table = table_of_days([3, 2, 1], [1], properties=ICT)
     touch(store, dict.fromkeys(range(3), MIDNIGHT - 90 * DAY_MS))
     assert table.cleanup_log().deleted == ()
@@ -137,8 +140,8 @@ def test_a_copy_with_new_file_times_is_cleaned_all_the_same() -> None:
 
 @pytest.mark.parametrize(("points", "first"), [([1, 3, 5], 3), ([1, 5], 1), ([5], None)])
 def test_in_commit_timestamps_that_were_enabled_late(points: list[int], first: int | None) -> None:
-    """For each commit, the clock that is in effect for it decides whether it has expired, and time travel before and
-    after the enablement is unchanged."""
+    """The kind of time that time travel uses for a commit also decides whether the commit has expired, and time travel
+    before and after the enablement is unchanged."""
     store, _, table = table_of_days(DAYS, points, enable_at=3)
     asked = [MIDNIGHT - int(day * DAY_MS) for day in DAYS]
     before = {at: table.version_at(at).version for at in asked}

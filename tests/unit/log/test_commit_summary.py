@@ -1,5 +1,5 @@
-"""The summary of a commit: the values that it computes from the actions, and the statements of the commit that it
-ignores as untrustworthy."""
+"""The summary of a commit: which values it computes from the actions, and which statements of the commit it ignores
+because they cannot be trusted."""
 
 from __future__ import annotations
 

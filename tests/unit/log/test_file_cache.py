@@ -56,7 +56,8 @@ READS: dict[str, Callable[[LogSnapshot], Any]] = {
 
 
 def lines_of_snapshot(step: Callable[[], None]) -> Callable[..., Any]:
-    """A trace function that calls ``step`` before every executed line of the snapshot and its cache."""
+    """A trace function that calls ``step`` before every line that is executed in the modules of the snapshot and its
+    cache."""
 
     def trace(frame: FrameType, event: str, argument: object) -> Any:
         if frame.f_code.co_filename not in (snapshot_file, cache_file):

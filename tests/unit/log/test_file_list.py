@@ -23,7 +23,7 @@ from tests.support.core import SCHEMA, environment, ids, memory, rows
 
 
 def written(count: int = 3, **arguments: Any) -> tuple[MemoryStore, DeltaTable]:
-    """A table of ``count`` files, one for each commit."""
+    """A table of ``count`` files, each added by its own commit."""
     store = memory()
     table = DeltaTable.create(store, SCHEMA, environment=environment(), data=rows(0), **arguments)
     for number in range(1, count):
@@ -211,7 +211,7 @@ def test_long_lists_are_not_written(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(file_list, "MAX_BYTES", len(json.dumps(listed(store, 2), separators=(",", ":"))))
     assert listed(store, table.append(rows(5)).version) is None
     assert listed(store, table.delete("id >= 3").version) is not None
-    monkeypatch.setattr(file_list, "MAX_BYTES", 40)  # smaller than the statistics alone
+    monkeypatch.setattr(file_list, "MAX_BYTES", 40)  # a limit below the size of the statistics alone
     assert listed(store, table.append(rows(5)).version) is None
 
 

@@ -1,4 +1,4 @@
-"""Which column metadata every reader can parse."""
+"""The column metadata that every reader can parse."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def test_the_answer_is_that_of_every_commit_or_none(
     found, _, _ = searched(times, timestamp_ms, first_ms)
     if found is not None:
         assert found == passed[-1]
-    # The search may find no version only if the log has a gap, or if no commit precedes the timestamp.
+    # It is correct that the search finds no version only if the log has a gap, or if no commit precedes the timestamp.
     if passed and not gaps:
         assert found == passed[-1]
 

@@ -220,7 +220,7 @@ def large() -> MemoryStore:
 def test_what_is_read_before_the_turn_of_a_file_is_bounded(
     large: MemoryStore, monkeypatch: pytest.MonkeyPatch, ahead: bool
 ) -> None:
-    """Large columns and footers are read only when it is their file's turn, however many files are waiting."""
+    """Large columns and footers are read only when it is the turn of their file, however many files are waiting."""
     monkeypatch.setattr(column_ranges, "FETCHED_AHEAD_BYTES", 70_000 if ahead else 1_000)
     store = RemoteStore(large)
     snapshot = DeltaTable.open(store).snapshot()

@@ -82,8 +82,8 @@ def test_batches_have_every_file_once_in_order(
     found: list[tuple[int, int]] = []
     for turn in range(100):
         max_files, max_bytes = limits[turn % len(limits)]
-        # Plan as another process would, which receives offsets as JSON and cannot read versions before its first
-        # version.
+        # Plan as another process would: it receives offsets as JSON, and cannot read versions before that of its first
+        # offset.
         begin = StreamOffset.from_json(json.loads(json.dumps(start.to_json())))
         there = [each for each in versions if each.version >= begin.version]
         end = advance(begin, there, max_files, max_bytes)

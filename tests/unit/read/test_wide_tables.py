@@ -47,8 +47,8 @@ def operations(path: Path, columns: int, mode: str) -> dict[str, Callable[[], ob
 def test_the_steps_grow_with_the_columns_and_no_faster(
     tmp_path: Path, mode: str, plain_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # The check of a footer above a certain length takes steps for each column; the footers of both tables are on the
-    # same side of that length.
+    # A footer above a certain length is checked, in a number of steps that grows with the columns; the footers of both
+    # tables are on the same side of that length.
     for name, value in (("BYTES", plain_bytes), ("ITEMS", 1 << 20), ("PATH_BYTES", 1 << 60)):
         monkeypatch.setattr(footers, f"_PLAIN_{name}", value)
     few = {name: steps(work) for name, work in operations(tmp_path / "few", FEW, mode).items()}

@@ -54,7 +54,7 @@ def changed(verb: str, with_vectors: bool) -> tuple[list[Any], CommitResult, int
 
 
 def old_values(row: dict[str, Any]) -> dict[str, Any]:
-    """A row, without a row id if it is new."""
+    """A row, with None in place of its row id if the row is new."""
     return {**row, "_metadata.row_id": row["_metadata.row_id"] if row["id"] < ROWS else None}
 
 

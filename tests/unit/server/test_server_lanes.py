@@ -41,7 +41,7 @@ class World:
         return await self.lanes.run(lane, lambda: "done", 60)
 
     async def begin(self, count: int) -> None:
-        """Wait until ``count`` more calls hang."""
+        """Wait until ``count`` more calls have begun to hang."""
         for _ in range(count):
             await asyncio.to_thread(self.begun.acquire)
 
@@ -147,7 +147,7 @@ def test_what_is_over_time_is_told_by_whether_it_has_begun() -> None:
 class Hanging:
     """A table on S3, behind a proxy that answers no request for it between ``start`` and ``release``.
 
-    ``arrived`` counts the waiting requests.
+    ``arrived`` counts the requests that have arrived and are waiting.
     """
 
     def __init__(self, proxy: Proxy) -> None:

@@ -61,7 +61,7 @@ def test_a_call_is_read_before_it_has_a_place_in_any_table(tmp_path: Path) -> No
         status, answer = server.ask("POST", "/GetTableObjects", wrong)
         assert (status, answer["__type"]) == (400, "InvalidInputException")
         assert "DatabaseName" in answer["Message"] and "255" in answer["Message"]
-        assert server.ask("GET", f"/delta/v1/tables/a.{'x' * 256}")[0] == 400
+        assert server.ask("GET", f"/api/2.1/unity-catalog/tables/main.a.{'x' * 256}")[0] == 400
 
 
 def test_tables_of_transactions_are_remembered_within_bytes() -> None:
@@ -97,8 +97,8 @@ def test_transactions_that_nobody_holds_are_kept_up_to_a_number() -> None:
 
 
 def test_a_server_keeps_no_handle_for_each_transaction(tmp_path: Path) -> None:
-    """A client that starts many transactions and abandons them gets correct answers for all of them, and the server
-    does not keep each of them in memory."""
+    """A client that starts many transactions and abandons them gets correct answers for all of them, although the
+    server does not keep a handle for each of them."""
     manager = TransactionManager(str(tmp_path / "catalog.db"))
     manager.create_table("bank.t", str(tmp_path / "t"), SCHEMA)
     started = [manager.start_transaction() for _ in range(300)]

@@ -438,7 +438,7 @@ def test_the_directory_is_made_again_when_somebody_removed_it(tmp_path):
     assert store.put_if_absent(COMMIT, b"2") is PutOutcome.COMMITTED
 
 
-# ----------------------------------------------------------------------------------------------------------- kills
+# -------------------------------------------------------------------------------------------------- killed writers
 
 
 KILLED = """

@@ -141,7 +141,8 @@ def seen(proxy_and_bucket: tuple[Proxy, str, Server]) -> Iterator[tuple[Proxy, O
 
 
 FATES: dict[str, tuple[Rule, tuple[PutOutcome, ...] | None, bool]] = {
-    # for each request, its effect: the possible outcomes (None: a StoreError), and whether the object exists afterwards
+    # for each kind of answer: the rule that produces it, the possible outcomes (None: a StoreError), and whether the
+    # object exists afterwards
     "own, repeated": (carried_out_but_answered(500, "InternalError"), (EXISTS, UNKNOWN), True),
     "409": (refused(409, "ConditionalRequestConflict"), (EXISTS, UNKNOWN), False),
     "503 before": (refused(503, "SlowDown"), (UNKNOWN,), False),

@@ -20,7 +20,7 @@ def never(error: Exception) -> bool:
 
 
 class Watch:
-    """The maximum number of requests, and of bytes, in flight."""
+    """Records the largest number of requests, and of bytes, that were in flight at the same time."""
 
     def __init__(self) -> None:
         self.now = self.most = self.bytes = self.most_bytes = 0

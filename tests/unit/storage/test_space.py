@@ -37,7 +37,7 @@ def is_temporary(name: str) -> bool:
     return name.startswith(".") or name.endswith(".tmp")
 
 
-# ----------------------------------------------------------------------------- kernel limits, tested in a process
+# ------------------------------------------------------------- limits of the kernel, tested in a separate process
 
 LIMITED = """
 import errno, json, os, resource, signal, sys, warnings

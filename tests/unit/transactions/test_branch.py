@@ -1,5 +1,5 @@
-"""A branch: the commits of a transaction on top of the version that it reads; committing the transaction rebases and
-renumbers them."""
+"""A branch: the commits of a transaction on top of the version that the transaction reads; when the transaction is
+committed, they are rebased and renumbered."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def change(txn_id: str, reads: Reads | None = None) -> Prepared:
 
 
 def next_of(branch: Branch, prepared: Prepared) -> Attempt:
-    """An attempt to commit on top of the branch's last commit."""
+    """An attempt to commit the version after the last commit of the branch."""
     return build_attempt(prepared, branch._tip, START_MS)
 
 

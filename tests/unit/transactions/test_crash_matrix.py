@@ -1,4 +1,5 @@
-"""A process is killed before and after the effect of every step; then others continue, and one of them runs recovery.
+"""A process is killed before and after the effect of every step; then other processes continue, and one of them runs
+recovery.
 
 Every call of a store or of the coordinator is a step. After each step, a reader of the coordinator must see the
 transaction completely or not at all, and other writers must be able to commit. Recovery then commits or aborts the
@@ -27,7 +28,7 @@ from tests.support.simulation.transaction_judge import ClientTransaction, judge,
 
 A, B = NAMES = ("bank.a", "bank.b")
 # With these coordinators, test only every n-th step; with the in-memory coordinator, and with --long, test all steps.
-SAMPLED = {"dynamodb": 5, "sqlite": 2}
+SAMPLED = {"dynamodb": 12, "sqlite": 5}
 KILLS = (Fault.KILL_BEFORE, Fault.KILL_AFTER)
 #: Calls that change nothing, so that dying before them and dying after them have the same effect.
 READS = {*coordinators.READS, "get", "head", "list_from"}

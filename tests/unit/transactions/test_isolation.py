@@ -377,14 +377,14 @@ def test_changes_after_lost_races_are_held_against_all_that_came_since_the_insta
     with pytest.raises(TransactionContentionError):
         transaction.commit()
     assert content(transaction.table(A)) == [(1, 100), (2, 50), (4, 8)]
-    transaction.table(A).delete("id = 3 OR id = 4")  # this delete would have removed (3, 7), but does not read it
+    transaction.table(A).delete("id = 3 OR id = 4")  # the delete does not see (3, 7), which it would have removed
     assert isinstance(canceled(transaction).conflicts[0], ConcurrentAppendError)
     assert content(manager.table(A)) == [(1, 100), (2, 50), (3, 7), (5, 9)]
 
 
 def failing(clock):
-    """The tables; a process with a transaction that has appended (4, 8); and a function that makes the next ``times``
-    calls of a method fail in that process."""
+    """The manager of the tables; a second manager, as of another process; its open transaction, which has appended the
+    row (4, 8); and a function that makes the next ``times`` calls of a coordinator method by that process fail."""
     coordinator = MemoryCoordinator()
     manager = bank(coordinator, clock)
     faulty = FaultyCoordinator(coordinator)

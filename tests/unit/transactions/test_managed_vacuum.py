@@ -33,8 +33,8 @@ from tests.support.transactions import SCHEMA, A, Clock, Meddling, content, envi
 
 
 class World:
-    """A catalog with one table, whose version 0 contains the row (1, 100); its files have modification times from the
-    simulated clock."""
+    """A catalog with one table, whose version 0 contains the row (1, 100); the files of the table have modification
+    times from the simulated clock."""
 
     def __init__(self, **properties: str) -> None:
         self.clock, self.catalog = Clock(), MemoryCoordinator()

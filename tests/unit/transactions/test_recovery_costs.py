@@ -1,4 +1,4 @@
-"""The requests that recover() sends if there is nothing to do: none for transactions that have ended."""
+"""The requests that recover() sends if there is nothing to do; transactions that have ended cause no requests."""
 
 from __future__ import annotations
 

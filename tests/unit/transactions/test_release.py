@@ -157,7 +157,7 @@ def test_commits_that_were_not_published_are(manager):
     writer, url = manager_of(unnoted).table(A), url_of(manager)
     for number in (3, 4):
         writer.append(rows((number, 1)))
-        open_store(url).delete(commit_path(number - 2))  # as if its commits had not been published
+        open_store(url).delete(commit_path(number - 2))  # as if the commits had not been published
     manager.release_table(A)
     assert content(by_path(url)) == [*START, (3, 1), (4, 1)]
     assert [entry.version for entry in by_path(url).history()] == [3, 2, 1, 0]

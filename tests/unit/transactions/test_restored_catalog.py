@@ -1,5 +1,5 @@
-"""A catalog restored from a backup is older than its tables' logs: all writers are stopped, and no acknowledged write
-is lost."""
+"""If a catalog restored from a backup is older than its tables' logs, all writers are refused, and no acknowledged
+write is lost."""
 
 from __future__ import annotations
 

@@ -296,7 +296,7 @@ def test_no_file_that_a_version_needs_is_deleted_on_cancel(tmp_path: Path, manag
     rows, properties = pa.table({"id": range(30_000)}), {"delta.enableDeletionVectors": "true"}
     table = manager.create_table("sales.v", str(tmp_path / "v"), rows.schema, data=rows, properties=properties)
     table.delete(col("id").isin(range(0, 30_000, 3)))
-    table.delete(col("id").isin(range(0, 30_000, 5)))  # the previous deletion vector belongs to a tombstone
+    table.delete(col("id").isin(range(0, 30_000, 5)))  # the first deletion vector now belongs to a tombstone
     files = [path for path in (tmp_path / "v").rglob("*") if path.is_file() and "_delta_log" not in path.parts]
     assert sum(path.suffix == ".bin" for path in files) == 2
     for path in files:

@@ -1,9 +1,9 @@
 """Transactions over three tables, with faults: amounts are moved between tables, their sum stays constant, and no
 transaction is committed partially.
 
-A normal run takes 150 schedules, ``--long`` 400. DELTALOG_TRANSACTION_SCHEDULES=20000 runs more schedules, as does
-``python -m tests.support.simulation.transactions --runs 20000``; DELTALOG_FIRST_SEED=100000 runs other ones.
-If a seed fails, the seed and its trace are printed.
+A default run executes 150 schedules, a run with ``--long`` 400. DELTALOG_TRANSACTION_SCHEDULES=20000 runs more
+schedules, as does ``python -m tests.support.simulation.transactions --runs 20000``; DELTALOG_FIRST_SEED=100000 runs
+other ones. If a seed fails, the seed and its trace are printed.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Data that can be read only once is written once. Passing a stream that was already read raises an error, instead of
-writing no rows."""
+"""Data that can be read only once, such as a stream, is written exactly once. Passing a stream that was already read
+raises an error, instead of writing no rows."""
 
 from __future__ import annotations
 

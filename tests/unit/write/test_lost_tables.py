@@ -1,5 +1,5 @@
 """Tables that are deleted, re-created, rolled back or restored while a handle is open: no acknowledged write is lost,
-no log has a gap before its first version, and no file of the old table gets into the new one.
+no commit begins a log without the versions before it, and no file of the old table gets into the new one.
 
 ``tests/simulation/test_lost_tables.py`` tests these losses at every store call of every public method.
 """
@@ -537,7 +537,7 @@ def test_a_checkpoint_in_the_background_is_not_written_beside_another_table() ->
     table.flush()
 
     class Slow(WrappedStore[LogStore]):
-        """The table is replaced before its .crc is written."""
+        """Replaces the table before its .crc is written."""
 
         def put(self, path: str, data: bytes, *, durable: bool = True) -> None:
             if path == checksum_path(2):

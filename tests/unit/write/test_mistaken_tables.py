@@ -65,7 +65,8 @@ def test_an_inode_that_is_used_again_is_another_file(tmp_path: Path) -> None:
 
 
 class Ahead(WrappedStore[LogStore]):
-    """Other writers that set no txnId, such as delta-rs, win the first ``races`` races."""
+    """Before a commit, other writers that set no txnId, such as delta-rs, win the race for the version ``races``
+    times."""
 
     races = 0
 

@@ -48,7 +48,7 @@ def times(*values: dt.datetime | None) -> pa.Array:
     return pa.array(values, pa.timestamp("us", "UTC"))
 
 
-# ----------------------------------------------------------------------------------------- every way in
+# ------------------------------------------------------------------------------------ every entry point
 
 
 def _append(table: DeltaTable, data: pa.Table) -> None:

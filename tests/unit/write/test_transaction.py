@@ -351,7 +351,8 @@ def test_removing_everything(table: DeltaTable) -> None:
 
 
 def rivals(store: Any, *acts: Any) -> DeltaTable:
-    """Our handle on the table; other writers commit right before our commits."""
+    """Our handle on the table; right before our first commit another writer performs the first of ``acts``, before our
+    second commit the second, and so on."""
 
     def turn(act: Any) -> Any:
         return lambda: act(DeltaTable.open(store, environment=environment()))

@@ -1,4 +1,4 @@
-"""Functions that damage commits, that is, the names, the lines and the actions of commit files."""
+"""Functions that damage commits: the names of commit files, their lines, and the actions in them."""
 
 from __future__ import annotations
 

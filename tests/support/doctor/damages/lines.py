@@ -1,4 +1,4 @@
-"""Lines of commits that are used to damage several tables."""
+"""Lines for commit files, used to damage several tables."""
 
 from __future__ import annotations
 

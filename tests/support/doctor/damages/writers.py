@@ -321,7 +321,7 @@ WRITERS: list[Damage] = [
     ),
     case("Iceberg 2 with a variant", iceberg_2, with_type("variant"), "iceberg-v2-violated"),
     case(
-        "Iceberg 2 with a change of type that it lacks",
+        "Iceberg 2 with a type change that Iceberg does not support",
         iceberg_2,
         edit_schema(
             0,
@@ -345,7 +345,7 @@ WRITERS: list[Damage] = [
         "iceberg-file-violated",
     ),
     case(
-        "Iceberg 2 with other partition columns",
+        "Iceberg 2 with changed partition columns",
         mapped_and_partitioned,
         both(
             _features("icebergCompatV2"),

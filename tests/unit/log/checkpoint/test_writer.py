@@ -86,7 +86,7 @@ def test_a_checkpoint_holds_the_whole_state() -> None:
     assert after.log.segment.checkpoint_version == 1 and after.log.segment.commits == ()
     assert everything(after, NOW - WEEK) == everything(before, NOW - WEEK)
     assert [row["path"] for row in everything(after, NOW - WEEK)["tombstones"]] == ["a"]
-    # A checkpoint that is derived from this checkpoint has the same content.
+    # A checkpoint that is written from the first one and a later commit has the same content.
     store.delete(commit_path(0))
     put_commit(store, 2, info_action(NOW + 2))
     second = Snapshot(load_latest(LogReader(store)))

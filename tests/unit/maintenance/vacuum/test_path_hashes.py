@@ -1,4 +1,4 @@
-"""Sets of paths that keep only hashes in memory."""
+"""Sets of paths, of which only hashes are kept in memory."""
 
 from __future__ import annotations
 

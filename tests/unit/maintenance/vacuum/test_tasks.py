@@ -59,7 +59,7 @@ def test_ranges_begin_at_directories_or_within_large_ones() -> None:
     assert flat.bounds(1) == PathSample().bounds(9) == []
 
 
-# ------------------------------------------------------------------------------------------- the same files
+# ------------------------------------------------------------- tasks decide as a vacuum in one process does
 
 
 def tree(rng: random.Random, root: Path, clock: Clock) -> DeltaTable:

@@ -170,8 +170,8 @@ def test_tombstones_that_checkpoints_lack_do_not_matter(store: MemoryStore, cloc
 
 
 def test_tombstones_count_by_their_own_times_too(store: MemoryStore, clock: Clock) -> None:
-    """The writer's clock was ahead: the tombstone has expired by the commit's own time, but not by its
-    deletionTimestamp."""
+    """The writer's clock was ahead: by the commit's timestamp, the tombstone has already expired, but by its
+    deletionTimestamp, it has not."""
     table = create(store, clock)
     path = next(iter(live(table)))
     clock.now_ms += DAY

@@ -328,7 +328,7 @@ def test_the_record_never_goes_back(store: MemoryStore, clock: Clock) -> None:
 
 
 def test_files_that_only_their_age_keeps_are_considered_again(store: MemoryStore, clock: Clock) -> None:
-    """A copied table: its files are newer than the commits that removed them."""
+    """In a copied table, the removed files are newer than the commits that removed them."""
     table = create(store, clock)
     removed = live(table)
     table.overwrite(rows(3))

@@ -217,7 +217,7 @@ CLAUSES: dict[str, Any] = {
 @pytest.mark.parametrize("clause", CLAUSES)
 def test_a_struct_without_a_field_is_refused_without_evolution(clause: str, column: str) -> None:
     """The behaviour is the same as that of delta-spark, including structs in lists and maps. With schema evolution, an
-    update of a whole struct keeps the field."""
+    update of a whole struct keeps the field that the source's struct lacks."""
     full = {"x": 1, "y": "old"}
     first = {"id": 1, "s": full, "l": [full], "m": [("k", full)], "d": {"in": full}}
     table = DeltaTable.create(memory(), NESTED, data=pa.Table.from_pylist([first], schema=NESTED))

@@ -171,7 +171,7 @@ def test_partitions_hold_each_row_once() -> None:
 
 
 def test_texts_of_other_programs_whose_offsets_do_not_start_at_0_are_read_back() -> None:
-    """Arrow's Rust libraries write slices in this form."""
+    """Arrow's Rust libraries write slices whose offsets do not start at 0."""
     offsets = pa.array([3, 5, 5, 8], pa.int32()).buffers()[1]
     texts = pa.Array.from_buffers(pa.string(), 3, [None, offsets, pa.py_buffer(b"0123456789")])
     batch = pa.record_batch({"id": [1, 2, 3], "t": texts}, schema=SCHEMA)

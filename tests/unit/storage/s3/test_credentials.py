@@ -223,7 +223,7 @@ def test_refused_again_is_an_error_and_not_a_loop(
     for call in (lambda: store.get("a"), lambda: store.put_if_absent("a", b"1"), lambda: store.head("a")):
         with pytest.raises(StoreError, match=r"HTTP 403"):
             call()
-    # Within a minute, one failing request reports the cause, and the next one does not.
+    # Within a minute, credentials are renewed once for errors that name the cause, and once for errors that do not.
     assert len(proxy.requests) == 3 and len(roles.http.requests) == 3
     proxy.rule = refused(403, "AccessDenied")
     roles.number, proxy.requests[:] = 2, []
@@ -274,7 +274,8 @@ def test_a_refused_commit_that_was_carried_out_nevertheless_is_found(
     store.put("a", b"1")
     roles.number = 2
     proxy.rule = only_once(carried_out_but_answered(400, "ExpiredToken"), lambda request: True)
-    # The commit loop determines which writer made the commit.
+    # The failed PUT had taken effect, so the retry finds the object; the commit loop determines which writer made the
+    # commit.
     assert store.put_if_absent(COMMIT, b"2") is PutOutcome.EXISTS
     assert store.get(COMMIT) == b"2"
 

@@ -1,5 +1,5 @@
-"""Requests sent without botocore have the same effect on the service; stores with options that only botocore supports
-use botocore."""
+"""Requests that are sent without botocore have the same effect on the service as those of botocore; stores with options
+that only botocore supports use botocore."""
 
 from __future__ import annotations
 

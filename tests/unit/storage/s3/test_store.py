@@ -38,7 +38,8 @@ class TestOnMinistack(LogStoreTests):
 
 
 class TestOnMoto(TestOnMinistack):
-    """A second S3 server, which rejects requests with other errors, and a prefix that looks percent-encoded."""
+    """A second S3 server, which rejects requests with different errors, and a table whose prefix looks
+    percent-encoded."""
 
     @pytest.fixture
     def store(self, one_at_a_time: Server) -> S3Store:
@@ -260,7 +261,7 @@ def test_a_stream_in_parts_that_fails_leaves_no_object_and_no_parts(
 def test_a_stream_whose_end_is_refused_leaves_nothing(
     seen: tuple[Proxy, S3Store], monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
-    """The result is the same if the object was created although the response reports an error."""
+    """No object remains even if the server created it and then responded with an error."""
     monkeypatch.setattr(s3_store, "PART_BYTES", 5 * 2**20)
     proxy, store = seen
 

@@ -1,0 +1,71 @@
+"""Finds the endpoint of a request of Unity Catalog's API.
+
+Segments are decoded one by one, so that an encoded slash does not divide a name.
+"""
+
+from __future__ import annotations
+
+import urllib.parse
+from collections.abc import Iterable
+
+from deltalog.server.unity import delta, general
+from deltalog.server.unity.errors import NotServedError, ResourceNotFoundError
+from deltalog.server.unity.service import Endpoint
+from deltalog.unity.messages import ROOT
+
+_MOST_SHOWN = 200
+# Resources of Unity Catalog that this server does not have.
+_NOT_SERVED = frozenset(
+    {
+        "functions", "volumes", "models", "permissions", "external-locations", "credentials", "storage-credentials",
+        "temporary-volume-credentials", "temporary-model-version-credentials",
+    }
+)  # fmt: skip
+
+
+class Router:
+    """The endpoints by method and path."""
+
+    def __init__(self, endpoints: Iterable[Endpoint]) -> None:
+        self._by_length: dict[int, list[tuple[tuple[str, ...], Endpoint]]] = {}
+        for each in endpoints:
+            pattern = tuple(each.path.split("/")[1:])
+            self._by_length.setdefault(len(pattern), []).append((pattern, each))
+
+    def find(self, method: str, raw_path: str) -> tuple[Endpoint, dict[str, str]]:
+        """The endpoint for a path below the root, and the variable segments. Raises NotServedError,
+        ResourceNotFoundError."""
+        segments = [urllib.parse.unquote(part) for part in raw_path.split("/")[1:]]
+        is_path = False
+        for pattern, endpoint in self._by_length.get(len(segments), ()):
+            parts = _matched(pattern, segments)
+            if parts is not None:
+                if endpoint.method == method:
+                    return endpoint, parts
+                is_path = True
+        shown = f"{method} {raw_path[:_MOST_SHOWN]}"
+        if segments[:1] and segments[0] in _NOT_SERVED:
+            raise NotServedError(f"{shown}: this server has no {segments[0]}.")
+        if is_path:
+            raise NotServedError(f"{shown}: this server does not offer this method.")
+        raise ResourceNotFoundError(f"{shown} does not exist on this server.")
+
+
+def _matched(pattern: tuple[str, ...], segments: list[str]) -> dict[str, str] | None:
+    parts = {}
+    for expected, given in zip(pattern, segments, strict=True):
+        if expected.startswith("{"):
+            if not given:
+                return None
+            parts[expected[1:-1]] = given
+        elif expected != given:
+            return None
+    return parts
+
+
+ROUTER = Router((*delta.ENDPOINTS, *general.ENDPOINTS))
+
+
+def path_below_root(raw_path: str) -> str | None:
+    """The part of a path below the root of the API; None for another path."""
+    return raw_path.removeprefix(ROOT) if raw_path.startswith(f"{ROOT}/") else None

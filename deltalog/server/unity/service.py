@@ -1,0 +1,56 @@
+"""What the calls of the API work with: the tables, and the vendor of credentials."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from deltalog.errors import CatalogNotFoundError, NotFoundError
+from deltalog.server.calls import Needs
+from deltalog.server.unity.credentials import Vendor
+from deltalog.server.unity.requests import UnityRequest
+from deltalog.transactions.unity.tables import ManagedView, UnityTables, View
+
+
+@dataclass(frozen=True, slots=True)
+class Service:
+    """``on_backlog``: called with the id of a table that has many commits to publish."""
+
+    tables: UnityTables
+    vendor: Vendor
+    on_backlog: Callable[[str], None]
+
+    def now_ms(self) -> int:
+        return self.tables.now_ms()
+
+    def on_update(self, view: View) -> None:
+        """Have commits published that their clients do not publish."""
+        if isinstance(view, ManagedView) and 2 * len(view.head.unpublished) >= self.tables.settings.most_unpublished:
+            self.on_backlog(view.record.table_id)
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A checked call. ``run``: executes it and returns the body of the response; None for a response without a body.
+    ``table``: the full name of its table, if any."""
+
+    run: Callable[[Service], Any]
+    table: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """An endpoint. ``path``: below the root, with variable segments in braces. ``commits``: whether it may commit
+    something, so that an error may leave the outcome unknown. ``missing``: as for ``errors.answer_of``."""
+
+    method: str
+    path: str
+    read: Callable[[UnityRequest], Work]
+    needs: Needs = Needs.CATALOG
+    commits: bool = False
+    missing: type[NotFoundError] = CatalogNotFoundError
+
+    @property
+    def name(self) -> str:
+        return f"{self.method} {self.path}"

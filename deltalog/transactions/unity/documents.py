@@ -1,0 +1,99 @@
+"""The documents in which a catalog stores what its tables do not: schemas, staged tables, external tables, and what
+only the catalog knows about a managed table. Pure."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import msgspec
+
+from deltalog.catalog.records import Document, DocumentChange
+from deltalog.unity import messages
+
+SCHEMA, STAGING, TABLE, DROPPED = "schema", "staging", "table", "dropped"
+_DomainMetadata = dict[str, dict[str, Any]]
+
+
+class SchemaDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """A schema that was created; its key is ``schema_key`` of its name."""
+
+    name: str
+    schema_id: str
+    comment: str | None = None
+    properties: dict[str, str] = msgspec.field(default_factory=dict)
+    created_ms: int
+    updated_ms: int
+
+
+class StagingDocument(msgspec.Struct, frozen=True, kw_only=True):
+    """A staged table; its key is the table's id. ``name``: the full name at staging, which is not reserved."""
+
+    name: str
+    url: str
+    created_ms: int
+
+
+class TableDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What only the catalog knows about a managed table; its key is the table's id. ``comment``: replaces the
+    description in the log; None: that one holds. ``properties``: properties that are not in the log."""
+
+    comment: str | None = None
+    properties: dict[str, str] = msgspec.field(default_factory=dict)
+    iceberg: messages.IcebergConversion | None = None
+    updated_ms: int = 0
+
+
+class ExternalTable(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A table that the catalog does not manage; its key is the full name. ``columns``: its schema in the form of the
+    Delta API, if it is known; ``column_infos``: as they were sent to the general API."""
+
+    table_id: str
+    name: str
+    url: str
+    format: str = "DELTA"
+    comment: str | None = None
+    columns: dict[str, Any] | None = None
+    column_infos: list[dict[str, Any]] | None = None
+    partition_columns: tuple[str, ...] = ()
+    protocol: messages.TableProtocol | None = None
+    properties: dict[str, str] = msgspec.field(default_factory=dict)
+    domain_metadata: _DomainMetadata = msgspec.field(default_factory=dict)
+    iceberg: messages.IcebergConversion | None = None
+    last_commit_version: int | None = None
+    last_commit_ms: int | None = None
+    created_ms: int
+    updated_ms: int
+
+
+class DroppedTable(msgspec.Struct, frozen=True, kw_only=True):
+    """A dropped table whose files the catalog deletes; its key is the table's id."""
+
+    name: str
+    url: str
+    dropped_ms: int
+
+
+D = TypeVar("D", SchemaDocument, StagingDocument, TableDocument, ExternalTable, DroppedTable)
+
+
+def decoded(document: Document, kind: type[D]) -> D:
+    return msgspec.json.decode(document.content, type=kind)
+
+
+def change(kind: str, key: str, revision: int, content: msgspec.Struct) -> DocumentChange:
+    """Store a document whose current revision is ``revision``; 0 creates it."""
+    return DocumentChange(kind, key, revision, msgspec.json.encode(content).decode())
+
+
+def deletion(kind: str, key: str, revision: int) -> DocumentChange:
+    return DocumentChange(kind, key, revision, None)
+
+
+def absent(kind: str, key: str) -> DocumentChange:
+    """Check that there is no such document."""
+    return DocumentChange(kind, key, 0, None)
+
+
+def schema_key(name: str) -> str:
+    """The dot makes the order of schemas that of the full names of their tables."""
+    return f"{name}."

@@ -1,0 +1,110 @@
+"""The states of managed tables at the heads of the catalog, kept in memory.
+
+A state is small: it has no list of files. A table whose head has not moved is answered without a request to its store.
+"""
+
+from __future__ import annotations
+
+import collections
+import threading
+from dataclasses import dataclass
+
+from deltalog.catalog.records import Head, TableRecord
+from deltalog.errors import ConcurrentModificationError, EntityNotFoundError
+from deltalog.log.authority import Authority
+from deltalog.log.loader import load_latest
+from deltalog.log.reader import LogReader
+from deltalog.protocol.codec import CommitActions
+from deltalog.protocol.timestamps import required_ict
+from deltalog.transactions.managed_tables import ManagedTables
+from deltalog.unity.table_state import TableState
+
+_TRIES = 20
+# Up to this many commits are read one by one; for more, the version is loaded anew.
+_MOST_COMMITS = 50
+_MOST_TABLES = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class StateAt:
+    """The state of a table at a version. ``ict_ms``: the version's in-commit timestamp."""
+
+    version: int
+    state: TableState
+    ict_ms: int
+
+    def after(self, actions: CommitActions, ict_ms: int) -> StateAt:
+        """The state after the commit that follows."""
+        changed = actions.protocol is not None or actions.metadata is not None or bool(actions.domains)
+        state = self.state.after(actions.protocol, actions.metadata, actions.domains) if changed else self.state
+        return StateAt(actions.version, state, ict_ms)
+
+
+class States:
+    """The states of the tables of a catalog. Thread-safe. ``most``: how many are kept."""
+
+    def __init__(self, tables: ManagedTables, most: int = _MOST_TABLES) -> None:
+        self._tables = tables
+        self._most = most
+        self._known: collections.OrderedDict[str, StateAt] = collections.OrderedDict()
+        self._times_ms: collections.OrderedDict[tuple[str, int], int] = collections.OrderedDict()
+        self._lock = threading.Lock()
+
+    def at_head(self, record: TableRecord) -> tuple[Head, StateAt]:
+        """The head of a table and the state at this head. Raises EntityNotFoundError if the table was dropped. Cost: 1
+        coordinator call; 1 GET per commit since the last call, or that of ``load_latest``."""
+        for _ in range(_TRIES):
+            head = self._tables.coordinator.head(record.table_id)
+            if head is None:
+                raise EntityNotFoundError(f"{record.name} was dropped from the catalog.")
+            with self._lock:
+                known = self._known.get(record.table_id)
+            if known is None or known.version < head.version:
+                known = self._read(record, head, known)
+                self.keep(record.table_id, known)
+            if known.version == head.version:
+                return head, known
+        raise ConcurrentModificationError(
+            f"{record.name} received a commit during every attempt to read it. Try again."
+        )
+
+    def keep(self, table_id: str, state: StateAt) -> None:
+        """Keep the state of a later version. Cost: none."""
+        with self._lock:
+            known = self._known.pop(table_id, None)
+            self._known[table_id] = state if known is None or known.version < state.version else known
+            while len(self._known) > self._most:
+                self._known.popitem(last=False)
+
+    def time_ms(self, record: TableRecord, version: int) -> int | None:
+        """The in-commit timestamp of an earlier version; None if its commit cannot be read. Cost: the first time, 1
+        GET."""
+        key = record.table_id, version
+        with self._lock:
+            found = self._times_ms.get(key)
+        if found is not None:
+            return found
+        info = LogReader(self._tables.plain_store(record.url)).commit_info(version)
+        ict_ms = None if info is None else info.in_commit_timestamp_ms
+        if ict_ms is not None:
+            self.keep_time(record.table_id, version, ict_ms)
+        return ict_ms
+
+    def keep_time(self, table_id: str, version: int, ict_ms: int) -> None:
+        """Keep the in-commit timestamp of a version. Cost: none."""
+        with self._lock:
+            self._times_ms[table_id, version] = ict_ms
+            while len(self._times_ms) > self._most:
+                self._times_ms.popitem(last=False)
+
+    def _read(self, record: TableRecord, head: Head, known: StateAt | None) -> StateAt:
+        store = self._tables.store(record)
+        store.record_head(head)
+        reader = LogReader(store, authority=Authority(self._tables.coordinator.url))
+        if known is not None and head.version - known.version <= _MOST_COMMITS:
+            for actions in reader.commits(range(known.version + 1, head.version + 1)):
+                known = known.after(actions, required_ict(actions.commit_info, actions.version, record.url))
+            return known
+        snapshot = load_latest(reader)
+        state = TableState.of(snapshot.protocol, snapshot.metadata, snapshot.state.domains.values())
+        return StateAt(snapshot.version, state, snapshot.in_commit_timestamp_ms or 0)

@@ -1,0 +1,128 @@
+"""Credentials that a server issues for the files of one table, renewed before they expire.
+
+Spec: UC Delta API 1.0, ManagedTablesSpec.md#get-table-credentials.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from deltalog.arguments import safe_repr
+from deltalog.environment import Environment
+from deltalog.errors import DeltaLogError
+from deltalog.storage.s3.credentials import CredentialsNotFoundError, CredentialSource, is_word
+from deltalog.storage.s3.signing import Credentials
+from deltalog.unity.calls import TableCalls
+from deltalog.unity.messages import CredentialOperation, StorageCredential
+from deltalog.unity.rules import S3_KEY, credential_at
+
+log = logging.getLogger(__name__)
+
+# Credentials are renewed this long before they expire, or after three quarters of a shorter life.
+_EARLY_MS = 5 * 60 * 1000
+_PART_OF_LIFE = 0.75
+# The pause between renewals: a server that issues expired credentials, or the same ones again, is not asked for each
+# request to the store.
+_PAUSE_MS = 1_000
+_SECRET, _TOKEN = "s3.secret-access-key", "s3.session-token"
+
+
+class VendedCredentials(CredentialSource):
+    """The credentials for the files of a table. Thread-safe; a pickle has the current credentials, and the token of the
+    server for their renewal.
+
+    ``calls``: the calls of the server for the table. ``held``: the credential that was just issued; None if it is
+    asked for at the first use.
+    """
+
+    def __init__(
+        self,
+        calls: TableCalls,
+        location: str,
+        operation: CredentialOperation,
+        held: StorageCredential | None = None,
+        clock_ms: Callable[[], int] | None = None,
+    ) -> None:
+        self._calls = calls
+        self._location = location
+        self._operation = operation
+        self._clock_ms = Environment().clock_ms if clock_ms is None else clock_ms
+        self._lock = threading.Lock()
+        self._held: StorageCredential | None = None
+        self._renew_at_ms = self._asked_ms = 0
+        if held is not None:
+            self._hold(held)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return VendedCredentials, (self._calls, self._location, self._operation, self._held)
+
+    @safe_repr
+    def __repr__(self) -> str:
+        # Stores compare their options by this text: two tables of one catalog are accessed alike.
+        return f"VendedCredentials({self._calls.url!r})"
+
+    def current(self) -> Credentials:
+        """The current credentials. Renews them if they expire soon; those that have not expired are used if that fails.
+        Cost: none, or 1 request to the server."""
+        held = self._held
+        if held is None or self._clock_ms() >= self._renew_at_ms:
+            held = self._renewed(held)
+        return _signing(held)
+
+    def renew(self, used: Credentials, *, is_certain: bool) -> bool:
+        """See CredentialSource. Cost: 1 request to the server, at most one per second."""
+        with self._lock:
+            if self._held is not None and _signing(self._held) != used:
+                return True
+            if not is_certain or self._clock_ms() - self._asked_ms < _PAUSE_MS:
+                return False
+            self._ask()
+        return self._held is not None and _signing(self._held) != used
+
+    def _renewed(self, before: StorageCredential | None) -> StorageCredential:
+        with self._lock:
+            if self._held is not None and self._held is not before:
+                return self._held
+            now_ms = self._clock_ms()
+            if self._held is not None and 0 <= now_ms - self._asked_ms < _PAUSE_MS:
+                return self._held
+            try:
+                return self._ask()
+            except CredentialsNotFoundError:
+                if before is None or now_ms >= before.expiration_time_ms > 0:
+                    raise
+                log.warning("%s: the credentials of %s could not be renewed yet", self._calls.url, self._location)
+                self._asked_ms = now_ms
+                return before
+
+    def _ask(self) -> StorageCredential:
+        self._asked_ms = self._clock_ms()
+        try:
+            found = credential_at(self._calls.credentials(self._operation), self._location)
+        except DeltaLogError as error:
+            raise CredentialsNotFoundError(
+                f"the catalog issues no credentials for {self._location}: {error.message}", is_passing=True
+            ) from None
+        if found is None:
+            raise CredentialsNotFoundError(f"the catalog has no S3 credentials for {self._location}", is_passing=False)
+        return self._hold(found)
+
+    def _hold(self, credential: StorageCredential) -> StorageCredential:
+        now_ms = self._clock_ms()
+        life_ms = credential.expiration_time_ms - now_ms
+        if life_ms <= 0:  # the clocks differ, or the server does not say when they expire
+            self._renew_at_ms = now_ms + _EARLY_MS
+        else:
+            self._renew_at_ms = now_ms + int(max(life_ms - _EARLY_MS, life_ms * _PART_OF_LIFE))
+        self._held = credential
+        return credential
+
+
+def _signing(credential: StorageCredential) -> Credentials:
+    key, secret, token = (credential.config.get(name) or "" for name in (S3_KEY, _SECRET, _TOKEN))
+    if not key or not secret or not all(is_word(each) for each in (key, secret, token)):
+        raise CredentialsNotFoundError("the catalog's credentials are not those of S3", is_passing=False)
+    return Credentials(key, secret, token or None)

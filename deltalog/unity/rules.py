@@ -1,0 +1,191 @@
+"""The rules of a client's commits: what is proposed, what a refusal means, and how an unknown outcome is settled. Pure.
+
+Spec: UC Delta API 1.0, ManagedTablesSpec.md#write-a-commit, #commit-recovery, #publishing-and-backfill.
+"""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Iterable
+
+from deltalog.catalog.records import Head, RatifiedCommit
+from deltalog.commit.attempt import Attempt
+from deltalog.commit.base import Base
+from deltalog.errors import CallError, CatalogRequestError, UnsupportedFeatureError
+from deltalog.protocol.actions import DomainMetadata, Metadata
+from deltalog.protocol.paths import canonical_url
+from deltalog.unity import messages
+from deltalog.unity.table_state import TableState, updates_between
+
+CATALOG_MANAGED_KEYS = ("delta.feature.catalogManaged", "delta.feature.catalogOwned-preview")
+S3_KEY = "s3.access-key-id"
+UNIFORM_KEY = "delta.universalFormat.enabledFormats"
+_FILE = re.compile(r"(?P<version>[0-9]{20})\.[0-9A-Za-z-]{1,64}\.json")
+# Bounds what a server can make a client hold.
+_MOST_COMMITS = 100_000
+
+
+class Reaction(enum.Enum):
+    """What follows a refused proposal."""
+
+    RELOAD = "the version or the metadata is another: read the table again"
+    PUBLISH = "too many commits are unpublished: publish them, and propose again"
+    UNKNOWN = "the outcome is unknown: read the table again"
+    REFUSED = "nothing was committed"
+
+
+class Verdict(enum.Enum):
+    """What a table says about a proposed commit."""
+
+    OURS = "it was accepted"
+    ANOTHERS = "another commit has its version"
+    FREE = "its version does not exist yet"
+    PUBLISHED = "its version exists, and only the published file says which commit that is"
+
+
+def reaction_to(error: CatalogRequestError) -> Reaction:
+    """What a refusal of an ``add-commit`` means. Servers of the older calls send no types for them."""
+    if error.status == 409:
+        return Reaction.RELOAD
+    if error.status == 429 and error.error_type != "TooManyRequestsException":
+        return Reaction.PUBLISH
+    return Reaction.REFUSED
+
+
+def is_requirement(error: CatalogRequestError) -> bool:
+    """Whether a requirement of the request, not its version, was not met."""
+    return error.error_type == "UpdateRequirementConflictException"
+
+
+def is_managed(loaded: messages.LoadedTable) -> bool:
+    """Whether the catalog, not the log, says which commits a table has."""
+    return any(loaded.metadata.properties.get(key) == "supported" for key in CATALOG_MANAGED_KEYS)
+
+
+def head_of(loaded: messages.LoadedTable, catalog: str, published: int = -1) -> Head:
+    """The head of a catalog-managed table, from a response of the server. ``published``: up to which version this
+    process has published the commits itself; their published files are known to be copies, so these are not listed as
+    unpublished. Raises CatalogRequestError for a response that contradicts itself."""
+    name, latest = loaded.metadata.location, loaded.latest_table_version
+    commits = sorted(loaded.commits or (), key=lambda commit: commit.version)
+    if latest is None or latest < 0:
+        raise _invalid(catalog, f"{name} has no latest version")
+    first = latest + 1 - len(commits)
+    if len(commits) > _MOST_COMMITS:
+        raise _invalid(catalog, f"{name} has {len(commits)} unpublished commits")
+    if (first < 1 and commits) or any(commit.version != first + number for number, commit in enumerate(commits)):
+        raise _invalid(catalog, f"the commits of {name} are not the last ones up to version {latest}")
+    for commit in commits:
+        named = _FILE.fullmatch(commit.file_name)
+        if named is None or int(named["version"]) != commit.version or commit.file_size <= 0:
+            raise _invalid(catalog, f"{commit.file_name!r} cannot be the file of version {commit.version} of {name}")
+    return Head(latest, tuple(_ratified(commit) for commit in commits if commit.version > published))
+
+
+def verdict(head: Head, version: int, file: str) -> Verdict:
+    """What the head of a table says about the commit in ``file``, proposed as ``version``. The name of the file
+    decides, never the error with which a proposal was answered."""
+    if head.version < version:
+        return Verdict.FREE
+    commit = head.commit(version)
+    if commit is None:
+        return Verdict.PUBLISHED
+    return Verdict.OURS if commit.file == file else Verdict.ANOTHERS
+
+
+def metadata_updates(attempt: Attempt) -> list[messages.Update]:
+    """The updates that accompany the commit of an attempt, because the commit changes the table's metadata."""
+    base, actions = attempt.base, attempt.actions
+    before = _state_before(base, actions.domains)
+    if before is None:
+        return []
+    return updates_between(before, before.after(actions.protocol, actions.metadata, actions.domains))
+
+
+def changes_metadata(updates: Iterable[messages.Update]) -> bool:
+    """Whether updates change what the etag of a table stands for. The mark of row tracking, which most commits of such
+    a table move, does not."""
+    for each in updates:
+        if isinstance(each, messages.SetDomainMetadata):
+            if each.updates.keys() - {"delta.rowTracking"}:
+                return True
+        elif not isinstance(each, (messages.AddCommit, messages.SetLatestBackfilledVersion)):
+            return True
+    return False
+
+
+def proposal(
+    table_id: str,
+    commit: messages.Commit,
+    changes: Iterable[messages.Update],
+    etag: str | None,
+    published: int | None,
+) -> messages.UpdateTable:
+    """The request that proposes a commit. ``etag``: of the metadata on which the commit was planned; sent only if the
+    commit changes the metadata. ``published``: the version to report as published with it."""
+    changes = list(changes)
+    requirements: list[messages.Requirement] = [messages.AssertTableUuid(uuid=table_id)]
+    if etag and changes_metadata(changes):
+        requirements.append(messages.AssertEtag(etag=etag))
+    updates: list[messages.Update] = [*changes, messages.AddCommit(commit=commit)]
+    if published is not None:
+        updates.append(messages.SetLatestBackfilledVersion(latest_published_version=published))
+    return messages.UpdateTable(requirements=tuple(requirements), updates=tuple(updates))
+
+
+def report(table_id: str, published: int) -> messages.UpdateTable:
+    """The request that reports the commits up to a version as published."""
+    return messages.UpdateTable(
+        requirements=(messages.AssertTableUuid(uuid=table_id),),
+        updates=(messages.SetLatestBackfilledVersion(latest_published_version=published),),
+    )
+
+
+def check_no_uniform(metadata: Metadata | None, table: str) -> None:
+    """Refuse a commit to a table with an Iceberg conversion, which every commit has to carry. Raises
+    UnsupportedFeatureError. Spec: ManagedTablesSpec.md#write-a-commit."""
+    formats = "" if metadata is None else metadata.configuration.get(UNIFORM_KEY, "")
+    if "iceberg" in (each.strip().lower() for each in formats.split(",")):
+        raise UnsupportedFeatureError(
+            f"{table} is converted to Iceberg with every commit ({UNIFORM_KEY}), and deltalog does not convert tables "
+            "to Iceberg. Nothing was committed: write it with an engine that does, or remove the property with one.",
+            features=(UNIFORM_KEY,),
+        )
+
+
+def _state_before(base: Base, domains: Iterable[DomainMetadata]) -> TableState | None:
+    """The state before a commit, with those domains only that the commit removes: every domain that it sets is sent."""
+    if base.protocol is None or base.metadata is None:
+        return None
+    return TableState(base.protocol, base.metadata, {each.domain: {} for each in domains if each.removed})
+
+
+def _ratified(commit: messages.Commit) -> RatifiedCommit:
+    return RatifiedCommit(commit.version, commit.file_name, commit.timestamp, commit.file_size, "")
+
+
+def _invalid(catalog: str, what: str) -> CatalogRequestError:
+    return CatalogRequestError(f"{catalog} did not answer as a Unity Catalog does: {what}.", path=catalog)
+
+
+def credential_at(
+    credentials: Iterable[messages.StorageCredential], location: str
+) -> messages.StorageCredential | None:
+    """The credential with the longest prefix of ``location``; None if there is none for S3."""
+    place = canonical_url(location).rstrip("/")
+
+    def fits(prefix: str) -> bool:
+        start = canonical_url(prefix).rstrip("/")
+        return place == start or place.startswith(f"{start}/")
+
+    found = [each for each in credentials if each.config.get(S3_KEY) and fits(each.prefix)]
+    return max(found, key=lambda each: len(each.prefix), default=None)
+
+
+def no_credentials(location: str, table: str) -> CallError:
+    """The error if the server issues no credentials that deltalog can use."""
+    return CallError(
+        f"{table} is stored at {location}, for which the catalog issued no credentials that deltalog can use: it uses "
+        "those for S3. Give the options of the store, with its credentials, together with the address."
+    )

@@ -1,0 +1,1 @@
+"""What tests of Unity Catalog's API share."""
