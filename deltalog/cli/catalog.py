@@ -389,7 +389,7 @@ def _show_resync(out: Output, done: Resync, dry_run: bool) -> None:
     for id_ in done.aborted:
         out.print(f"Transaction {id_} is {would}aborted: it was active when the backup was made.")
     if done.is_in_step:
-        out.print("The catalog and its logs agree.")
+        out.print("The catalog and the logs of its tables agree.")
 
 
 def _shown(record: TableRecord, head: Head) -> dict[str, Any]:
@@ -456,7 +456,7 @@ def serve(
             "--max-connections",
             min=16,
             metavar="N",
-            help="Maximum open connections; beyond that, the longest idle one is closed.",
+            help="Maximum open connections; beyond that, the connection that has been idle longest is closed.",
         ),
     ] = 512,
     recover_every: Annotated[

@@ -339,7 +339,7 @@ def timeline(
     ] = False,
     browse: Annotated[bool, typer.Option("--open", help="Open the page in the web browser.")] = False,
     examine: Annotated[
-        bool, typer.Option("--check/--no-check", help="Check the table and show the findings on the axis.")
+        bool, typer.Option("--check/--no-check", help="Check the table and show the findings on the time axis.")
     ] = True,
     as_json: _Json = False,
 ) -> None:

@@ -88,7 +88,9 @@ def optimize(
     target_size: Annotated[
         str | None,
         typer.Option(
-            metavar="SIZE", help="The size of new files in bytes, or as 128mb. Default: delta.targetFileSize, or 256mb."
+            metavar="SIZE",
+            help="The size of new files, as a number of bytes or with a unit, such as 128mb. Default: "
+            "delta.targetFileSize, or 256mb.",
         ),
     ] = None,
     tasks: Annotated[

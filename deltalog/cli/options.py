@@ -44,7 +44,7 @@ AtTime = Annotated[
     typer.Option(
         "--timestamp",
         metavar="ISO",
-        help="The version that was current at this time: 2026-11-20T10:00:00Z, or '2026-11-20 11:00:00+01:00'.",
+        help="The version that was current at this time, such as 2026-11-20T10:00:00Z or '2026-11-20 11:00:00+01:00'.",
         rich_help_panel=_POINTS_IN_TIME,
     ),
 ]

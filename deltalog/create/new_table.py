@@ -66,7 +66,7 @@ def table_schema(schema: object) -> StructType:
     if isinstance(schema, pa.Schema):
         return StructType.from_arrow(schema)
     raise CallError(
-        f"The columns of a table are a pyarrow Schema or a StructType, not {type(schema).__name__}: for example "
+        f"The columns of a table must be a pyarrow Schema or a StructType, not {type(schema).__name__}: for example "
         'pa.schema([("id", pa.int64())]). DeltaTable.create also takes rows, such as a data frame or a pyarrow Table.'
     )
 

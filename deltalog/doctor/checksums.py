@@ -154,7 +154,7 @@ def _files(body: Mapping[str, Any], files: LiveFiles) -> Iterator[tuple[str, str
     if isinstance(sizes, dict) and sizes.get("sortedBinBoundaries") == list(SIZE_BINS):
         bins = sizes.get("fileCounts"), sizes.get("totalBytes")
         if bins != (files.size_counts, files.size_sums):
-            yield "crc-histogram-differs", "The bins differ from those of the live files."
+            yield "crc-histogram-differs", "The bins of the file size histogram differ from those of the live files."
     if _whole(body.get("numDeletedRecordsOpt")) and body["numDeletedRecordsOpt"] != files.deleted:
         text = f"numDeletedRecordsOpt is {body['numDeletedRecordsOpt']}; {files.deleted} rows are deleted."
         yield "crc-deletions-differ", text

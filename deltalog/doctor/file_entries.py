@@ -400,7 +400,7 @@ _CONVERT: Mapping[str, Callable[[Any], Any]] = {
 def _vector(add: AddFile, vector: DeletionVector, rules: Rules) -> Iterator[tuple[str, str]]:
     records = statistics(add).num_records
     if not rules.allows_vectors:
-        yield "vector-without-feature", "The protocol does not list deletionVectors."
+        yield "vector-without-feature", "The protocol of the table does not list the feature deletionVectors."
     if records is None:
         yield "vector-without-num-records", "The statistics have no numRecords."
     elif vector.cardinality > records:

@@ -120,7 +120,7 @@ class _ParserInputBuilder(TokenReader):
         if word in _NOT:
             is_condition = is_first or self.before.word in _BEFORE_NOT
             if level.compared or level.opener == "[" or not is_condition:
-                raise refuse("NOT after an operator without parentheses")
+                raise refuse("NOT without parentheses after an operator")
             self._emit_next("not")
         elif word == "case":
             self._open("case")

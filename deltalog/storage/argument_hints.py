@@ -16,8 +16,8 @@ else:
     lazy_modules(__name__, "difflib")
 
 _VERSION = "DeltaTable.open reads the latest version; call snapshot(version=…) or snapshot(timestamp=…) of the table."
-_PROPERTIES = 'Table properties are properties={"delta.…": "…"}.'
-_PARTITIONS = "The names of partition columns are partition_by=[…]."
+_PROPERTIES = 'Pass table properties as properties={"delta.…": "…"}.'
+_PARTITIONS = "Pass the names of partition columns as partition_by=[…]."
 _WRITE_MODE = (
     "DeltaTable.create only creates. For an existing table call append or overwrite of DeltaTable.open(url), and "
     "DeltaTable.exists(url) first if it may not exist."
@@ -40,17 +40,17 @@ _OTHERS = {
     "partitioned_by": _PARTITIONS,
     "partitionBy": _PARTITIONS,
     "partitions": _PARTITIONS,
-    "cluster_columns": "The names of clustering columns are cluster_by=[…].",
-    "clustering_columns": "The names of clustering columns are cluster_by=[…].",
-    "comment": "The description of a table is description=….",
-    "table_name": "The name of a table is name=….",
+    "cluster_columns": "Pass the names of clustering columns as cluster_by=[…].",
+    "clustering_columns": "Pass the names of clustering columns as cluster_by=[…].",
+    "comment": "Pass the description of a table as description=….",
+    "table_name": "Pass the name of a table as name=….",
     "as_of": _VERSION,
     "versionAsOf": _VERSION,
     "timestampAsOf": _VERSION,
     "timestamp": _VERSION,
     "version": _VERSION,
-    "commit_properties": "A commit is described by user_metadata=… of the calls that commit.",
-    "custom_metadata": "A commit is described by user_metadata=… of the calls that commit.",
+    "commit_properties": "To describe a commit, pass user_metadata=… to the call that commits.",
+    "custom_metadata": "To describe a commit, pass user_metadata=… to the call that commits.",
     "without_files": "DeltaTable.open never reads the list of files; leave without_files out.",
     "log_buffer_size": "DeltaTable.open reads concurrently by itself; leave log_buffer_size out.",
     "raise_if_key_not_exists": (

@@ -67,8 +67,8 @@ def _among(paths: pa.ChunkedArray, wanted: Collection[str]) -> list[str]:
 def _committed(snapshot: Snapshot, path: str, version: int | None, outcome: str) -> FilesCommittedError:
     which = "an earlier version" if version is None else f"version {version}"
     return FilesCommittedError(
-        f"{snapshot.url}: {path} is already a file of the table: {which} added it. {outcome} If that was an earlier "
-        "attempt of this call, that attempt succeeded.",
+        f"{snapshot.url}: {path} is already a file of the table: {which} added it. {outcome} If an earlier attempt "
+        "of this call added it, that attempt succeeded.",
         path=path,
         version=version,
     )

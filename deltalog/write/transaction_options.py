@@ -56,7 +56,7 @@ def check_commit_info(entries: object) -> None:
     if not isinstance(entries, Mapping):
         raise CallError(f"The entries of commitInfo must be a mapping from names to JSON values, not {entries!r}.")
     if not all(isinstance(name, str) for name in entries):
-        raise CallError(f"The entries of commitInfo are a mapping whose keys must be strings; got {list(entries)!r}.")
+        raise CallError(f"The entries of commitInfo must be a mapping whose keys are strings; got {list(entries)!r}.")
     owned = sorted(_WRITTEN & entries.keys())
     if owned:
         raise CallError(f"{', '.join(owned)}: every commit writes this entry of commitInfo itself. Leave it out.")
@@ -69,7 +69,7 @@ def check_commit_info(entries: object) -> None:
     if isinstance(read, bool) or not isinstance(read, int) or read < 0:
         raise CallError(f"The entry readVersion of commitInfo must be an integer >= 0; got {read!r}.")
     if entries.get("isolationLevel", "Serializable") not in get_args(IsolationLevel):
-        raise CallError(f"The entry isolationLevel of commitInfo is one of {', '.join(get_args(IsolationLevel))}.")
+        raise CallError(f"The entry isolationLevel of commitInfo must be one of {', '.join(get_args(IsolationLevel))}.")
     if not isinstance(entries.get("isBlindAppend", False), bool):
         raise CallError("The entry isBlindAppend of commitInfo must be True or False.")
     json_text(dict(entries))

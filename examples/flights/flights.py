@@ -125,7 +125,9 @@ def compare(spark: SparkSession, path: Path, written: Sequence[Month], report: R
     """Query TIMESTAMP AS OF for every month in the original and both copies, and count the rows with Spark."""
     questions = [(path / name, month.timestamp_ms) for month in written for name in (TABLE, COPY, ARCHIVE)]
     with (
-        report.progress("Reading each month by its time with Spark, in all three tables", len(questions)) as advance,
+        report.progress(
+            "Reading each month by its time with Spark, in the table and its copies", len(questions)
+        ) as advance,
         # Planning a query occupies one core, so two queries run at a time.
         ThreadPoolExecutor(max_workers=2) as pool,
     ):

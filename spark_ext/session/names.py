@@ -50,8 +50,8 @@ def use_catalog(spark: SparkSession, catalog: str | None) -> None:
 
 
 def setting_of(spark: SparkSession) -> str | None:
-    """The catalog to which the session is set; None if it is not set. While ``spark_ext.install`` is in effect, the
-    default is SPARK. Cost: 1 Spark command."""
+    """The catalog to which the session is set. If it is not set: ``SPARK``, which means Spark's catalog, while
+    ``spark_ext.install`` is in effect, and otherwise None. Cost: 1 Spark command."""
     found = spark.conf.get(CATALOG, None)
     return found or (SPARK if spark_names.are_default() else None)
 

@@ -36,7 +36,7 @@ _CALLS = {
     "insert": "Write with spark_ext.write(df).mode('append' or 'overwrite').{1}",
     "create": "Create the table with spark_ext.write(df).{1}",
     "cache": "Load it with spark_ext.read(spark).{2}; call cache() and createOrReplaceTempView(name)",
-    "drop": "DROP TABLE drops names of the catalog",
+    "drop": "DROP TABLE takes only names in the catalog",
     "show": "Only SHOW COLUMNS, SHOW TBLPROPERTIES and SHOW PARTITIONS can; for the rest, use spark_ext.detail and "
     "spark_ext.history",
     "begin": "Run the statements of the script one at a time",

@@ -102,7 +102,7 @@ def show(context: Context, cursor: Cursor) -> DataFrame | None:
         named = context.named(cursor)
         if named.path is not None or named.location is not None:
             raise deltalog.UnsupportedFeatureError(
-                "SHOW CREATE TABLE is not supported for deltalog tables, as in delta-spark. DESCRIBE EXTENDED shows "
+                "As in delta-spark, SHOW CREATE TABLE is not supported for deltalog tables. DESCRIBE EXTENDED shows "
                 "the columns and the location, SHOW TBLPROPERTIES the properties.",
                 features=("SHOW CREATE TABLE",),
             )

@@ -229,7 +229,9 @@ def type_of(spark: SparkSession, data_type: str | spark_types.DataType) -> spark
     if isinstance(data_type, spark_types.DataType):
         return data_type
     if not isinstance(data_type, str):
-        raise ArgumentTypeError(f"The type of a column must be a Spark DataType or its SQL, not {data_type!r}.")
+        raise ArgumentTypeError(
+            f"The type of a column must be a Spark DataType or SQL text such as 'int', not {data_type!r}."
+        )
     sized = SIZED.fullmatch(data_type.replace(" ", "").lower())
     if sized is not None:
         return {"char": spark_types.CharType, "varchar": spark_types.VarcharType}[sized[1]](int(sized[2]))

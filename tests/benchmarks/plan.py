@@ -51,7 +51,7 @@ _COMMIT_NOTES = (
     "floor: fsync the bytes, link them and fsync the directory; the log is not read.",
     "No system writes a checkpoint (delta.checkpointInterval is 1,000,000).",
 )
-_OPEN_NOTES = ("Like commit, including opening the table; each repeat opens it again.",)
+_OPEN_NOTES = ("Like commit, but with opening the table included: each repeat opens it again.",)
 _APPEND_NOTES = (
     "Batches of 100 rows of three columns, each written as one Parquet file and one commit, through one handle; ms are "
     "per commit. deltalog: in-commit timestamps, data file, commit and their directories fsynced, conflict checks, "
@@ -87,7 +87,8 @@ _LOAD_NOTES = (
     "get_add_actions, statistics parsed, by file modification times. delta-spark: timestampAsOf and inputFiles.",
 )
 _COPIED_NOTES = (
-    "The same log after a copy, so file modification times are useless. Measures wrong answers, not the time.",
+    "The same log after a copy, so file modification times are useless. This measures whether the "
+    "answers are right, not the time.",
 )
 _NOCRC_NOTES = (
     "The same log without .crc files: protocol and metadata then come from the checkpoint and the commits after it, "

@@ -71,7 +71,7 @@ def test_a_report_becomes_a_column() -> None:
     text = page([run, parse(REPORT.format(more=""), "3.5", "connect")])
     assert "| | 3.5.9 classic | 3.5.9 Connect |" in text and "| Variants | – | – |" in text
     assert "| Run on | 2026-01-02 | 2026-01-02 |" in text and Run.from_json(run.to_json()) == run
-    assert "test that failed: 4.0 Connect. Each" in page([run], ["4.0 Connect"])
+    assert "test that failed: 4.0 Connect. `python3 dev.py test --long` runs" in page([run], ["4.0 Connect"])
     assert "| All | 2, 1 skipped | 2, 1 skipped |" in text and "- everywhere: none here (`test_variants`)" in text
 
 

@@ -28,7 +28,8 @@ select * from values
 """
 MAPPING, VECTOR = "refused: columnMapping", "refused: deletionVectors"
 DECIMAL = "refused: a negative decimal as a partition value"
-# Tables with partition columns and properties, as polars and readers of deltalake's dataset read them.
+# For each kind of table: its partition columns, its properties, the answer of polars, and the answer of duckdb and
+# pandas if they read deltalake's dataset.
 KINDS: dict[str, tuple[list[str], dict[str, str], str, str]] = {
     "no partitions": ([], {}, "ok", "ok"),
     "numbers": (["n"], {}, "ok", "ok"),

@@ -63,7 +63,7 @@ none of its tests failed. The PySpark 3.5 package has no Spark Connect server, s
 
 
 SAMPLED = (
-    "Each usual run of the tests runs all suites with PySpark 4.2.0 in classic sessions, and the central suite with "
+    "`python3 dev.py test --long` runs all suites with PySpark 4.2.0 in classic sessions, and the central suite with "
     "the oldest version and, over Connect, with the newest."
 )
 

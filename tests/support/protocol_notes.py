@@ -30,7 +30,7 @@ NOTES: dict[str, str] = {
     "deleted-record-counts-histogram-schema": "The rules for the version checksum file check the histograms too.",
     "state-validation": "`deltalog check` compares each `.crc` with the commits.",
     "reader-requirements": (
-        "Mostly permissions; invalid version checksum files are among the cases of that file's section."
+        "Most of these rules are permissions; the cases of Version Checksum File include invalid checksum files."
     ),
     "reader-requirements-for-domain-metadata": _IN_OTHERS,
     "writer-requirements-for-domain-metadata": _IN_OTHERS,

@@ -35,7 +35,7 @@ def _read() -> Iterator[Case]:
         about = f"A checkpoint of version {version} without earlier commits"
         alone = FIVE.but(checkpoints=(version,), dropped=range(version))
         yield _case(f"alone-at-{version}", about, alone, Rows(ids(4)), LatestVersion(4))
-    about = "A checkpoint of the latest version without its commit"
+    about = "A checkpoint of the latest version in a log without commit files"
     yield _case(
         "without-commit",
         about,

@@ -121,7 +121,7 @@ def _disabled() -> Iterator[tuple[object, ...]]:
     again = _again
     yield (
         "again-new-era",
-        "Turned on again: timestamps are used since the new enablement",
+        "Turned on again: in-commit timestamps are used from the new enablement on",
         again,
         [Rows(ids(5), at_ms=minute(50)), Rows(ids(6), at_ms=minute(60)), Rows(ids(5), at_ms=minute(60) - 1)],
     )
@@ -227,7 +227,7 @@ def _pairs() -> Iterator[tuple[object, ...]]:
     )
     yield (
         "before-the-log",
-        "The enablement version was deleted by log clean-up: timestamps are used for the rest",
+        "The enablement version was deleted by log clean-up: in-commit timestamps are used for the remaining versions",
         LATE.but(checkpoints=(4,), dropped=(0, 1, 2, 3)),
         [Rows(ids(4), at_ms=minute(11)), Rows(ids(5), at_ms=minute(12))],
     )

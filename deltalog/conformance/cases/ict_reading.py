@@ -84,7 +84,7 @@ def _late() -> Iterator[tuple[object, ...]]:
     )
     yield (
         "after-enablement",
-        "A time after the enablement is found by timestamps",
+        "A time after the enablement is resolved by in-commit timestamps",
         LATE,
         [Rows(ids(4), at_ms=minute(11.5))],
     )
@@ -187,7 +187,7 @@ def _histories() -> Iterator[tuple[object, ...]]:
     moved = LATE.but(file=(0, 1, 2, 9000, 9001, 9002))
     yield (
         "late-moved",
-        "The history shows in-commit timestamps after the enablement, regardless of file times",
+        "The history shows in-commit timestamps since the enablement, regardless of file times",
         moved,
         [History(both)],
     )
@@ -226,57 +226,57 @@ def _changes() -> Iterator[tuple[object, ...]]:
     )
     yield (
         "from-exact",
-        "A feed that starts at the timestamp of a commit begins with that commit",
+        "A change feed that starts at the timestamp of a commit begins with that commit",
         copied,
         [Changes(inserted(2, 3, 4), from_ms=minute(2))],
     )
     yield (
         "from-ms-after",
-        "A feed that starts a millisecond after a commit begins with the next commit",
+        "A change feed whose start time is one millisecond after a commit begins with the next commit",
         copied,
         [Changes(inserted(3, 4), from_ms=minute(2) + 1)],
         {"basis": REFERENCE},
     )
     yield (
         "from-ms-before",
-        "A feed that starts a millisecond before a commit begins with that commit",
+        "A change feed whose start time is one millisecond before a commit begins with that commit",
         copied,
         [Changes(inserted(2, 3, 4), from_ms=minute(2) - 1)],
         {"basis": REFERENCE},
     )
     yield (
         "to-exact",
-        "A feed that ends at the timestamp of a commit includes that commit",
+        "A change feed that ends at the timestamp of a commit includes that commit",
         copied,
         [Changes(inserted(0, 1, 2), from_version=0, to_ms=minute(2))],
     )
     yield (
         "to-ms-before",
-        "A feed that ends a millisecond before a commit ends with the previous commit",
+        "A change feed whose end time is one millisecond before a commit ends with the previous commit",
         copied,
         [Changes(inserted(0, 1), from_version=0, to_ms=minute(2) - 1)],
     )
     yield (
         "range",
-        "A feed between two timestamps",
+        "A change feed between two timestamps",
         copied,
         [Changes(inserted(1, 2, 3), from_ms=minute(0.5), to_ms=minute(3.5))],
     )
     yield (
         "late-from-enablement",
-        "A feed that starts at the enablement timestamp",
+        "A change feed that starts at the enablement timestamp",
         late,
         [Changes(inserted(3, 4, 5), from_ms=ENABLED)],
     )
     yield (
         "late-across",
-        "A feed from before the enablement to after it",
+        "A change feed from before the enablement to after it",
         late,
         [Changes(inserted(2, 3, 4), from_ms=minute(2), to_ms=minute(11))],
     )
     yield (
         "from-after-last",
-        "A feed that starts after the latest commit is refused",
+        "A change feed that starts after the latest commit is refused",
         copied,
         [Refused(Changes([], from_ms=minute(4) + 1))],
         {"basis": REFERENCE},

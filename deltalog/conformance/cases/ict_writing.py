@@ -263,7 +263,7 @@ def _enablement() -> Iterator[tuple[object, ...]]:
     ahead = _OFF.but(damage={2: {"file_ms": FUTURE}})
     yield (
         "file-time-ahead",
-        "The timestamp of the enabling commit is after the previous file time, in the year 2100",
+        "The timestamp of the enabling commit is after the previous file time, which is in the year 2100",
         ahead,
         [enable, Log("ict-after-file-time-before"), Log("pair", value=version)],
     )
@@ -287,7 +287,7 @@ def _enablement() -> Iterator[tuple[object, ...]]:
     )
     yield (
         "twice",
-        "Enabling in-commit timestamps twice does not change the pair",
+        "Enabling in-commit timestamps twice does not change the enablement pair",
         LATE,
         [MayRefuse(enable), Log("pair-is", value=["3", str(minute(10))])],
     )
@@ -525,7 +525,7 @@ def _conflicts() -> Iterator[tuple[object, ...]]:
     late = raced(LATE, ({"ict": FUTURE}, None))
     yield (
         "late-above-winner",
-        "A property change that lost a race on a table with a late enablement keeps the pair",
+        "An append that lost to a commit of the year 2100 keeps the enablement pair that names version 3",
         late,
         [Begin(), won, append, Log("ict-is", 7, FUTURE + 1), Log("pair-is", value=["3", str(minute(10))])],
     )

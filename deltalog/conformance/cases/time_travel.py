@@ -44,7 +44,7 @@ def _by_version() -> Iterator[Case]:
     yield _case("cleaned", "A version deleted by log clean-up is refused", cleaned, Refused(Rows(ids(1), version=1)))
     yield _case("first-left", "The version of the first remaining checkpoint", cleaned, Rows(ids(2), version=2))
     orphan = FIVE.but(checkpoints=(3,), dropped=(0, 1))
-    about = "A version whose commit remains without an earlier checkpoint is refused"
+    about = "A version is refused if its commit exists, but earlier commits are deleted and no checkpoint covers them"
     yield _case("orphan-commit", about, orphan, Refused(Rows(ids(2), version=2)), Rows(ids(3), version=3))
 
     def changed(table: TableBuilder) -> None:

@@ -231,7 +231,7 @@ class UnityTables:
         return self._implied(name), 0
 
     def _implied(self, name: str) -> SchemaDocument:
-        """A schema that exists because it has tables."""
+        """The document of a schema that has tables, but was not created by ``create_schema``."""
         return SchemaDocument(name=name, schema_id=self._schema_id(name), created_ms=0, updated_ms=0)
 
     def _schema_id(self, name: str) -> str:

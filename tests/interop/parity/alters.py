@@ -158,5 +158,5 @@ _restored(
 _restored(
     "RESTORE before a RESTORE", "delete from {t}", "restore {t} to version as of 1", "restore {t} to version as of 2"
 )
-_restored("RESTORE of a time before the table", "restore table {t} to timestamp as of '2001-01-01'")
-_restored("RESTORE of a time after the table", "restore table {t} to timestamp as of '2101-01-01'")
+_restored("RESTORE to a time before the table existed", "restore table {t} to timestamp as of '2001-01-01'")
+_restored("RESTORE to a time after the latest commit", "restore table {t} to timestamp as of '2101-01-01'")

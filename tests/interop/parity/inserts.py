@@ -117,7 +117,7 @@ statements(
         "CREATE TABLE AS with partitions": "create table {t} using delta partitioned by (p) as select 1L as id, 'x' "
         "as p",
         "CREATE OR REPLACE TABLE AS": (*PLAIN, "create or replace table {t} using delta as select 1 as n"),
-        "CREATE TABLE AS where there is one": (PLAIN[0], "create table {t} using delta as select 1 as n"),
+        "CREATE TABLE AS where a table already exists": (PLAIN[0], "create table {t} using delta as select 1 as n"),
         "CREATE TABLE with an unknown property": "create table {t} (n int) using delta tblproperties ('delta.nope' "
         "= '1')",
         "CREATE TABLE partitioned by a column that is not there": "create table {t} (n int) using delta partitioned "

@@ -186,7 +186,8 @@ def _(t: Table) -> None:
 
 @scenario(
     "partition values of type binary",
-    "Delta implementations disagree on how binary partition values are written, so they are refused.",
+    "Delta implementations disagree on how binary partition values are written, so partition columns of type binary "
+    "are refused.",
 )
 def _(t: Table) -> None:
     t.write("select 1L as id, cast('ab' as binary) as p", by=["p"])

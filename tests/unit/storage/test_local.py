@@ -258,7 +258,7 @@ def test_new_directories_are_durable_in_their_parents(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize("unnamed", [True, False])
 def test_unknown_when_the_name_may_not_last(tmp_path, monkeypatch, unnamed):
-    """The name exists but the directory could not be fsynced: the store may report neither success nor failure."""
+    """The name exists but the directory could not be fsynced: the store must report neither success nor failure."""
     store, fsync = LocalStore(tmp_path), os.fsync
     store._tmpfile_works = unnamed and bool(fs._O_TMPFILE)
     store.put("_delta_log/x", b"")
