@@ -190,7 +190,8 @@ def publish(
 
     Raises StoreError, CoordinatorError; CorruptTableError if the log has a different commit for a ratified version.
     Cost: 1 coordinator call if the head is unknown, and 1 per 100 commits; per commit 1 GET (if the content is
-    unknown), 1 PUT and 1 DELETE, or on a local disk a link instead of GET and PUT.
+    unknown), 1 PUT and (unless the catalog keeps staged commits) 1 DELETE, or on a local disk a link instead of GET and
+    PUT.
     Spec: PROTOCOL.md#publishing-commits.
     """
     head = head or coordinator.head(table_id)
@@ -199,7 +200,8 @@ def publish(
         some = unpublished[start : start + _PUBLISHED_AT_ONCE]
         copy_to_log(store, some, contents)
         coordinator.published(table_id, some[-1].version)
-        discard_commits(store, some)
+        if not coordinator.keeps_staged_commits:
+            discard_commits(store, some)
     return len(unpublished)
 
 

@@ -65,6 +65,9 @@ class Coordinator(ABC):
     )
     to_publish = "Publish the others first, with TransactionManager.publish or deltalog tables publish."
     most_ahead_ms: int = MOST_AHEAD_MS
+    #: Whether clients read staged commits at times of their own, so that these are kept for a while after their
+    #: publication. Known since the catalog was opened.
+    keeps_staged_commits: bool = False
     #: Opens the same coordinator in another process, with the caller's options; None if another process cannot open it.
     reopen: Callable[[], Coordinator] | None = None
 
@@ -161,6 +164,10 @@ class Coordinator(ABC):
     @abstractmethod
     def published(self, table_id: str, version: int) -> None:
         """Record that all commits up to ``version`` are in ``_delta_log``. Idempotent."""
+
+    @abstractmethod
+    def keep_staged_commits(self) -> None:
+        """Set ``keeps_staged_commits``, also for all who open the catalog later. Idempotent."""
 
     # ----------------------------------------------------------------------------------------- documents
 

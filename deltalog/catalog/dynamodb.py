@@ -134,6 +134,7 @@ class DynamoDBCoordinator(Coordinator):
             self._items.transact(
                 [update(layout.CATALOG, {"format": FORMAT}, {"catalog_id": found["catalog_id"]})], _new_token()
             )
+        self.keeps_staged_commits = bool(found.get("staged", 0))
         return str(found["catalog_id"])
 
     def _change(self, actions: Sequence[Action], token: str, witness: Key) -> bool:
@@ -438,6 +439,13 @@ class DynamoDBCoordinator(Coordinator):
         return ConcurrentModificationError(
             f"The catalog {self.url}: {what} changed during every attempt to read them. Try again with fewer writers."
         )
+
+    def keep_staged_commits(self) -> None:
+        if not self.keeps_staged_commits:
+            self._items.transact(
+                [update(layout.CATALOG, {"staged": 1}, {"catalog_id": self._catalog_id})], _new_token()
+            )
+            self.keeps_staged_commits = True
 
     # -------------------------------------------------------------------------------------------- documents
 

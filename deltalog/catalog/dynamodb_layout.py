@@ -2,7 +2,8 @@
 
 The items, by partition and sort key:
 
-    catalog                  catalog         its id, its format, and how often tables were registered or dropped
+    catalog                  catalog         its id, its format, how often tables were registered, dropped or renamed,
+                                             and whether staged commits are kept
     heads                    <table id>      the table's record, its version, the last one published, the last marking,
                                              and the last commit that changed metadata
     names                    <full name>     the table's record

@@ -30,8 +30,11 @@ IDLE_TIMEOUT_MS = 30 * 60 * 1000
 COMMIT_LEASE_MS = 60 * 1000
 # The prefix of the ids of vacuums, which distinguishes them from transaction ids (UUIDs).
 VACUUM_ID = "vacuum-"
+# The kinds of documents that name external tables, by full name, and the ids of dropped tables.
+EXTERNAL, RETIRED = "external", "retired"
 # Databases cannot store lone surrogates.
 _ID = re.compile(r"[^\s\x00-\x1f\x7f\ud800-\udfff]+")
+_UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _NAME = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]+")
 # The limit for the length of an id, and of each of the two parts of a name: a sort key of DynamoDB has at most 1,024
 # bytes and contains both.
@@ -410,6 +413,11 @@ def check_transaction_id(transaction_id: object) -> str:
         )
     assert isinstance(transaction_id, str)
     return transaction_id
+
+
+def is_table_id(text: str) -> bool:
+    """Whether a text can be the id of a table: a UUID in its usual form."""
+    return bool(_UUID.fullmatch(text))
 
 
 def table_name(database: object, table: object) -> str:

@@ -40,6 +40,7 @@ from deltalog.catalog.records import (
 from deltalog.catalog.sqlite_file import SQLiteFile, file_path
 
 BUSY_SECONDS = 10.0
+_KEEPS_STAGED = ("catalog", "keeps staged commits")
 
 _TABLE = "SELECT table_id, name, url, created_ms FROM tables"
 _REGISTER = (
@@ -112,6 +113,7 @@ class SQLiteCoordinator(Coordinator):
         self.path = file_path(path)
         self.url = f"sqlite:///{self.path}"
         self._file = SQLiteFile(self.path, busy_seconds, create)
+        self.keeps_staged_commits = self.document(*_KEEPS_STAGED) is not None
         self.reopen = partial(SQLiteCoordinator, self.path, busy_seconds=busy_seconds, create=False)
 
     @safe_repr
@@ -217,6 +219,11 @@ class SQLiteCoordinator(Coordinator):
     def published(self, table_id: str, version: int) -> None:
         with self._file.writing(durable=False) as execute:
             execute("DELETE FROM commits WHERE table_id = ? AND version <= ?", (table_id, version))
+
+    def keep_staged_commits(self) -> None:
+        if not self.keeps_staged_commits:
+            self.change_documents([DocumentChange(*_KEEPS_STAGED, 0, "")])  # False if another process has done it
+            self.keeps_staged_commits = True
 
     # -------------------------------------------------------------------------------------------- documents
 

@@ -414,6 +414,10 @@ def serve(
     catalog_name: Annotated[
         str, typer.Option("--catalog-name", metavar="NAME", help="The catalog's name in Unity Catalog's API.")
     ] = "main",
+    credentials: Annotated[
+        Path | None,
+        typer.Option("--credentials", metavar="FILE", help="Rules for the credentials that clients get, JSON."),
+    ] = None,
     max_unpublished: Annotated[
         int,
         typer.Option(
@@ -491,7 +495,7 @@ def serve(
     )
     settings = server.Settings(
         host, port, _token(token_file), _tls(tls_cert, tls_key, tls_client_ca), limits, recover_every,
-        server.UnitySettings(catalog_name, warehouse, max_unpublished),
+        server.UnitySettings(catalog_name, warehouse, max_unpublished), server.vendor_of(credentials),
     )  # fmt: skip
     from deltalog.server import logs
 

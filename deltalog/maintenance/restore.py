@@ -33,6 +33,7 @@ from deltalog.protocol.properties import (
     ENABLE_IN_COMMIT_TIMESTAMPS,
     ENABLEMENT_TIMESTAMP_KEY,
     ENABLEMENT_VERSION_KEY,
+    UNITY_TABLE_ID_KEY,
 )
 from deltalog.read.snapshot import Snapshot
 from deltalog.storage.table_files import TableFiles
@@ -40,10 +41,11 @@ from deltalog.write.commit_info import UserMetadata
 from deltalog.write.transaction import Transaction, skipped
 
 _HEAD_THREADS, _HEADS_AT_ONCE = 16, 32
-# Properties that a restore does not change: those that enable in-commit timestamps, and the one that marks a table as
+# Properties that a restore does not change: those that enable in-commit timestamps, and those that mark a table as
 # managed by a catalog.
 _KEPT_PROPERTIES = (
     ENABLE_IN_COMMIT_TIMESTAMPS.key, ENABLEMENT_VERSION_KEY, ENABLEMENT_TIMESTAMP_KEY, CATALOG_ID_KEY,
+    UNITY_TABLE_ID_KEY,
 )  # fmt: skip
 
 

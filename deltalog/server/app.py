@@ -138,14 +138,14 @@ class App:
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             raise RuntimeError(f"only http is served, not {scope['type']}")
-        request_id = str(uuid.uuid4())
+        request_id, is_unauthorized = str(uuid.uuid4()), False
         try:
             answer = await self._answer(scope, receive, request_id)
         except Refused as refused:
-            answer = refused.answer
+            answer, is_unauthorized = refused.answer, refused.is_unauthorized
             self._log_refusal(scope, answer, request_id)
-            if path_below_root(scope["raw_path"].decode("latin-1")) is not None and "Message" in answer.body:
-                answer = unity_errors.of_refusal(answer, answer.body["Message"], refused.is_unauthorized)
+        if path_below_root(scope["raw_path"].decode("latin-1")) is not None and answer.error is not None:
+            answer = unity_errors.of_refusal(answer, is_unauthorized)
         await _send(send, answer, request_id)
 
     async def _answer(self, scope: Mapping[str, Any], receive: Receive, request_id: str) -> Answer:
@@ -214,7 +214,8 @@ class App:
             endpoint, parts = ROUTER.find(method, path)
         except DeltaLogError as error:
             raise Refused(unity_errors.answer_of(error)) from None
-        explain = unity_errors.answer_to_commit if endpoint.commits else unity_errors.answer_of
+        answer = unity_errors.answer_to_commit if endpoint.commits else unity_errors.answer_of
+        explain = functools.partial(answer, missing=endpoint.missing)
         return Route(endpoint.name, functools.partial(_unity_call, unity, endpoint, parts), explain, endpoint.needs)
 
     # ----------------------------------------------------------------------------------------- requests

@@ -26,7 +26,8 @@ from deltalog.errors import CallError, DeltaLogError
 from deltalog.server.app import MIN_TOKEN_LENGTH, App, Limits
 from deltalog.server.connections import Connections, Listener
 from deltalog.server.logs import Refusals
-from deltalog.server.unity.credentials import Vendor
+from deltalog.server.unity import sts
+from deltalog.server.unity.credentials import Vendor, read_rules
 from deltalog.server.unity.publisher import Publisher
 from deltalog.server.unity.service import Service
 from deltalog.transactions.manager import TransactionManager
@@ -53,7 +54,8 @@ class Tls:
 @dataclass(frozen=True, slots=True)
 class Settings:
     """Settings. ``port`` 0 selects a free port. ``recover_seconds``: the interval between calls of ``recover``; 0
-    disables these calls. ``unity``: how Unity Catalog's API is served."""
+    disables these calls. ``unity``: how Unity Catalog's API is served. ``vendor``: vends credentials to its
+    clients."""
 
     host: str = "127.0.0.1"
     port: int = 0
@@ -62,6 +64,7 @@ class Settings:
     limits: Limits = field(default_factory=Limits)
     recover_seconds: float = 60
     unity: UnitySettings = field(default_factory=UnitySettings)
+    vendor: Vendor = field(default_factory=Vendor)
 
 
 def is_loopback(host: str) -> bool:
@@ -70,6 +73,11 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def vendor_of(file: Path | None) -> Vendor:
+    """The vendor of credentials that a file describes. Raises CallError."""
+    return Vendor() if file is None else Vendor(read_rules(file), sts.assume)
 
 
 def check(settings: Settings) -> None:
@@ -184,6 +192,7 @@ class Server:
         connections = Connections(settings.limits.connections, settings.limits.header_seconds)
         self._socket = _bound(settings.host, settings.port, connections)
         trusted = is_loopback(settings.host) and settings.token is None
+        manager.coordinator.keep_staged_commits()
         unity = manager.unity_tables(settings.unity)
         self._publisher = Publisher(unity)
         self._app = App(
@@ -191,7 +200,7 @@ class Server:
             settings.limits,
             token=settings.token,
             hosts=_LOOPBACK | {settings.host.lower()} if trusted else None,
-            unity=Service(unity, Vendor(), self._publisher.ask),
+            unity=Service(unity, settings.vendor, self._publisher.ask),
         )
         self._server = uvicorn.Server(_config(self._app, settings, connections))
 

@@ -119,6 +119,15 @@ class CoordinatorDocumentTests(CoordinatorCases):
         assert coordinator.ratify(dataclasses.replace(both, documents=(put("c"),))) is MOVED
         assert [each.key for each in coordinator.documents("schema")] == ["a", "b"]
 
+    def test_remembers_that_staged_commits_are_kept(self, coordinator: Coordinator, another: Coordinator) -> None:
+        assert coordinator.keeps_staged_commits is another.keeps_staged_commits is False
+        for _ in range(2):
+            coordinator.keep_staged_commits()
+            another.keep_staged_commits()
+        assert coordinator.keeps_staged_commits is another.keeps_staged_commits is True
+        if coordinator.reopen is not None:
+            assert coordinator.reopen().keeps_staged_commits is True
+
     # -------------------------------------------------------------------------------------------------- names
 
     def test_renames_a_table(self, coordinator: Coordinator, another: Coordinator) -> None:

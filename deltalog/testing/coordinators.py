@@ -50,8 +50,8 @@ READS = (
     "uncleaned", "parts",
 )  # fmt: skip
 WRITES = (
-    "register", "drop", "rename", "change_documents", "ratify", "published", "mark", "remark", "insert", "replace",
-    "delete", "put_parts", "delete_parts",
+    "register", "drop", "rename", "keep_staged_commits", "change_documents", "ratify", "published", "mark", "remark",
+    "insert", "replace", "delete", "put_parts", "delete_parts",
 )  # fmt: skip
 #: The possible faults of each method of a coordinator, for a FaultPlan. See FaultyCoordinator.
 COORDINATOR_FAULTS: Mapping[str, tuple[Fault, ...]] = {
@@ -75,6 +75,14 @@ class WrappedCoordinator(Coordinator):
     @most_ahead_ms.setter
     def most_ahead_ms(self, value: int) -> None:
         self.inner.most_ahead_ms = value
+
+    @property
+    def keeps_staged_commits(self) -> bool:
+        return self.inner.keeps_staged_commits
+
+    @keeps_staged_commits.setter
+    def keeps_staged_commits(self, value: bool) -> None:
+        self.inner.keeps_staged_commits = value
 
     def check_time(self, table: str, in_commit_timestamp_ms: int) -> None:
         self.inner.check_time(table, in_commit_timestamp_ms)
@@ -120,6 +128,9 @@ class WrappedCoordinator(Coordinator):
 
     def published(self, table_id: str, version: int) -> None:
         return self._pass("published", f"{table_id} {version}", lambda: self.inner.published(table_id, version))
+
+    def keep_staged_commits(self) -> None:
+        self._pass("keep_staged_commits", "", self.inner.keep_staged_commits)
 
     def document(self, kind: str, key: str) -> Document | None:
         return self._pass("document", f"{kind} {key}", lambda: self.inner.document(kind, key))
@@ -350,6 +361,9 @@ class MemoryCoordinator(Coordinator):
             if head is not None:
                 unpublished = tuple(commit for commit in head.unpublished if commit.version > version)
                 self._heads[table_id] = dataclasses.replace(head, unpublished=unpublished)
+
+    def keep_staged_commits(self) -> None:
+        self.keeps_staged_commits = True
 
     def document(self, kind: str, key: str) -> Document | None:
         with self._lock:

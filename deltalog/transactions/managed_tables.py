@@ -16,7 +16,7 @@ from deltalog.catalog import records
 from deltalog.catalog.committer import publish
 from deltalog.catalog.coordinator import Coordinator
 from deltalog.catalog.marks import KnownMarks, check_none_deletes
-from deltalog.catalog.records import TableRecord
+from deltalog.catalog.records import EXTERNAL, RETIRED, DocumentChange, TableRecord
 from deltalog.catalog.store import ManagedStore
 from deltalog.commit.hooks import errors_logged
 from deltalog.create.new_table import create, creation
@@ -34,7 +34,12 @@ from deltalog.log.reader import LogReader
 from deltalog.protocol import features
 from deltalog.protocol.features import CATALOG_MANAGED
 from deltalog.protocol.paths import canonical_url
-from deltalog.protocol.properties import CATALOG_ID_KEY, ENABLE_IN_COMMIT_TIMESTAMPS, FEATURE_PREFIX
+from deltalog.protocol.properties import (
+    CATALOG_ID_KEY,
+    ENABLE_IN_COMMIT_TIMESTAMPS,
+    FEATURE_PREFIX,
+    UNITY_TABLE_ID_KEY,
+)
 from deltalog.protocol.schema import StructType
 from deltalog.protocol.timestamps import describe
 from deltalog.read.snapshot import Snapshot
@@ -97,7 +102,8 @@ class ManagedTables:
         properties: Mapping[str, str],
         options: Mapping[str, Any],
     ) -> Transaction:
-        committer, marks = committer_of(reader, self._environment), self._marked(properties)
+        table_id = self._environment.new_uuid()
+        committer, marks = committer_of(reader, self._environment), self._marked(properties, table_id)
         return creation(reader, committer, self._environment, schema, properties=marks, **options)
 
     def _place(self, name: str, url: str) -> tuple[str, LogReader]:
@@ -112,13 +118,15 @@ class ManagedTables:
         """The log of a table that is in this catalog or will be added to it."""
         return LogReader(store, (), self._environment.clock_ms, Authority(self.coordinator.url))
 
-    def _marked(self, properties: Mapping[str, str]) -> dict[str, str]:
-        """The properties of a new table, including the properties that mark it as managed by this catalog."""
+    def _marked(self, properties: Mapping[str, str], table_id: str) -> dict[str, str]:
+        """The properties of a new table, including the properties that mark it as managed by this catalog under an
+        id."""
         return {
             **properties,
             f"{FEATURE_PREFIX}{CATALOG_MANAGED}": "supported",
             ENABLE_IN_COMMIT_TIMESTAMPS.key: "true",
             CATALOG_ID_KEY: self.coordinator.catalog_id,
+            UNITY_TABLE_ID_KEY: table_id,
         }
 
     def register(self, name: str, url: str) -> DeltaTable:
@@ -140,7 +148,8 @@ class ManagedTables:
         """Raises TableExistsError if the name is taken, or if the root equals, contains or lies below the root of
         another table, because one table would then contain files of the other. Cost: that of ``all``."""
         known = self.all()
-        if any(table.name == name for table in known):
+        is_external = self.coordinator.document(EXTERNAL, name) is not None
+        if is_external or any(table.name == name for table in known):
             raise TableExistsError(f"The catalog {self.coordinator.url} already has a table {name}.")
         other = records.nested_with(root, known)
         if other is None:
@@ -178,6 +187,7 @@ class ManagedTables:
             transaction.set_properties({
                 ENABLE_IN_COMMIT_TIMESTAMPS.key: "true",
                 CATALOG_ID_KEY: self.coordinator.catalog_id,
+                UNITY_TABLE_ID_KEY: self._environment.new_uuid(),
             })  # fmt: skip
             transaction.commit("UPGRADE PROTOCOL", {"newProtocol": transaction.protocol.to_json()})
 
@@ -188,9 +198,9 @@ class ManagedTables:
         table.flush()  # without the version's .crc, the table opened below would have no totals
         for number in range(_TRIES):
             self._environment.back_off(number)
-            record = TableRecord(self._environment.new_uuid(), name, table.url, self._environment.clock_ms())
-            version = table.version
-            if not self.coordinator.register(record, version):
+            version, table_id = table.version, self._id_of(table)
+            record = TableRecord(table_id, name, table.url, self._environment.clock_ms())
+            if not self.coordinator.register(record, version, [DocumentChange(EXTERNAL, name, 0, None)]):
                 raise TableExistsError(
                     f"The catalog {self.coordinator.url} has another table {name}, or one at, below or around "
                     f"{table.url}."
@@ -206,6 +216,16 @@ class ManagedTables:
             "registered: register it again."
         )
 
+    def _id_of(self, table: DeltaTable) -> str:
+        """The id of a table that is to be registered: that of its log, or a new one if a table had or has it. A copy of
+        a table has the id of the other one in its log. Cost: 2 coordinator calls."""
+        table_id = table.snapshot().metadata.configuration.get(UNITY_TABLE_ID_KEY)
+        if table_id is not None and records.is_table_id(table_id):
+            is_used = self.coordinator.head(table_id) is not None
+            if not is_used and self.coordinator.document(RETIRED, table_id) is None:
+                return table_id
+        return self._environment.new_uuid()
+
     def drop(self, name: str) -> None:
         """See ``TransactionManager.drop_table``."""
         record = self.record(name)
@@ -216,7 +236,8 @@ class ManagedTables:
                 break
             publish(self.plain_store(record.url), self.coordinator, record.table_id, head)
             last = check_none_deletes(self.coordinator, record, self._environment.clock_ms())
-            if self.coordinator.drop(record.table_id, head.version, last):
+            retired = DocumentChange(RETIRED, record.table_id, 0, "{}")
+            if self.coordinator.drop(record.table_id, head.version, last, [retired]):
                 break
         else:
             raise ConcurrentModificationError(

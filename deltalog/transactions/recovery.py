@@ -41,6 +41,7 @@ from deltalog.transactions.prepared_codec import written_files
 from deltalog.transactions.release import complete_release, is_released
 from deltalog.transactions.table_objects import can_be_deleted, same_etag
 from deltalog.transactions.transaction import CHANGES, OBJECTS
+from deltalog.transactions.unity.dropped import delete_dropped
 
 log = logging.getLogger(__name__)
 
@@ -54,6 +55,8 @@ _FORGOTTEN_AT_ONCE = 100
 # LATE_AGE_MS.
 LATE_PASSES_MS = (15 * 60 * 1000, 24 * 60 * 60 * 1000)
 LATE_AGE_MS = 10 * 60 * 1000
+# For how long clients may read a staged commit after the catalog has named it to them.
+KEPT_STAGED_MS = 60 * 60 * 1000
 _THREADS = 8
 
 
@@ -77,6 +80,7 @@ def recover(ledger: Ledger, tables: ManagedTables, retention_ms: int) -> dict[st
     for record in uncleaned:
         if _is_due(record, ledger.now_ms()):
             done["cleaned"] += _clean(ledger, tables, record)[0]
+    done["cleaned"] += delete_dropped(tables, ledger.environment)
     oldest_ms = ledger.now_ms() - retention_ms
     for record in ledger.all(StatusFilter.COMPLETED, _FORGOTTEN_AT_ONCE):
         if record.start_ms >= oldest_ms:
@@ -403,11 +407,16 @@ def _named(snapshot: Snapshot) -> Iterator[str]:
 
 
 def _sweep_staged(ledger: Ledger, store: LogStore, table: TableRecord, head: Head) -> int:
-    """Delete staged commits for versions at which other commits were ratified. Staged commits of later versions are
-    kept regardless of age, because a suspended process may still have them ratified. Raises CatalogBehindLogError.
-    Cost: 1 HEAD and 1 LIST."""
+    """Delete staged commits for versions at which other commits were ratified; if the catalog keeps staged commits,
+    only those older than KEPT_STAGED_MS. Staged commits of later versions are kept regardless of age, because a
+    suspended process may still have them ratified. Raises CatalogBehindLogError. Cost: 1 HEAD and 1 LIST."""
     check_next(store, ledger.coordinator, table.table_id, head.version + 1)
-    listed = store.list_names(STAGED_COMMITS_DIRECTORY)
+    if ledger.coordinator.keeps_staged_commits:
+        oldest_ms = ledger.now_ms() - KEPT_STAGED_MS
+        found = store.list_from(STAGED_COMMITS_DIRECTORY)
+        listed = [meta.name for meta in found if (meta.modification_time_ms or 0) < oldest_ms]
+    else:
+        listed = store.list_names(STAGED_COMMITS_DIRECTORY)
     wanted = {commit.file for commit in head.unpublished}
     dead = [name for name in listed if name not in wanted and _staged_version(name) <= head.version]
     for name in dead:

@@ -36,10 +36,11 @@ from deltalog.log.snapshot import LogSnapshot
 from deltalog.protocol import features
 from deltalog.protocol.features import CATALOG_MANAGED
 from deltalog.protocol.json_values import mapping_or_empty
-from deltalog.protocol.properties import CATALOG_ID_KEY
+from deltalog.protocol.properties import CATALOG_ID_KEY, UNITY_TABLE_ID_KEY
 from deltalog.transactions.managed_tables import ManagedTables
 
 _TRIES = 20
+_OF_CATALOGS = (CATALOG_ID_KEY, UNITY_TABLE_ID_KEY)
 _OPERATION, _PARAMETERS = "DROP FEATURE", {"featureName": CATALOG_MANAGED, "truncateHistory": "false"}
 
 
@@ -193,7 +194,7 @@ class _Release:
 
 def _prepared(snapshot: LogSnapshot, environment: Environment) -> Prepared:
     metadata = snapshot.metadata
-    kept = {key: value for key, value in metadata.configuration.items() if key != CATALOG_ID_KEY}
+    kept = {key: value for key, value in metadata.configuration.items() if key not in _OF_CATALOGS}
     return Prepared(
         environment.new_uuid(),
         _OPERATION,

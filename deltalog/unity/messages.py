@@ -144,7 +144,7 @@ class CreateTable(_Message, frozen=True, kw_only=True):
     location: str
     table_type: TableType
     comment: str | None = None
-    columns: Columns
+    columns: Columns | None = None  # clients omit the columns of a table that has none
     partition_columns: tuple[str, ...] = ()
     protocol: TableProtocol
     properties: dict[str, str]
@@ -235,7 +235,9 @@ class SetPartitionColumns(_Message, frozen=True, kw_only=True, tag_field="action
 
 
 class SetTableComment(_Message, frozen=True, kw_only=True, tag_field="action", tag="set-table-comment"):
-    comment: str
+    """``comment``: None removes it."""
+
+    comment: str | None = None
 
 
 class SetDomainMetadata(_Message, frozen=True, kw_only=True, tag_field="action", tag="set-domain-metadata"):

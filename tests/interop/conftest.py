@@ -15,6 +15,7 @@ if _ROOT not in sys.path:
 
 from tests.support.spark import DeltaSpark, delta_session, stop_sessions  # noqa: E402
 from tests.support.spark.shapes import SHAPES, DeltalogWriter, SparkWriter, Writer, Written, write  # noqa: E402
+from tests.support.unity_clients.fixtures import unity_jvm  # noqa: E402, F401 (a fixture)
 
 # Checking a table takes a long time. These two cases cover enablement by each engine, disabling, and checkpoints.
 USUAL = {("delta-spark", "ict_disabled_enabled_again"), ("deltalog", "ict_late_checkpointed")}

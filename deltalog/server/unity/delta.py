@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import get_args
 
-from deltalog.errors import CallError
+from deltalog.errors import CallError, EntityNotFoundError, SchemaNotFoundError
 from deltalog.server.calls import Needs
 from deltalog.server.unity.errors import BadRequestError, UnsupportedTableError
 from deltalog.server.unity.requests import UnityRequest, full_name
@@ -214,9 +214,9 @@ def _managed(view: ManagedView) -> messages.LoadedTable:
 def properties_of(view: ManagedView) -> dict[str, str]:
     """The properties of a managed table, with those that the server derives."""
     return {
-        TABLE_ID_KEY: view.record.table_id,
         **view.document.properties,
         **view.at.state.metadata.configuration,
+        TABLE_ID_KEY: view.record.table_id,
         **view.at.state.derived_properties(),
         LAST_UPDATE_VERSION: str(view.metadata_version),
         LAST_COMMIT_TIMESTAMP: str(view.metadata_ms),
@@ -256,19 +256,28 @@ def _derived(view: ExternalView) -> dict[str, str]:
     return shown
 
 
+_SCHEMA, _TABLE_ONLY = SchemaNotFoundError, EntityNotFoundError
 ENDPOINTS = (
     Endpoint("GET", "/delta/v1/config", config),
-    Endpoint("POST", "/delta/v1/catalogs/{catalog}/schemas/{schema}/staging-tables", create_staging_table),
-    Endpoint("GET", "/delta/v1/staging-tables/{table_id}/credentials", staging_credentials),
-    Endpoint("POST", "/delta/v1/catalogs/{catalog}/schemas/{schema}/tables", create_table, Needs.TABLE),
-    Endpoint("GET", _TABLE, load_table, Needs.TABLE),
-    Endpoint("HEAD", _TABLE, table_exists),
-    Endpoint("DELETE", _TABLE, delete_table, Needs.TABLE),
-    Endpoint("POST", _TABLE, update_table, Needs.TABLE, commits=True),
-    Endpoint("POST", f"{_TABLE}/rename", rename_table),
-    Endpoint("GET", f"{_TABLE}/credentials", table_credentials),
-    Endpoint("POST", f"{_TABLE}/metrics", report_metrics),
-    Endpoint("GET", "/delta/v1/temporary-path-credentials", path_credentials),
+    Endpoint(
+        "POST",
+        "/delta/v1/catalogs/{catalog}/schemas/{schema}/staging-tables",
+        create_staging_table,
+        Needs.TABLE,
+        missing=_SCHEMA,
+    ),
+    Endpoint("GET", "/delta/v1/staging-tables/{table_id}/credentials", staging_credentials, Needs.TABLE),
+    Endpoint(
+        "POST", "/delta/v1/catalogs/{catalog}/schemas/{schema}/tables", create_table, Needs.TABLE, missing=_SCHEMA
+    ),
+    Endpoint("GET", _TABLE, load_table, Needs.TABLE, missing=_SCHEMA),
+    Endpoint("HEAD", _TABLE, table_exists, missing=_TABLE_ONLY),
+    Endpoint("DELETE", _TABLE, delete_table, Needs.TABLE, missing=_TABLE_ONLY),
+    Endpoint("POST", _TABLE, update_table, Needs.TABLE, commits=True, missing=_TABLE_ONLY),
+    Endpoint("POST", f"{_TABLE}/rename", rename_table, missing=_TABLE_ONLY),
+    Endpoint("GET", f"{_TABLE}/credentials", table_credentials, Needs.TABLE, missing=_TABLE_ONLY),
+    Endpoint("POST", f"{_TABLE}/metrics", report_metrics, missing=_TABLE_ONLY),
+    Endpoint("GET", "/delta/v1/temporary-path-credentials", path_credentials, Needs.TABLE),
 )
 # As ``config`` lists them.
 SIGNATURES = tuple(

@@ -69,7 +69,8 @@ _TYPES: Mapping[str, tuple[int, str]] = {
 _ERRORS: tuple[tuple[type[DeltaLogError], str], ...] = (
     (BadRequestError, BAD_REQUEST),
     (UnsupportedTableError, "UnsupportedTableFormatException"),
-    (NotServedError, "NotImplementedException"),
+    # Not 501, which clients take for a failure of the server and send again.
+    (NotServedError, "NotFoundException"),
     (ResourceNotFoundError, "NotFoundException"),
     (CatalogNotFoundError, "NoSuchCatalogException"),
     (SchemaNotFoundError, "NoSuchSchemaException"),
@@ -87,17 +88,20 @@ _ERRORS: tuple[tuple[type[DeltaLogError], str], ...] = (
 _OF_STATUS = {401: "NotAuthorizedException", 403: "PermissionDeniedException", 404: "NotFoundException"}
 
 
-def answer_of(error: DeltaLogError) -> Answer:
-    """The response for an error of a call that commits nothing."""
+def answer_of(error: DeltaLogError, missing: type[NotFoundError] = CatalogNotFoundError) -> Answer:
+    """The response for an error of a call that commits nothing. ``missing``: the largest thing that the call can report
+    as missing: a catalog, a schema or a table."""
+    if isinstance(error, (CatalogNotFoundError, SchemaNotFoundError)) and missing is not CatalogNotFoundError:
+        error = missing(error.message)
     kind = next((name for kinds, name in _ERRORS if isinstance(error, kinds)), INTERNAL)
     return response(kind, error.message)
 
 
-def answer_to_commit(error: DeltaLogError) -> Answer:
-    """The response for an error of a call that may have committed something."""
+def answer_to_commit(error: DeltaLogError, missing: type[NotFoundError] = CatalogNotFoundError) -> Answer:
+    """Like ``answer_of``, for a call that may have committed something."""
     if isinstance(error, (OperationTimeoutError, CommitStateUnknownError)):
         return response(UNKNOWN, error.message)
-    return answer_of(error)
+    return answer_of(error, missing)
 
 
 def response(kind: str, message: str, headers: Mapping[str, str] | None = None, status: int | None = None) -> Answer:
@@ -112,8 +116,11 @@ def response(kind: str, message: str, headers: Mapping[str, str] | None = None, 
     return Answer(code, body, kind, headers or {})
 
 
-def of_refusal(refused: Answer, message: str, is_unauthorized: bool) -> Answer:
-    """The response to a request that the server refused before it looked at it."""
+def of_refusal(refused: Answer, is_unauthorized: bool) -> Answer:
+    """The response to a request that the server refused whatever it is, in the form of these APIs."""
+    if "error" in refused.body:
+        return refused
+    message = refused.body["Message"]
     if is_unauthorized:
         return response("NotAuthorizedException", message, refused.headers)
     if refused.status in (429, 503):

@@ -26,6 +26,7 @@ from deltalog.transactions.unity.tables import ExternalView, ManagedView, View, 
 from deltalog.unity import messages
 from deltalog.unity.columns import from_columns
 
+_WITHOUT_KEYS_MS = 60 * 60 * 1000
 _MOST_COLUMNS = 32_768
 _MOST_COMMENT = 65_536
 
@@ -137,7 +138,13 @@ def get_catalog(request: UnityRequest) -> Work:
 
 def _catalog(service: Service) -> dict[str, Any]:
     tables = service.tables
-    return {"name": tables.settings.catalog, "id": tables.coordinator.catalog_id, "properties": {}}
+    return {
+        "name": tables.settings.catalog,
+        "id": tables.coordinator.catalog_id,
+        "properties": {},
+        "created_at": None,
+        "updated_at": None,
+    }
 
 
 def change_catalogs(request: UnityRequest) -> Work:
@@ -220,8 +227,8 @@ def _schema(service: Service, schema: SchemaDocument) -> dict[str, Any]:
         "comment": schema.comment,
         "properties": schema.properties,
         "schema_id": schema.schema_id,
-        "created_at": schema.created_ms,
-        "updated_at": schema.updated_ms,
+        "created_at": schema.created_ms or None,
+        "updated_at": schema.updated_ms or None,
     }
 
 
@@ -302,7 +309,17 @@ def _listed(service: Service, name: str) -> dict[str, Any] | None:
     try:
         return table_info(service, service.tables.load(name))
     except DeltaLogError:
-        return _named(service, name)
+        return {
+            **_named(service, name),
+            "table_id": service.tables.table_id(name),
+            "table_type": "MANAGED",
+            "data_source_format": "DELTA",
+            "storage_location": location_of(service.tables.location(name)),
+            "columns": [],
+            "properties": {},
+            "created_at": None,
+            "updated_at": None,
+        }
 
 
 def get_table(request: UnityRequest) -> Work:
@@ -375,7 +392,7 @@ def _named(service: Service, name: str) -> dict[str, Any]:
 
 
 def table_credentials(request: UnityRequest) -> Work:
-    given = request.body(TableCredential)
+    given = _table_credential(request)
     if given.operation not in ("READ", "READ_WRITE"):
         raise BadRequestError("operation must be READ or READ_WRITE.")
     operation: messages.CredentialOperation = "READ" if given.operation == "READ" else "READ_WRITE"
@@ -385,6 +402,14 @@ def table_credentials(request: UnityRequest) -> Work:
         return _vended(service, location_of(service.tables.location_with_id(table_id)), operation)
 
     return Work(run)
+
+
+def _table_credential(request: UnityRequest) -> TableCredential:
+    """The members of the request; some clients send them in the query."""
+    table_id, operation = request.parameter("table_id"), request.parameter("operation")
+    if table_id is not None and operation is not None:
+        return TableCredential(table_id=table_id, operation=operation)
+    return request.body(TableCredential)
 
 
 def path_credentials(request: UnityRequest) -> Work:
@@ -407,7 +432,7 @@ def _vended(service: Service, location: str, operation: messages.CredentialOpera
     """Temporary credentials in the form of the general API: the one with the longest prefix."""
     found = max(service.vendor.vend(location, operation), key=lambda each: len(each.prefix), default=None)
     if found is None:
-        return {"url": location}
+        return {"url": location, "expiration_time": service.now_ms() + _WITHOUT_KEYS_MS}
     shown: dict[str, Any] = {"url": location, "expiration_time": found.expiration_time_ms}
     config = found.config
     if "s3.access-key-id" in config:
@@ -543,8 +568,8 @@ ENDPOINTS = (
     Endpoint("POST", "/tables", create_table, Needs.TABLE),
     Endpoint("GET", "/tables/{full_name}", get_table, Needs.TABLE),
     Endpoint("DELETE", "/tables/{full_name}", delete_table, Needs.TABLE),
-    Endpoint("POST", "/temporary-table-credentials", table_credentials),
-    Endpoint("POST", "/temporary-path-credentials", path_credentials),
+    Endpoint("POST", "/temporary-table-credentials", table_credentials, Needs.TABLE),
+    Endpoint("POST", "/temporary-path-credentials", path_credentials, Needs.TABLE),
     Endpoint("GET", "/delta/preview/commits", get_commits),
     Endpoint("POST", "/delta/preview/commits", post_commit, Needs.TABLE, commits=True),
 )

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from deltalog.errors import CatalogNotFoundError, NotFoundError
 from deltalog.server.calls import Needs
 from deltalog.server.unity.credentials import Vendor
 from deltalog.server.unity.requests import UnityRequest
@@ -19,6 +20,9 @@ class Service:
     tables: UnityTables
     vendor: Vendor
     on_backlog: Callable[[str], None]
+
+    def now_ms(self) -> int:
+        return self.tables.now_ms()
 
     def on_update(self, view: View) -> None:
         """Have commits published that their clients do not publish."""
@@ -38,13 +42,14 @@ class Work:
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """An endpoint. ``path``: below the root, with variable segments in braces. ``commits``: whether it may commit
-    something, so that an error may leave the outcome unknown."""
+    something, so that an error may leave the outcome unknown. ``missing``: as for ``errors.answer_of``."""
 
     method: str
     path: str
     read: Callable[[UnityRequest], Work]
     needs: Needs = Needs.CATALOG
     commits: bool = False
+    missing: type[NotFoundError] = CatalogNotFoundError
 
     @property
     def name(self) -> str:

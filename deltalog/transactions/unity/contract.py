@@ -56,7 +56,8 @@ def check_managed_state(state: TableState, table_id: str, catalog_id: str) -> No
     if unlisted := sorted(reader - writer):
         raise CallError(f"The features {', '.join(unlisted)} are listed for readers but not for writers.")
     own = properties.get(TABLE_ID_KEY)
-    if own != table_id and not (own is None and properties.get(CATALOG_ID_KEY) == catalog_id):
+    # The log of a table that deltalog dropped and registered again has its earlier id.
+    if own != table_id and properties.get(CATALOG_ID_KEY) != catalog_id:
         raise CallError(f"The property {TABLE_ID_KEY} must be {table_id}, not {own!r}.")
 
 
@@ -80,8 +81,12 @@ def check_created(request: messages.CreateTable, state: TableState, ict_ms: int 
             f"last-commit-timestamp-ms is {request.last_commit_timestamp_ms}, but the in-commit timestamp of version "
             f"0 is {ict_ms}."
         )
+    for key in (ENABLE_IN_COMMIT_TIMESTAMPS.key, TABLE_ID_KEY):
+        if key not in request.properties:
+            raise CallError(f"The request lacks the required property {key}.")
     _check_protocol(request.protocol, state)
-    _check_columns(request.columns, state)
+    if request.columns is not None:
+        _check_columns(request.columns, state)
     if request.partition_columns:
         _check_partition_columns(request.partition_columns, state)
     derived = state.derived_properties()

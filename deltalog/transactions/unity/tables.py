@@ -9,9 +9,9 @@ Spec: UC Delta API 1.0, ManagedTablesSpec.md#apis.
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import re
-import urllib.parse
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -22,7 +22,7 @@ import msgspec
 from deltalog.catalog import records
 from deltalog.catalog.committer import publish
 from deltalog.catalog.marks import added_paths, check_none_deletes, ratify_added
-from deltalog.catalog.records import DocumentChange, Head, Ratification, TableRecord
+from deltalog.catalog.records import EXTERNAL, RETIRED, DocumentChange, Head, Ratification, TableRecord
 from deltalog.commit.hooks import errors_logged
 from deltalog.environment import Environment
 from deltalog.errors import (
@@ -31,6 +31,7 @@ from deltalog.errors import (
     CommitConflictError,
     ConcurrentModificationError,
     CorruptTableError,
+    DeltaLogError,
     EntityNotFoundError,
     MetadataChangedError,
     MissingInCommitTimestampError,
@@ -41,6 +42,8 @@ from deltalog.errors import (
     UnpublishedCommitsError,
     UnsupportedFeatureError,
 )
+from deltalog.log.loader import load_latest
+from deltalog.log.reader import LogReader
 from deltalog.protocol import features
 from deltalog.protocol.codec import decode_commit
 from deltalog.protocol.paths import canonical_url, commit_path, staged_commit_path
@@ -53,7 +56,6 @@ from deltalog.transactions.unity import contract, documents
 from deltalog.transactions.unity.contract import Plan
 from deltalog.transactions.unity.documents import (
     DROPPED,
-    EXTERNAL,
     SCHEMA,
     STAGING,
     TABLE,
@@ -65,8 +67,10 @@ from deltalog.transactions.unity.documents import (
 )
 from deltalog.transactions.unity.states import StateAt, States
 from deltalog.unity import messages
-from deltalog.unity.columns import from_columns
+from deltalog.unity.columns import from_columns, to_columns
 from deltalog.unity.table_state import TableState
+
+log = logging.getLogger(__name__)
 
 MOST_UNPUBLISHED = 100
 # Where managed tables lie below the warehouse.
@@ -157,6 +161,9 @@ class UnityTables:
         self._environment = environment
         self._states = States(tables)
         self._warehouse = None if settings.warehouse is None else tables.root(settings.warehouse)
+
+    def now_ms(self) -> int:
+        return self._environment.clock_ms()
 
     # ----------------------------------------------------------------------------------------------- names
 
@@ -325,14 +332,15 @@ class UnityTables:
     def _create_staged(
         self, name: str, location: str, comment: str | None, request: messages.CreateTable | None
     ) -> ManagedView:
-        root = canonical_location(location)
+        root = canonical_url(canonical_location(location))
         table_id = root.rpartition("/")[2]
         found = self.coordinator.document(STAGING, table_id)
         staging = None if found is None else documents.decoded(found, StagingDocument)
         if found is None or staging is None or staging.url != root:
-            if self.coordinator.head(table_id) is not None:
-                raise CallError(f"The staging table {table_id} was already created. Load the table and compare its id.")
-            raise EntityNotFoundError(f"There is no staging table at {location}.")
+            created = self._created(table_id, root, name)
+            if created is None:
+                raise EntityNotFoundError(f"There is no staging table at {location}.")
+            return self.view(created)
         self._check_free(name)
         at = self._first_version(root, table_id, location, request)
         uniform = None if request is None else request.uniform
@@ -345,12 +353,23 @@ class UnityTables:
         if comment is not None or iceberg is not None:
             changes.append(documents.change(TABLE, table_id, 0, document))
         if not self.coordinator.register(record, 0, changes):
+            created = self._created(table_id, root, name)
+            if created is not None:
+                return self.view(created)
             self._check_free(name)
-            if self.coordinator.head(table_id) is not None:
-                raise CallError(f"The staging table {table_id} was already created. Load the table and compare its id.")
             raise TableExistsError(f"{location} lies in another table of the catalog, or around one.")
         self._states.keep(table_id, at)
         return ManagedView(record, Head(0), at, document, 0, at.ict_ms)
+
+    def _created(self, table_id: str, root: str, name: str) -> TableRecord | None:
+        """The table that an earlier request has made of a staged one, if it was this request: its answer may have been
+        lost. Raises CallError if it has another name."""
+        record = self.coordinator.table_with_id(table_id)
+        if record is None or record.url != root:
+            return None
+        if record.name != name:
+            raise CallError(f"The staging table {table_id} was already created as {record.name}.")
+        return record
 
     def _first_version(self, root: str, table_id: str, location: str, request: messages.CreateTable | None) -> StateAt:
         """Read version 0 of a staged table, and check it. Raises CallError."""
@@ -401,8 +420,30 @@ class UnityTables:
             external = self.coordinator.document(EXTERNAL, name)
             if external is None:
                 raise self._absent(name)
-            return ExternalView(documents.decoded(external, ExternalTable))
+            return ExternalView(self._with_log(documents.decoded(external, ExternalTable)))
         return self.view(record)
+
+    def _with_log(self, table: ExternalTable) -> ExternalTable:
+        """An external Delta table that was registered without its protocol, with what its log says; unchanged if the
+        log cannot be read. Cost: that of ``load_latest``."""
+        if table.format != "DELTA" or table.protocol is not None:
+            return table
+        try:
+            snapshot = load_latest(LogReader(self._tables.plain_store(table.url)))
+            state = TableState.of(snapshot.protocol, snapshot.metadata, snapshot.state.domains.values())
+            columns = to_columns(state.schema)
+        except DeltaLogError as error:
+            log.info("%s: the log of this external table cannot be read: %s", table.name, error)
+            return table
+        return msgspec.structs.replace(
+            table,
+            columns=columns,
+            column_infos=None,
+            partition_columns=state.metadata.partition_columns,
+            protocol=messages.TableProtocol.from_action(state.protocol),
+            properties={**table.properties, **state.metadata.configuration},
+            domain_metadata=dict(state.domains),
+        )
 
     def view(self, record: TableRecord) -> ManagedView:
         """A managed table at its head. Raises EntityNotFoundError. Cost: 2 coordinator calls, that of
@@ -452,7 +493,7 @@ class UnityTables:
         record = self.coordinator.table_with_id(table_id)
         if record is None:
             raise EntityNotFoundError(f"There is no managed table with the id {table_id}.")
-        if canonical_location(location) != record.url:
+        if canonical_url(canonical_location(location)) != record.url:
             raise CallError(f"The table {table_id} does not lie at {location}.")
         return record
 
@@ -484,7 +525,7 @@ class UnityTables:
     def check_unmanaged(self, location: str) -> None:
         """Check that a location neither contains nor lies in a managed table or the place of such tables. Raises
         CallError. Cost: that of ``ManagedTables.all``."""
-        root = canonical_location(location)
+        root = canonical_url(canonical_location(location))
         other = records.nested_with(root, self._tables.all())
         if other is not None or (self._warehouse is not None and records.are_nested(root, self._managed_root())):
             raise CallError(f"{location} lies where managed tables are, or around one.")
@@ -564,10 +605,7 @@ class UnityTables:
         if published is not None:
             head = self._confirm(record, head, published.latest_published_version)
         if len(head.unpublished) >= self.settings.most_unpublished:
-            raise UnpublishedCommitsError(
-                f"{record.name} has {len(head.unpublished)} ratified commits that are not published. Publish them in "
-                "order, report it with set-latest-backfilled-version, and commit again."
-            )
+            head = self._relieved(record, head)
         given = added.commit
         if not features.is_catalog_managed(place.at.state.protocol):
             raise CallError(f"{record.name} was released from the catalog: it accepts no commit.")
@@ -616,7 +654,7 @@ class UnityTables:
         if description != before:
             comment = None  # the log's description is the later one
         if given is not None:
-            comment = None if given.comment == (description or "") else _comment(given.comment)
+            comment = None if (given.comment or "") == (description or "") else _comment(given.comment)
         removed = plan.get(messages.RemoveProperties)
         gone = {*(removed.removals if removed else ()), *at.state.metadata.configuration}
         properties = {key: value for key, value in document.properties.items() if key not in gone}
@@ -652,7 +690,7 @@ class UnityTables:
     def _edited(self, state: TableState, plan: Plan, document: TableDocument) -> TableDocument:
         comment, properties = document.comment, dict(document.properties)
         if (given := plan.get(messages.SetTableComment)) is not None:
-            comment = None if given.comment == (state.metadata.description or "") else _comment(given.comment)
+            comment = None if (given.comment or "") == (state.metadata.description or "") else _comment(given.comment)
         if (set_ := plan.get(messages.SetProperties)) is not None:
             properties.update(set_.updates)
         if (removed := plan.get(messages.RemoveProperties)) is not None:
@@ -670,8 +708,22 @@ class UnityTables:
         covered = tuple(commit for commit in head.unpublished if commit.version <= version)
         if covered:
             store = self._tables.plain_store(record.url)
-            publish(store, self.coordinator, record.table_id, Head(covered[-1].version, covered))
+            try:
+                publish(store, self.coordinator, record.table_id, Head(covered[-1].version, covered))
+            except CorruptTableError as error:
+                raise CallError(error.message) from None
         return replace(head, unpublished=head.unpublished[len(covered) :])
+
+    def _relieved(self, record: TableRecord, head: Head) -> Head:
+        """Publish all commits of a table whose clients do not. Raises UnpublishedCommitsError if that fails."""
+        try:
+            return self._confirm(record, head, head.version)
+        except DeltaLogError as error:
+            raise UnpublishedCommitsError(
+                f"{record.name} has {len(head.unpublished)} ratified commits that are not published, and the server "
+                f"cannot publish them ({error.message}). Publish them in order, report it with "
+                "set-latest-backfilled-version, and commit again."
+            ) from error
 
     def publish(self, record: TableRecord) -> int:
         """Publish the commits of a table; returns their number. Cost: that of ``publish``."""
@@ -718,6 +770,8 @@ class UnityTables:
         if self._is_owned(record.url):
             dropped = DroppedTable(name=record.name, url=record.url, dropped_ms=self._environment.clock_ms())
             changes.append(documents.change(DROPPED, record.table_id, 0, dropped))
+        else:
+            changes.append(DocumentChange(RETIRED, record.table_id, 0, "{}"))
         return changes
 
     def _is_owned(self, url: str) -> bool:
@@ -734,7 +788,8 @@ class UnityTables:
             contract.check_uniform(request.uniform, request.properties, request.location, 0)
         if features.is_catalog_managed(request.protocol.to_action()):
             raise CallError("A table with the feature catalogManaged cannot be external.")
-        from_columns(request.columns)
+        if request.columns is not None:
+            from_columns(request.columns)
         now_ms = self._environment.clock_ms()
         table = ExternalTable(
             table_id=str(uuid.UUID(self._environment.new_uuid())),
@@ -789,7 +844,7 @@ class UnityTables:
         """Register an external table. Raises TableExistsError; CallError if its location lies in a managed table, or
         around one. Cost: that of ``ManagedTables.all``, 2 coordinator calls."""
         self._check_free(table.name)
-        other = records.nested_with(table.url, self._tables.all())
+        other = records.nested_with(canonical_url(table.url), self._tables.all())
         if other is not None:
             raise CallError(f"The location lies in the managed table {other.name}, or around it.")
         if not self.coordinator.change_documents([documents.change(EXTERNAL, table.name, 0, table)], [table.name]):
@@ -848,12 +903,15 @@ class UnityTables:
 
 
 def location_of(url: str) -> str:
-    """The root of a table as a URL."""
-    return f"file://{urllib.parse.quote(url)}" if url.startswith("/") else url
+    """The root of a table as a URL. Hadoop does not decode blanks and the like, so that only what would be read as
+    another URL is encoded."""
+    if not url.startswith("/"):
+        return url
+    return f"file://{url.replace('%', '%25').replace('?', '%3F').replace('#', '%23')}"
 
 
 def canonical_location(location: str) -> str:
-    """The root that a client names, as the catalog stores it; no store is opened. Raises CallError."""
+    """The root that a client names, in one form; no store is opened. Raises CallError."""
     url = location.rstrip("/")
     is_local = location.startswith(("/", "file:"))
     root = local_root(location) if is_local and "\0" not in location else None
@@ -863,14 +921,15 @@ def canonical_location(location: str) -> str:
         raise CallError("A location must be an absolute path or a URL such as s3://bucket/path.")
     if len(url.encode("utf-8", "surrogatepass")) > _MOST_LOCATION_BYTES:
         raise CallError(f"A location must have at most {_MOST_LOCATION_BYTES} bytes.")
-    return canonical_url(url)
+    return f"s3://{url.removeprefix('s3a://')}" if url.startswith("s3a://") else url
 
 
 def _etag(state: TableState, document: TableDocument) -> str:
     return state.etag(document.comment, sorted(document.properties.items()))
 
 
-def _comment(text: str) -> str:
+def _comment(given: str | None) -> str:
+    text = given or ""
     if len(text.encode("utf-8", "surrogatepass")) > _MOST_COMMENT_BYTES:
         raise CallError(f"The comment must have at most {_MOST_COMMENT_BYTES} bytes.")
     return text

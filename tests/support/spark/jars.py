@@ -1,8 +1,9 @@
-"""Java, the delta-spark jars that the interoperability tests need, and the jars of Hadoop's S3A file system.
+"""Java, and the jars that the tests need: delta-spark's, Hadoop's S3A file system, and Unity Catalog's client with the
+Delta kernel.
 
 `require_java()` finds Java 17 or newer, or explains what is missing. `delta_jars()` returns the jars of the pinned
-delta-spark release, and `s3a_jars()` the S3A jars for pyspark's version of Hadoop; Maven downloads them once into a
-cache directory. Environment:
+delta-spark release, `s3a_jars()` the S3A jars for pyspark's version of Hadoop, and `unity_jars()` those of a JVM that
+has no Spark; Maven downloads them once into a cache directory. Environment:
 
 - `DELTALOG_TEST_JARS`: the directory of the delta-spark jars (default `~/.cache/deltalog/jars/delta-<version>`);
 - `DELTALOG_TEST_IVY`: when set, no jar is copied and Spark's own Ivy resolves the packages instead;
@@ -25,8 +26,10 @@ DELTA_VERSION = "4.4.0"
 SPARK_LINE = "4.2"
 MINIMUM_JAVA = 17
 HADOOP_VERSION = "3.5.0"  # the Hadoop version that this pyspark release uses
+UNITY_VERSION = "0.6.0"  # the release of Unity Catalog's client that this delta-storage release uses
 _POM = Path(__file__).with_name("pom.xml")
 _S3A_POM = Path(__file__).with_name("s3a-pom.xml")
+_UNITY_POM = Path(__file__).with_name("unity-pom.xml")
 _NEEDED = (f"delta-spark_{SPARK_LINE}_2.13-{DELTA_VERSION}.jar", f"delta-storage-{DELTA_VERSION}.jar")
 
 
@@ -106,6 +109,15 @@ def s3a_jars() -> list[Path]:
     """The S3A jars, which are hadoop-aws and the AWS SDK modules that it uses; downloaded like ``delta_jars``."""
     target = Path.home() / ".cache" / "deltalog" / "jars" / f"s3a-{HADOOP_VERSION}"
     return _jars(target, _S3A_POM, (f"hadoop-aws-{HADOOP_VERSION}.jar",), {"hadoop.version": HADOOP_VERSION})
+
+
+def unity_jars() -> list[Path]:
+    """The jars of Unity Catalog's Java client and of the Delta kernel with its Unity Catalog module, and all that they
+    need besides the JVM; downloaded like ``delta_jars``."""
+    target = Path.home() / ".cache" / "deltalog" / "jars" / f"unity-{UNITY_VERSION}-kernel-{DELTA_VERSION}"
+    kernel = tuple(f"delta-kernel-{name}-{DELTA_VERSION}.jar" for name in ("api", "unitycatalog"))
+    needed = (f"unitycatalog-client-{UNITY_VERSION}.jar", *kernel)
+    return _jars(target, _UNITY_POM, needed, {"delta.version": DELTA_VERSION, "unity.version": UNITY_VERSION})
 
 
 def _jars(target: Path, pom: Path, needed: Sequence[str], versions: Mapping[str, str]) -> list[Path]:

@@ -74,15 +74,12 @@ def broken(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, P
         yield server, place, place / "log"
 
 
+UNITY = "/api/2.1/unity-catalog/delta/v1/catalogs/main/schemas/bank/tables"
 ASKED: dict[str, tuple[str, str, Any, int]] = {
     "a broken log": ("POST", "/GetTableObjects", TABLE, 400),
-    "a broken log, of a Delta client": ("POST", "/delta/v1/tables/bank.a/commits", {"version": 1}, 400),
-    "a staged file": (
-        "POST",
-        "/delta/v1/tables/bank.b/commits",
-        {"version": 1, "fileName": f"{1:020d}.x.json"},
-        400,
-    ),
+    "a broken log, of a Delta client": ("GET", f"{UNITY}/a", None, 500),
+    "a broken log, of a general client": ("GET", "/api/2.1/unity-catalog/tables/main.bank.a", None, 500),
+    "no table, of a Delta client": ("GET", f"{UNITY}/none", None, 404),
     "no table": ("POST", "/GetTableObjects", {**TABLE, "TableName": "none"}, 400),
     "no transaction": ("POST", "/DescribeTransaction", {"TransactionId": "none"}, 400),
     "a file elsewhere": (

@@ -106,7 +106,10 @@ def test_only_who_has_the_token_may_call(tmp_path: Path) -> None:
                 client.start_transaction()
         for scheme, status in (("Bearer", 200), ("bearer", 200), ("Basic", 403)):
             assert server.ask("POST", START, {}, {"Authorization": f"{scheme} {TOKEN}"})[0] == status
-        assert server.ask("GET", "/delta/v1/tables/a.b")[0] == 403
+        status, answer = server.ask("GET", "/api/2.1/unity-catalog/catalogs")
+        assert (status, answer["error"]["type"]) == (401, "NotAuthorizedException")
+        bearer = {"Authorization": f"Bearer {TOKEN}"}
+        assert server.ask("GET", "/api/2.1/unity-catalog/catalogs", headers=bearer)[0] == 200
         assert server.ask("GET", "/health")[0] == 200
 
 
@@ -356,8 +359,10 @@ def test_every_call_that_fails_is_logged(tmp_path: Path) -> None:
         ("POST", "/DescribeTransaction", {"TransactionId": "none"}, allowed),
         ("POST", "/DescribeTransaction", {"TransactionId": 7}, allowed),
         ("POST", "/GetTableObjects", {"DatabaseName": "x" * 256, "TableName": "t"}, allowed),
-        ("GET", "/delta/v1/tables/a.b", None, allowed),
-        ("GET", f"/delta/v1/tables/{'a' * 300}.b", None, allowed),
+        ("GET", "/api/2.1/unity-catalog/tables/main.a.b", None, allowed),
+        ("GET", f"/api/2.1/unity-catalog/tables/main.{'a' * 300}.b", None, allowed),
+        ("GET", "/api/2.1/unity-catalog/functions", None, allowed),
+        ("GET", "/api/2.1/unity-catalog/catalogs", None, {}),
         ("POST", START, {}, {**allowed, "Transfer-Encoding": "chunked", "Content-Length": "2"}),
     ]
     log = tmp_path / "log"

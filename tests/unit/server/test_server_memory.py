@@ -61,7 +61,7 @@ def test_a_call_is_read_before_it_has_a_place_in_any_table(tmp_path: Path) -> No
         status, answer = server.ask("POST", "/GetTableObjects", wrong)
         assert (status, answer["__type"]) == (400, "InvalidInputException")
         assert "DatabaseName" in answer["Message"] and "255" in answer["Message"]
-        assert server.ask("GET", f"/delta/v1/tables/a.{'x' * 256}")[0] == 400
+        assert server.ask("GET", f"/api/2.1/unity-catalog/tables/main.a.{'x' * 256}")[0] == 400
 
 
 def test_tables_of_transactions_are_remembered_within_bytes() -> None:

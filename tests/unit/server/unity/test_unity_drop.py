@@ -1,0 +1,148 @@
+"""What becomes of the files of a dropped table, of unpublished commits and of staged files: recovery in the server."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from deltalog import TransactionManager
+from deltalog.environment import Environment
+from deltalog.testing.coordinators import MemoryCoordinator
+from deltalog.transactions.unity.tables import UnitySettings
+from tests.support.server import served
+from tests.support.server.unity import Table, Unity
+
+
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Unity, Path]]:
+    """A server that recovers all the time, and its directory."""
+    place = tmp_path_factory.mktemp("swept")
+    with served(place / "catalog.db", "--warehouse", str(place / "w"), "--recover-every", "0.1") as server:
+        unity = Unity(server)
+        unity.ok("POST", "/schemas", {"name": "s", "catalog_name": "main"})
+        yield unity, place
+
+
+def until(check: Any, seconds: float = 30) -> None:
+    end = time.monotonic() + seconds
+    while not check():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def files(root: Path) -> list[Path]:
+    return [each for each in root.rglob("*") if each.is_file()]
+
+
+def test_the_files_of_a_dropped_table_are_deleted(swept: tuple[Unity, Path]) -> None:
+    unity, _ = swept
+    table, other = unity.new_table(), unity.new_table()
+    for each in (table, other):
+        each.commit()
+    (table.root / "day=mon").mkdir()
+    (table.root / "day=mon" / "x.parquet").write_bytes(b"x")
+    assert unity.ask("DELETE", table.path).status == 204
+    until(lambda: not files(table.root))
+    (table.root / "late.parquet").write_bytes(b"x")  # by a client whose credentials are still good
+    until(lambda: not files(table.root))
+    assert other.commit()["latest-table-version"] == 2
+    assert len(files(other.root)) > 4
+
+
+def test_the_files_of_other_tables_stay(swept: tuple[Unity, Path]) -> None:
+    unity, place = swept
+    manager = TransactionManager(str(place / "catalog.db"))
+    manager.create_table("s.mine", str(place / "mine"), pa.schema([("id", pa.int64())]))
+    unity.ok("DELETE", "/tables/main.s.mine")
+    table = unity.new_table()
+    unity.ok("DELETE", table.path)
+    until(lambda: not files(table.root))
+    assert files(place / "mine")
+    manager.register_table("s.mine", str(place / "mine"))
+    found = unity.ok("GET", "/delta/v1/catalogs/main/schemas/s/tables/mine")["metadata"]
+    assert found["properties"]["io.unitycatalog.tableId"] == found["table-uuid"]
+
+
+def test_recovery_publishes_what_clients_do_not(swept: tuple[Unity, Path]) -> None:
+    unity, _ = swept
+    table = unity.new_table()
+    found = table.commit()
+    until(lambda: table.load()["commits"] == [])
+    name = found["commits"][0]["file-name"] if found["commits"] else None
+    staged = list((table.log / "_staged_commits").iterdir())
+    assert len(staged) == 1  # clients that loaded the table before may still read it
+    assert name in (None, staged[0].name)
+    assert (table.log / f"{1:020d}.json").read_bytes() == staged[0].read_bytes()
+    table.commit()
+    until(lambda: table.load()["commits"] == [])
+    old = time.time() - 7200
+    for each in (table.log / "_staged_commits").iterdir():
+        os.utime(each, (old, old))
+    until(lambda: not list((table.log / "_staged_commits").iterdir()))
+    table.commit()
+
+
+# ------------------------------------------------------------------------------------------------- in one process
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> tuple[TransactionManager, Any, list[int]]:
+    """A manager, its tables, and the time in ms."""
+    now = [time.time_ns() // 1_000_000]
+    manager = TransactionManager(MemoryCoordinator(), environment=Environment(clock_ms=lambda: now[0]))
+    return manager, manager.unity_tables(UnitySettings(warehouse=str(tmp_path / "w"))), now
+
+
+def _staged_table(tables: Any, name: str) -> Path:
+    staged = tables.stage(name)
+    table = Table(None, "s", name, {"table-id": staged.table_id, "location": f"file://{staged.url}"})  # type: ignore[arg-type]
+    table.first()
+    tables.create_staged(name, table.location, None)
+    return table.root
+
+
+def test_a_dropped_table_is_swept_for_a_day(world: Any) -> None:
+    manager, tables, now = world
+    tables.create_schema("s", None, {})
+    root = _staged_table(tables, "s.t")
+    tables.drop("s.t")
+    manager.recover()
+    assert not files(root)
+    late = root / "late.parquet"
+    late.write_bytes(b"x")
+    now[0] += 24 * 60 * 60 * 1000
+    manager.recover()
+    assert not late.exists()
+    now[0] += 1
+    late.write_bytes(b"x")
+    manager.recover()
+    assert not late.exists()
+    late.write_bytes(b"x")
+    manager.recover()  # it is forgotten
+    assert late.exists()
+    assert manager.coordinator.documents("dropped") == []
+
+
+def test_no_file_of_another_table_is_deleted(world: Any) -> None:
+    manager, tables, _ = world
+    tables.create_schema("s", None, {})
+    root = _staged_table(tables, "s.t")
+    tables.drop("s.t")
+    other = root / "inner"
+    manager.create_table("s.inner", str(other), pa.schema([("id", pa.int64())]))
+    manager.recover()
+    assert files(other)
+    assert files(root / "_delta_log")
+    manager.drop_table("s.inner")
+    tables.register_external("s.e", f"file://{root}", "PARQUET", None, {}, [], None, ())
+    manager.recover()
+    assert files(root / "_delta_log")
+    tables.drop("s.e")
+    manager.recover()
+    assert not files(root / "_delta_log")
