@@ -5,6 +5,7 @@ Spec: UC Delta API 1.0, ManagedTablesSpec.md#catalog-and-log-consistency, #load-
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
@@ -36,10 +37,11 @@ _DERIVED = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TableState:
     """What the log says about a table at one version, apart from its files. ``domains``: the configurations of its
-    metadata domains that are JSON objects, by domain; the API has no form for others."""
+    metadata domains that are JSON objects, by domain; the API has no form for others. What is derived from the schema
+    is kept, because a server answers many requests from one state."""
 
     protocol: Protocol
     metadata: Metadata
@@ -90,11 +92,23 @@ class TableState:
     def etag(self, *others: object) -> str:
         """A token that changes with the metadata, and not with rows. The mark of row tracking, which most appends
         move, does not count. ``others``: what the catalog knows besides, such as the table's comment."""
+        return _hash_of([self._hash, others])
+
+    @functools.cached_property
+    def columns_json(self) -> bytes:
+        """The schema in the form of the API, as JSON. Raises as ``to_columns``."""
+        return msgspec.json.encode(to_columns(self.schema))
+
+    @functools.cached_property
+    def _hash(self) -> str:
         metadata = msgspec.structs.replace(self.metadata, schema_string=self.schema.to_json())
         domains = {domain: value for domain, value in self.domains.items() if domain != ROW_TRACKING}
-        parts = [self.protocol.to_json(), metadata.to_json(), domains, others]
-        text = json.dumps(parts, sort_keys=True, separators=(",", ":"), default=str)
-        return hashlib.sha256(text.encode()).hexdigest()[:32]
+        return _hash_of([self.protocol.to_json(), metadata.to_json(), domains])
+
+
+def _hash_of(parts: list[Any]) -> str:
+    text = json.dumps(parts, sort_keys=True, separators=(",", ":"), default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def is_derived(key: str) -> bool:
