@@ -14,12 +14,13 @@ from typing import Any
 
 import msgspec
 
+from deltalog.errors import CallError
 from deltalog.protocol import features
 from deltalog.protocol.actions import DomainMetadata, Metadata, Protocol
 from deltalog.protocol.properties import UNITY_TABLE_ID_KEY
 from deltalog.protocol.schema import StructType
 from deltalog.unity import messages
-from deltalog.unity.columns import to_columns
+from deltalog.unity.columns import from_columns, to_columns
 
 TABLE_ID_KEY = UNITY_TABLE_ID_KEY
 CLUSTERING, ROW_TRACKING = "delta.clustering", "delta.rowTracking"
@@ -35,6 +36,9 @@ _DERIVED = frozenset(
         LAST_COMMIT_TIMESTAMP,
     }
 )
+# Properties that a server may derive from other things than the metadata of the last version.
+_UNRELATED = frozenset({LAST_UPDATE_VERSION, LAST_COMMIT_TIMESTAMP, "delta.rowTracking.rowIdHighWaterMark"})
+_MOST_KEYS, _MOST_OF_KEY = 20, 100
 
 
 @dataclass(frozen=True)
@@ -131,6 +135,24 @@ def updates_between(before: TableState, after: TableState) -> list[messages.Upda
     if removed:
         updates.append(messages.RemoveDomainMetadata(domains=removed))
     return updates
+
+
+def differences(shown: messages.TableMetadata, state: TableState) -> list[str]:
+    """What a server shows of a table other than its log has it: names, never values. The mark of row tracking, which
+    most commits move, is not compared, nor are properties that only the catalog has."""
+    different = []
+    try:
+        if from_columns(shown.columns) != state.schema:
+            different.append("the columns")
+    except CallError:
+        different.append("the columns, which are not a schema")
+    if tuple(shown.partition_columns or ()) != tuple(state.metadata.partition_columns):
+        different.append("the partition columns")
+    expected = {**state.metadata.configuration, **state.derived_properties()}
+    keys = {key for key, value in expected.items() if shown.properties.get(key) != value}
+    keys |= {key for key in shown.properties if key.startswith("delta.") and key not in expected}
+    keys -= _UNRELATED
+    return [*different, *(f"the property {key[:_MOST_OF_KEY]}" for key in sorted(keys)[:_MOST_KEYS])]
 
 
 def _metadata_updates(before: Metadata, after: Metadata) -> Iterable[messages.Update]:

@@ -327,7 +327,7 @@ def test_the_writers_of_a_process_wait_without_connections(tmp_path: Path) -> No
 def test_a_writer_of_the_same_process_that_does_not_end_is_an_error(tmp_path: Path) -> None:
     catalog = SQLiteCoordinator(tmp_path / "catalog.db", busy_seconds=0.05)
     catalog.register(table(1), 0)
-    with catalog._file.writing(), pytest.raises(CoordinatorError, match="locked.*Try again"):
+    with catalog._file.writing(), pytest.raises(CoordinatorError, match=r"locked.*Try again"):
         catalog.ratify(proposal({"id-1": 1}))
     assert catalog.ratify(proposal({"id-1": 1})) is RATIFIED
 
