@@ -66,7 +66,7 @@ class Coordinator(ABC):
     to_publish = "Publish the others first, with TransactionManager.publish or deltalog tables publish."
     most_ahead_ms: int = MOST_AHEAD_MS
     #: Whether clients read staged commits at times of their own, so that these are kept for a while after their
-    #: publication. Known since the catalog was opened.
+    #: publication. Known since the catalog was opened, or since the last call of ``published``.
     keeps_staged_commits: bool = False
     #: Opens the same coordinator in another process, with the caller's options; None if another process cannot open it.
     reopen: Callable[[], Coordinator] | None = None

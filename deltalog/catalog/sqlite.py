@@ -185,7 +185,11 @@ class SQLiteCoordinator(Coordinator):
         if not rows:
             return None
         version, metadata_version, metadata_ms = rows[0][:3]
-        commits = tuple(RatifiedCommit(*row[3:9], bool(row[9])) for row in rows if row[3] is not None)
+        commits = tuple(
+            RatifiedCommit(number, file, ict_ms, size_bytes, txn_id, modified_ms, bool(changes_metadata))
+            for _, _, _, number, file, ict_ms, size_bytes, txn_id, modified_ms, changes_metadata in rows
+            if number is not None
+        )
         return Head(version, commits, metadata_version, metadata_ms)
 
     def cut(self) -> dict[str, int]:
@@ -219,6 +223,8 @@ class SQLiteCoordinator(Coordinator):
     def published(self, table_id: str, version: int) -> None:
         with self._file.writing(durable=False) as execute:
             execute("DELETE FROM commits WHERE table_id = ? AND version <= ?", (table_id, version))
+            if not self.keeps_staged_commits:  # another process may have begun to serve the catalog
+                self.keeps_staged_commits = execute(_DOCUMENT_REVISION, _KEEPS_STAGED).fetchone() is not None
 
     def keep_staged_commits(self) -> None:
         if not self.keeps_staged_commits:

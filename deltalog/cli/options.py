@@ -26,7 +26,9 @@ _RESERVED = frozenset(["self", "url", "create", "environment", "allowed_paths", 
 
 Table = Annotated[
     str,
-    typer.Argument(metavar="TABLE", help="A path, file:///…, s3://…, catalog:<catalog>#<name>, or uc://catalog.schema.table."),
+    typer.Argument(
+        metavar="TABLE", help="A path, file:///…, s3://…, catalog:<catalog>#<name>, or uc://catalog.schema.table."
+    ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one line per item of a list.")]
 

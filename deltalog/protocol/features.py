@@ -143,7 +143,8 @@ def check_reached(protocol: Protocol, table: str, catalog: str | None) -> None:
     if catalog is None and is_catalog_managed(protocol):
         raise UnsupportedFeatureError(
             f"{table} is managed by a catalog ({CATALOG_MANAGED}), and only the catalog knows its latest version. Open "
-            "it through the catalog: TransactionManager(<catalog>).table(<name>).",
+            "it through the catalog: TransactionManager(<catalog>).table(<name>), or, in a Unity Catalog, "
+            "DeltaTable.open('uc://catalog.schema.table').",
             features=(CATALOG_MANAGED,),
         )
 

@@ -93,12 +93,14 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A route. ``read``: creates the call from the request."""
+    """A route. ``read``: creates the call from the request. ``explain``: the response for an error. ``defer``: the
+    response for a call that had no effect because the server had no time for it; None: as for a time-out."""
 
     name: str
     read: Callable[[Request], Call]
     explain: Callable[[DeltaLogError], Answer]
     needs: Needs = Needs.TABLE
+    defer: Callable[[str], Answer] | None = None
 
 
 class App:
@@ -216,7 +218,8 @@ class App:
             raise Refused(unity_errors.answer_of(error)) from None
         answer = unity_errors.answer_to_commit if endpoint.commits else unity_errors.answer_of
         explain = functools.partial(answer, missing=endpoint.missing)
-        return Route(endpoint.name, functools.partial(_unity_call, unity, endpoint, parts), explain, endpoint.needs)
+        call, defer = functools.partial(_unity_call, unity, endpoint, parts), unity_errors.deferred
+        return Route(endpoint.name, call, explain, endpoint.needs, defer)
 
     # ----------------------------------------------------------------------------------------- requests
 
@@ -262,6 +265,9 @@ class App:
             return refusal(503, "ServiceUnavailableException", "Too many requests are in progress.", retry_after="1")
         except NotBegunError:
             reason = f"Not started within {seconds:g} s because other calls were running; it has no effect."
+            if route.defer is not None:
+                log.error("request %s: %s: %s", request_id, route.name, reason)
+                return route.defer(reason)
         except NotDoneError:
             reason = f"Not finished within {seconds:g} s; it may still take effect."
         log.error("request %s: %s: %s", request_id, route.name, reason)

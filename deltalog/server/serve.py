@@ -193,6 +193,7 @@ class Server:
         self._socket = _bound(settings.host, settings.port, connections)
         trusted = is_loopback(settings.host) and settings.token is None
         manager.coordinator.keep_staged_commits()
+        manager.coordinator.close()  # so that this change does not stay in a log beside the file of a catalog
         unity = manager.unity_tables(settings.unity)
         self._publisher = Publisher(unity)
         self._app = App(

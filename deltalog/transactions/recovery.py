@@ -414,7 +414,9 @@ def _sweep_staged(ledger: Ledger, store: LogStore, table: TableRecord, head: Hea
     if ledger.coordinator.keeps_staged_commits:
         oldest_ms = ledger.now_ms() - KEPT_STAGED_MS
         found = store.list_from(STAGED_COMMITS_DIRECTORY)
-        listed = [meta.name for meta in found if (meta.modification_time_ms or 0) < oldest_ms]
+        # The files of a version are deleted together, so that not only those remain that lost.
+        young = {_staged_version(meta.name) for meta in found if (meta.modification_time_ms or 0) >= oldest_ms}
+        listed = [meta.name for meta in found if _staged_version(meta.name) not in young]
     else:
         listed = store.list_names(STAGED_COMMITS_DIRECTORY)
     wanted = {commit.file for commit in head.unpublished}

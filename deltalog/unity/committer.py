@@ -41,7 +41,6 @@ from deltalog.protocol.paths import commit_path, staged_commit_name, staged_comm
 from deltalog.protocol.timestamps import required_ict
 from deltalog.storage.base import PutOutcome, get_or_none
 from deltalog.unity import creation_rules, messages, rules
-from deltalog.unity.calls import StagedCalls
 from deltalog.unity.client import of_table
 from deltalog.unity.rules import Reaction, Verdict
 from deltalog.unity.table import UnityTable
@@ -279,12 +278,12 @@ class UnityCommitter(Committer):
     def _create(self, attempt: Attempt) -> CommitOutcome:
         """Write version 0 at the staged location, and register the table. Raises TableExistsError if another table has
         the name. Cost: 1 PUT, 1 request."""
-        store, table, calls = self._store.inner, self._table, self._table.calls
-        if not table.is_new or not isinstance(calls, StagedCalls):
+        store, table, staging = self._store.inner, self._table, self._table.staging
+        if not table.is_new or staging is None:
             return Exists()
         metadata = attempt.actions.metadata
         assert metadata is not None
-        creation_rules.check_required(calls.staging, attempt.protocol, metadata, table.name)
+        creation_rules.check_required(staging, attempt.protocol, metadata, table.name)
         rules.check_no_uniform(metadata, table.name.address)
         path = commit_path(0)
         outcome = store.put_if_absent(path, attempt.data)
@@ -294,13 +293,13 @@ class UnityCommitter(Committer):
                 "again.",
                 path=path,
             )
-        request = creation_rules.create_request(table.name, calls.staging.location, attempt)
+        request = creation_rules.create_request(table.name, staging.location, attempt)
         is_sent = False
         for number in range(self._environment.retry.settle_attempts):
             self._environment.back_off(number)
             table.may_exist = True
             try:
-                loaded = calls.create(request)
+                loaded = table.calls.create(request)
             except OperationTimeoutError:
                 is_sent = True
                 refusal: DeltaLogError | None = None

@@ -20,7 +20,7 @@ import msgspec
 from deltalog import deadline
 from deltalog.environment import Environment
 from deltalog.errors import CallError, CatalogRequestError, CoordinatorError, OperationTimeoutError
-from deltalog.storage.secrets import Secrets, check_endpoint
+from deltalog.storage.secrets import Secrets
 from deltalog.unity.messages import ROOT, ErrorResponse
 from deltalog.version import VERSION
 
@@ -50,14 +50,15 @@ class Server:
     @classmethod
     def at(cls, url: str, token: str | None = None, ca_file: str | None = None) -> Server:
         """The server at a URL, which may lack the scheme and the path of the API. Raises CallError."""
-        check_endpoint(url, "unity_catalog_url")
-        text = url.strip().rstrip("/")
+        text = url.strip()
         text = text if "://" in text else f"https://{text}"
         try:
             parts = urllib.parse.urlsplit(text)
             is_valid = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port or 1) > 0
         except ValueError:
             is_valid = False
+        if is_valid and parts.username is not None:
+            raise CallError("The URL of the Unity Catalog has a user in it. Give the token as unity_catalog_token.")
         if not is_valid or parts.query or parts.fragment:
             raise CallError(
                 f"{url!r} is not the URL of a Unity Catalog: write https://<host>, or http://<host>:<port>, with or "
@@ -65,7 +66,8 @@ class Server:
             )
         if token is not None and not (token.isascii() and token.isprintable() and token.strip() == token and token):
             raise CallError("The token of the Unity Catalog is empty, or has a blank or a control character at an end.")
-        path = parts.path if parts.path.endswith(ROOT) else f"{parts.path}{ROOT}"
+        path = parts.path.rstrip("/")
+        path = path if path.endswith(ROOT) else f"{path}{ROOT}"
         return cls(f"{parts.scheme}://{parts.netloc}{path}", token, ca_file)
 
 

@@ -111,7 +111,7 @@ def new_log(
     issued: Credentials | None = ("READ_WRITE", staging.storage_credentials)
     issued = None if _has_credentials(storage) else issued
     store = _store_at(staging.location, name, calls, issued, storage, environment)
-    table = UnityTable(calls, staging.table_id, None, environment.clock_ms, is_new=True)
+    table = UnityTable(calls, staging.table_id, None, environment.clock_ms, staging=staging)
     permits = spread(options).get(MAINTENANCE, False) is True
     return _reader(store, table, (), environment, permits), complete
 

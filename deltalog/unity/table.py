@@ -26,7 +26,7 @@ class UnityTable:
     """The head of a table, read from a server; see HeadSource. Thread-safe; can be pickled.
 
     ``calls``: the calls of the server. ``table_id``: the table's uuid, which identifies it. ``loaded``: its state, if
-    it was just read. ``is_new``: whether the table is still to be created.
+    it was just read. ``staging``: what the server has said about a table that is still to be created.
     """
 
     if_behind = "Reading again shows the latest version if the server has read an older copy of its database."
@@ -40,7 +40,7 @@ class UnityTable:
         loaded: messages.LoadedTable | None = None,
         clock_ms: Callable[[], int] | None = None,
         *,
-        is_new: bool = False,
+        staging: messages.StagingTable | None = None,
     ) -> None:
         self.calls = calls
         self.table_id = table_id
@@ -51,7 +51,8 @@ class UnityTable:
         self._fresh_until_ms = None if loaded is None else self._clock_ms() + _FRESH_MS
         self._published = self._reported = -1
         #: Whether the table is not known to be in the catalog yet.
-        self.is_new = is_new
+        self.is_new = staging is not None
+        self.staging = staging
         #: Whether the request that creates a new table was sent, so that the table may exist.
         self.may_exist = False
 

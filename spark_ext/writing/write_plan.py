@@ -31,6 +31,8 @@ _KEPT = (
     "ucTableId",
     "io.unitycatalog.",
 )
+# Properties that the server of a Unity Catalog can require of every table that it manages.
+_REQUIRED = ("delta.enableDeletionVectors", "delta.checkpointPolicy", "delta.checkpoint.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,8 +274,11 @@ def set_layout(
 
 
 def replace_properties(transaction: deltalog.Transaction, wanted: Mapping[str, str]) -> None:
-    """Stage the table properties of a replaced table. Those in ``_KEPT`` stay."""
-    dropped = [key for key in transaction.metadata.configuration if key not in wanted and not key.startswith(_KEPT)]
+    """Stage the table properties of a replaced table. Those in ``_KEPT`` stay, and in a table that a catalog manages
+    also those in ``_REQUIRED``."""
+    is_managed = "catalogManaged" in (transaction.protocol.writer_features or ())
+    kept = (*_KEPT, *(_REQUIRED if is_managed else ()))
+    dropped = [key for key in transaction.metadata.configuration if key not in wanted and not key.startswith(kept)]
     transaction.unset_properties(dropped)
     transaction.set_properties(wanted)
 

@@ -280,15 +280,24 @@ def test_a_table_of_deltalog_is_read_and_written_by_the_kernel(
 ) -> None:
     """A table that deltalog created in its catalog, without the server."""
     short = name.removeprefix(f"{CATALOG}.")
-    mine = manager.create_table(
-        short, str(server.place / "by deltalog" / short), SCHEMA, data=arrow(1, 2), properties=VECTORS
-    )
+    place = str(server.place / "by_deltalog" / short)
+    mine = manager.create_table(short, place, SCHEMA, data=arrow(1, 2), properties=VECTORS)
     table = kernel.find(name)
     mine.delete("id = 1")
     assert agree(kernel, table, manager) == [{"id": 2, "day": "mon"}]
     assert kernel.append(table, rows(3)) == 2
     assert kernel.load(table).publish().version == 2
     assert ids(mine) == [2, 3] and mine.check().ok
+
+
+def test_a_place_with_a_blank_is_read(
+    kernel: Kernel, manager: deltalog.TransactionManager, server: UnityServer, name: str
+) -> None:
+    """The kernel reads there. It does not write there: it names its data files by absolute paths that are encoded
+    twice."""
+    short = name.removeprefix(f"{CATALOG}.")
+    manager.create_table(short, str(server.place / "by deltalog é" / short), SCHEMA, data=arrow(1, 2))
+    assert ids(agree(kernel, kernel.find(name), manager)) == [1, 2]
 
 
 # ------------------------------------------------------------------------------------------------- conflicts

@@ -7,6 +7,7 @@ import itertools
 import json
 import uuid
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -187,7 +188,7 @@ def test_what_cannot_be_staged(client: OfficialClient, name: str) -> None:
     fails(409, "AlreadyExistsException", lambda: stage(client, name))
     request = client.delta("DeltaCreateStagingTableRequest", {"name": name})
     for place in ((CATALOG, "nowhere"), ("nothing", "s")):
-        fails(404, "NoSuchSchemaException", lambda place=place: client.tables.createStagingTable(*place, request))
+        fails(404, "NoSuchSchemaException", partial(client.tables.createStagingTable, *place, request))
     wrong = client.delta("DeltaCreateStagingTableRequest", {"name": "a.b"})
     with pytest.raises(UnityError) as caught:
         client.tables.createStagingTable(CATALOG, "s", wrong)
@@ -342,7 +343,7 @@ def test_table_credentials(client: OfficialClient, name: str) -> None:
     for operation in ("READ", "READ_WRITE"):
         assert ask(client.operation(operation), CATALOG, "s", name)["storage-credentials"] == []
         wrong = (client.operation(operation), CATALOG, "s", f"{name}x")
-        fails(404, "NoSuchTableException", lambda wrong=wrong: ask(*wrong))
+        fails(404, "NoSuchTableException", partial(ask, *wrong))
 
 
 def test_metrics(client: OfficialClient, name: str) -> None:

@@ -59,6 +59,11 @@ def test_by_name(spark: Any, catalog: deltalog.UnityCatalog) -> None:
     rows = spark_ext.sql(spark, "SELECT * FROM shop.items ORDER BY id").collect()
     assert [tuple(row) for row in rows] == [(1, "a"), (2, "c")]
     assert spark_ext.DeltaTable.forName(spark, "shop.items").toDF().count() == 2
+    spark_ext.sql(spark, "CREATE OR REPLACE TABLE shop.items (id BIGINT, other STRING) USING delta")
+    replaced = catalog.describe("shop.items")
+    assert [field["name"] for field in replaced.columns["fields"]] == ["id", "other"]
+    assert replaced.properties["io.unitycatalog.tableId"] == replaced.table_uuid
+    assert catalog.table("shop.items").version == 3
     spark_ext.sql(spark, "ALTER TABLE shop.items RENAME TO shop.goods")
     shown = spark_ext.sql(spark, "SHOW TABLES IN shop").collect()
     assert "goods" in {row["tableName"] for row in shown}
@@ -73,7 +78,7 @@ def test_by_name(spark: Any, catalog: deltalog.UnityCatalog) -> None:
 def test_a_stream_between_two_tables(
     spark: Any, catalog: deltalog.UnityCatalog, tmp_path: Path, running: Served
 ) -> None:
-    options = {"unity_catalog_url": running.url}
+    options: dict[str, Any] = {"unity_catalog_url": running.url}
     spark_ext.write(spark.range(4)).save("uc://main.shop.source")
     deltalog.DeltaTable.create("uc://main.shop.sink", catalog.table("shop.source").schema, **options)
     spark_ext.register(spark, storage_options=options)

@@ -132,6 +132,7 @@ USUAL_RUN: dict[str, Sequence[str]] = {
         f"{SPARK}/test_delta_table.py::test_a_table_is_created_by_a_builder",
         f"{SPARK}/test_delta_table.py::test_a_table_with_a_name",
         f"{SPARK}/test_names.py::test_a_table_is_replaced_and_keeps_its_history[static]",
+        f"{SPARK}/test_unity.py::test_by_name",
         f"{SPARK}/test_writer.py::test_overwrite_schema_replaces_schema_and_partitioning",
     ),
     "clustering": (
@@ -214,6 +215,21 @@ USUAL_RUN: dict[str, Sequence[str]] = {
         f"{INTEROP}/test_interop_catalog_managed.py::test_delta_spark_refuses_the_path[read]",
         f"{INTEROP}/test_interop_catalog_managed.py::"
         "test_deltalake_reads_and_writes_a_released_table_without_the_features_that_it_lacks",
+    ),
+    "Unity Catalog's clients and the kernel": (
+        f"{INTEROP}/test_unity_official.py",
+        f"{INTEROP}/test_unity_kernel.py::test_a_table_is_created[as required]",
+        f"{INTEROP}/test_unity_kernel.py::test_rows_and_properties_are_committed_and_published",
+        f"{INTEROP}/test_unity_kernel.py::test_the_kernel_reads_what_deltalog_changed",
+        f"{INTEROP}/test_unity_kernel.py::test_a_stale_snapshot_of_the_kernel_is_rebased",
+        f"{INTEROP}/test_unity_concurrent.py::test_writers_at_once",
+        f"{INTEROP}/test_unity_faults.py::test_a_commit[500 after it took effect]",
+        f"{INTEROP}/test_unity_faults.py::test_another_writer_while_the_answer_is_lost",
+        f"{INTEROP}/test_unity_faults.py::test_a_creation[500 after it took effect]",
+        f"{INTEROP}/test_unity_python.py::test_the_sdk_lists_catalogs_and_schemas",
+        f"{INTEROP}/test_unity_python.py::test_the_sdk_commits_by_the_older_calls",
+        f"{INTEROP}/test_unity_python.py::test_polars_scans_a_table_by_its_name",
+        f"{INTEROP}/test_unity_python.py::test_deltalake_refuses_the_path",
     ),
     "deltalake, duckdb, polars": (
         f"{SPARK}/test_other_readers.py::test_a_table_of_spark_ext_is_read_by_others[every type]",

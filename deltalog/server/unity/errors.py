@@ -104,6 +104,11 @@ def answer_to_commit(error: DeltaLogError, missing: type[NotFoundError] = Catalo
     return answer_of(error, missing)
 
 
+def deferred(message: str) -> Answer:
+    """The response for a call that had no effect because the server is busy."""
+    return response("TooManyRequestsException", message, {"retry-after": "1"})
+
+
 def response(kind: str, message: str, headers: Mapping[str, str] | None = None, status: int | None = None) -> Answer:
     """The body of an error, in the forms of both APIs."""
     code, name = _TYPES[kind]

@@ -1,4 +1,4 @@
-"""Finds the endpoint of a request of Unity Catalog's API. Pure.
+"""Finds the endpoint of a request of Unity Catalog's API.
 
 Segments are decoded one by one, so that an encoded slash does not divide a name.
 """

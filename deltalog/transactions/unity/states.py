@@ -87,11 +87,15 @@ class States:
         info = LogReader(self._tables.plain_store(record.url)).commit_info(version)
         ict_ms = None if info is None else info.in_commit_timestamp_ms
         if ict_ms is not None:
-            with self._lock:
-                self._times_ms[key] = ict_ms
-                while len(self._times_ms) > self._most:
-                    self._times_ms.popitem(last=False)
+            self.keep_time(record.table_id, version, ict_ms)
         return ict_ms
+
+    def keep_time(self, table_id: str, version: int, ict_ms: int) -> None:
+        """Keep the in-commit timestamp of a version. Cost: none."""
+        with self._lock:
+            self._times_ms[table_id, version] = ict_ms
+            while len(self._times_ms) > self._most:
+                self._times_ms.popitem(last=False)
 
     def _read(self, record: TableRecord, head: Head, known: StateAt | None) -> StateAt:
         store = self._tables.store(record)

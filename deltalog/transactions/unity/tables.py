@@ -359,6 +359,7 @@ class UnityTables:
             self._check_free(name)
             raise TableExistsError(f"{location} lies in another table of the catalog, or around one.")
         self._states.keep(table_id, at)
+        self._states.keep_time(table_id, 0, at.ict_ms)
         return ManagedView(record, Head(0), at, document, 0, at.ict_ms)
 
     def _created(self, table_id: str, root: str, name: str) -> TableRecord | None:
@@ -624,7 +625,7 @@ class UnityTables:
         if actions.protocol is not None:
             features.check_readable(actions.protocol, record.name)
         document = self._document_with(record, plan, place, at, added)
-        changes = ()
+        changes: tuple[DocumentChange, ...] = ()
         if document != place.document:
             changes = (documents.change(TABLE, record.table_id, place.revision, document),)
         elif plan.etag is not None and place.revision == 0:
@@ -632,16 +633,17 @@ class UnityTables:
             changes = (documents.absent(TABLE, record.table_id),)
         elif plan.etag is not None:
             changes = (documents.change(TABLE, record.table_id, place.revision, document),)
-        store = self._tables.plain_store(record.url)
+        store, view = self._tables.plain_store(record.url), self._view(record, head, place.at, place.document)
+        shown = view.metadata_version, view.metadata_ms
         decision = ratify_added(
             self._tables.marks(record.table_id), self.coordinator, record.table_id, commit, store,
             lambda: added_paths(TableFiles(store), actions.adds), changes,
         )  # fmt: skip
         if decision is not Ratification.RATIFIED:
             return None
-        # Nothing may fail from here on.
+        # Nothing may fail from here on, so that nothing is read.
         self._states.keep(record.table_id, at)
-        marks = records.metadata_mark(head, [commit])
+        marks = records.metadata_mark(replace(head, metadata_version=shown[0], metadata_ms=shown[1]), [commit])
         return self._view(record, Head(commit.version, (*head.unpublished, commit), *marks), at, document)
 
     def _document_with(
@@ -675,16 +677,15 @@ class UnityTables:
     def _without_commit(self, record: TableRecord, plan: Plan, place: _Place) -> ManagedView | None:
         """Apply a request without a commit; None if something was changed concurrently."""
         contract.check_only_of_catalog(plan, place.at.state)
-        document = place.document
+        head, document, published = place.head, place.document, plan.get(messages.SetLatestBackfilledVersion)
+        if published is not None:  # first, because this can fail
+            head = self._confirm(record, head, published.latest_published_version)
         if plan.changes_metadata:
             document = self._edited(place.at.state, plan, document)
             if document != place.document:
                 change = documents.change(TABLE, record.table_id, place.revision, document)
                 if not self.coordinator.change_documents([change]):
                     return None
-        head, published = place.head, plan.get(messages.SetLatestBackfilledVersion)
-        if published is not None:
-            head = self._confirm(record, head, published.latest_published_version)
         return self._view(record, head, place.at, document)
 
     def _edited(self, state: TableState, plan: Plan, document: TableDocument) -> TableDocument:

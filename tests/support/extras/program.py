@@ -47,8 +47,8 @@ NEEDS: dict[str, tuple[str, ...]] = {
     **{f"deltalog.conformance.engines.{name}": (name,) for name in ("deltalake", "duckdb", "polars")},
     "deltalog.conformance.pytest_plugin": ("pytest",),
     **{f"deltalog.testing.{name}": ("pytest",) for name in (
-        "coordinator_cases", "coordinator_table_tests", "coordinator_tests", "coordinator_transaction_tests",
-        "store_contract",
+        "coordinator_cases", "coordinator_document_tests", "coordinator_table_tests", "coordinator_tests",
+        "coordinator_transaction_tests", "store_contract",
     )},
     "spark_ext": ("pyspark",),
 }  # fmt: skip

@@ -125,7 +125,7 @@ class Model:
             table_id,
             request.location,
             request.table_type,
-            request.columns,
+            request.columns or {"type": "struct", "fields": []},
             request.partition_columns,
             dict(request.properties),
             request.protocol,
@@ -232,7 +232,7 @@ class Model:
         if isinstance(update, (messages.AddCommit, messages.SetLatestBackfilledVersion)):
             return False
         if isinstance(update, messages.SetTableComment):
-            table.comment = update.comment
+            table.comment = update.comment or ""
             return True
         if not has_commit:
             self.violations.append(f"{table.name}: {type(update).__name__} without a commit")

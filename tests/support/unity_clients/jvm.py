@@ -96,7 +96,7 @@ class Jvm:
             raise self.error(error.java_exception) from None
 
     def error(self, raised: Any) -> JavaError:
-        causes = []
+        causes: list[Cause] = []
         cause = raised
         while cause is not None and len(causes) < 20:
             causes.append(Cause(cause.getClass().getSimpleName(), str(cause.getMessage())))

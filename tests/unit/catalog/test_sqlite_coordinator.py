@@ -17,7 +17,16 @@ from pathlib import Path
 import pytest
 
 from deltalog.catalog import sqlite_file
-from deltalog.catalog.records import Head, Proposal, Ratification, TransactionStatus, committed, touched
+from deltalog.catalog.records import (
+    Head,
+    Marking,
+    Proposal,
+    Ratification,
+    RatifiedCommit,
+    TransactionStatus,
+    committed,
+    touched,
+)
 from deltalog.catalog.sqlite import SQLiteCoordinator
 from deltalog.errors import (
     CallError,
@@ -502,3 +511,39 @@ def test_transactions_committed_by_one_are_seen_by_the_other_at_once(catalog: SQ
         after = committed(before, {"id-1": version}, 2000)
         assert catalog.ratify(Proposal({"id-1": (commit(version),)}, {}, before, after)) is RATIFIED
         assert other.transaction(before.id) == after
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_catalog_of_an_earlier_schema_is_upgraded(tmp_path: Path, version: int) -> None:
+    path = tmp_path / "catalog.db"
+    marks = sqlite_file._MARKS if version == 2 else ()
+    change(
+        path, "PRAGMA journal_mode = WAL", *sqlite_file._SCHEMA, *marks,
+        "INSERT INTO catalog VALUES ('the id')",
+        "INSERT INTO tables VALUES ('id-1', 'sales.t0001', 'file:///data/t1', 5, 7)",
+        f"INSERT INTO commits VALUES ('id-1', 7, '{7:020d}.x.json', 70, 700, 'txn')",
+        f"PRAGMA application_id = {sqlite_file._APPLICATION_ID}", f"PRAGMA user_version = {version}",
+    )  # fmt: skip
+    for _ in range(2):
+        catalog = SQLiteCoordinator(path)
+        assert catalog.catalog_id == "the id"
+        head = catalog.head("id-1")
+        assert head == Head(7, (RatifiedCommit(7, f"{7:020d}.x.json", 70, 700, "txn"),))
+        assert (head.metadata_version, head.metadata_ms) == (7, None)
+        assert catalog.documents("schema") == []
+        assert catalog.keeps_staged_commits is False
+        assert catalog.mark("id-1", 1, Marking("t", 1, ("a",)))
+        assert catalog.drop("id-1", 7) is False
+        catalog.remark("id-1", 1, None)
+        change(path, "DELETE FROM marks")
+        catalog.close()
+
+
+def test_a_process_learns_that_staged_commits_are_kept(catalog: SQLiteCoordinator) -> None:
+    earlier = SQLiteCoordinator(catalog.path)
+    catalog.register(table(1), 0)
+    earlier.published("id-1", 0)
+    assert earlier.keeps_staged_commits is False
+    catalog.keep_staged_commits()
+    earlier.published("id-1", 0)
+    assert earlier.keeps_staged_commits is True

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import pickle
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,11 @@ from deltalog import (
     UnityCatalog,
     deltalake,
 )
+from deltalog.catalog.store import ManagedStore
 from deltalog.deltalake import writer
 from deltalog.errors import DeltaLogError, EntityNotFoundError
 from deltalog.unity import opening
+from deltalog.unity.preview import PreviewCalls
 from deltalog.unity_catalog import catalogs
 from tests.support.cli import run
 from tests.support.server import Served, served
@@ -142,7 +145,7 @@ def test_writers_at_once(options: dict[str, Any]) -> None:
     table = DeltaTable.open(address, **options)
     assert table.version == 20
     assert ids(table) == sorted(100 * writer + number for writer in range(4) for number in range(5))
-    times = [entry.in_commit_timestamp_ms for entry in table.history()]
+    times = [entry.in_commit_timestamp_ms or 0 for entry in table.history()]
     assert times == sorted(times, reverse=True) and len(set(times)) == len(times)
     assert table.check().findings == ()
 
@@ -153,7 +156,8 @@ def test_the_older_calls(options: dict[str, Any], running: Served, monkeypatch: 
     newer = DeltaTable.create(address, rows(1), **options)
     monkeypatch.setitem(opening._configs, (f"{running.url}/api/2.1/unity-catalog", "main"), None)
     table = DeltaTable.open(address, **options)
-    assert type(table.snapshot().reader.store.coordinator.calls).__name__ == "PreviewCalls"
+    store = table.snapshot().reader.store
+    assert isinstance(store, ManagedStore) and isinstance(store.coordinator.calls, PreviewCalls)
     table.append(rows(2))
     newer.append(rows(3))
     table.append(rows(4))
@@ -205,3 +209,58 @@ def test_deltalakes_api(options: dict[str, Any]) -> None:
     found = deltalake.DeltaTable("uc://main.s.lake", storage_options=options)
     assert sorted(found.to_pyarrow_table()["id"].to_pylist()) == [1, 2]
     assert found.version() == 1
+
+
+def test_what_changes_in_the_log_changes_in_the_catalog(catalog: UnityCatalog) -> None:
+    data = pa.table({"id": [1, 2], "p": ["a", "b"]})
+    table = catalog.create_table("s.changes", data, partition_by=["p"], description="hello")
+    table.append(pa.table({"id": [3], "p": ["a"]}))
+    table.restore(version=0)
+    table.set_table(description="other")
+    table.set_domain_metadata("my.domain", '{"a": 1}')
+    table.remove_domain_metadata("my.domain")
+    table.set_properties({"delta.columnMapping.mode": "name", "delta.enableChangeDataFeed": "true"})
+    table.rename_column("id", "ident")
+    table.update({"ident": "ident + 10"}, where="ident = 1")
+    described = catalog.describe("s.changes")
+    assert [field["name"] for field in described.columns["fields"]] == ["ident", "p"]
+    assert described.partition_columns == ("p",)
+    assert described.properties["delta.columnMapping.mode"] == "name"
+    assert described.properties["delta.feature.columnMapping"] == "supported"
+    assert described.last_commit_version == table.version - 1  # the update changed rows only
+    assert sorted(table.to_pyarrow_table()["ident"].to_pylist()) == [2, 11]
+    assert {"delta.lastUpdateVersion", "delta.feature.columnMapping"}.isdisjoint(
+        table.snapshot().metadata.configuration
+    )
+
+
+def test_clustering_and_row_tracking(catalog: UnityCatalog) -> None:
+    properties = {"delta.enableRowTracking": "true"}
+    table = catalog.create_table("s.clustered", SCHEMA, cluster_by=["id"], properties=properties)
+    for number in range(11):
+        table.append(rows(number))
+    described = catalog.describe("s.clustered")
+    assert described.properties["delta.clusteringColumns"] == '[["id"]]'
+    assert described.properties["delta.rowTracking.rowIdHighWaterMark"] == "10"
+    assert described.last_commit_version == 0
+    assert (Path(table.url) / "_delta_log" / "00000000000000000010.checkpoint.parquet").exists()
+    assert table.check().findings == ()
+    assert pickle.loads(pickle.dumps(table)).to_pyarrow_table().num_rows == 11
+
+
+def test_what_the_catalog_requires_stays(catalog: UnityCatalog) -> None:
+    table = catalog.create_table("s.required", SCHEMA)
+    refused: list[Callable[[], object]] = [
+        lambda: table.set_properties({"io.unitycatalog.tableId": "x"}),
+        lambda: table.unset_properties(["io.unitycatalog.tableId"]),
+        table.disable_in_commit_timestamps,
+        lambda: table.drop_feature("catalogManaged"),
+        lambda: catalog.create_table("s.other", SCHEMA, properties={"io.unitycatalog.tableId": "x"}),
+        lambda: catalog.create_table("s.other", SCHEMA, properties={"delta.enableInCommitTimestamps": "false"}),
+        lambda: DeltaTable.open(table.url),
+    ]
+    for call in refused:
+        with pytest.raises(DeltaLogError):
+            call()
+    assert table.version == 0
+    assert not catalog.exists("s.other")

@@ -48,7 +48,7 @@ def role(prefix: str = "s3://vault/", **more: Any) -> dict[str, Any]:
         rules({"kind": "static", "prefix": "s3://x", "config": {"secret": SECRET}}),
         rules({"kind": "static", "prefix": "s3://x", "config": KEYS, "more": SECRET}),
         rules(role("gs://x")),
-        rules(role(**{"duration-seconds": 60})),
+        rules({**role(), "duration-seconds": 60}),
     ],
 )
 def test_a_wrong_file_is_refused_without_its_secrets(tmp_path: Path, content: bytes) -> None:
@@ -191,6 +191,17 @@ def test_a_table_on_s3_is_created_with_vended_keys(lake: Any, moto: Server, tmp_
     (read,) = unity.ok("GET", f"{path}/t/credentials?operation=READ")["storage-credentials"]
     assert read["operation"] == "READ"
     assert read["config"]["s3.session-token"] != vended["config"]["s3.session-token"]
+    # A commit is staged with them, ratified, and published by the server.
+    add = table.stage(rows=False)
+    name, base = add["commit"]["file-name"], key.rpartition("/")[0]
+    data = (table.log / "_staged_commits" / name).read_bytes()
+    s3.put_object(Bucket=bucket, Key=f"{base}/_staged_commits/{name}", Body=data)
+    assert table.update(add).body["commits"] == [add["commit"]]
+    published = {"action": "set-latest-backfilled-version", "latest-published-version": 1}
+    assert table.update(published).body["commits"] == []
+    assert s3.get_object(Bucket=bucket, Key=f"{base}/{1:020d}.json")["Body"].read() == data
+    assert unity.ok("GET", "/tables/main.s.t")["storage_location"] == staged["location"]
+    unity.ok("DELETE", f"{path}/t")
     for each in (vended, read):
         for name in ("s3.secret-access-key", "s3.session-token"):
             assert each["config"][name] not in log.read_text()
@@ -211,7 +222,7 @@ def test_static_keys_are_vended(lake: Any) -> None:
 
 def test_a_role_that_cannot_be_assumed(moto: Server) -> None:
     endpoint = f"http://127.0.0.1:{moto.port}"
-    keys = {"access_key_id": "id", "secret_access_key": SECRET, "region": "us-east-1"}
+    keys: dict[str, Any] = {"access_key_id": "id", "secret_access_key": SECRET, "region": "us-east-1"}
     good = AssumeRole(prefix="s3://vault", role_arn=ROLE, endpoint_url=endpoint, **keys)
     assert sts.assume(good, "s3://vault/t", "READ")[0].keys() == {
         "s3.access-key-id", "s3.secret-access-key", "s3.session-token",

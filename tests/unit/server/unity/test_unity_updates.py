@@ -98,6 +98,22 @@ def test_updates_have_rules(table: Table, updates: Any, error: tuple[int, str]) 
     assert table.load() == before
 
 
+def test_a_request_has_all_its_effects_or_none(table: Table) -> None:
+    add = table.stage()
+    before = table.load()
+    for updates in (
+        (comment("x"), published(7)),
+        (comment("x"), add, published(7)),
+        (comment("x"), add, set_properties(y="1")),
+        (comment("x" * 70_000), add),
+        (set_properties(note="1"), remove_properties("delta.appendOnly")),
+    ):
+        assert table.update(*updates).error == INVALID
+        assert table.load() == before
+    assert table.update(comment("x"), add, published(0)).status == 200
+    assert info(table)["comment"] == "x"
+
+
 def test_a_requirement_is_given_once(unity: Unity, table: Table) -> None:
     requirement = {"type": "assert-table-uuid", "uuid": table.id}
     request = {"requirements": [requirement, requirement], "updates": [comment("x")]}
@@ -477,10 +493,10 @@ def test_row_tracking_does_not_change_the_etag(table: Table) -> None:
 # ---------------------------------------------------------------------------------------------------- uniform
 
 
-def _uniform(table: Table, version: int, base: int | None = None, **changes: Any) -> dict[str, Any]:
+def _uniform(table: Table, version: int, base: int | None = None, changes: Any = ()) -> dict[str, Any]:
     iceberg = {
         "metadata-location": f"{table.location}/metadata/v{version}.json", "converted-delta-version": version,
-        "converted-delta-timestamp": 5, "base-converted-delta-version": base, **changes,
+        "converted-delta-timestamp": 5, "base-converted-delta-version": base, **dict(changes),
     }  # fmt: skip
     return {"iceberg": {key: value for key, value in iceberg.items() if value is not None}}
 
@@ -492,7 +508,7 @@ def test_the_conversion_to_iceberg_moves_with_commits(table: Table) -> None:
     enabling = {"metaData": table.metadata(configuration=UNIFORM)}
     add = table.stage(enabling)
     assert table.update(add).error == INVALID  # uniform is missing
-    wrong = _uniform(table, 1, **{"metadata-location": "file:///elsewhere/v1.json"})
+    wrong = _uniform(table, 1, changes={"metadata-location": "file:///elsewhere/v1.json"})
     assert table.update({**add, "uniform": wrong}).error == INVALID
     assert table.update({**add, "uniform": _uniform(table, 2)}).error == INVALID
     found = table.update({**add, "uniform": _uniform(table, 1)})

@@ -1,0 +1,208 @@
+"""Failures of the catalog and of stores while a call runs: which error a client gets, in one process with injected
+faults."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from deltalog import TransactionManager
+from deltalog.catalog.sqlite import SQLiteCoordinator
+from deltalog.server.app import App, Limits
+from deltalog.server.unity.credentials import Vendor
+from deltalog.server.unity.service import Service
+from deltalog.testing.coordinators import FaultyCoordinator
+from deltalog.testing.stores import Call, Fault
+from deltalog.transactions.unity.tables import UnitySettings
+from tests.support.server.unity import ROOT, Response, Table, Unity
+
+
+class InProcess(Unity):
+    """Calls an App without a server. ``decide``: the fault of a call of the coordinator."""
+
+    def __init__(self, place: Path, limits: Limits | None = None) -> None:
+        self.faults: dict[str, Fault] = {}
+        self.before = lambda call: None
+        inner = SQLiteCoordinator(place / "catalog.db")
+        self.coordinator = FaultyCoordinator(
+            inner, lambda call: self.faults.pop(call.method, None), before=lambda call: self.before(call)
+        )
+        self.manager = TransactionManager(self.coordinator)
+        self.tables = self.manager.unity_tables(UnitySettings(warehouse=str(place / "w")))
+        self.app = App(self.manager, limits, unity=Service(self.tables, Vendor(), lambda table_id: None))
+
+    def ask(self, method: str, path: str, body: Any = None) -> Response:
+        return asyncio.run(self.answer(method, path, body))
+
+    async def answer(self, method: str, path: str, body: Any = None) -> Response:
+        sent: list[Any] = []
+        data = b"" if body is None else json.dumps(body).encode()
+
+        async def receive() -> Any:
+            return {"type": "http.request", "body": data, "more_body": False}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        path, _, query = f"{ROOT}{path}".partition("?")
+        scope = {
+            "type": "http", "method": method, "raw_path": path.encode(), "query_string": query.encode(), "headers": [],
+        }  # fmt: skip
+        await self.app(scope, receive, send)
+        return Response(sent[0]["status"], json.loads(sent[1]["body"]) if sent[1]["body"] else None)
+
+
+@pytest.fixture
+def unity(tmp_path: Path) -> Iterator[InProcess]:
+    made = InProcess(tmp_path)
+    made.tables.create_schema("s", None, {})
+    yield made
+    made.app.close()
+
+
+@pytest.fixture
+def table(unity: InProcess) -> Table:
+    return unity.new_table()
+
+
+@pytest.mark.parametrize("fault", [Fault.LOST_ACK, Fault.UNKNOWN_NOT_WRITTEN])
+def test_an_unknown_outcome_is_told_as_such(unity: InProcess, table: Table, fault: Fault) -> None:
+    add = table.stage()
+    unity.faults = {"ratify": fault}
+    assert table.update(add).error == (500, "CommitStateUnknownException")
+    assert table.load()["latest-table-version"] == (1 if fault is Fault.LOST_ACK else 0)
+    assert table.update(add).status == 200  # the same request settles it
+    assert table.load()["latest-table-version"] == 1
+
+
+@pytest.mark.parametrize("method", ["table", "document", "head", "ratify"])
+def test_a_failing_catalog_commits_nothing(unity: InProcess, table: Table, method: str) -> None:
+    add = table.stage()
+    unity.faults = {method: Fault.FAIL_BEFORE}
+    assert table.update(add).error == (500, "InternalServerErrorException")
+    assert table.load()["latest-table-version"] == 0
+    assert table.update(add).status == 200
+
+
+def test_nothing_fails_after_a_ratification(unity: InProcess, table: Table) -> None:
+    """All that follows a ratification is in memory: the catalog and the store may be gone."""
+    add = table.stage()
+
+    def after(call: Call) -> None:
+        if call.method == "ratify":
+            shutil.move(table.root, table.root.with_name("moved"))
+            unity.before = fail
+
+    def fail(call: Call) -> None:
+        raise AssertionError(f"{call} after the ratification")
+
+    unity.before = after
+    found = table.update(add)
+    unity.before = lambda call: None
+    assert (found.status, found.body["latest-table-version"]) == (200, 1)
+    shutil.move(table.root.with_name("moved"), table.root)
+    assert table.load() == found.body
+
+
+@pytest.mark.parametrize("fault", [Fault.LOST_ACK, Fault.UNKNOWN_NOT_WRITTEN, Fault.FAIL_BEFORE])
+def test_a_creation_whose_answer_is_lost_is_repeated(unity: InProcess, fault: Fault) -> None:
+    staged = unity.ok("POST", "/delta/v1/catalogs/main/schemas/s/staging-tables", {"name": "t"})
+    table = Table(unity, "s", "t", staged)
+    request = table.first()
+    unity.faults = {"register": fault}
+    path = "/delta/v1/catalogs/main/schemas/s/tables"
+    assert unity.ask("POST", path, request).error == (500, "InternalServerErrorException")
+    assert unity.ok("POST", path, request)["metadata"]["table-uuid"] == table.id
+    assert table.commit()["latest-table-version"] == 1
+
+
+def test_a_document_that_changes_at_the_same_time(unity: InProcess, table: Table) -> None:
+    """A comment that is set between the read and the ratification is not lost, and its etag counts."""
+    comment = {"action": "set-table-comment", "comment": "other"}
+    etag = table.load()["metadata"]["etag"]
+
+    def other(call: Call) -> None:
+        if call.method == "ratify":
+            unity.before = lambda call: None
+            tables = TransactionManager(unity.coordinator.inner).unity_tables(unity.tables.settings)
+            plan = {"requirements": [{"type": "assert-table-uuid", "uuid": table.id}], "updates": [comment]}
+            from deltalog.server.unity.requests import decoded
+            from deltalog.unity.messages import UpdateTable
+
+            tables.update(f"s.{table.name}", decoded(json.dumps(plan).encode(), UpdateTable))
+
+    add = table.stage()
+    unity.before = other
+    found = table.update(add, etag=etag)
+    assert found.error == (409, "UpdateRequirementConflictException")
+    assert table.load()["latest-table-version"] == 0
+    unity.before = other
+    comment["comment"] = "another"
+    assert table.update(add, {"action": "set-table-comment", "comment": "mine"}).status == 200
+    assert unity.ok("GET", f"/tables/main.s.{table.name}")["comment"] == "mine"
+
+
+def test_a_failing_store_is_an_error_of_the_server(unity: InProcess, table: Table, tmp_path: Path) -> None:
+    (table.log / f"{0:020d}.json").write_text("{")
+    other = InProcess(tmp_path)  # it has not read the table yet
+    found = other.ask("GET", table.path)
+    assert found.error == (500, "InternalServerErrorException")
+    assert str(tmp_path) not in found.body["error"]["message"]
+    other.app.close()
+
+
+def test_a_commit_for_which_there_is_no_time(tmp_path: Path) -> None:
+    """A commit that was not begun is known to have no effect; one that goes on has an unknown outcome."""
+    unity = InProcess(tmp_path, Limits(threads=1, request_seconds=0.5, slow_seconds=60))
+    unity.tables.create_schema("s", None, {})
+    table = unity.new_table()
+    hang, begun = threading.Event(), threading.Event()
+
+    def wait(call: Call) -> None:
+        begun.set()
+        assert hang.wait(60)
+
+    async def scene() -> None:
+        requirement = {"type": "assert-table-uuid", "uuid": table.id}
+        body = {"requirements": [requirement], "updates": [table.stage()]}
+        unity.before = wait
+        first = asyncio.create_task(unity.answer("POST", table.path, body))
+        await asyncio.get_running_loop().run_in_executor(None, begun.wait, 60)
+        second = await unity.answer("POST", table.path, body)
+        assert second.error == (429, "TooManyRequestsException")
+        assert "no effect" in second.body["message"]
+        assert (await first).error == (500, "CommitStateUnknownException")
+        unity.before = lambda call: None
+        hang.set()
+
+    asyncio.run(scene())
+    unity.app.close()
+
+
+def test_a_server_that_is_busy_says_so(tmp_path: Path) -> None:
+    unity = InProcess(tmp_path, Limits(requests=1, threads=1))
+    hang = threading.Event()
+    begun = threading.Event()
+
+    def wait(call: Call) -> None:
+        begun.set()
+        assert hang.wait(60)
+
+    async def scene() -> None:
+        unity.before = wait
+        first = asyncio.create_task(unity.answer("GET", "/schemas/main.s"))
+        await asyncio.get_running_loop().run_in_executor(None, begun.wait, 60)
+        second = await unity.answer("GET", "/schemas/main.s")
+        assert second.error == (429, "TooManyRequestsException")
+        hang.set()
+        assert (await first).status == 404
+
+    asyncio.run(scene())
+    unity.app.close()

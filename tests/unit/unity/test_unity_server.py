@@ -1,0 +1,185 @@
+"""The server of a Unity Catalog: how it is named, which requests are repeated, and answers that are none."""
+
+from __future__ import annotations
+
+import http.server
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from deltalog import CallError, DeltaTable, Environment, StoreError, TableNotFoundError, UnityCatalog
+from deltalog.errors import CatalogRequestError, CoordinatorError
+from deltalog.unity.client import UnityClient
+from deltalog.unity.http import Server
+from deltalog.unity.names import TableName
+from deltalog.unity.opening import server_of
+from tests.support.unity.http import Fault, UnityServer
+
+ROOT = "/api/2.1/unity-catalog"
+NAME = TableName("main", "s", "t")
+QUICK = Environment(sleep=lambda seconds: None)
+ECHO = b'{"error": {"type": "BadRequestException", "code": 400, "message": "token dapi-secret\\u001b[31m is bad"}}'
+
+
+@pytest.mark.parametrize(
+    ("given", "url"),
+    [
+        ("http://127.0.0.1:8080", f"http://127.0.0.1:8080{ROOT}"),
+        ("http://127.0.0.1:8080/", f"http://127.0.0.1:8080{ROOT}"),
+        (f"https://uc.example.com{ROOT}/", f"https://uc.example.com{ROOT}"),
+        ("adb-1.azuredatabricks.net", f"https://adb-1.azuredatabricks.net{ROOT}"),
+        ("https://proxy.example.com/uc", f"https://proxy.example.com/uc{ROOT}"),
+    ],
+)
+def test_the_url_may_lack_what_every_server_has(given: str, url: str) -> None:
+    assert Server.at(given).url == url
+
+
+@pytest.mark.parametrize(
+    "given", ["", "ftp://x", "http://", "https://x?token=1", "https://me:secret@x", "http://x:99999"]
+)
+def test_what_is_no_url_is_refused(given: str) -> None:
+    with pytest.raises(CallError) as raised:
+        server_of({"unity_catalog_url": given})
+    assert "secret" not in str(raised.value)
+
+
+def test_options_come_before_the_environment() -> None:
+    environ = {
+        "UNITY_CATALOG_URL": "http://uc",
+        "UNITY_CATALOG_TOKEN": "t-uc",
+        "DATABRICKS_HOST": "db.example.com",
+        "DATABRICKS_TOKEN": "t-db",
+    }
+    found, others = server_of({"storage_options": {"endpoint_url": "http://s3"}}, environ)
+    assert (found.url, found.token, others) == (f"http://uc{ROOT}", "t-uc", {"endpoint_url": "http://s3"})
+    found, _ = server_of({"unity_catalog_url": "http://other", "unity_catalog_token": "t"}, environ)
+    assert (found.url, found.token) == (f"http://other{ROOT}", "t")
+    of_databricks = {name: value for name, value in environ.items() if name.startswith("DATABRICKS")}
+    found, _ = server_of({}, of_databricks)
+    assert (found.url, found.token) == (f"https://db.example.com{ROOT}", "t-db")
+    found, _ = server_of({"unity_catalog_url": "http://other"}, of_databricks)
+    assert found.token is None  # the token of another server
+    assert "t-uc" not in repr(server_of({}, environ))
+    with pytest.raises(CallError, match="UNITY_CATALOG_URL"):
+        server_of({}, {})
+
+
+@pytest.mark.parametrize("token", ["", " x", "x\n", "é"])
+def test_a_token_that_no_header_can_have(token: str) -> None:
+    with pytest.raises(CallError) as raised:
+        Server.at("http://x", token)
+    assert token.strip() == "" or token.strip() not in str(raised.value)
+
+
+@pytest.mark.parametrize("fault", [Fault.DROPPED, Fault.UNAVAILABLE, Fault.FAILED, Fault.THROTTLED, Fault.LOST])
+def test_reads_are_repeated(server: UnityServer, options: dict[str, Any], fault: Fault) -> None:
+    left = [3]
+
+    def faults(method: str, path: str) -> Fault | None:
+        left[0] -= 1
+        return fault if left[0] >= 0 else None
+
+    server.faults = faults
+    client = UnityClient(Server.at(server.url, "dapi-secret"), QUICK)
+    with pytest.raises(TableNotFoundError):
+        client.load_table(NAME)
+    assert server.of("GET") == 4
+
+
+def test_reads_are_repeated_within_bounds(server: UnityServer) -> None:
+    server.faults = lambda method, path: Fault.UNAVAILABLE
+    with pytest.raises(CatalogRequestError, match="HTTP 503"):
+        UnityClient(Server.at(server.url, "dapi-secret"), QUICK).load_table(NAME)
+    assert server.of("GET") == 6
+
+
+def test_a_wrong_token_is_refused_and_not_shown(server: UnityServer) -> None:
+    with pytest.raises(CatalogRequestError) as raised:
+        DeltaTable.open(
+            "uc://main.s.t", unity_catalog_url=server.url, unity_catalog_token="dapi-wrong", environment=QUICK
+        )
+    assert (raised.value.status, raised.value.error_type) == (401, "NotAuthorizedException")
+    assert "dapi-wrong" not in str(raised.value)
+
+
+def test_a_server_that_cannot_be_reached() -> None:
+    with pytest.raises(CoordinatorError, match="Could not connect"):
+        DeltaTable.open("uc://main.s.t", unity_catalog_url="http://127.0.0.1:9", environment=QUICK)
+
+
+@contextmanager
+def answering(status: int, body: bytes, headers: dict[str, str] | None = None) -> Iterator[tuple[str, list[str]]]:
+    """A server that is no Unity Catalog."""
+    asked = list[str]()
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def _answer(self) -> None:
+            asked.append(self.headers.get("authorization", ""))
+            self.send_response(status)
+            for name, value in {"content-length": str(len(body)), **(headers or {})}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body)
+
+        do_GET = do_POST = _answer
+
+        def log_message(self, *arguments: Any) -> None:
+            pass
+
+    running = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    running.daemon_threads = True
+    thread = threading.Thread(target=running.serve_forever, args=(0.02,), daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{running.server_address[1]}", asked
+    finally:
+        running.shutdown()
+        running.server_close()
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [
+        (200, b"<html>sign in</html>"),
+        (200, b"{}"),
+        (200, b"[" * 100_000),
+        (404, b"not here"),
+        (500, b'{"error": {"type": 1}}'),
+        (400, ECHO),
+    ],
+    ids=["page", "empty", "deep", "unknown", "odd", "echo"],
+)
+def test_an_answer_that_is_none(status: int, body: bytes) -> None:
+    with answering(status, body) as (url, _), pytest.raises(StoreError) as raised:
+        DeltaTable.open("uc://main.s.t", unity_catalog_url=url, unity_catalog_token="dapi-secret", environment=QUICK)
+    assert "dapi-secret" not in str(raised.value)
+    assert "\x1b" not in str(raised.value)
+
+
+def test_a_redirection_does_not_get_the_token() -> None:
+    with answering(200, b"{}") as (elsewhere, asked):
+        with answering(302, b"", {"location": elsewhere}) as (url, _), pytest.raises(CatalogRequestError, match="302"):
+            DeltaTable.open(
+                "uc://main.s.t", unity_catalog_url=url, unity_catalog_token="dapi-secret", environment=QUICK
+            )
+        assert asked == []
+
+
+def test_pages_that_do_not_end() -> None:
+    with answering(200, b'{"schemas": [], "next_page_token": "again"}') as (url, _):
+        catalog = UnityCatalog("main", unity_catalog_url=url, environment=QUICK)
+        with pytest.raises(CatalogRequestError, match="do not end"):
+            catalog.schemas()
+
+
+@pytest.mark.parametrize("address", ["uc://a.b", "uc://a.b.c.d", "uc://a..c", "uc://a.b/x.c", "uc://", "uc://a.b. c"])
+def test_an_address_has_three_parts(address: str, options: dict[str, Any]) -> None:
+    for call in (DeltaTable.open, DeltaTable.exists):
+        opened: Callable[..., object] = call
+        with pytest.raises(CallError, match=r"uc://catalog\.schema\.table"):
+            opened(address, **options)
