@@ -221,7 +221,7 @@ class ManagedTables:
         a table has the id of the other one in its log. Cost: 2 coordinator calls."""
         table_id = table.snapshot().metadata.configuration.get(UNITY_TABLE_ID_KEY)
         if table_id is not None and records.is_table_id(table_id):
-            is_used = self.coordinator.head(table_id) is not None
+            is_used = self.coordinator.table_with_id(table_id) is not None
             if not is_used and self.coordinator.document(RETIRED, table_id) is None:
                 return table_id
         return self._environment.new_uuid()

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from deltalog.arguments import safe_repr
 from deltalog.environment import Environment
 from deltalog.errors import DeltaLogError
 from deltalog.storage.s3.credentials import CredentialsNotFoundError, CredentialSource, is_word
@@ -58,6 +59,7 @@ class VendedCredentials(CredentialSource):
     def __reduce__(self) -> tuple[Any, ...]:
         return VendedCredentials, (self._calls, self._location, self._operation, self._held)
 
+    @safe_repr
     def __repr__(self) -> str:
         # Stores compare their options by this text: two tables of one catalog are accessed alike.
         return f"VendedCredentials({self._calls.url!r})"
