@@ -48,7 +48,7 @@ def reaction_to(error: CatalogRequestError) -> Reaction:
     """What a refusal of an ``add-commit`` means. Servers of the older calls send no types for them."""
     if error.status == 409:
         return Reaction.RELOAD
-    if error.status == 429:
+    if error.status == 429 and error.error_type != "TooManyRequestsException":
         return Reaction.PUBLISH
     return Reaction.REFUSED
 

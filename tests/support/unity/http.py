@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import re
 import threading
+import time
 import urllib.parse
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -32,6 +33,7 @@ class Fault(enum.Enum):
     FAILED_AFTER = "500 CommitStateUnknownException, although the server has handled it"
     FAILED = "500 InternalServerErrorException, and nothing happens"
     THROTTLED = "429 TooManyRequestsException"
+    HANGS = "the server handles it, and does not answer in time"
 
 
 Faults = Callable[[str, str], "Fault | None"]
@@ -45,6 +47,7 @@ class UnityServer:
         self.token = token
         self.faults: Faults = lambda method, path: None
         self.requests: list[tuple[str, str]] = []
+        self.hang_seconds = 1.0
         self.authorizations = set[str | None]()
         owner = self
 
@@ -103,6 +106,8 @@ class UnityServer:
         if fault is Fault.LOST:
             handler.close_connection = True
             return None
+        if fault is Fault.HANGS:
+            time.sleep(self.hang_seconds)
         if fault in (Fault.UNAVAILABLE_AFTER, Fault.FAILED_AFTER):
             return self._refuse(handler, *_REFUSALS[fault])
         data = b"" if found is None else msgspec.json.encode(found)

@@ -25,7 +25,7 @@ from deltalog.errors import (
 )
 from deltalog.protocol.paths import commit_name
 from deltalog.storage.s3.connections import Connections, NotConnectedError
-from deltalog.unity import messages
+from deltalog.unity import http, messages
 from deltalog.unity.calls import DeltaCalls
 from deltalog.unity.committer import UnityCommitter
 from deltalog.unity.rules import check_no_uniform
@@ -47,6 +47,11 @@ def ids(table: DeltaTable) -> list[int]:
 @pytest.fixture
 def table(server: UnityServer, options: dict[str, Any]) -> DeltaTable:
     return DeltaTable.create(ADDRESS, rows(1), environment=QUICK, **options)
+
+
+@pytest.fixture(autouse=True)
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http, "_ANSWER_SECONDS", 0.5)
 
 
 @pytest.fixture
