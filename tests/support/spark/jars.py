@@ -113,7 +113,7 @@ def s3a_jars() -> list[Path]:
 
 def unity_jars() -> list[Path]:
     """The jars of Unity Catalog's Java client and of the Delta kernel with its Unity Catalog module, and all that they
-    need besides the JVM; downloaded like ``delta_jars``."""
+    need except Hadoop; downloaded like ``delta_jars``."""
     target = Path.home() / ".cache" / "deltalog" / "jars" / f"unity-{UNITY_VERSION}-kernel-{DELTA_VERSION}"
     kernel = tuple(f"delta-kernel-{name}-{DELTA_VERSION}.jar" for name in ("api", "unitycatalog"))
     needed = (f"unitycatalog-client-{UNITY_VERSION}.jar", *kernel)

@@ -11,11 +11,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.support.spark.jars import java_command, require_java, unity_jars
+from tests.support.spark.jars import java_command, require_java, s3a_jars, unity_jars
 
 # As for Spark's JVMs: for a JVM of minutes the C2 compiler does not pay off.
 _JAVA = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx768m", "-Duser.timezone=UTC")
 # py4j calls methods of the JDK's own collections and Optionals by reflection.
+# Hadoop, and what its S3A file system needs besides the jars of ``s3a_jars``.
+_OF_PYSPARK = (
+    "hadoop-client-*.jar",
+    "httpclient-4*.jar",
+    "httpcore-4*.jar",
+    "commons-codec-*.jar",
+    "commons-lang3-*.jar",
+    "jcl-over-slf4j-*.jar",
+    "guava-*.jar",
+    "failureaccess-*.jar",
+)
 _OPEN = tuple(f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in ("java.util", "java.util.stream", "java.lang"))
 
 
@@ -53,11 +64,13 @@ class Jvm:
         from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
 
         require_java()
-        [py4j] = (Path(pyspark.__file__).parent / "jars").glob("py4j-*.jar")
+        of_pyspark = Path(pyspark.__file__).parent / "jars"
+        [py4j] = of_pyspark.glob("py4j-*.jar")
+        jars = [*unity_jars(), *(jar for pattern in _OF_PYSPARK for jar in of_pyspark.glob(pattern)), *s3a_jars()]
         self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 (closed in `stop`)
         port, token, self._process = launch_gateway(
             jarpath=str(py4j),
-            classpath=os.pathsep.join(map(str, unity_jars())),
+            classpath=os.pathsep.join(map(str, jars)),
             javaopts=[*_JAVA, *_OPEN],
             java_path=java_command(),
             die_on_exit=True,

@@ -37,27 +37,34 @@ class KernelTable:
 
 
 class Kernel:
-    """A kernel, with its own client of the server at ``url``. ``credentials``: whether it asks for storage
-    credentials when it loads and creates tables."""
+    """A kernel, with its own client of the server at ``url``. ``hadoop``: settings of its file systems. The storage
+    properties of the table that was created or found last, with its credentials, are added to them."""
 
-    def __init__(self, jvm: Jvm, url: str, token: str = "any", credentials: bool = True) -> None:
+    def __init__(self, jvm: Jvm, url: str, token: str = "any", hadoop: Mapping[str, str] | None = None) -> None:
         self.jvm = jvm
+        self._hadoop = dict(hadoop or {})
         classes = jvm.classes
         self.coordinator = classes.io.delta.storage.commit.uccommitcoordinator
         settings = {
             "uri": url,
             "auth.type": "static",
             "auth.token": token,
-            "credentialVending.enabled": str(credentials).lower(),
             "appVersions.Kernel": "4.4.0",
         }
         self.client = self.coordinator.UCDeltaTokenBasedRestClient(jvm.map(settings), None)
         self._kernel = classes.io.delta.kernel
         self._catalog = self._kernel.unitycatalog.UCCatalogManagedClient(self.client)
-        self.engine = self._kernel.defaults.engine.DefaultEngine.create(classes.org.apache.hadoop.conf.Configuration())
+        self.use({})
 
     def close(self) -> None:
         self.client.close()
+
+    def use(self, properties: Mapping[str, str]) -> None:
+        """Use storage properties from now on."""
+        conf = self.jvm.classes.org.apache.hadoop.conf.Configuration()
+        for name, value in {**self._hadoop, **properties}.items():
+            conf.set(name, value)
+        self.engine = self._kernel.defaults.engine.DefaultEngine.create(conf)
 
     def metastore(self) -> str:
         with self.jvm.errors():
@@ -88,6 +95,7 @@ class Kernel:
         catalog, namespace, table = name.split(".")
         made = staged if staged is not None else self.stage(catalog, namespace, table)
         found = KernelTable(catalog, namespace, table, made.getTableId().toString(), made.getLocation())
+        self.use(dict(made.getStorageProperties()))
         kernel = self._kernel
         with self.jvm.errors():
             builder = self._catalog.buildCreateTableTransaction(
@@ -115,6 +123,7 @@ class Kernel:
         catalog, namespace, table = name.split(".")
         with self.jvm.errors():
             info = self.client.loadTable(self._identifier(catalog, namespace, table))
+            self.use(dict(info.getStorageProperties()))
         return KernelTable(catalog, namespace, table, info.getTableId().toString(), info.getLocation())
 
     # --------------------------------------------------------------------------------------------- snapshots

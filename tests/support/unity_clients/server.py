@@ -21,12 +21,15 @@ ROOT = "/api/2.1/unity-catalog"
 
 
 class UnityServer:
-    """A server of the catalog in ``place``. ``options``: more options of `deltalog serve`."""
+    """A server of the catalog in ``place``. ``options``: more options of `deltalog serve`. ``warehouse``: where the
+    tables are; a directory in ``place`` by default."""
 
-    def __init__(self, place: Path, *options: str, env: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, place: Path, *options: str, env: Mapping[str, str] | None = None, warehouse: str | None = None
+    ) -> None:
         self.place = place
         self.catalog = place / "catalog.db"
-        self.warehouse = place / "warehouse"
+        self.warehouse = warehouse or str(place / "warehouse")
         self.port = free_port()
         self._options = options
         self._env = {**os.environ, **(env or {})}
@@ -47,7 +50,7 @@ class UnityServer:
     def start(self) -> None:
         command = [
             *(sys.executable, "-m", "deltalog.cli.main", "serve", str(self.catalog), "--json"),
-            *("--port", str(self.port), "--warehouse", str(self.warehouse), "--catalog-name", CATALOG),
+            *("--port", str(self.port), "--warehouse", self.warehouse, "--catalog-name", CATALOG),
             *self._options,
         ]
         with self.log.open("a") as errors:
@@ -97,9 +100,11 @@ class UnityServer:
 
 
 @contextlib.contextmanager
-def unity_server(place: Path, *options: str, env: Mapping[str, str] | None = None) -> Iterator[UnityServer]:
+def unity_server(
+    place: Path, *options: str, env: Mapping[str, str] | None = None, warehouse: str | None = None
+) -> Iterator[UnityServer]:
     """A started server, which is stopped at the end of the block."""
-    server = UnityServer(place, *options, env=env)
+    server = UnityServer(place, *options, env=env, warehouse=warehouse)
     server.start()
     try:
         yield server
