@@ -140,10 +140,10 @@ class Ratify(Step):
 
 @dataclass(frozen=True)
 class Agree(Step):
-    """Check that the catalog has the version ``expect`` as its latest, and that the doctor finds no error in the table
-    and no difference between what the catalog shows and the log."""
+    """Check that the doctor finds no error in the table and no difference between what the catalog shows and the log,
+    and that the catalog's latest version is ``expect``, if that is given."""
 
-    expect: int
+    expect: int | None = None
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ def test_a_quick_run_finds_what_it_wrote(tmp_path: Path, capsys: pytest.CaptureF
     out = tmp_path / "out.json"
     assert unity_server.main(["--quick", "--below", str(tmp_path), "--json", str(out)]) == 0
     found: dict[str, Any] = json.loads(out.read_text())
-    assert found["wrong"] == [] and len(found["rows"]) == 6
+    assert found["wrong"] == [] and len(found["rows"]) == 7
     assert all(0 < row["p50_ms"] <= row["p99_ms"] and row["per_second"] > 0 for row in found["rows"])
     assert found["requests_of_append"] == 3  # the head, the commit, and its publication
     assert [each["calls"] for each in found["memory"]] == [0, 40, 80]

@@ -369,7 +369,8 @@ def _row(title: str, clients: int, seconds: list[float], took_s: float, cpu_s: f
 
 
 def rates(place: Place, effort: Effort, report: Report) -> None:
-    """Appends of our client, the server's part of commits, and loads, by several clients, each with its own table."""
+    """Appends of our client, the server's part of commits, and loads, by several clients, each with its own table;
+    appends of all clients to one table."""
     names = place.tables(max(effort.clients))
     with place.served() as server:
         for clients in effort.clients:
@@ -378,6 +379,9 @@ def rates(place: Place, effort: Effort, report: Report) -> None:
             each = max(1, effort.appends // clients)
             report.requests_of_append = requests / (each * clients)
             place.committed.update({name: each for (name,) in groups})
+        for clients in effort.clients[-2:]:
+            run(report, server, "append to one table", appends, [names[:1]] * clients, effort.appends // 4)
+            place.committed[names[0]] += max(1, effort.appends // 4 // clients) * clients
         for clients in effort.clients:
             groups = [[name] for name in names[:clients]]
             run(report, server, "updateTable with a commit", commits, groups, effort.commits)
