@@ -14,6 +14,7 @@ import tempfile
 import uuid
 from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import Any
 
 from deltalog.conformance import case as steps
 from deltalog.conformance.builder import TableBuilder
@@ -134,7 +135,7 @@ class _ManagedRun(CaseRun):
         latest = self._client.load_table(self._name).latest_table_version
         if step.expect not in (None, latest):
             raise WrongOutcome(f"the catalog's latest version is {latest}, not {step.expect}")
-        options = {"unity_catalog_url": self._client.url, "unity_catalog_token": self._token}
+        options: dict[str, Any] = {"unity_catalog_url": self._client.url, "unity_catalog_token": self._token}
         report = check(self._name.address, **options)
         wrong = [
             each for each in report.findings if each.severity == "error" or each.rule == "catalog-metadata-differs"

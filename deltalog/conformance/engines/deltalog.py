@@ -86,7 +86,7 @@ class _OfCatalog(DeltalogEngine):
     """deltalog with the tables of one Unity Catalog."""
 
     def __init__(self, url: str, token: str | None) -> None:
-        self._options = {"unity_catalog_url": url, "unity_catalog_token": token}
+        self._options: dict[str, Any] = {"unity_catalog_url": url, "unity_catalog_token": token}
 
     def _open(self, path: str) -> DeltaTable:
         return DeltaTable.open(f"uc://{path}", **self._options)
