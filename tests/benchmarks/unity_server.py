@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import collections
 import contextlib
+import faulthandler
 import http.client
 import json
 import math
@@ -43,7 +44,7 @@ ROWS = pa.table({"id": list(range(100)), "value": [1.0] * 100}, schema=SCHEMA)
 PROPERTIES = {"delta.checkpointInterval": "1000000"}
 # The clients of a measurement are spread over at most this many processes.
 PROCESSES = 4
-_START_SECONDS = 300
+_START_SECONDS = 120
 ADD = {"path": "", "partitionValues": {}, "size": 1000, "modificationTime": 0, "dataChange": True}
 
 
@@ -293,12 +294,11 @@ class _Counted(threading.local):
 
 
 _counted = _Counted()
-_barrier: Any = None
 
 
-def _meet_at(barrier: Any) -> None:
-    global _barrier
-    _barrier = barrier
+def _prepare() -> None:
+    """In every process of clients: count the requests, and write down where the process is if it crashes."""
+    faulthandler.enable()
     send = HttpClient.send
 
     def counted(self: HttpClient, *given: Any, **named: Any) -> Any:
@@ -309,19 +309,25 @@ def _meet_at(barrier: Any) -> None:
 
 
 def _process(
-    work: Work, url: str, groups: Sequence[Sequence[str]], count: int
+    work: Work, url: str, groups: Sequence[Sequence[str]], count: int, place: Path
 ) -> tuple[float, float, list[float], int]:
-    """One thread for each group of tables. Returns begin, end, the times, and the number of requests."""
+    """One thread for each group of tables. When all are ready, the process creates a file in ``place``, and waits for
+    the file ``go``. Returns begin, end, the times, and the number of requests."""
     begun: list[float] = []
-    # A barrier of multiprocessing is for processes, so the threads meet each other first.
-    threads = threading.Barrier(len(groups), _barrier.wait, _START_SECONDS)
+
+    def wait() -> None:
+        (place / uuid.uuid4().hex).touch()
+        end = time.monotonic() + _START_SECONDS
+        while not (place / "go").exists() and time.monotonic() < end:
+            time.sleep(0.005)
+
+    threads = threading.Barrier(len(groups), wait, 2 * _START_SECONDS)
 
     def one(names: Sequence[str]) -> tuple[list[float], int]:
         try:
             found = work(url, names, count, threads.wait)
         except BaseException:
             threads.abort()
-            _barrier.abort()
             raise
         begun.append(time.monotonic() - sum(found[0]))
         return found
@@ -340,15 +346,19 @@ def run(
     count = max(1, total // len(groups))
     processes = min(PROCESSES, len(groups))
     spawn = multiprocessing.get_context("spawn")
-    barrier = spawn.Barrier(processes + 1, timeout=_START_SECONDS)
-    with ProcessPoolExecutor(processes, mp_context=spawn, initializer=_meet_at, initargs=(barrier,)) as pool:
-        runs = [pool.submit(_process, work, server.url, groups[n::processes], count) for n in range(processes)]
-        try:
-            barrier.wait()
-        except threading.BrokenBarrierError:
+    # Processes that die must not leave the others waiting, as they do at a barrier of multiprocessing.
+    with (
+        tempfile.TemporaryDirectory() as directory,
+        ProcessPoolExecutor(processes, mp_context=spawn, initializer=_prepare) as pool,
+    ):
+        place = Path(directory)
+        runs = [pool.submit(_process, work, server.url, groups[n::processes], count, place) for n in range(processes)]
+        while len(list(place.iterdir())) < processes:
             for each in runs:
-                each.result(60)
-            raise
+                if each.done():
+                    each.result()
+            time.sleep(0.005)
+        (place / "go").touch()
         before_s = server.cpu_s()
         found = [each.result() for each in runs]
         cpu_s = server.cpu_s() - before_s
