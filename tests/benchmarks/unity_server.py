@@ -55,9 +55,9 @@ class Effort:
     equal parts."""
 
     clients: tuple[int, ...] = (1, 8, 32)
-    appends: int = 960
-    commits: int = 3_200
-    loads: int = 6_400
+    appends: int = 480
+    commits: int = 1_600
+    loads: int = 3_200
     tables: int = 1_000
     calls: int = 100_000
     samples: int = 10
