@@ -168,3 +168,8 @@ def pieces_of(transaction_id: str, batch: str, key: str, part: bytes) -> list[It
         {**common, "sk": f"{part_prefix(key)}{batch} {number:08d}", "number": number, "data": piece}
         for number, piece in enumerate(pieces)
     ]
+
+
+# msgspec builds the decoder of a class at its first use. If threads do so at the same moment, the process can crash.
+for _cls in (Marking, RatifiedCommit, TableRecord, TransactionRecord):
+    msgspec.json.Decoder(_cls)

@@ -362,3 +362,8 @@ def _replace(execute: _Execute, record: TransactionRecord, revision: int) -> boo
 
 def _record(encoded: bytes) -> TransactionRecord:
     return msgspec.json.decode(encoded, type=TransactionRecord)
+
+
+# msgspec builds the decoder of a class at its first use. If threads do so at the same moment, the process can crash.
+for _cls in (Marking, TransactionRecord):
+    msgspec.json.Decoder(_cls)

@@ -137,6 +137,7 @@ class SQLiteFile:
 
     def _reset(self) -> None:
         self._lock = threading.Lock()
+        self._turn = threading.Lock()
         self._idle: list[tuple[_Identity, sqlite3.Connection]] = []
         self._all: set[sqlite3.Connection] = set()
 
@@ -162,13 +163,27 @@ class SQLiteFile:
     def writing(self, *, durable: bool = True) -> Iterator[Callable[..., sqlite3.Cursor]]:
         """An exclusive write transaction, committed if the block ends without an exception. Unless ``durable`` is set,
         the transaction does not wait for the disk; it becomes durable at the latest with the next durable
-        transaction."""
-        with self.connection() as connection:
+        transaction.
+
+        The writers of this process wait for each other here, because SQLite's wait for the lock of its file is a poll
+        with growing pauses, after which a writer may find that others were faster again and again."""
+        with self._turn_to_write(), self.connection() as connection:
             connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             connection.execute("BEGIN IMMEDIATE")
             yield connection.execute
             with self.errors(committing=True):
                 connection.execute("COMMIT")
+
+    @contextlib.contextmanager
+    def _turn_to_write(self) -> Iterator[None]:
+        turn = self._turn  # a fork replaces it
+        if not turn.acquire(timeout=self._busy_seconds):
+            with self.errors():
+                raise sqlite3.OperationalError("database is locked")
+        try:
+            yield
+        finally:
+            turn.release()
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Callable[..., sqlite3.Cursor]]:

@@ -98,6 +98,11 @@ class ManagedStore(WrappedStore[LogStore], Generic[H]):
         """The head of the table as this process last read it. Cost: none."""
         return self._known
 
+    @property
+    def is_pinned(self) -> bool:
+        """Whether this store shows the table at one instant. Cost: none."""
+        return self._pin is not None
+
     def refresh_head(self) -> Head:
         """Read the current head of the table, up to the pin. Raises CatalogBehindLogError if the catalog has lost
         versions. Cost: 1 coordinator call."""

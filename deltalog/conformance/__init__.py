@@ -11,8 +11,10 @@ docs/conformance.md explains how to write an engine adapter, how to add a case, 
 from deltalog.conformance.builder import TableBuilder
 from deltalog.conformance.case import AREAS, Case, Outcome
 from deltalog.conformance.cases import SUITE_VERSION, all_cases
+from deltalog.conformance.cases.managed import managed_cases
 from deltalog.conformance.engine import Engine, NotSupported
 from deltalog.conformance.engines import ENGINES, load_engine
+from deltalog.conformance.managed import run_managed
 from deltalog.conformance.runner import run, run_case
 
 __all__ = [
@@ -26,6 +28,8 @@ __all__ = [
     "TableBuilder",
     "all_cases",
     "load_engine",
+    "managed_cases",
     "run",
     "run_case",
+    "run_managed",
 ]

@@ -47,7 +47,8 @@ class TableBuilder:
     A commit with ``later="name"`` is kept outside the table until the step ``Put`` copies it into the log.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, waiting: Path | None = None) -> None:
+        """``waiting``: where commits are kept until ``Put``, by default next to ``root``."""
         self.root = root
         self.log = root / "_delta_log"
         self.log.mkdir(parents=True)
@@ -58,7 +59,7 @@ class TableBuilder:
         self.file_times_ms: dict[str, int] = {}
         self._numbers = itertools.count()
         self._schema_string: str | None = None
-        self.waiting = root.with_name("later")
+        self.waiting = root.with_name("later") if waiting is None else waiting
 
     # ---------------------------------------------------------------------------- methods that add actions
 

@@ -16,6 +16,8 @@ CONFLICTS = "conflicts"
 CHECKPOINTS = "checkpoints"
 FEATURES = "features"
 ICT = "in-commit-timestamps"
+# Cases about tables of a Unity Catalog; ``managed_cases`` has them, apart from those that need no server.
+CATALOG_MANAGED = "catalog-managed"
 AREAS = (READING, TIME_TRAVEL, CHANGE_FEEDS, WRITING, CONFLICTS, CHECKPOINTS, FEATURES, ICT)
 
 # What an expected outcome is based on.
@@ -121,6 +123,30 @@ class Put(Step):
 
 
 @dataclass(frozen=True)
+class Stage(Step):
+    """Let another client stage a prepared commit of a catalog-managed table without proposing it to the catalog."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Ratify(Step):
+    """Let another client commit to a catalog-managed table: stage a prepared commit, and propose it to the catalog,
+    which must accept it. ``publish``: publish it too, and report that."""
+
+    name: str
+    publish: bool = False
+
+
+@dataclass(frozen=True)
+class Agree(Step):
+    """Check that the doctor finds no error in the table and no difference between what the catalog shows and the log,
+    and that the catalog's latest version is ``expect``, if that is given."""
+
+    expect: int | None = None
+
+
+@dataclass(frozen=True)
 class Refused(Step):
     """The step must raise one of the exceptions with which the engine refuses an operation."""
 
@@ -165,7 +191,7 @@ class Case:
     @property
     def writes(self) -> bool:
         """Whether the case changes the table; if so, every run needs its own copy of the table."""
-        return any(isinstance(_inner(step), (Write, Create, Begin, Put)) for step in self.steps)
+        return any(isinstance(_inner(step), (Write, Create, Begin, Put, Stage, Ratify)) for step in self.steps)
 
 
 def _inner(step: Step) -> Step:

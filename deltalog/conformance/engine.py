@@ -85,6 +85,11 @@ class Engine:
         """Write a checkpoint of the latest version."""
         raise NotSupported("writing a checkpoint")
 
+    def of_catalog(self, url: str, token: str | None) -> Engine:
+        """Return an engine whose paths are the names of tables of the Unity Catalog at ``url``, of the form
+        ``catalog.schema.table``."""
+        raise NotSupported("tables of a Unity Catalog")
+
     def begin(self, path: str) -> Engine:
         """Return an engine with an open transaction on the current version: its next write to ``path`` is based on that
         version, and is committed after all commits that exist at the time of the write."""

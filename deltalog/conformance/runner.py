@@ -11,7 +11,7 @@ import re
 import shutil
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +48,13 @@ def run(engine: Engine, cases: Iterable[Case], directory: str | os.PathLike[str]
 def run_case(engine: Engine, case: Case, place: Path) -> Outcome:
     """Build the table in ``place``, run the steps and compare their outcomes with the expected ones."""
     root = build(case, place)
+    return outcome_of(case, lambda: CaseRun(engine, root).take(case.steps))
+
+
+def outcome_of(case: Case, work: Callable[[], object]) -> Outcome:
+    """Run the steps of a case, which ``work`` does, and turn what it raises into an outcome."""
     try:
-        _Run(engine, root).take(case.steps)
+        work()
     except NotSupported as reason:
         return Outcome(case.id, case.area, SKIPPED, _short(str(reason)))
     except WrongOutcome as difference:
@@ -84,13 +89,15 @@ def _directory(given: str | os.PathLike[str] | None) -> Iterator[Path]:
         yield Path(made)
 
 
-class _Run:
-    """The steps of one case."""
+class CaseRun:
+    """The steps of one case. ``path``: what the engine is given as the table's path, by default ``root``. ``later``:
+    the directory of the commits that the builder has prepared, by default the one next to ``root``."""
 
-    def __init__(self, engine: Engine, root: Path) -> None:
+    def __init__(self, engine: Engine, root: Path, path: str | None = None, later: Path | None = None) -> None:
         self.engine = engine
         self.root = root
-        self.path = str(root)
+        self.path = str(root) if path is None else path
+        self.later = root.with_name("later") if later is None else later
         self.began_ms = time.time_ns() // 1_000_000
         self._begun: Engine | None = None
 
@@ -136,8 +143,12 @@ class _Run:
         if isinstance(step, steps.Refused):
             raise WrongOutcome("the engine did not refuse")
 
+    def prepared(self, name: str) -> list[Path]:
+        """The files that the builder has prepared under a name."""
+        return sorted((self.later / name).iterdir())
+
     def _put(self, name: str) -> None:
-        for file in sorted((self.root.with_name("later") / name).iterdir()):
+        for file in self.prepared(name):
             shutil.copy2(file, self.root / "_delta_log" / file.name)
             os.utime(self.root / "_delta_log" / file.name)
 

@@ -10,6 +10,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
+from deltalog.doctor.catalog_state import examine_shown, list_log
 from deltalog.doctor.checkpoints import CheckpointExamination, examine_leftover_sidecars
 from deltalog.doctor.checksums import CheckpointSize, KnownState, examine_checksum, examine_hint
 from deltalog.doctor.commit_lines import Actions, examine_bytes, examine_numbers
@@ -122,6 +123,10 @@ class Examination:
 
     def _listed(self, directory: str) -> list[FileMeta]:
         try:
+            if directory == LOG_DIRECTORY:
+                metas, findings = list_log(self.reader.store)
+                self.collector.take(findings)
+                return metas
             return self.reader.store.list_from(directory)
         except StoreError as error:
             self.collector.one("log-unreadable", f"{directory} cannot be listed: {error}", None, directory)
@@ -396,6 +401,9 @@ class Examination:
         if managed:
             self.collector.take(examine_ratified(self.reader.store))
             self.collector.take(examine_published(self.reader.store, staged))
+            if protocol is not None and metadata is not None:
+                domains = self.state.domains.values()
+                self.collector.take(examine_shown(self.reader.store, latest, protocol, metadata, domains))
         self._gone(files)
 
     def _gone(self, files: LogFiles) -> None:

@@ -219,10 +219,23 @@ ROWS: tuple[tuple[str, tuple[Row, ...]], ...] = (
          "Publish the ratified commit: readers without the catalog read the wrong commit."),
         ("staged-commit-missing", "error", "A ratified commit is neither staged nor published",
          "Restore the file from a copy of the table."),
+        ("published-commit-missing", "error",
+         "The log lacks its last commits, which the catalog has recorded as published",
+         "Restore the commits from a copy of the table: it is read as an older version without them."),
+        ("ratified-commit-differs", "error",
+         "The file of a ratified commit differs from what the catalog recorded about it",
+         "Find the program that wrote the file after it was ratified; restore the file from a copy of the table."),
     )),
     ("reading-catalog-managed-tables", (
         ("catalog-not-consulted", "info",
          "The table is catalog-managed; the catalog may have later versions than the log",
          "Check the table through its catalog."),
+        ("catalog-behind-log", "error", "The log has commits that the catalog does not know",
+         "Stop the program that writes by the path of the table, or restore the catalog from a later backup. For a "
+         "catalog of deltalog, deltalog tables resync --dry-run compares the two."),
+    )),
+    ("catalog-managed-tables", (
+        ("catalog-metadata-differs", "warning", "The catalog shows other metadata than the log has",
+         "Ask the catalog's operator for a correction, or commit a change that sets the metadata again."),
     )),
 )  # fmt: skip

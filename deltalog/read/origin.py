@@ -117,3 +117,7 @@ def decoded(reads: Iterable[Read]) -> list[tuple[Origin, Predicate | str | None]
         ) from None
     conditions = [where for _, where in pairs]
     return [(each, each.where if where is None else where) for each, where in zip(origins, conditions, strict=True)]
+
+
+# msgspec builds the decoder of a class at its first use. If threads do so at the same moment, the process can crash.
+msgspec.json.Decoder(Origin)

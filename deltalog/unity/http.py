@@ -237,3 +237,7 @@ def _retry_after_s(text: str) -> float:
     except ValueError:
         return 0.0
     return min(max(seconds, 0.0), 10 * _LONGEST_WAIT_SECONDS) if math.isfinite(seconds) else 0.0
+
+
+# msgspec builds the decoder of a class at its first use. If threads do so at the same moment, the process can crash.
+msgspec.json.Decoder(_OlderError)

@@ -327,3 +327,8 @@ class ErrorResponse(_Message, frozen=True, kw_only=True):
     """Spec: DeltaErrorResponse."""
 
     error: ErrorBody
+
+
+# msgspec builds the decoder of a class at its first use. If threads do so at the same moment, the process can crash.
+for _cls in [each for each in globals().values() if isinstance(each, type) and issubclass(each, msgspec.Struct)]:
+    msgspec.json.Decoder(_cls)

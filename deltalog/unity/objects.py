@@ -187,3 +187,8 @@ class ProposeCommit(_Object, frozen=True, kw_only=True):
     commit_info: CommitInfo | None = None
     latest_backfilled_version: Long | None = None
     metadata: Metadata | None = None
+
+
+# msgspec builds the decoder of a class at its first use. If threads do so at the same moment, the process can crash.
+for _cls in [each for each in globals().values() if isinstance(each, type) and issubclass(each, msgspec.Struct)]:
+    msgspec.json.Decoder(_cls)

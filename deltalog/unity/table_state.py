@@ -5,6 +5,7 @@ Spec: UC Delta API 1.0, ManagedTablesSpec.md#catalog-and-log-consistency, #load-
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
@@ -13,12 +14,13 @@ from typing import Any
 
 import msgspec
 
+from deltalog.errors import CallError
 from deltalog.protocol import features
 from deltalog.protocol.actions import DomainMetadata, Metadata, Protocol
 from deltalog.protocol.properties import UNITY_TABLE_ID_KEY
 from deltalog.protocol.schema import StructType
 from deltalog.unity import messages
-from deltalog.unity.columns import to_columns
+from deltalog.unity.columns import from_columns, to_columns
 
 TABLE_ID_KEY = UNITY_TABLE_ID_KEY
 CLUSTERING, ROW_TRACKING = "delta.clustering", "delta.rowTracking"
@@ -34,12 +36,16 @@ _DERIVED = frozenset(
         LAST_COMMIT_TIMESTAMP,
     }
 )
+# Properties that a server may derive from other things than the metadata of the last version.
+_UNRELATED = frozenset({LAST_UPDATE_VERSION, LAST_COMMIT_TIMESTAMP, "delta.rowTracking.rowIdHighWaterMark"})
+_MOST_KEYS, _MOST_OF_KEY = 20, 100
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TableState:
     """What the log says about a table at one version, apart from its files. ``domains``: the configurations of its
-    metadata domains that are JSON objects, by domain; the API has no form for others."""
+    metadata domains that are JSON objects, by domain; the API has no form for others. What is derived from the schema
+    is kept, because a server answers many requests from one state."""
 
     protocol: Protocol
     metadata: Metadata
@@ -90,11 +96,23 @@ class TableState:
     def etag(self, *others: object) -> str:
         """A token that changes with the metadata, and not with rows. The mark of row tracking, which most appends
         move, does not count. ``others``: what the catalog knows besides, such as the table's comment."""
+        return _hash_of([self._hash, others])
+
+    @functools.cached_property
+    def columns_json(self) -> bytes:
+        """The schema in the form of the API, as JSON. Raises as ``to_columns``."""
+        return msgspec.json.encode(to_columns(self.schema))
+
+    @functools.cached_property
+    def _hash(self) -> str:
         metadata = msgspec.structs.replace(self.metadata, schema_string=self.schema.to_json())
         domains = {domain: value for domain, value in self.domains.items() if domain != ROW_TRACKING}
-        parts = [self.protocol.to_json(), metadata.to_json(), domains, others]
-        text = json.dumps(parts, sort_keys=True, separators=(",", ":"), default=str)
-        return hashlib.sha256(text.encode()).hexdigest()[:32]
+        return _hash_of([self.protocol.to_json(), metadata.to_json(), domains])
+
+
+def _hash_of(parts: list[Any]) -> str:
+    text = json.dumps(parts, sort_keys=True, separators=(",", ":"), default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
 
 
 def is_derived(key: str) -> bool:
@@ -117,6 +135,24 @@ def updates_between(before: TableState, after: TableState) -> list[messages.Upda
     if removed:
         updates.append(messages.RemoveDomainMetadata(domains=removed))
     return updates
+
+
+def differences(shown: messages.TableMetadata, state: TableState) -> list[str]:
+    """What a server shows of a table other than its log has it: names, never values. The mark of row tracking, which
+    most commits move, is not compared, nor are properties that only the catalog has."""
+    different = []
+    try:
+        if from_columns(shown.columns) != state.schema:
+            different.append("the columns")
+    except CallError:
+        different.append("the columns, which are not a schema")
+    if tuple(shown.partition_columns or ()) != tuple(state.metadata.partition_columns):
+        different.append("the partition columns")
+    expected = {**state.metadata.configuration, **state.derived_properties()}
+    keys = {key for key, value in expected.items() if shown.properties.get(key) != value}
+    keys |= {key for key in shown.properties if key.startswith("delta.") and key not in expected}
+    keys -= _UNRELATED
+    return [*different, *(f"the property {key[:_MOST_OF_KEY]}" for key in sorted(keys)[:_MOST_KEYS])]
 
 
 def _metadata_updates(before: Metadata, after: Metadata) -> Iterable[messages.Update]:

@@ -30,6 +30,7 @@ LAZY_IMPORTS = {
     "deltalog/cli/main.py": START,
     "deltalog/cli/options.py": START,
     "deltalog/cli/views.py": START,
+    "deltalog/doctor/catalog_state.py": "only the table of a Unity Catalog needs its module",
     "deltalog/storage/s3/client.py": "botocore takes half a second to load, and most requests do without",
     "deltalog/unity/http.py": EXTRA,
     "deltalog/unity/opening.py": EXTRA,

@@ -223,6 +223,8 @@ USUAL_RUN: dict[str, Sequence[str]] = {
         f"{INTEROP}/test_unity_faults.py::test_another_writer_while_the_answer_is_lost",
         f"{INTEROP}/test_unity_faults.py::test_a_creation[500 after it took effect]",
         f"{INTEROP}/test_unity_s3.py::test_the_kernel_writes_with_the_keys_of_a_role",
+        f"{INTEROP}/test_unity_conformance.py::test_the_kernel[managed-ratified]",
+        f"{INTEROP}/test_unity_conformance.py::test_the_kernel[managed-append-to-unpublished]",
         f"{INTEROP}/test_unity_python.py::test_the_sdk_lists_catalogs_and_schemas",
         f"{INTEROP}/test_unity_python.py::test_the_sdk_commits_by_the_older_calls",
         f"{INTEROP}/test_unity_python.py::test_polars_scans_a_table_by_its_name",

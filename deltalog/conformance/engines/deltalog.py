@@ -26,17 +26,23 @@ class DeltalogEngine(Engine):
     version = VERSION
     refusals = (DeltaLogError,)
 
+    def _open(self, path: str) -> DeltaTable:
+        return DeltaTable.open(path)
+
+    def of_catalog(self, url: str, token: str | None) -> Engine:
+        return _OfCatalog(url, token)
+
     def rows(self, path: str, version: int | None = None, timestamp_ms: int | None = None) -> Any:
-        return DeltaTable.open(path).snapshot(version, timestamp_ms).scan().to_arrow()
+        return self._open(path).snapshot(version, timestamp_ms).scan().to_arrow()
 
     def version_at(self, path: str, timestamp_ms: int) -> int:
-        return DeltaTable.open(path).version_at(timestamp_ms).version
+        return self._open(path).version_at(timestamp_ms).version
 
     def latest_version(self, path: str) -> int:
-        return DeltaTable.open(path).version
+        return self._open(path).version
 
     def history(self, path: str) -> Mapping[int, int | None]:
-        return {entry.version: entry.timestamp_ms for entry in DeltaTable.open(path).history()}
+        return {entry.version: entry.timestamp_ms for entry in self._open(path).history()}
 
     def changes(
         self,
@@ -46,7 +52,7 @@ class DeltalogEngine(Engine):
         from_timestamp_ms: int | None = None,
         to_timestamp_ms: int | None = None,
     ) -> Any:
-        table = DeltaTable.open(path)
+        table = self._open(path)
         return table.changes(
             from_version, to_version, from_timestamp=from_timestamp_ms, to_timestamp=to_timestamp_ms
         ).to_arrow()
@@ -55,25 +61,39 @@ class DeltalogEngine(Engine):
         DeltaTable.create(path, schema, partition_by=partition_by, properties=properties)
 
     def append(self, path: str, rows: pa.Table) -> None:
-        DeltaTable.open(path).append(rows)
+        self._open(path).append(rows)
 
     def overwrite(self, path: str, rows: pa.Table) -> None:
-        DeltaTable.open(path).overwrite(rows)
+        self._open(path).overwrite(rows)
 
     def delete(self, path: str, where: str) -> None:
-        DeltaTable.open(path).delete(where)
+        self._open(path).delete(where)
 
     def set_properties(self, path: str, properties: Mapping[str, str | None]) -> None:
-        _set(DeltaTable.open(path).transaction(), properties)
+        _set(self._open(path).transaction(), properties)
 
     def restore(self, path: str, version: int) -> None:
-        DeltaTable.open(path).restore(version)
+        self._open(path).restore(version)
 
     def checkpoint(self, path: str) -> None:
-        DeltaTable.open(path).checkpoint()
+        self._open(path).checkpoint()
 
     def begin(self, path: str) -> Engine:
-        return _Begun(DeltaTable.open(path).transaction())
+        return _Begun(self._open(path).transaction())
+
+
+class _OfCatalog(DeltalogEngine):
+    """deltalog with the tables of one Unity Catalog."""
+
+    def __init__(self, url: str, token: str | None) -> None:
+        self._options: dict[str, Any] = {"unity_catalog_url": url, "unity_catalog_token": token}
+
+    def _open(self, path: str) -> DeltaTable:
+        return DeltaTable.open(f"uc://{path}", **self._options)
+
+    def create(self, path: str, schema: pa.Schema, partition_by: Sequence[str], properties: Mapping[str, str]) -> None:
+        address = f"uc://{path}"
+        DeltaTable.create(address, schema, partition_by=partition_by, properties=properties, **self._options)
 
 
 class _Begun(Engine):

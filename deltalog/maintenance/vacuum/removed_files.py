@@ -111,3 +111,7 @@ def logs_above(store: LogStore, paths: Iterable[str]) -> list[Entry]:
     names = mapped(logs, lambda log: store.list_names(log, limit=1), _LISTINGS if store.is_remote else 0, 0)
     there.update(log for log, found in zip(logs, names, strict=True) if found)
     return [Entry(log, EntryKind.DIRECTORY, None, None) for log in logs if log in there]
+
+
+# msgspec builds the decoder of a class at its first use. If threads do so at the same moment, the process can crash.
+msgspec.json.Decoder(_LastVacuum)

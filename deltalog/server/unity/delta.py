@@ -6,7 +6,9 @@ Spec: UC Delta API 1.0, api/delta.yaml; ManagedTablesSpec.md#apis.
 from __future__ import annotations
 
 import re
-from typing import get_args
+from typing import Any, cast, get_args
+
+import msgspec
 
 from deltalog.errors import CallError, EntityNotFoundError, SchemaNotFoundError
 from deltalog.server.calls import Needs
@@ -16,7 +18,6 @@ from deltalog.server.unity.service import Endpoint, Service, Work
 from deltalog.transactions.unity import contract
 from deltalog.transactions.unity.tables import ExternalView, ManagedView, View, location_of
 from deltalog.unity import messages
-from deltalog.unity.columns import to_columns
 from deltalog.unity.table_state import LAST_COMMIT_TIMESTAMP, LAST_UPDATE_VERSION, TABLE_ID_KEY, TableState
 
 _VERSIONS = re.compile(r"[0-9]{1,9}\.[0-9]{1,9}(,[0-9]{1,9}\.[0-9]{1,9})*")
@@ -199,7 +200,7 @@ def _managed(view: ManagedView) -> messages.LoadedTable:
             location=location_of(view.record.url),
             created_time=view.record.created_ms,
             updated_time=max(view.updated_ms, view.record.created_ms),
-            columns=to_columns(view.at.state.schema),
+            columns=cast(dict[str, Any], msgspec.Raw(view.at.state.columns_json)),  # encoded as it is
             partition_columns=view.at.state.metadata.partition_columns,
             properties=properties_of(view),
             last_commit_version=view.metadata_version,

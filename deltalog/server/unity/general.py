@@ -573,3 +573,8 @@ ENDPOINTS = (
     Endpoint("GET", "/delta/preview/commits", get_commits),
     Endpoint("POST", "/delta/preview/commits", post_commit, Needs.TABLE, commits=True),
 )
+
+
+# msgspec builds the decoder of a class at its first use. If threads do so at the same moment, the process can crash.
+for _cls in [each for each in globals().values() if isinstance(each, type) and issubclass(each, msgspec.Struct)]:
+    msgspec.json.Decoder(_cls)

@@ -97,3 +97,8 @@ def absent(kind: str, key: str) -> DocumentChange:
 def schema_key(name: str) -> str:
     """The dot makes the order of schemas that of the full names of their tables."""
     return f"{name}."
+
+
+# msgspec builds the decoder of a class at its first use. If threads do so at the same moment, the process can crash.
+for _cls in [each for each in globals().values() if isinstance(each, type) and issubclass(each, msgspec.Struct)]:
+    msgspec.json.Decoder(_cls)

@@ -318,6 +318,29 @@ def test_a_lock_that_is_not_let_go_is_an_error_and_nothing_changes(tmp_path: Pat
     holder.close()
 
 
+def test_the_writers_of_a_process_wait_without_connections(tmp_path: Path) -> None:
+    catalog = SQLiteCoordinator(tmp_path / "catalog.db")
+    catalog.register(table(1), 0)
+    results: list[Ratification] = []
+    writers = [threading.Thread(target=lambda: results.append(catalog.ratify(proposal({"id-1": 1})))) for _ in range(8)]
+    with catalog._file.writing():
+        for each in writers:
+            each.start()
+        time.sleep(0.2)
+        assert len(catalog._file._all) == 1 and results == []
+    for each in writers:
+        each.join()
+    assert sorted(results, key=lambda each: each is not RATIFIED) == [RATIFIED] + [Ratification.MOVED] * 7
+
+
+def test_a_writer_of_the_same_process_that_does_not_end_is_an_error(tmp_path: Path) -> None:
+    catalog = SQLiteCoordinator(tmp_path / "catalog.db", busy_seconds=0.05)
+    catalog.register(table(1), 0)
+    with catalog._file.writing(), pytest.raises(CoordinatorError, match=r"locked.*Try again"):
+        catalog.ratify(proposal({"id-1": 1}))
+    assert catalog.ratify(proposal({"id-1": 1})) is RATIFIED
+
+
 def test_a_full_disk_changes_nothing(catalog: SQLiteCoordinator) -> None:
     before = transaction("t")
     catalog.register(table(1), 0)
