@@ -124,7 +124,7 @@ def table_credentials(request: UnityRequest) -> Work:
 
     def run(service: Service) -> messages.Credentials:
         service.tables.check_catalog(request.catalog)
-        location = location_of(service.tables.location(request.table))
+        location = location_of(service.tables.credential_location(request.table))
         return messages.Credentials(storage_credentials=tuple(service.vendor.vend(location, operation)))
 
     return Work(run, request.table)

@@ -399,7 +399,7 @@ def table_credentials(request: UnityRequest) -> Work:
     table_id = given.table_id.lower()
 
     def run(service: Service) -> dict[str, Any]:
-        return _vended(service, location_of(service.tables.location_with_id(table_id)), operation)
+        return _vended(service, location_of(service.tables.credential_location_with_id(table_id)), operation)
 
     return Work(run)
 

@@ -192,8 +192,12 @@ def test_locations_have_one_form(given: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "given", ["", "t", "./t", "s3://", "s3:/b/t", "file://host/t", "S3://b/t", "s3://b/a b", "s3://b/\ud800", "/a\0b"]
-)
+    "given",
+    [
+        "", "t", "./t", "s3://", "s3:/b/t", "file://host/t", "S3://b/t", "s3://b/a b", "s3://b/\ud800", "/a\0b",
+        "file:t", "file:./t", "s3:///b/t", "s3://b//t", "s3://b/../t", "s3://b/./t", "s3://b/%2e%2E/t", "s3://b/.",
+    ],
+)  # fmt: skip
 def test_other_texts_are_no_locations(given: str) -> None:
     with pytest.raises(CallError):
         canonical_location(given)
