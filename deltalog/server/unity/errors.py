@@ -10,10 +10,12 @@ from typing import Any
 
 from deltalog.errors import (
     CallError,
+    CatalogBehindLogError,
     CatalogNotFoundError,
     CommitConflictError,
     CommitStateUnknownError,
     ConcurrentModificationError,
+    CorruptTableError,
     DeltaLogError,
     MetadataChangedError,
     NotFoundError,
@@ -82,6 +84,9 @@ _ERRORS: tuple[tuple[type[DeltaLogError], str], ...] = (
     (ConcurrentModificationError, "UpdateRequirementConflictException"),
     (UnpublishedCommitsError, "ResourceExhaustedException"),
     (UnsupportedFeatureError, "UnsupportedTableFormatException"),
+    # These are no failures of the server: repeating the request does not help.
+    (CorruptTableError, "UnsupportedTableFormatException"),
+    (CatalogBehindLogError, "InvalidParameterValueException"),
     (TimestampAheadError, "InvalidParameterValueException"),
     (CallError, "InvalidParameterValueException"),
 )

@@ -37,6 +37,7 @@ from deltalog.errors import (
     MetadataChangedError,
     MissingInCommitTimestampError,
     ObjectNotFoundError,
+    SchemaMismatchError,
     SchemaNotFoundError,
     TableExistsError,
     TableReplacedError,
@@ -412,6 +413,11 @@ class UnityTables:
             features.check_readable(actions.protocol, location)
         except UnsupportedFeatureError as error:
             raise CallError(error.message) from None
+        try:
+            external_commits.check_schema(actions.metadata)
+        except (CorruptTableError, SchemaMismatchError) as error:
+            raise CallError(f"Version 0 cannot be used: {error.message}") from None
+        contract.check_shown(state)
         contract.check_required(messages.TableProtocol.from_action(actions.protocol))
         contract.check_managed_state(state, table_id, self.coordinator.catalog_id)
         if request is not None:
@@ -658,6 +664,7 @@ class UnityTables:
             )
         commit = replace(commit, modified_ms=given.file_modification_timestamp)
         at = place.at.after(actions, commit.in_commit_timestamp_ms)
+        contract.check_shown(at.state)  # because the answer to a commit that was ratified shows it
         contract.check_agrees(plan, at.state)
         contract.check_managed_state(at.state, record.table_id, self.coordinator.catalog_id)
         if actions.protocol is not None:

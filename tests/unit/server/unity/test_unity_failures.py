@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from deltalog import TransactionManager
+from deltalog.catalog.records import Proposal, Ratification, RatifiedCommit
 from deltalog.catalog.sqlite import SQLiteCoordinator
 from deltalog.server.app import App, Limits
 from deltalog.server.unity.credentials import Vendor
@@ -21,13 +22,14 @@ from deltalog.server.unity.service import Service
 from deltalog.testing.coordinators import FaultyCoordinator
 from deltalog.testing.stores import Call, Fault
 from deltalog.transactions.unity.tables import UnitySettings
-from tests.support.server.unity import ROOT, Response, Table, Unity
+from tests.support.server.unity import COLUMNS, ROOT, Response, Table, Unity
 
 
 class InProcess(Unity):
     """Calls an App without a server. ``decide``: the fault of a call of the coordinator."""
 
     def __init__(self, place: Path, limits: Limits | None = None) -> None:
+        self.place = place
         self.faults: dict[str, Fault] = {}
         self.before = lambda call: None
         inner = SQLiteCoordinator(place / "catalog.db")
@@ -109,6 +111,33 @@ def test_nothing_fails_after_a_ratification(unity: InProcess, table: Table) -> N
     assert (found.status, found.body["latest-table-version"]) == (200, 1)
     shutil.move(table.root.with_name("moved"), table.root)
     assert table.load() == found.body
+
+
+@pytest.mark.parametrize("is_warm", [True, False])
+def test_a_table_that_cannot_be_shown_is_mended_by_a_commit(unity: InProcess, table: Table, is_warm: bool) -> None:
+    """It was committed past the API's checks."""
+    table.commit()
+    good = table.metadata()
+    given = table.stage({"metaData": {**good, "schemaString": "junk", "partitionColumns": []}})["commit"]
+    bad = RatifiedCommit(2, given["file-name"], given["timestamp"], given["file-size"], "t", changes_metadata=True)
+    assert unity.coordinator.ratify(Proposal({table.id: (bad,)})) is Ratification.RATIFIED
+    table.version, table.last_ms = 2, given["timestamp"]
+    reader = unity if is_warm else InProcess(unity.place)
+    table.unity = reader
+    for path in (table.path, f"/tables/main.s.{table.name}"):
+        assert reader.ask("GET", path).error == (400, "UnsupportedTableFormatException")
+    listed = reader.ok("GET", "/tables?catalog_name=main&schema_name=s")["tables"]
+    assert [each["table_id"] for each in listed] == [table.id]
+    assert table.update(table.stage()).error == (400, "InvalidParameterValueException")
+    assert table.commit({"metaData": good})["latest-table-version"] == 3
+    assert table.load()["metadata"]["columns"] == COLUMNS
+    assert reader.ask("DELETE", table.path).status == 204
+
+
+def test_a_commit_that_the_catalog_does_not_have(unity: InProcess, table: Table) -> None:
+    """Another writer wrote it, or the catalog was restored from a backup. Clients repeat what fails with 500."""
+    (table.log / f"{1:020d}.json").write_text("{}")
+    assert table.update(table.stage()).error == (400, "InvalidParameterValueException")
 
 
 @pytest.mark.parametrize("fault", [Fault.LOST_ACK, Fault.UNKNOWN_NOT_WRITTEN, Fault.FAIL_BEFORE])
