@@ -34,6 +34,7 @@ from deltalog.protocol.paths import are_ordinary, base_name, locate, place_of, s
 from deltalog.protocol.properties import CATALOG_ID_KEY, ENABLE_IN_COMMIT_TIMESTAMPS, UNITY_TABLE_ID_KEY
 from deltalog.protocol.schema_enforcement import check_unique_names
 from deltalog.protocol.timestamps import required_ict
+from deltalog.storage.base import LogStore
 from deltalog.storage.table_files import TableFiles
 from deltalog.transactions.managed_tables import ManagedTables
 from deltalog.transactions.release import is_released
@@ -130,6 +131,7 @@ def staged_commit(
     Raises InvalidActionError, CallError, CatalogBehindLogError. Cost: 1 HEAD and 1 GET."""
     store = tables.plain_store(record.url)
     check_next(store, tables.coordinator, record.table_id, version)
+    check_no_link(store, staged_commit_path(file))
     try:
         data = store.get(staged_commit_path(file))
     except ObjectNotFoundError:
@@ -169,6 +171,13 @@ def _check_sound(record: TableRecord, file: str, actions: CommitActions) -> None
                     locate(path, [place])
     except (CorruptTableError, SchemaMismatchError, InvalidActionError) as error:
         raise InvalidActionError(f"{file} cannot be ratified: {error.message}") from None
+
+
+def check_no_link(store: LogStore, path: str) -> None:
+    """Check that a commit file is not reached through a symbolic link: who owns the target could change the commit
+    later. Raises InvalidActionError. Cost: none."""
+    if store.link_target(path) is not None:
+        raise InvalidActionError(f"{path} is, or is reached through, a symbolic link. Write the file itself.")
 
 
 def check_schema(metadata: Metadata) -> None:

@@ -394,6 +394,7 @@ class UnityTables:
     def _first_version(self, root: str, table_id: str, location: str, request: messages.CreateTable | None) -> StateAt:
         """Read version 0 of a staged table, and check it. Raises CallError."""
         store = self._tables.plain_store(root)
+        external_commits.check_no_link(store, commit_path(0))
         try:
             data = store.get(commit_path(0))
         except ObjectNotFoundError:
@@ -756,7 +757,7 @@ class UnityTables:
             store = self._tables.plain_store(record.url)
             try:
                 publish(store, self.coordinator, record.table_id, Head(covered[-1].version, covered))
-            except CorruptTableError as error:
+            except (CorruptTableError, ObjectNotFoundError) as error:
                 raise CallError(error.message) from None
         return replace(head, unpublished=head.unpublished[len(covered) :])
 
@@ -799,8 +800,14 @@ class UnityTables:
             head = self.coordinator.head(record.table_id)
             if head is None:
                 raise self._absent(name)
-            publish(self._tables.plain_store(record.url), self.coordinator, record.table_id, head)
             last = check_none_deletes(self.coordinator, record, self._environment.clock_ms())
+            try:
+                publish(self._tables.plain_store(record.url), self.coordinator, record.table_id, head)
+            except (CorruptTableError, ObjectNotFoundError) as error:
+                if not self._is_owned(record.url):
+                    raise
+                log.warning("%s is dropped, although its log has errors: %s", record.name, error)
+                self.coordinator.published(record.table_id, head.version)
             if self.coordinator.drop(record.table_id, head.version, last, self._on_drop(record)):
                 self._tables.forget(record.table_id)
                 return
