@@ -356,9 +356,7 @@ def test_an_external_table_does_not_lie_in_a_managed_one(unity: Unity, schema: s
         assert unity.ask("POST", "/tables", external("t", schema, storage_location=place)).error == INVALID
 
 
-def test_an_external_table_does_not_lie_where_managed_ones_are_created(
-    unity: Unity, schema: str, place: Path
-) -> None:
+def test_an_external_table_does_not_lie_where_managed_ones_are_created(unity: Unity, schema: str, place: Path) -> None:
     """Whether there are managed tables yet or not."""
     staged = unity.ok("POST", f"/delta/v1/catalogs/main/schemas/{schema}/staging-tables", {"name": "x"})
     places = (place / "warehouse", place, place / "warehouse/__unitystorage", staged["location"])
