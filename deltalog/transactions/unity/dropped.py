@@ -8,14 +8,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
-from deltalog.catalog.records import EXTERNAL, Document, are_nested, nested_with
+from deltalog.catalog.records import DROPPED, EXTERNAL, Document, are_nested, nested_with
 from deltalog.environment import Environment
 from deltalog.errors import DeltaLogError
 from deltalog.protocol.paths import LOG_DIRECTORY, SIDECARS_DIRECTORY, STAGED_COMMITS_DIRECTORY, canonical_url
 from deltalog.storage.base import LogStore
 from deltalog.transactions.managed_tables import ManagedTables
 from deltalog.transactions.unity import documents
-from deltalog.transactions.unity.documents import DROPPED, DroppedTable, ExternalTable
+from deltalog.transactions.unity.documents import DroppedTable, ExternalTable
 
 log = logging.getLogger(__name__)
 

@@ -23,7 +23,7 @@ import msgspec
 from deltalog.catalog import records
 from deltalog.catalog.committer import publish
 from deltalog.catalog.marks import added_paths, check_none_deletes, ratify_added
-from deltalog.catalog.records import EXTERNAL, RETIRED, DocumentChange, Head, Ratification, TableRecord
+from deltalog.catalog.records import DROPPED, EXTERNAL, RETIRED, DocumentChange, Head, Ratification, TableRecord
 from deltalog.commit.hooks import errors_logged
 from deltalog.environment import Environment
 from deltalog.errors import (
@@ -57,7 +57,6 @@ from deltalog.transactions.managed_tables import ManagedTables
 from deltalog.transactions.unity import contract, documents
 from deltalog.transactions.unity.contract import Plan
 from deltalog.transactions.unity.documents import (
-    DROPPED,
     SCHEMA,
     STAGING,
     TABLE,
