@@ -155,6 +155,28 @@ def test_no_file_of_another_table_is_deleted(world: Any) -> None:
     assert not files(root / "_delta_log")
 
 
+@pytest.mark.parametrize("place", ["_delta_log/_sidecars", "_delta_log/_staged_commits", "_delta_log", "data", ""])
+def test_no_link_is_followed(world: Any, place: str, tmp_path: Path) -> None:
+    """Who may write to one table cannot have the server delete files elsewhere."""
+    manager, tables, _ = world
+    tables.create_schema("s", None, {})
+    root = _staged_table(tables, "s.t")
+    outside = tmp_path / "outside"
+    (outside / "below").mkdir(parents=True)
+    for name in ("precious.txt", "below/precious.json", f"{9:020d}.json"):
+        (outside / name).write_text("x")
+    (root / "x.parquet").symlink_to(outside / "precious.txt")
+    tables.drop("s.t")
+    if (root / place).exists():
+        (root / place).rename(tmp_path / "away")
+    (root / place).symlink_to(outside)
+    for _ in range(2):
+        manager.recover()
+    assert len(files(outside)) == 3
+    if place:
+        assert list(root.iterdir()) == []
+
+
 # ------------------------------------------------------------------------------------------- tables that come back
 
 
