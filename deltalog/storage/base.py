@@ -147,10 +147,11 @@ class LogStore(ABC):
         write(buffer)
         return self.put_if_absent(path, buffer.getvalue())
 
-    def link_if_absent(self, names: Sequence[tuple[str, str]]) -> int:
-        """Create durable hard links to objects, in order. ``names``: pairs of an old and a new name. Stops at the first
-        object that is missing, or whose new name already exists. Returns the number of objects linked; 0 for stores
-        without hard links. Cost: none."""
+    def link_if_absent(self, names: Sequence[tuple[str, str, int]]) -> int:
+        """Create durable hard links to objects, in order. ``names``: of each object the old and the new name, and the
+        size in bytes that it must have. Stops at the first object that is missing, has another size or is a symbolic
+        link, or whose new name already exists. Returns the number of objects linked; 0 for stores without hard links.
+        Cost: none."""
         return 0
 
     @abstractmethod
@@ -259,8 +260,8 @@ class LogStore(ABC):
         raise CallError(f"{self.url}: this store cannot tell files from links, so its tables cannot be vacuumed.")
 
     def remove(self, entries: Sequence[Entry]) -> list[Entry]:
-        """Remove files that ``walk`` returned, then empty directories, in the order of ``entries``. Returns the entries
-        that were removed.
+        """Remove files and symbolic links that ``walk`` returned, then empty directories, in the order of ``entries``.
+        Returns the entries that were removed.
 
         On a local disk, a file is kept if its size or time has changed since the listing, or if its path now contains a
         symbolic link. Cost: 1 DELETE for each file; none for directories on object stores, which have no directories.

@@ -98,12 +98,15 @@ class LocalStore(LogStore):
                 return PutOutcome.UNKNOWN
         return PutOutcome.COMMITTED
 
-    def link_if_absent(self, names: Sequence[tuple[str, str]]) -> int:
+    def link_if_absent(self, names: Sequence[tuple[str, str, int]]) -> int:
         done, directories = 0, set()
-        for old, new in names:
-            target = self._absolute(new)
+        for old, new, size_bytes in names:
+            source, target = self._absolute(old), self._absolute(new)
             try:
-                os.link(self._absolute(old), target)
+                status = os.lstat(source)
+                if not S_ISREG(status.st_mode) or status.st_size != size_bytes:
+                    break
+                os.link(source, target)
             except OSError:  # file systems without hard links also raise this error; the caller then copies the objects
                 break
             done += 1
@@ -339,6 +342,10 @@ class LocalStore(LogStore):
                             continue
                         opened.forget(entry.path)
                         os.rmdir(name, dir_fd=above)
+                    elif entry.kind is EntryKind.LINK:
+                        if not S_ISLNK(status.st_mode):
+                            continue
+                        os.unlink(name, dir_fd=above)
                     elif S_ISREG(status.st_mode) and _is_same(entry, status):
                         os.unlink(name, dir_fd=above)
                     else:

@@ -10,7 +10,7 @@ import msgspec
 from deltalog.catalog.records import Document, DocumentChange
 from deltalog.unity import messages
 
-SCHEMA, STAGING, TABLE, DROPPED = "schema", "staging", "table", "dropped"
+SCHEMA, STAGING, TABLE = "schema", "staging", "table"
 _DomainMetadata = dict[str, dict[str, Any]]
 
 

@@ -8,14 +8,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
-from deltalog.catalog.records import EXTERNAL, Document, are_nested, nested_with
+from deltalog.catalog.records import DROPPED, EXTERNAL, Document, are_nested, nested_with
 from deltalog.environment import Environment
 from deltalog.errors import DeltaLogError
 from deltalog.protocol.paths import LOG_DIRECTORY, SIDECARS_DIRECTORY, STAGED_COMMITS_DIRECTORY, canonical_url
-from deltalog.storage.base import LogStore
+from deltalog.storage.base import Entry, EntryKind, FileMeta, LogStore, real_url
 from deltalog.transactions.managed_tables import ManagedTables
 from deltalog.transactions.unity import documents
-from deltalog.transactions.unity.documents import DROPPED, DroppedTable, ExternalTable
+from deltalog.transactions.unity.documents import DroppedTable, ExternalTable
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +47,11 @@ def _delete(tables: ManagedTables, dropped: DroppedTable) -> int:
     if place is not None:
         log.warning("the files of %s, which was dropped, are kept: the table %s lies there", dropped.name, place)
         return 0
-    return delete_all(tables.plain_store(dropped.url))
+    store = tables.plain_store(dropped.url)
+    if real_url(store) != store.url:
+        log.warning("the files of %s, which was dropped, are kept: a symbolic link took its place", dropped.name)
+        return 0
+    return delete_all(store)
 
 
 def _overlaps(url: str, other: str) -> bool:
@@ -56,17 +60,22 @@ def _overlaps(url: str, other: str) -> bool:
 
 def delete_all(store: LogStore) -> int:
     """Delete all files of a table; returns their number. The log goes first, newest version first, so that no reader
-    takes an older version for the latest. Cost: 4 LISTs, 1 DELETE per file."""
+    takes an older version for the latest. Symbolic links are not followed, but removed. Cost: 4 LISTs, 1 DELETE per
+    file."""
     count = 0
     for directory in (LOG_DIRECTORY, STAGED_COMMITS_DIRECTORY, SIDECARS_DIRECTORY):
-        for name in sorted(store.list_names(directory), reverse=True):
-            store.delete(f"{directory}/{name}")
-            count += 1
+        if store.link_target(directory) is None:
+            found = sorted(store.list_from(directory), key=lambda each: each.name, reverse=True)
+            count += len(store.remove([_file(f"{directory}/{each.name}", each) for each in found]))
     entries = list(store.walk(lambda _: True))
     count += len(store.remove(entries[::-1]))
     empty = store.entries([STAGED_COMMITS_DIRECTORY, SIDECARS_DIRECTORY, LOG_DIRECTORY])
     store.remove(empty)
     return count
+
+
+def _file(path: str, meta: FileMeta) -> Entry:
+    return Entry(path, EntryKind.FILE, meta.size_bytes, meta.modification_time_ms)
 
 
 def _all(tables: ManagedTables, kind: str) -> Iterator[Document]:

@@ -13,6 +13,7 @@ import pytest
 
 from deltalog import TransactionManager
 from deltalog.environment import Environment
+from deltalog.errors import ResourceNotReadyError
 from deltalog.testing.coordinators import MemoryCoordinator
 from deltalog.transactions.unity.tables import UnitySettings
 from tests.support.server import served
@@ -145,9 +146,79 @@ def test_no_file_of_another_table_is_deleted(world: Any) -> None:
     assert files(other)
     assert files(root / "_delta_log")
     manager.drop_table("s.inner")
-    tables.register_external("s.e", f"file://{root}", "PARQUET", None, {}, [], None, ())
+    earlier = manager.unity_tables(UnitySettings())  # with another warehouse
+    earlier.register_external("s.e", f"file://{root}", "PARQUET", None, {}, [], None, ())
     manager.recover()
     assert files(root / "_delta_log")
     tables.drop("s.e")
     manager.recover()
     assert not files(root / "_delta_log")
+
+
+@pytest.mark.parametrize("place", ["_delta_log/_sidecars", "_delta_log/_staged_commits", "_delta_log", "data", ""])
+def test_no_link_is_followed(world: Any, place: str, tmp_path: Path) -> None:
+    """Who may write to one table cannot have the server delete files elsewhere."""
+    manager, tables, _ = world
+    tables.create_schema("s", None, {})
+    root = _staged_table(tables, "s.t")
+    outside = tmp_path / "outside"
+    (outside / "below").mkdir(parents=True)
+    for name in ("precious.txt", "below/precious.json", f"{9:020d}.json"):
+        (outside / name).write_text("x")
+    (root / "x.parquet").symlink_to(outside / "precious.txt")
+    tables.drop("s.t")
+    if (root / place).exists():
+        (root / place).rename(tmp_path / "away")
+    (root / place).symlink_to(outside)
+    for _ in range(2):
+        manager.recover()
+    assert len(files(outside)) == 3
+    if place:
+        assert list(root.iterdir()) == []
+
+
+# ------------------------------------------------------------------------------------------- tables that come back
+
+
+def _shown(tables: Any, manager: TransactionManager, name: str) -> None:
+    """Check that the id of the registration is that of the log."""
+    view, properties = tables.load(name), manager.table(name).snapshot().metadata.configuration
+    assert properties["io.unitycatalog.tableId"] == view.record.table_id
+    manager.table(name).append(pa.table({"id": [1], "day": ["mon"]}))
+
+
+def test_a_table_of_the_api_comes_back_after_the_manager_dropped_it(world: Any) -> None:
+    manager, tables, _ = world
+    tables.create_schema("s", None, {})
+    root = _staged_table(tables, "s.t")
+    for _ in range(2):
+        manager.drop_table("s.t")
+        manager.register_table("s.t", str(root))
+        _shown(tables, manager, "s.t")
+
+
+def test_a_table_of_the_api_is_registered_in_a_catalog_that_lost_it(world: Any, tmp_path: Path) -> None:
+    """The catalog was restored from a backup in which the table is missing."""
+    _, tables, _ = world
+    tables.create_schema("s", None, {})
+    root = _staged_table(tables, "s.t")
+    restored = TransactionManager(MemoryCoordinator())
+    with pytest.raises(ResourceNotReadyError, match="take_over=True"):
+        restored.register_table("s.t", str(root))
+    restored.register_table("s.t", str(root), take_over=True)
+    _shown(restored.unity_tables(UnitySettings(warehouse=str(tmp_path / "w"))), restored, "s.t")
+
+
+def test_a_table_whose_files_are_being_deleted_comes_back_only_when_that_is_said(world: Any) -> None:
+    manager, tables, _ = world
+    tables.create_schema("s", None, {})
+    root = _staged_table(tables, "s.t")
+    tables.drop("s.t")
+    with pytest.raises(ResourceNotReadyError, match="is deleting its files"):
+        manager.register_table("s.t", str(root))
+    manager.register_table("s.t", str(root), take_over=True)
+    manager.recover()
+    _shown(tables, manager, "s.t")
+    manager.drop_table("s.t")  # which keeps the files
+    manager.recover()
+    assert files(root)
