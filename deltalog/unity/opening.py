@@ -120,7 +120,7 @@ def _reader(
     store: LogStore, table: UnityTable, allowed_paths: Sequence[str], environment: Environment, permits: bool
 ) -> LogReader:
     managed = ManagedStore(store, table, table.table_id)
-    authority = Authority(table.url, is_served=True, permits_maintenance=permits)
+    authority = Authority(table.url, is_served=True, permits_maintenance=permits, table_id=table.table_id)
     return LogReader(managed, allowed_paths, environment.clock_ms, authority)
 
 

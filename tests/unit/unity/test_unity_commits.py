@@ -16,6 +16,7 @@ from deltalog import CommitStateUnknownError, DeltaTable, Environment, RetryPoli
 from deltalog.errors import (
     CatalogRequestError,
     CoordinatorError,
+    CorruptTableError,
     DeltaLogError,
     MetadataChangedError,
     SchemaNotFoundError,
@@ -499,3 +500,39 @@ def test_a_client_that_dies_while_it_creates_a_table(
             opened(options)
         DeltaTable.create(ADDRESS, rows(1), environment=QUICK, **options)
     assert ids(opened(options)) == [1]
+
+
+# ---------------------------------------------------------------------------------------------------- another table
+
+
+@pytest.mark.parametrize("act", [ids, lambda table: table.append(rows(9))], ids=["read", "append"])
+def test_the_log_of_another_table_is_not_taken_for_this_one(
+    options: dict[str, Any], server: UnityServer, table: DeltaTable, made: ModelTable, act: Callable[[DeltaTable], Any]
+) -> None:
+    other = DeltaTable.create("uc://main.s.other", rows(7), environment=QUICK, **options)
+    other.append(rows(8))
+    made.location, made.latest = server.model.tables["main", "s", "other"].location, 1
+    with pytest.raises(CorruptTableError, match="of the table") as raised:
+        act(opened(options))
+    assert made.uuid in str(raised.value)
+    assert len(list((Path(other.url) / "_delta_log" / "_staged_commits").iterdir())) == 1
+    assert len(list(Path(other.url).glob("**/*.parquet"))) == 2
+    assert ids(other) == [7, 8]
+
+
+def test_versions_before_the_registration_may_name_another_table(
+    monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], table: DeltaTable, made: ModelTable
+) -> None:
+    """A table that was dropped and registered again has a new id."""
+    new = "11111111-2222-3333-4444-555555555555"
+    log = Path(table.url) / "_delta_log"
+    first = (log / commit_name(0)).read_text()
+    table.append(rows(2))
+    metadata = next(line for line in first.splitlines() if "metaData" in line).replace(made.uuid, new)
+    with (log / commit_name(1)).open("a") as commit:
+        commit.write(metadata + "\n")
+    (log / f"{1:020}.crc").unlink(missing_ok=True)
+    made.uuid = new
+    again = opened(options)
+    assert ids(again) == [1, 2]
+    assert again.snapshot(version=0).metadata.configuration["io.unitycatalog.tableId"] != new
