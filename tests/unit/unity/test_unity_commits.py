@@ -221,6 +221,75 @@ def _comment(uuid: str, comment: str) -> messages.UpdateTable:
     )
 
 
+def answered_otherwise(
+    monkeypatch: pytest.MonkeyPatch, server: UnityServer, answer: Callable[[Callable[[], Any]], Any], until: int = 1
+) -> None:
+    """The first proposals are answered by 200 and what ``answer`` returns; it gets a function that handles them."""
+    update, seen = server.model.update, [0]
+
+    def otherwise(catalog: str, schema: str, name: str, request: messages.UpdateTable) -> Any:
+        if any(isinstance(each, messages.AddCommit) for each in request.updates):
+            seen[0] += 1
+            if seen[0] <= until:
+                return answer(lambda: update(catalog, schema, name, request))
+        return update(catalog, schema, name, request)
+
+    monkeypatch.setattr(server.model, "update", otherwise)
+
+
+def test_an_acceptance_that_does_not_show_the_commit_is_not_believed(
+    monkeypatch: pytest.MonkeyPatch, server: UnityServer, options: dict[str, Any], table: DeltaTable, made: ModelTable
+) -> None:
+    before = server.model.load("main", "s", "events")
+    answered_otherwise(monkeypatch, server, lambda handle: before)
+    assert table.append(rows(2)).version == 1
+    assert ids(opened(options)) == [1, 2]
+    answered_otherwise(monkeypatch, server, lambda handle: (handle(), before)[1])
+    assert table.append(rows(3)).version == 2
+    assert made.latest == 2
+    assert ids(opened(options)) == [1, 2, 3]
+    answered_otherwise(monkeypatch, server, lambda handle: before, FOREVER)
+    with pytest.raises(CommitStateUnknownError):
+        table.append(rows(4))
+    assert ids(opened(options)) == [1, 2, 3]
+
+
+def test_an_acceptance_that_shows_another_commit_is_a_lost_race(
+    monkeypatch: pytest.MonkeyPatch, server: UnityServer, options: dict[str, Any], table: DeltaTable, made: ModelTable
+) -> None:
+    with table.transaction() as transaction:
+        opened(options).append(rows(7))
+        answered_otherwise(monkeypatch, server, lambda handle: server.model.load("main", "s", "events"))
+        transaction.set_properties({"owner": "me"})
+        assert transaction.commit("SET TBLPROPERTIES").version == 2
+    assert made.latest == 2
+    assert made.properties["owner"] == "me"
+    assert ids(opened(options)) == [1, 7]
+
+
+def test_an_acceptance_by_another_table_is_not_believed(
+    monkeypatch: pytest.MonkeyPatch, server: UnityServer, options: dict[str, Any], table: DeltaTable, made: ModelTable
+) -> None:
+    DeltaTable.create("uc://main.s.other", rows(7), environment=QUICK, **options)
+    answered_otherwise(monkeypatch, server, lambda handle: server.model.load("main", "s", "other"))
+    assert table.append(rows(2)).version == 1
+    assert ids(opened(options)) == [1, 2]
+
+
+def test_a_creation_that_is_answered_by_another_table_is_not_believed(
+    monkeypatch: pytest.MonkeyPatch, server: UnityServer, options: dict[str, Any], table: DeltaTable
+) -> None:
+    create = server.model.create_table
+    monkeypatch.setattr(server.model, "create_table", lambda *_: server.model.load("main", "s", "events"))
+    with pytest.raises(CommitStateUnknownError):
+        DeltaTable.create("uc://main.s.other", rows(7), environment=QUICK, **options)
+    assert ("main", "s", "other") not in server.model.tables
+    other = server.model.load("main", "s", "events")
+    monkeypatch.setattr(server.model, "create_table", lambda *request: (create(*request), other)[1])
+    made = DeltaTable.create("uc://main.s.other", rows(7), environment=QUICK, **options)
+    assert ids(made) == [7]
+
+
 # ----------------------------------------------------------------------------------------------- publication
 
 
