@@ -46,8 +46,12 @@ _OPTIONS = (URL, TOKEN, CA_FILE, MAINTENANCE)
 _CREDENTIALS = ("key", "secret", "token", "anon", "profile", "filesystem", "driver", "credentials")
 _S3 = ("s3://", "s3a://")
 
-# Which servers offer the UC Delta API for which of their catalogs, as far as this process has asked.
-_configs: dict[tuple[str, str], messages.Config | None] = {}
+# Which servers offer the UC Delta API for which of their catalogs, as far as this process has asked; and until when the
+# older calls are used at once for a catalog that did not offer it, by the clock in ms. A proxy without its server also
+# answers as such a catalog does, so only a table that the older calls have opened counts, and not for long.
+_configs: dict[tuple[str, str], messages.Config] = {}
+_older_until_ms: dict[tuple[str, str], int] = {}
+_OLDER_MS = 10 * 60 * 1000
 
 Credentials = tuple[messages.CredentialOperation, tuple[messages.StorageCredential, ...]]
 
@@ -78,7 +82,7 @@ def open_log(address: str, allowed_paths: Sequence[str], environment: Environmen
     server, storage = server_of(options)
     environment = environment or Environment()
     client = UnityClient(server, environment)
-    calls, loaded, issued = _loaded(client, name, needs_credentials=not _has_credentials(storage))
+    calls, loaded, issued = _loaded(client, name, environment, needs_credentials=not _has_credentials(storage))
     store = _store_at(loaded.metadata.location, name, calls, issued, storage, environment)
     if not rules.is_managed(loaded):
         return LogReader(store, allowed_paths, environment.clock_ms)
@@ -125,17 +129,20 @@ def _reader(
 
 
 def _loaded(
-    client: UnityClient, name: TableName, *, needs_credentials: bool
+    client: UnityClient, name: TableName, environment: Environment, *, needs_credentials: bool
 ) -> tuple[TableCalls, messages.LoadedTable, Credentials | DeltaLogError | None]:
     """A table, and the credentials for its files, by the newest calls that the server offers. The requests are sent
     side by side."""
+    catalog, now_ms = (client.url, name.catalog), environment.clock_ms()
+    if now_ms < _older_until_ms.get(catalog, now_ms):
+        try:
+            return _loaded_by(PreviewCalls(client, name), needs_credentials=needs_credentials)
+        except DeltaLogError:
+            _older_until_ms.pop(catalog, None)  # the server may be another one now
     calls: TableCalls = DeltaCalls(client, name)
-    is_known = (client.url, name.catalog) in _configs
-    if _configs.get((client.url, name.catalog), True) is None:
-        return _loaded_by(PreviewCalls(client, name), needs_credentials=needs_credentials)
     with ThreadPoolExecutor(2, thread_name_prefix="deltalog-unity") as pool:
         issued = pool.submit(_issued, calls) if needs_credentials else None
-        config = None if is_known else pool.submit(_config, client, name.catalog)
+        asked = None if catalog in _configs else pool.submit(_config, client, name.catalog)
         try:
             loaded = calls.load()
         except CatalogRequestError as error:
@@ -144,9 +151,14 @@ def _loaded(
             older = error
         else:
             return calls, loaded, None if issued is None else issued.result()
-        if config is not None and config.result() is not None and older.status != 400:
-            raise older  # the server offers the API
-    return _loaded_by(PreviewCalls(client, name), needs_credentials=needs_credentials)
+        config = _configs.get(catalog) if asked is None else asked.result()
+    is_of_table = older.status == 400  # the table has another format; the catalog may offer the API
+    if isinstance(config, messages.Config) and not is_of_table:
+        raise older
+    found = _loaded_by(PreviewCalls(client, name), needs_credentials=needs_credentials)
+    if isinstance(config, CatalogRequestError) and is_older_server(config) and not is_of_table:
+        _older_until_ms[catalog] = now_ms + _OLDER_MS
+    return found
 
 
 def _loaded_by(
@@ -156,16 +168,12 @@ def _loaded_by(
     return calls, loaded, _issued(calls) if needs_credentials else None
 
 
-def _config(client: UnityClient, catalog: str) -> messages.Config | None:
-    """What the server offers; None if it does not offer the API. Cost: 1 request, the first time."""
+def _config(client: UnityClient, catalog: str) -> messages.Config | DeltaLogError:
+    """What the server offers; the error if it does not say. Cost: 1 request."""
     try:
-        found: messages.Config | None = client.config(catalog)
-    except CatalogRequestError as error:
-        if not is_older_server(error):
-            return None
-        found = None
-    except DeltaLogError:
-        return None
+        found = client.config(catalog)
+    except DeltaLogError as error:
+        return error
     _configs[client.url, catalog] = found
     return found
 

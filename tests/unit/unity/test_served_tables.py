@@ -15,6 +15,7 @@ import pytest
 from deltalog import (
     CallError,
     DeltaTable,
+    Environment,
     TableExistsError,
     TableNotFoundError,
     TransactionManager,
@@ -23,8 +24,10 @@ from deltalog import (
 )
 from deltalog.catalog.store import ManagedStore
 from deltalog.deltalake import writer
-from deltalog.errors import DeltaLogError, EntityNotFoundError
+from deltalog.errors import CatalogRequestError, DeltaLogError, EntityNotFoundError
+from deltalog.storage.s3.connections import Answer, Connections
 from deltalog.unity import opening
+from deltalog.unity.calls import DeltaCalls
 from deltalog.unity.preview import PreviewCalls
 from deltalog.unity_catalog import catalogs
 from tests.support.cli import run
@@ -154,7 +157,7 @@ def test_the_older_calls(options: dict[str, Any], running: Served, monkeypatch: 
     """A server without the UC Delta API: the same table by the calls that it has."""
     address = "uc://main.s.older"
     newer = DeltaTable.create(address, rows(1), **options)
-    monkeypatch.setitem(opening._configs, (f"{running.url}/api/2.1/unity-catalog", "main"), None)
+    monkeypatch.setitem(opening._older_until_ms, (f"{running.url}/api/2.1/unity-catalog", "main"), 1 << 60)
     table = DeltaTable.open(address, **options)
     store = table.snapshot().reader.store
     assert isinstance(store, ManagedStore) and isinstance(store.coordinator.calls, PreviewCalls)
@@ -166,6 +169,71 @@ def test_the_older_calls(options: dict[str, Any], running: Served, monkeypatch: 
     assert newer.snapshot().metadata.configuration["owner"] == "me"
     with pytest.raises(DeltaLogError):
         table.overwrite(rows(9), expected_version=1)
+
+
+def answering_older(monkeypatch: pytest.MonkeyPatch, *parts: str) -> list[str]:
+    """Requests to paths with one of these parts are answered as by a server, or a proxy, that does not know them. The
+    list gets the path of each request."""
+    exchange, asked = Connections.exchange, list[str]()
+
+    def answered(self: Connections, method: str, target: str, *arguments: Any, **named: Any) -> Answer:
+        asked.append(target)
+        if any(part in target for part in parts):
+            return Answer(404, {"content-type": "text/plain", "content-length": "18"}, b"404 page not found")
+        return exchange(self, method, target, *arguments, **named)
+
+    monkeypatch.setattr(Connections, "exchange", answered)
+    return asked
+
+
+def calls_of(table: DeltaTable) -> type[object]:
+    store = table.snapshot().reader.store
+    assert isinstance(store, ManagedStore)
+    return type(store.coordinator.calls)
+
+
+def test_a_proxy_without_its_server_does_not_change_the_calls(
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = "uc://main.s.behind"
+    DeltaTable.create(address, rows(1), **options)
+    for known in (False, True):
+        with monkeypatch.context() as patched:
+            answering_older(patched, "/")
+            with pytest.raises(DeltaLogError):
+                DeltaTable.open(address, **options)
+        assert calls_of(DeltaTable.open(address, **options)) is DeltaCalls, known
+    with monkeypatch.context() as patched:
+        answering_older(patched, "/delta/v1/")  # the configuration is known, so this is no older server
+        with pytest.raises(CatalogRequestError, match="404"):
+            DeltaTable.open(address, **options)
+
+
+def test_that_a_server_is_older_is_remembered_for_a_while(
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address, now_ms = "uc://main.s.while", [1_000_000]
+    environment = Environment(clock_ms=lambda: now_ms[0])
+    DeltaTable.create(address, rows(1), **options)
+    with monkeypatch.context() as patched:
+        asked = answering_older(patched, "/delta/v1/")
+        for _ in range(2):
+            before = len([path for path in asked if "/delta/v1/" in path])
+            assert calls_of(DeltaTable.open(address, environment=environment, **options)) is PreviewCalls
+        assert before == len([path for path in asked if "/delta/v1/" in path]) > 0
+    assert calls_of(DeltaTable.open(address, environment=environment, **options)) is PreviewCalls
+    now_ms[0] += 3_600_000
+    assert calls_of(DeltaTable.open(address, environment=environment, **options)) is DeltaCalls
+
+
+def test_a_failure_of_the_older_calls_asks_for_the_newer_ones(
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch, running: Served
+) -> None:
+    address = "uc://main.s.upgraded"
+    DeltaTable.create(address, rows(1), **options)
+    monkeypatch.setitem(opening._older_until_ms, (f"{running.url}/api/2.1/unity-catalog", "main"), 1 << 60)
+    answering_older(monkeypatch, "/delta/preview/")
+    assert calls_of(DeltaTable.open(address, **options)) is DeltaCalls
 
 
 def test_maintenance_is_left_to_the_catalog(options: dict[str, Any]) -> None:
