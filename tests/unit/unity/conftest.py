@@ -17,7 +17,7 @@ from tests.support.unity.model import Model
 @pytest.fixture(autouse=True)
 def no_server_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("UNITY_CATALOG_URL", "UNITY_CATALOG_TOKEN", "DATABRICKS_HOST", "DATABRICKS_TOKEN"):
-        monkeypatch.delenv(name)
+        monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(opening, "_configs", {})
     monkeypatch.setattr(opening, "_older_until_ms", {})
 
