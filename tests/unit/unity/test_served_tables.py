@@ -302,6 +302,21 @@ def test_what_changes_in_the_log_changes_in_the_catalog(catalog: UnityCatalog) -
     )
 
 
+@pytest.mark.parametrize(
+    "configuration",
+    ["plain text", '{"b":10000000000000000000000000}', '{"b":1e400}', '{"b":NaN}', '{"b":"\\ud800"}', '{"b":[-Infinity]}'],
+    ids=["text", "integer", "exponent", "nan", "surrogate", "infinity"],
+)
+def test_domains_that_json_does_not_carry(catalog: UnityCatalog, configuration: str) -> None:
+    name = f"s.domain_{len(configuration)}"
+    table = catalog.create_table(name, SCHEMA)
+    table.set_domain_metadata("my.domain", configuration)
+    table.set_domain_metadata("my.other", '{"a": [1.5, -9223372036854775808]}')
+    assert configuration in [each.configuration for each in table.snapshot().domain_metadata]
+    table.remove_domain_metadata("my.domain")
+    assert catalog.describe(name).last_commit_version == 3
+
+
 def test_clustering_and_row_tracking(catalog: UnityCatalog) -> None:
     properties = {"delta.enableRowTracking": "true"}
     table = catalog.create_table("s.clustered", SCHEMA, cluster_by=["id"], properties=properties)
