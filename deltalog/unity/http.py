@@ -10,6 +10,7 @@ Spec: UC Delta API 1.0, "Error Response Body".
 from __future__ import annotations
 
 import math
+import re
 import urllib.parse
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -36,6 +37,9 @@ _PASSING = frozenset({500, 502, 503, 504})
 _NOT_IMPLEMENTED = 501
 RESOURCE_EXHAUSTED = "ResourceExhaustedException"
 _MOST_OF_MESSAGE = 500
+_TYPE = re.compile(r"[A-Za-z0-9_.]{1,100}")
+# The state of a table with very many columns and unpublished commits is smaller than this.
+_MOST_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +127,7 @@ class HttpClient:
                     raise OperationTimeoutError(
                         f"{error} The request may have taken effect.", path=self.server.url
                     ) from None
-                if is_last:
+                if is_last or error.is_final:
                     raise CoordinatorError(str(error), path=self.server.url) from None
             else:
                 if answer.status < 300:
@@ -150,6 +154,7 @@ class HttpClient:
         from deltalog.storage.s3.connections import (
             IDLE_SECONDS,
             JUST_USED_SECONDS,
+            LargeAnswerError,
             Limits,
             NoAnswerError,
             NotConnectedError,
@@ -160,7 +165,7 @@ class HttpClient:
             headers["content-type"] = "application/json"
         if self.server.token is not None:
             headers["authorization"] = f"Bearer {self.server.token}"
-        limits = Limits(_CONNECT_SECONDS, _ANSWER_SECONDS, _ANSWER_SECONDS)
+        limits = Limits(_CONNECT_SECONDS, _ANSWER_SECONDS, _ANSWER_SECONDS, _MOST_BYTES)
         connections = self._connections()
 
         def exchange(idle_s: float) -> Answer:
@@ -176,7 +181,8 @@ class HttpClient:
         except NotConnectedError as error:
             raise _NotSent(self._secrets.without(str(error))) from None
         except NoAnswerError as error:
-            raise _NotAnswered(self._secrets.without(str(error))) from None
+            is_final = isinstance(error, LargeAnswerError)
+            raise _NotAnswered(self._secrets.without(str(error)), is_final=is_final) from None
 
     def _connections(self) -> Connections:
         try:
@@ -192,6 +198,8 @@ class HttpClient:
 
     def _refusal(self, method: str, path: str, answer: Answer) -> CatalogRequestError:
         error_type, message = _error_of(answer.body)
+        if error_type is not None and _TYPE.fullmatch(self._secrets.without(error_type)) is None:
+            error_type = None
         shown = self._secrets.without("".join(each if each.isprintable() else " " for each in message))
         return CatalogRequestError(
             f"{self.server.url}: {method} {path} was answered by HTTP {answer.status}"
@@ -207,7 +215,12 @@ class _NotSent(Exception):
 
 
 class _NotAnswered(Exception):
-    """The request was sent, at least in part, but no complete response arrived."""
+    """The request was sent, at least in part, but no complete response arrived. ``is_final``: whether a repetition would
+    get no other response."""
+
+    def __init__(self, message: str, *, is_final: bool) -> None:
+        super().__init__(message)
+        self.is_final = is_final
 
 
 class _OlderError(msgspec.Struct, frozen=True):

@@ -15,6 +15,7 @@ Spec: UC Delta API 1.0, ManagedTablesSpec.md#get-configuration, #load-a-table, #
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -45,6 +46,7 @@ URL, TOKEN, CA_FILE, MAINTENANCE = (
 _OPTIONS = (URL, TOKEN, CA_FILE, MAINTENANCE)
 _CREDENTIALS = ("key", "secret", "token", "anon", "profile", "filesystem", "driver", "credentials")
 _S3 = ("s3://", "s3a://")
+_ABSOLUTE = re.compile(r"/|file:/|[a-z][a-z0-9+.-]*://|[A-Za-z]:[\\/]")
 
 # Which servers offer the UC Delta API for which of their catalogs, as far as this process has asked; and until when the
 # older calls are used at once for a catalog that did not offer it, by the clock in ms. A proxy without its server also
@@ -194,7 +196,13 @@ def _store_at(
     storage: Mapping[str, Any],
     environment: Environment,
 ) -> LogStore:
-    """The store at the location that the server says. On a local disk, the caller's options have no effect."""
+    """The store at the location that the server says. On a local disk, the caller's options have no effect. Raises
+    CatalogRequestError for a location that is not absolute."""
+    if _ABSOLUTE.match(location) is None:
+        raise CatalogRequestError(
+            f"{calls.url} says that {name.address} is stored at {location!r}, which is not an absolute location.",
+            path=calls.url,
+        )
     if "://" not in location or location.startswith(("file:", "memory:")):
         return open_store(location)
     options = options_at(location, storage)

@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from deltalog import CallError, DeltaTable, Environment, StoreError, TableNotFoundError, UnityCatalog
 from deltalog.errors import CatalogRequestError, CoordinatorError
+from deltalog.unity import http as unity_http
 from deltalog.unity.client import UnityClient
 from deltalog.unity.http import Server
 from deltalog.unity.names import TableName
@@ -21,6 +23,10 @@ from tests.support.unity.http import Fault, UnityServer
 ROOT = "/api/2.1/unity-catalog"
 NAME = TableName("main", "s", "t")
 QUICK = Environment(sleep=lambda seconds: None)
+# The token of the caller as the type of an error.
+TYPE = b'{"error": {"type": "dapi-secret", "code": 400, "message": ""}}'
+WORD = b'{"error": {"type": "dapisecret", "code": 400, "message": ""}}'
+COLOUR = b'{"error": {"type": "Bad\\u001b[31m", "code": 400, "message": ""}}'
 ECHO = b'{"error": {"type": "BadRequestException", "code": 400, "message": "token dapi-secret\\u001b[31m is bad"}}'
 
 
@@ -151,14 +157,42 @@ def answering(status: int, body: bytes, headers: dict[str, str] | None = None) -
         (404, b"not here"),
         (500, b'{"error": {"type": 1}}'),
         (400, ECHO),
+        (400, TYPE),
+        (400, WORD),
+        (400, COLOUR),
     ],
-    ids=["page", "empty", "deep", "unknown", "odd", "echo"],
+    ids=["page", "empty", "deep", "unknown", "odd", "echo", "type", "word", "colour"],
 )
 def test_an_answer_that_is_none(status: int, body: bytes) -> None:
+    token = "dapisecret" if body == WORD else "dapi-secret"
     with answering(status, body) as (url, _), pytest.raises(StoreError) as raised:
-        DeltaTable.open("uc://main.s.t", unity_catalog_url=url, unity_catalog_token="dapi-secret", environment=QUICK)
-    assert "dapi-secret" not in str(raised.value)
-    assert "\x1b" not in str(raised.value)
+        DeltaTable.open("uc://main.s.t", unity_catalog_url=url, unity_catalog_token=token, environment=QUICK)
+    for text in (str(raised.value), repr(vars(raised.value))):
+        assert token not in text
+        assert "\x1b" not in text and "x1b" not in text
+
+
+def test_an_answer_without_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unity_http, "_MOST_BYTES", 100_000)
+    with answering(200, b'{"schemas": [], "more": "' + b"a" * 200_000 + b'"}') as (url, asked):
+        catalog = UnityCatalog("main", unity_catalog_url=url, environment=QUICK)
+        with pytest.raises(CoordinatorError, match="more than a response can have"):
+            catalog.schemas()
+        assert len(asked) == 1
+
+
+def test_no_message_names_inner_classes() -> None:
+    with pytest.raises(CoordinatorError, match="Could not connect") as raised:
+        DeltaTable.open("uc://main.s.t", unity_catalog_url="http://127.0.0.1:9", environment=QUICK)
+    assert "_Kept" not in str(raised.value)
+
+
+@pytest.mark.parametrize("location", ["lake/t", "../t", "file:lake/t", ""])
+def test_a_location_must_be_absolute(server: UnityServer, options: dict[str, Any], location: str) -> None:
+    DeltaTable.create("uc://main.s.t", pa.table({"id": [1]}), **options)
+    server.model.tables["main", "s", "t"].location = location
+    with pytest.raises(CatalogRequestError, match="not an absolute location"):
+        DeltaTable.open("uc://main.s.t", **options)
 
 
 def test_a_redirection_does_not_get_the_token() -> None:
