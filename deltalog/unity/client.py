@@ -32,6 +32,8 @@ _DELTA = "/delta/v1"
 _NOT_FOUND, _CONFLICT, _BAD_REQUEST, _UNAUTHORIZED, _FORBIDDEN = 404, 409, 400, 401, 403
 _NO_TABLE = frozenset({"NoSuchTableException", "NoSuchSchemaException", "NoSuchCatalogException", "NotFoundException"})
 _NO_PLACE = {"NoSuchSchemaException": SchemaNotFoundError, "NoSuchCatalogException": CatalogNotFoundError}
+# Bounds how long a server can keep a client reading; the usual page has 50 to 1,000 items.
+MOST_PAGES = 2_000
 _UNSUPPORTED_FORMAT = "UnsupportedTableFormatException"
 
 
@@ -211,15 +213,16 @@ class UnityClient:
     ) -> Iterator[T]:
         token: str | None = None
         seen = set[str]()
-        while True:
+        for _ in range(MOST_PAGES):
             page = self._get(path, kind, query if token is None else {**query, "page_token": token})
             yield from items(page)
             token = page.next_page_token
             if not token:
                 return
             if token in seen:
-                raise CatalogRequestError(f"{self.url}: the pages of {path} do not end.", path=self.url)
+                break
             seen.add(token)
+        raise CatalogRequestError(f"{self.url}: the pages of {path} do not end.", path=self.url)
 
 
 P = TypeVar("P", bound=objects.Page)

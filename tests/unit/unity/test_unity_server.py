@@ -13,7 +13,9 @@ import pytest
 
 from deltalog import CallError, DeltaTable, Environment, StoreError, TableNotFoundError, UnityCatalog
 from deltalog.errors import CatalogRequestError, CoordinatorError
+from deltalog.unity import client as unity_client
 from deltalog.unity import http as unity_http
+from deltalog.unity import objects
 from deltalog.unity.client import UnityClient
 from deltalog.unity.http import Server
 from deltalog.unity.names import TableName
@@ -202,6 +204,21 @@ def test_a_redirection_does_not_get_the_token() -> None:
                 "uc://main.s.t", unity_catalog_url=url, unity_catalog_token="dapi-secret", environment=QUICK
             )
         assert asked == []
+
+
+def test_pages_that_are_always_new(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unity_client, "MOST_PAGES", 20)
+    asked = list[str]()
+
+    def get(self: UnityClient, path: str, kind: type[objects.Tables], query: dict[str, str]) -> objects.Tables:
+        asked.append(query.get("page_token", ""))
+        found = objects.TableInfo(name=f"t{len(asked)}", catalog_name="main", schema_name="s")
+        return objects.Tables(tables=(found,), next_page_token=f"token-{len(asked)}")
+
+    monkeypatch.setattr(UnityClient, "_get", get)
+    with pytest.raises(CatalogRequestError, match="do not end"):
+        UnityCatalog("main", unity_catalog_url="http://x", environment=QUICK).tables("s")
+    assert len(asked) == 20
 
 
 def test_pages_that_do_not_end() -> None:
