@@ -9,9 +9,11 @@ Spec: UC Delta API 1.0, "Error Response Body".
 
 from __future__ import annotations
 
+import ipaddress
 import math
 import re
 import urllib.parse
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -53,7 +55,8 @@ class Server:
 
     @classmethod
     def at(cls, url: str, token: str | None = None, ca_file: str | None = None) -> Server:
-        """The server at a URL, which may lack the scheme and the path of the API. Raises CallError."""
+        """The server at a URL, which may lack the scheme and the path of the API. Warns of a token that is sent without
+        encryption to another machine. Raises CallError."""
         text = url.strip()
         text = text if "://" in text else f"https://{text}"
         try:
@@ -70,6 +73,13 @@ class Server:
             )
         if token is not None and not (token.isascii() and token.isprintable() and token.strip() == token and token):
             raise CallError("The token of the Unity Catalog is empty, or has a blank or a control character at an end.")
+        if token is not None and parts.scheme == "http" and not _is_loopback(parts.hostname or ""):
+            warnings.warn(
+                f"The token of the Unity Catalog is sent to {parts.hostname} without encryption, because its URL begins "
+                "with http://. Everybody on the way can read it: use https://.",
+                UserWarning,
+                stacklevel=2,
+            )
         path = parts.path.rstrip("/")
         path = path if path.endswith(ROOT) else f"{path}{ROOT}"
         return cls(f"{parts.scheme}://{parts.netloc}{path}", token, ca_file)
@@ -208,6 +218,13 @@ class HttpClient:
             error_type=error_type,
             status=answer.status,
         )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
 
 
 class _NotSent(Exception):

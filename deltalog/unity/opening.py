@@ -3,7 +3,8 @@
 The server is given by options or by the environment:
 
     unity_catalog_url      UNITY_CATALOG_URL, or DATABRICKS_HOST
-    unity_catalog_token    UNITY_CATALOG_TOKEN, or DATABRICKS_TOKEN if the server is DATABRICKS_HOST
+    unity_catalog_token    UNITY_CATALOG_TOKEN unless UNITY_CATALOG_URL is another server; DATABRICKS_TOKEN if the server is
+                           DATABRICKS_HOST
     unity_catalog_ca_file  UNITY_CATALOG_CA_FILE
 
 All other options are those of the store in which the table is. With credentials among them, the server is asked for
@@ -61,15 +62,17 @@ Credentials = tuple[messages.CredentialOperation, tuple[messages.StorageCredenti
 def server_of(options: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> tuple[Server, dict[str, Any]]:
     """The server that options or the environment give, and the other options. Raises CallError."""
     given = spread(options)
-    url, token = given.get(URL), given.get(TOKEN)
-    of_databricks = url is None and not environ.get("UNITY_CATALOG_URL")
-    url = url or environ.get("UNITY_CATALOG_URL") or environ.get("DATABRICKS_HOST")
+    token, of_catalog = given.get(TOKEN), environ.get("UNITY_CATALOG_URL")
+    of_databricks = given.get(URL) is None and not of_catalog
+    url = given.get(URL) or of_catalog or environ.get("DATABRICKS_HOST")
     if not isinstance(url, str) or not url:
         raise CallError(
             f"The URL of the Unity Catalog is missing: give {URL}=, or set UNITY_CATALOG_URL (or DATABRICKS_HOST)."
         )
-    if token is None:
-        token = environ.get("UNITY_CATALOG_TOKEN") or (environ.get("DATABRICKS_TOKEN") if of_databricks else None)
+    if token is None and of_databricks:
+        token = environ.get("DATABRICKS_TOKEN")
+    elif token is None and (not of_catalog or Server.at(of_catalog).url == Server.at(url).url):
+        token = environ.get("UNITY_CATALOG_TOKEN")
     if token is not None and not isinstance(token, str):
         raise CallError(f"{TOKEN} must be a string, not {type(token).__name__}.")
     ca_file = given.get(CA_FILE) or environ.get("UNITY_CATALOG_CA_FILE") or None

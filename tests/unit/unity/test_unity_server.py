@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.server
 import threading
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -57,23 +58,45 @@ def test_what_is_no_url_is_refused(given: str) -> None:
 
 def test_options_come_before_the_environment() -> None:
     environ = {
-        "UNITY_CATALOG_URL": "http://uc",
+        "UNITY_CATALOG_URL": "https://uc",
         "UNITY_CATALOG_TOKEN": "t-uc",
         "DATABRICKS_HOST": "db.example.com",
         "DATABRICKS_TOKEN": "t-db",
     }
     found, others = server_of({"storage_options": {"endpoint_url": "http://s3"}}, environ)
-    assert (found.url, found.token, others) == (f"http://uc{ROOT}", "t-uc", {"endpoint_url": "http://s3"})
-    found, _ = server_of({"unity_catalog_url": "http://other", "unity_catalog_token": "t"}, environ)
-    assert (found.url, found.token) == (f"http://other{ROOT}", "t")
+    assert (found.url, found.token, others) == (f"https://uc{ROOT}", "t-uc", {"endpoint_url": "http://s3"})
+    found, _ = server_of({"unity_catalog_url": "https://other", "unity_catalog_token": "t"}, environ)
+    assert (found.url, found.token) == (f"https://other{ROOT}", "t")
+    assert server_of({"unity_catalog_url": "uc/"}, environ)[0].token == "t-uc"
     of_databricks = {name: value for name, value in environ.items() if name.startswith("DATABRICKS")}
     found, _ = server_of({}, of_databricks)
     assert (found.url, found.token) == (f"https://db.example.com{ROOT}", "t-db")
     found, _ = server_of({"unity_catalog_url": "http://other"}, of_databricks)
     assert found.token is None  # the token of another server
+    found, _ = server_of({"unity_catalog_url": "https://other"}, environ)
+    assert found.token is None
+    found, _ = server_of({"unity_catalog_url": "https://other"}, {"UNITY_CATALOG_TOKEN": "t-uc"})
+    assert found.token == "t-uc"
+    found, _ = server_of({}, {"DATABRICKS_HOST": "db.example.com", "UNITY_CATALOG_TOKEN": "t-uc"})
+    assert found.token is None
     assert "t-uc" not in repr(server_of({}, environ))
     with pytest.raises(CallError, match="UNITY_CATALOG_URL"):
         server_of({}, {})
+
+
+@pytest.mark.parametrize("host", ["uc.example.com", "10.0.0.1", "[2001:db8::1]"])
+def test_a_token_without_encryption_is_warned_of(host: str) -> None:
+    with pytest.warns(UserWarning, match="without encryption") as warned:
+        server_of({"unity_catalog_url": f"http://{host}:8080", "unity_catalog_token": "dapi-secret"}, {})
+    assert "dapi-secret" not in str(warned[0].message)
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:1", "http://localhost:1", "http://[::1]:1", "https://uc.example.com"])
+def test_other_tokens_are_not_warned_of(url: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        server_of({"unity_catalog_url": url, "unity_catalog_token": "dapi-secret"}, {})
+        server_of({"unity_catalog_url": "http://uc.example.com"}, {})
 
 
 @pytest.mark.parametrize("token", ["", " x", "x\n", "é"])
