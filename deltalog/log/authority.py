@@ -21,7 +21,8 @@ class Authority(msgspec.Struct, frozen=True):
     outside such a transaction. ``base_version``: the version on which these changes are based.
     ``is_served``: whether the catalog is a server whose API has no transactions over several tables.
     ``permits_maintenance``: whether the catalog permits its clients maintenance other than checkpoints, log compaction
-    and checksums. ``table_id``: the id by which the server of a Unity Catalog knows the table.
+    and checksums. ``table_id``: the id by which the server of a Unity Catalog knows the table, which may be
+    external, so that its log decides.
     """
 
     catalog: str | None = None
@@ -50,7 +51,12 @@ class Authority(msgspec.Struct, frozen=True):
         """Refuse a log that, by its latest metadata, is that of another table of a Unity Catalog. Raises
         CorruptTableError. Spec: UC Delta API 1.0, ManagedTablesSpec.md#load-a-table."""
         found = metadata.configuration.get(UNITY_TABLE_ID_KEY)
-        if self.table_id is not None and found is not None and found.lower() != self.table_id.lower():
+        if (
+            self.catalog is not None
+            and self.table_id is not None
+            and found is not None
+            and found.lower() != self.table_id.lower()
+        ):
             raise CorruptTableError(
                 f"{table}: the catalog {self.catalog} says that this is the location of the table {self.table_id}, but "
                 f"the log there is that of the table {found} ({UNITY_TABLE_ID_KEY}). Nothing was read or written. The "

@@ -167,8 +167,8 @@ class UnityCommitter(Committer):
         )
 
     def _shows(self, loaded: messages.LoadedTable | None, attempt: Attempt, commit: messages.Commit) -> bool:
-        """Whether the response to an accepted proposal shows the commit. Servers of the older calls send no state. Cost:
-        none; 1 GET if only the published commit can show it."""
+        """Whether the response to an accepted proposal shows the commit. Servers of the older calls send no state.
+        Cost: none; 1 GET if only the published commit can show it."""
         if loaded is None:
             return True
         try:

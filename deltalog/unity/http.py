@@ -75,8 +75,8 @@ class Server:
             raise CallError("The token of the Unity Catalog is empty, or has a blank or a control character at an end.")
         if token is not None and parts.scheme == "http" and not _is_loopback(parts.hostname or ""):
             warnings.warn(
-                f"The token of the Unity Catalog is sent to {parts.hostname} without encryption, because its URL begins "
-                "with http://. Everybody on the way can read it: use https://.",
+                f"The token of the Unity Catalog is sent to {parts.hostname} without encryption, because its URL "
+                "begins with http://. Everybody on the way can read it: use https://.",
                 UserWarning,
                 stacklevel=2,
             )
@@ -232,8 +232,8 @@ class _NotSent(Exception):
 
 
 class _NotAnswered(Exception):
-    """The request was sent, at least in part, but no complete response arrived. ``is_final``: whether a repetition would
-    get no other response."""
+    """The request was sent, at least in part, but no complete response arrived. ``is_final``: whether a repetition
+    would get no other response."""
 
     def __init__(self, message: str, *, is_final: bool) -> None:
         super().__init__(message)

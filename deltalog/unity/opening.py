@@ -3,8 +3,8 @@
 The server is given by options or by the environment:
 
     unity_catalog_url      UNITY_CATALOG_URL, or DATABRICKS_HOST
-    unity_catalog_token    UNITY_CATALOG_TOKEN unless UNITY_CATALOG_URL is another server; DATABRICKS_TOKEN if the server is
-                           DATABRICKS_HOST
+    unity_catalog_token    UNITY_CATALOG_TOKEN, unless UNITY_CATALOG_URL is another server; or DATABRICKS_TOKEN if the
+                           server is DATABRICKS_HOST
     unity_catalog_ca_file  UNITY_CATALOG_CA_FILE
 
 All other options are those of the store in which the table is. With credentials among them, the server is asked for
@@ -33,6 +33,7 @@ from deltalog.storage.registry import open_store, spread
 from deltalog.unity import creation_rules, messages, rules
 from deltalog.unity.calls import DeltaCalls, StagedCalls, TableCalls, ask
 from deltalog.unity.client import UnityClient, is_older_server
+from deltalog.unity.external import ExternalStore
 from deltalog.unity.http import Server
 from deltalog.unity.names import TableName, parse_address
 from deltalog.unity.preview import PreviewCalls
@@ -90,7 +91,10 @@ def open_log(address: str, allowed_paths: Sequence[str], environment: Environmen
     calls, loaded, issued = _loaded(client, name, environment, needs_credentials=not _has_credentials(storage))
     store = _store_at(loaded.metadata.location, name, calls, issued, storage, environment)
     if not rules.is_managed(loaded):
-        return LogReader(store, allowed_paths, environment.clock_ms)
+        if not isinstance(calls, DeltaCalls):  # the older calls cannot be told of metadata without a commit
+            return LogReader(store, allowed_paths, environment.clock_ms)
+        external = ExternalStore(store, calls, loaded.metadata.table_uuid)
+        return LogReader(external, allowed_paths, environment.clock_ms, Authority(table_id=external.table_id))
     table = UnityTable(calls, loaded.metadata.table_uuid, loaded, environment.clock_ms)
     rules.head_of(loaded, table.url)
     permits = spread(options).get(MAINTENANCE, False) is True

@@ -26,8 +26,9 @@ from deltalog.catalog.store import ManagedStore
 from deltalog.deltalake import writer
 from deltalog.errors import CatalogRequestError, DeltaLogError, EntityNotFoundError
 from deltalog.storage.s3.connections import Answer, Connections
-from deltalog.unity import opening
+from deltalog.unity import messages, opening
 from deltalog.unity.calls import DeltaCalls
+from deltalog.unity.names import parse_name
 from deltalog.unity.preview import PreviewCalls
 from deltalog.unity_catalog import catalogs
 from tests.support.cli import run
@@ -125,6 +126,53 @@ def test_an_external_table_is_registered_and_written_by_its_log(
     assert ids(DeltaTable.open("uc://main.s.outside", **options)) == [1, 2, 3]
     catalog.drop_table("s.outside")
     assert ids(outside) == [1, 2, 3]
+
+
+def test_the_catalog_is_told_of_the_metadata_of_an_external_table(
+    catalog: UnityCatalog, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    properties = {"first": "1", "gone": "1", "delta.enableInCommitTimestamps": "true"}
+    DeltaTable.create(place / "told", rows(1), properties=properties)
+    table = catalog.register_table("s.told", str(place / "told"))
+    before = catalog.describe("s.told").etag
+    table.append(rows(2))
+    assert catalog.describe("s.told").etag == before
+    with monkeypatch.context() as patched:
+        patched.setattr(DeltaCalls, "update", _refused)
+        assert table.set_properties({"owner": "me"}).version == 2
+    assert "owner" not in catalog.describe("s.told").properties
+    pickle.loads(pickle.dumps(table)).unset_properties(["gone"])
+    table.add_columns(pa.schema([("extra", pa.int64())]))
+    table.set_table(description="hello")
+    table.set_domain_metadata("my.domain", '{"a": 1}')
+    found = catalog.describe("s.told")
+    assert [field["name"] for field in found.columns["fields"]] == ["id", "extra"]
+    assert (found.properties["owner"], found.properties["first"]) == ("me", "1")
+    assert "gone" not in found.properties
+    assert found.last_commit_version == table.version == 6
+    assert found.last_commit_timestamp_ms == table.snapshot().timestamp_ms
+    assert found.properties["delta.feature.domainMetadata"] == "supported"
+    assert table.snapshot().reader.authority.is_log
+
+
+def _refused(*_: object, **__: object) -> None:
+    raise CatalogRequestError("not now", path="here")
+
+
+def test_a_later_change_of_an_external_table_may_be_told_first(catalog: UnityCatalog, place: Path) -> None:
+    table = DeltaTable.create(place / "late", rows(1))
+    catalog.register_table("s.late", str(place / "late"))
+    ahead = messages.UpdateTable(
+        requirements=(messages.AssertTableUuid(uuid=catalog.describe("s.late").table_uuid),),
+        updates=(
+            messages.SetProperties(updates={"owner": "later"}),
+            messages.UpdateSnapshotVersion(last_commit_version=9, last_commit_timestamp_ms=1),
+        ),
+    )
+    catalog._client.update_table(parse_name("main.s.late", ""), ahead)
+    catalog.table("s.late").set_properties({"owner": "earlier"})
+    assert catalog.describe("s.late").properties["owner"] == "later"
+    assert table.snapshot().metadata.configuration["owner"] == "earlier"
 
 
 def test_writers_at_once(options: dict[str, Any]) -> None:
@@ -304,7 +352,14 @@ def test_what_changes_in_the_log_changes_in_the_catalog(catalog: UnityCatalog) -
 
 @pytest.mark.parametrize(
     "configuration",
-    ["plain text", '{"b":10000000000000000000000000}', '{"b":1e400}', '{"b":NaN}', '{"b":"\\ud800"}', '{"b":[-Infinity]}'],
+    [
+        "plain text",
+        '{"b":10000000000000000000000000}',
+        '{"b":1e400}',
+        '{"b":NaN}',
+        '{"b":"\\ud800"}',
+        '{"b":[-Infinity]}',
+    ],
     ids=["text", "integer", "exponent", "nan", "surrogate", "infinity"],
 )
 def test_domains_that_json_does_not_carry(catalog: UnityCatalog, configuration: str) -> None:

@@ -91,7 +91,9 @@ def test_a_token_without_encryption_is_warned_of(host: str) -> None:
     assert "dapi-secret" not in str(warned[0].message)
 
 
-@pytest.mark.parametrize("url", ["http://127.0.0.1:1", "http://localhost:1", "http://[::1]:1", "https://uc.example.com"])
+@pytest.mark.parametrize(
+    "url", ["http://127.0.0.1:1", "http://localhost:1", "http://[::1]:1", "https://uc.example.com"]
+)
 def test_other_tokens_are_not_warned_of(url: str) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
