@@ -124,6 +124,9 @@ def test_an_external_table_is_registered_and_written_by_its_log(
     table.append(rows(2))
     outside.append(rows(3))
     assert ids(DeltaTable.open("uc://main.s.outside", **options)) == [1, 2, 3]
+    by_its_name = deltalake.DeltaTable("uc://main.s.outside", storage_options=options)
+    assert by_its_name.table_uri == f"file://{outside.url}/"
+    assert by_its_name.to_pyarrow_dataset().count_rows() == 3
     catalog.drop_table("s.outside")
     assert ids(outside) == [1, 2, 3]
 
