@@ -188,8 +188,8 @@ def publish(
     time, even while other processes publish them. ``head``: the head of the table, if known. ``contents``: known
     contents of staged files, keyed by name.
 
-    Raises StoreError, CoordinatorError; CorruptTableError if the log has a different commit for a ratified version.
-    Cost: 1 coordinator call if the head is unknown, and 1 per 100 commits; per commit 1 GET (if the content is
+    Raises StoreError, CoordinatorError; CorruptTableError if the log has a different commit for a ratified version, or
+    a staged file is not the ratified one. Cost: 1 coordinator call if the head is unknown, and 1 per 100 commits; per commit 1 GET (if the content is
     unknown), 1 PUT and (unless the catalog keeps staged commits) 1 DELETE, or on a local disk a link instead of GET and
     PUT.
     Spec: PROTOCOL.md#publishing-commits.
@@ -208,19 +208,25 @@ def publish(
 def copy_to_log(store: LogStore, commits: Sequence[RatifiedCommit], contents: Mapping[str, bytes] = _NOTHING) -> None:
     """Copy ratified commits to ``_delta_log``, in their order. Raises and costs as ``publish``, without the calls of a
     coordinator and the DELETE."""
-    names = [(staged_commit_path(commit.file), commit_path(commit.version)) for commit in commits]
+    names = [(staged_commit_path(each.file), commit_path(each.version), each.size_bytes) for each in commits]
     for commit in commits[store.link_if_absent(names) :]:
         _publish(store, commit, contents.get(commit.file))
 
 
 def _publish(store: LogStore, commit: RatifiedCommit, content: bytes | None) -> None:
-    path = commit_path(commit.version)
-    try:
-        data = store.get(staged_commit_path(commit.file)) if content is None else content
-    except ObjectNotFoundError:
-        if store.head(path) is None:
-            raise
-        return  # another process has published the commit and deleted the staged file
+    path, staged = commit_path(commit.version), staged_commit_path(commit.file)
+    data = get_or_none(store, staged) if content is None else content
+    if data is None or len(data) != commit.size_bytes:
+        found = store.head(path)
+        if found is not None and found.size_bytes in (None, commit.size_bytes):
+            return  # another process has published the commit, and may have deleted the staged file
+        if data is None and found is None:
+            raise ObjectNotFoundError(f"{store.url}: {staged} is missing, which the catalog ratified.", path=staged)
+        wrong, size = (path, found and found.size_bytes) if data is None else (staged, len(data))
+        raise CorruptTableError(
+            f"{store.url}: {wrong} has {size} bytes, but the catalog ratified a commit of {commit.size_bytes}: the "
+            "file was overwritten or truncated later. Nothing was published: restore it from a copy."
+        )
     outcome = store.put_if_absent(path, data)
     if outcome is PutOutcome.COMMITTED:
         return

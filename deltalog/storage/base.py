@@ -147,10 +147,11 @@ class LogStore(ABC):
         write(buffer)
         return self.put_if_absent(path, buffer.getvalue())
 
-    def link_if_absent(self, names: Sequence[tuple[str, str]]) -> int:
-        """Create durable hard links to objects, in order. ``names``: pairs of an old and a new name. Stops at the first
-        object that is missing, or whose new name already exists. Returns the number of objects linked; 0 for stores
-        without hard links. Cost: none."""
+    def link_if_absent(self, names: Sequence[tuple[str, str, int]]) -> int:
+        """Create durable hard links to objects, in order. ``names``: of each object the old and the new name, and the
+        size in bytes that it must have. Stops at the first object that is missing, has another size or is a symbolic
+        link, or whose new name already exists. Returns the number of objects linked; 0 for stores without hard links.
+        Cost: none."""
         return 0
 
     @abstractmethod

@@ -98,12 +98,15 @@ class LocalStore(LogStore):
                 return PutOutcome.UNKNOWN
         return PutOutcome.COMMITTED
 
-    def link_if_absent(self, names: Sequence[tuple[str, str]]) -> int:
+    def link_if_absent(self, names: Sequence[tuple[str, str, int]]) -> int:
         done, directories = 0, set()
-        for old, new in names:
-            target = self._absolute(new)
+        for old, new, size_bytes in names:
+            source, target = self._absolute(old), self._absolute(new)
             try:
-                os.link(self._absolute(old), target)
+                status = os.lstat(source)
+                if not S_ISREG(status.st_mode) or status.st_size != size_bytes:
+                    break
+                os.link(source, target)
             except OSError:  # file systems without hard links also raise this error; the caller then copies the objects
                 break
             done += 1

@@ -31,7 +31,7 @@ class WrappedStore(LogStore, Generic[S]):
     def prepare_commit(self, version: int) -> None:
         self.inner.prepare_commit(version)
 
-    def link_if_absent(self, names: Sequence[tuple[str, str]]) -> int:
+    def link_if_absent(self, names: Sequence[tuple[str, str, int]]) -> int:
         return self.inner.link_if_absent(names)
 
     def put(self, path: str, data: bytes, *, durable: bool = True) -> None:

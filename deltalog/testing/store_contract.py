@@ -149,11 +149,12 @@ class LogStoreTests:
         for name in ("one", "two", "three"):
             store.put_if_absent(f"s/{name}", name.encode())
         store.put_if_absent("t/two", b"taken")
-        done = store.link_if_absent([("s/one", "t/one"), ("s/two", "t/two"), ("s/three", "t/three")])
+        assert store.link_if_absent([("s/three", "t/three", 4), ("s/one", "t/one", 3)]) == 0  # another size
+        done = store.link_if_absent([("s/one", "t/one", 3), ("s/two", "t/two", 3), ("s/three", "t/three", 5)])
         assert done in (0, 1)
         assert another.get("t/two") == b"taken" and another.head("t/three") is None
         assert another.head("t/one") is None if done == 0 else another.get("t/one") == b"one"
-        assert store.link_if_absent([("s/none", "t/none")]) == 0 and store.head("t/none") is None
+        assert store.link_if_absent([("s/none", "t/none", 0)]) == 0 and store.head("t/none") is None
         store.delete("s/one")
         assert done == 0 or store.get("t/one") == b"one"
 

@@ -22,15 +22,19 @@ from deltalog.errors import (
     MissingInCommitTimestampError,
     ObjectNotFoundError,
     ResourceNotReadyError,
+    SchemaMismatchError,
 )
 from deltalog.log.reader import LogReader
 from deltalog.protocol import features, timestamps
 from deltalog.protocol.actions import Metadata, Protocol
 from deltalog.protocol.codec import CommitActions, decode_commit
 from deltalog.protocol.features import CATALOG_MANAGED
-from deltalog.protocol.paths import staged_commit_path
+from deltalog.protocol.partitions import check_partition_columns
+from deltalog.protocol.paths import are_ordinary, base_name, locate, place_of, staged_commit_path
 from deltalog.protocol.properties import CATALOG_ID_KEY, ENABLE_IN_COMMIT_TIMESTAMPS, UNITY_TABLE_ID_KEY
+from deltalog.protocol.schema_enforcement import check_unique_names
 from deltalog.protocol.timestamps import required_ict
+from deltalog.storage.base import LogStore
 from deltalog.storage.table_files import TableFiles
 from deltalog.transactions.managed_tables import ManagedTables
 from deltalog.transactions.release import is_released
@@ -127,6 +131,7 @@ def staged_commit(
     Raises InvalidActionError, CallError, CatalogBehindLogError. Cost: 1 HEAD and 1 GET."""
     store = tables.plain_store(record.url)
     check_next(store, tables.coordinator, record.table_id, version)
+    check_no_link(store, staged_commit_path(file))
     try:
         data = store.get(staged_commit_path(file))
     except ObjectNotFoundError:
@@ -144,8 +149,42 @@ def staged_commit(
     txn_id = actions.commit_info.txn_id if actions.commit_info and actions.commit_info_first else None
     if not txn_id:
         raise InvalidActionError(f"{file} cannot be ratified: it does not begin with a commitInfo that has a txnId.")
+    _check_sound(record, file, actions)
     changed = changes_metadata(actions)
     return RatifiedCommit(version, file, ict_ms, len(data), txn_id, changes_metadata=changed), actions
+
+
+def _check_sound(record: TableRecord, file: str, actions: CommitActions) -> None:
+    """Check that the table can be read after a staged commit. Raises InvalidActionError."""
+    try:
+        if actions.metadata is not None:
+            check_schema(actions.metadata)
+        paths = [add.path for add in actions.adds]
+        if len(set(paths)) < len(paths):
+            raise InvalidActionError("It adds a file twice.")
+        if actions.sidecars:
+            raise InvalidActionError("It has sidecar actions, which only checkpoints have.")
+        if not are_ordinary(paths):
+            place = place_of(record.url)
+            for path in paths:
+                if base_name(path) is None:  # an absolute path can be that of a file of another table, such as a clone's
+                    locate(path, [place])
+    except (CorruptTableError, SchemaMismatchError, InvalidActionError) as error:
+        raise InvalidActionError(f"{file} cannot be ratified: {error.message}") from None
+
+
+def check_no_link(store: LogStore, path: str) -> None:
+    """Check that a commit file is not reached through a symbolic link: who owns the target could change the commit
+    later. Raises InvalidActionError. Cost: none."""
+    if store.link_target(path) is not None:
+        raise InvalidActionError(f"{path} is, or is reached through, a symbolic link. Write the file itself.")
+
+
+def check_schema(metadata: Metadata) -> None:
+    """Check that the columns of a table can be read. Raises CorruptTableError, SchemaMismatchError."""
+    schema = metadata.schema
+    check_unique_names(schema)
+    check_partition_columns(schema, metadata.partition_columns)
 
 
 def check_stays_managed(tables: ManagedTables, table_id: str, file: str, actions: CommitActions) -> None:

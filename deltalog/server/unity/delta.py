@@ -12,7 +12,7 @@ import msgspec
 
 from deltalog.errors import CallError, EntityNotFoundError, SchemaNotFoundError
 from deltalog.server.calls import Needs
-from deltalog.server.unity.errors import BadRequestError, UnsupportedTableError
+from deltalog.server.unity.errors import BadRequestError, UnsupportedTableError, rendering
 from deltalog.server.unity.requests import UnityRequest, full_name
 from deltalog.server.unity.service import Endpoint, Service, Work
 from deltalog.transactions.unity import contract
@@ -125,7 +125,7 @@ def table_credentials(request: UnityRequest) -> Work:
 
     def run(service: Service) -> messages.Credentials:
         service.tables.check_catalog(request.catalog)
-        location = location_of(service.tables.location(request.table))
+        location = location_of(service.tables.credential_location(request.table))
         return messages.Credentials(storage_credentials=tuple(service.vendor.vend(location, operation)))
 
     return Work(run, request.table)
@@ -177,7 +177,10 @@ def operation_of(request: UnityRequest) -> messages.CredentialOperation:
 
 def loaded(view: View) -> messages.LoadedTable:
     """A table as a response. Raises UnsupportedTableError."""
-    return _managed(view) if isinstance(view, ManagedView) else _external(view)
+    if isinstance(view, ExternalView):
+        return _external(view)
+    with rendering(view.record.name):
+        return _managed(view)
 
 
 def _managed(view: ManagedView) -> messages.LoadedTable:
@@ -249,12 +252,12 @@ def _external(view: ExternalView) -> messages.LoadedTable:
 def _derived(view: ExternalView) -> dict[str, str]:
     table = view.table
     assert table.protocol is not None
-    shown = TableState.derived_of(table.protocol.to_action(), table.domain_metadata)
+    derived = TableState.derived_of(table.protocol.to_action(), table.domain_metadata)
     if table.last_commit_version is not None:
-        shown[LAST_UPDATE_VERSION] = str(table.last_commit_version)
+        derived[LAST_UPDATE_VERSION] = str(table.last_commit_version)
     if table.last_commit_ms is not None:
-        shown[LAST_COMMIT_TIMESTAMP] = str(table.last_commit_ms)
-    return shown
+        derived[LAST_COMMIT_TIMESTAMP] = str(table.last_commit_ms)
+    return derived
 
 
 _SCHEMA, _TABLE_ONLY = SchemaNotFoundError, EntityNotFoundError

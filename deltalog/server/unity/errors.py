@@ -5,19 +5,23 @@ Spec: ManagedTablesSpec.md#error-response-body; delta.yaml, DeltaErrorType.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from deltalog.errors import (
     CallError,
+    CatalogBehindLogError,
     CatalogNotFoundError,
     CommitConflictError,
     CommitStateUnknownError,
     ConcurrentModificationError,
+    CorruptTableError,
     DeltaLogError,
     MetadataChangedError,
     NotFoundError,
     OperationTimeoutError,
+    SchemaMismatchError,
     SchemaNotFoundError,
     TableExistsError,
     TableReplacedError,
@@ -82,10 +86,23 @@ _ERRORS: tuple[tuple[type[DeltaLogError], str], ...] = (
     (ConcurrentModificationError, "UpdateRequirementConflictException"),
     (UnpublishedCommitsError, "ResourceExhaustedException"),
     (UnsupportedFeatureError, "UnsupportedTableFormatException"),
+    # No failure of the server: repeating the request does not help.
+    (CatalogBehindLogError, "InvalidParameterValueException"),
     (TimestampAheadError, "InvalidParameterValueException"),
     (CallError, "InvalidParameterValueException"),
 )
 _OF_STATUS = {401: "NotAuthorizedException", 403: "PermissionDeniedException", 404: "NotFoundException"}
+
+
+@contextlib.contextmanager
+def rendering(name: str) -> Iterator[None]:
+    """While a table is converted to a response: raises UnsupportedTableError if the API has no form for it."""
+    try:
+        yield
+    except (CorruptTableError, SchemaMismatchError) as error:
+        raise UnsupportedTableError(f"{name} is not a table that this API can show: {error.message}") from error
+    except RecursionError as error:
+        raise UnsupportedTableError(f"{name} is not a table that this API can show: it nests too deeply.") from error
 
 
 def answer_of(error: DeltaLogError, missing: type[NotFoundError] = CatalogNotFoundError) -> Answer:

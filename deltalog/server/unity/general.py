@@ -16,7 +16,7 @@ from deltalog.protocol.actions import Long
 from deltalog.server.calls import Needs
 from deltalog.server.unity.column_infos import columns_of, infos_of, partition_columns_of
 from deltalog.server.unity.delta import properties_of
-from deltalog.server.unity.errors import BadRequestError, NotServedError
+from deltalog.server.unity.errors import BadRequestError, NotServedError, rendering
 from deltalog.server.unity.pages import MOST_RESULTS, page
 from deltalog.server.unity.requests import UnityRequest, full_name
 from deltalog.server.unity.service import Endpoint, Service, Work
@@ -345,7 +345,10 @@ def delete_table(request: UnityRequest) -> Work:
 
 def table_info(service: Service, view: View) -> dict[str, Any]:
     """A table in the form of the general API."""
-    return _managed_info(service, view) if isinstance(view, ManagedView) else _external_info(service, view)
+    if isinstance(view, ExternalView):
+        return _external_info(service, view)
+    with rendering(view.record.name):
+        return _managed_info(service, view)
 
 
 def _managed_info(service: Service, view: ManagedView) -> dict[str, Any]:
@@ -399,7 +402,7 @@ def table_credentials(request: UnityRequest) -> Work:
     table_id = given.table_id.lower()
 
     def run(service: Service) -> dict[str, Any]:
-        return _vended(service, location_of(service.tables.location_with_id(table_id)), operation)
+        return _vended(service, location_of(service.tables.credential_location_with_id(table_id)), operation)
 
     return Work(run)
 

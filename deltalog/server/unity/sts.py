@@ -22,12 +22,13 @@ def policy_for(location: str, operation: messages.CredentialOperation) -> str:
     """The session policy that limits a role to the objects below a location. Raises CallError for a location that is
     not on S3. Pure."""
     scheme, _, rest = canonical_url(location).partition("://")
-    bucket, _, prefix = rest.strip("/").partition("/")
-    if scheme != "s3" or not bucket or {".", ".."}.intersection(prefix.split("/")):
+    bucket, _, prefix = rest.rstrip("/").partition("/")
+    if scheme != "s3" or not bucket or (prefix and {"", ".", ".."}.intersection(prefix.split("/"))):
         raise CallError(f"{location} is not a location on S3.")
     escaped = _SPECIAL.sub(lambda found: f"${{{found[0]}}}", prefix)
     objects = f"arn:aws:s3:::{bucket}/{escaped}/*" if prefix else f"arn:aws:s3:::{bucket}/*"
-    prefixes = [escaped, f"{escaped}/*"] if prefix else ["*"]
+    # Without the slash, the keys of locations whose names begin with that of this one could be listed.
+    prefixes = [f"{escaped}/*"] if prefix else ["*"]
     is_write = operation == "READ_WRITE"
     keys = ["kms:Decrypt", *(["kms:GenerateDataKey"] if is_write else [])]
     statements: list[dict[str, Any]] = [

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from deltalog.errors import CallError
+from deltalog.errors import CallError, CorruptTableError, SchemaMismatchError
 from deltalog.protocol import features
 from deltalog.protocol.features import CATALOG_MANAGED
 from deltalog.protocol.properties import CATALOG_ID_KEY, ENABLE_IN_COMMIT_TIMESTAMPS
 from deltalog.unity import messages
-from deltalog.unity.columns import from_columns
+from deltalog.unity.columns import from_columns, to_columns
 from deltalog.unity.table_state import TABLE_ID_KEY, TableState, is_derived
 
 _READER_FEATURES = (CATALOG_MANAGED, "vacuumProtocolCheck")
@@ -59,6 +59,18 @@ def check_managed_state(state: TableState, table_id: str, catalog_id: str) -> No
     # The log of a table that deltalog dropped and registered again has its earlier id.
     if own != table_id and properties.get(CATALOG_ID_KEY) != catalog_id:
         raise CallError(f"The property {TABLE_ID_KEY} must be {table_id}, not {own!r}.")
+
+
+def check_shown(state: TableState) -> None:
+    """Check that the API has a form for a state. Raises CallError."""
+    try:
+        to_columns(state.schema)
+        state.etag()
+        state.derived_properties()
+    except (CorruptTableError, SchemaMismatchError) as error:
+        raise CallError(f"The metadata of the table cannot be shown: {error.message}") from None
+    except RecursionError:
+        raise CallError("The metadata of the table cannot be shown: it is nested too deeply.") from None
 
 
 def check_required(protocol: messages.TableProtocol) -> None:

@@ -12,6 +12,7 @@ import hashlib
 import logging
 import os
 import re
+import urllib.parse
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -36,6 +37,7 @@ from deltalog.errors import (
     MetadataChangedError,
     MissingInCommitTimestampError,
     ObjectNotFoundError,
+    SchemaMismatchError,
     SchemaNotFoundError,
     TableExistsError,
     TableReplacedError,
@@ -78,7 +80,10 @@ _MANAGED = "__unitystorage/tables"
 _TRIES = 20
 _MOST_COMMENT_BYTES = 65_536
 _MOST_LOCATION_BYTES = 4096
-_URL = re.compile(r"(?!file:)[a-z][a-z0-9+.-]*://[^\s\x00-\x1f\x7f\ud800-\udfff]+")
+# No empty segments: services read them in different ways.
+_URL = re.compile(r"(?!file:)[a-z][a-z0-9+.-]*:/(/[^/\s\x00-\x1f\x7f\ud800-\udfff]+)+")
+# Where tables of any format can lie that clients read without this server.
+_EXTERNAL_SCHEMES = frozenset({"s3", "gs", "gcs", "az", "adl", "abfs", "abfss", "wasb", "wasbs", "hdfs", "r2"})
 _NO_DOCUMENT = TableDocument()
 
 
@@ -298,11 +303,17 @@ class UnityTables:
 
     def stage(self, name: str) -> Staged:
         """Allocate the id and the location of a new managed table. The name is not reserved. Raises
-        SchemaNotFoundError, TableExistsError, CallError. Cost: 4 coordinator calls."""
+        SchemaNotFoundError, TableExistsError, CallError. Cost: 5 coordinator calls, and 1 per 1,000 external tables."""
         if self._warehouse is None:
             raise CallError("This server creates no managed tables: it was started without a warehouse.")
         self.check_schema(name.partition(".")[0])
         self._check_free(name)
+        for each in self._externals():  # registered before this was the warehouse
+            if records.are_nested(canonical_url(each.url), self._managed_root()):
+                raise CallError(
+                    f"No managed tables can be created: the external table {each.name} lies where they would lie, or "
+                    "around it. Drop that table first."
+                )
         table_id = str(uuid.UUID(self._environment.new_uuid()))
         url = f"{self._managed_root()}/{table_id}"
         document = StagingDocument(name=name, url=url, created_ms=self._environment.clock_ms())
@@ -383,6 +394,7 @@ class UnityTables:
     def _first_version(self, root: str, table_id: str, location: str, request: messages.CreateTable | None) -> StateAt:
         """Read version 0 of a staged table, and check it. Raises CallError."""
         store = self._tables.plain_store(root)
+        external_commits.check_no_link(store, commit_path(0))
         try:
             data = store.get(commit_path(0))
         except ObjectNotFoundError:
@@ -402,6 +414,11 @@ class UnityTables:
             features.check_readable(actions.protocol, location)
         except UnsupportedFeatureError as error:
             raise CallError(error.message) from None
+        try:
+            external_commits.check_schema(actions.metadata)
+        except (CorruptTableError, SchemaMismatchError) as error:
+            raise CallError(f"Version 0 cannot be used: {error.message}") from None
+        contract.check_shown(state)
         contract.check_required(messages.TableProtocol.from_action(actions.protocol))
         contract.check_managed_state(state, table_id, self.coordinator.catalog_id)
         if request is not None:
@@ -506,9 +523,20 @@ class UnityTables:
             raise CallError(f"The table {table_id} does not lie at {location}.")
         return record
 
-    def location_with_id(self, table_id: str) -> str:
-        """The root of the table or staged table with an id. Raises EntityNotFoundError. Cost: 1 or 2 coordinator calls;
-        for an external table, 1 per 1,000 of these."""
+    def credential_location(self, name: str) -> str:
+        """The location for which a client of a table gets credentials. Raises EntityNotFoundError; CallError for an
+        external table that was registered before managed tables were created around it or in it. Cost: 1 or 2
+        coordinator calls."""
+        record = self.coordinator.table(name)
+        return self._outside(self.external(name)[0]) if record is None else record.url
+
+    def _outside(self, table: ExternalTable) -> str:
+        self._check_outside(table.url, table.url)
+        return table.url
+
+    def credential_location_with_id(self, table_id: str) -> str:
+        """Like ``credential_location``, of the table or staged table with an id. Cost: 1 or 2 coordinator calls; for an
+        external table, 1 per 1,000 of these."""
         record = self.coordinator.table_with_id(table_id)
         if record is not None:
             return record.url
@@ -517,7 +545,7 @@ class UnityTables:
             return documents.decoded(staged, StagingDocument).url
         for each in self._externals():
             if each.table_id == table_id:
-                return each.url
+                return self._outside(each)
         raise EntityNotFoundError(f"There is no table with the id {table_id}.")
 
     def _externals(self) -> Iterator[ExternalTable]:
@@ -532,12 +560,21 @@ class UnityTables:
         return self.external(name)[0].table_id if record is None else record.table_id
 
     def check_unmanaged(self, location: str) -> None:
-        """Check that a location neither contains nor lies in a managed table or the place of such tables. Raises
-        CallError. Cost: that of ``ManagedTables.all``."""
+        """Check that a location can be that of an external table: it neither contains nor lies in a managed table or
+        the place of such tables. Raises CallError. Cost: that of ``ManagedTables.all``."""
         root = canonical_url(canonical_location(location))
-        other = records.nested_with(root, self._tables.all())
-        if other is not None or (self._warehouse is not None and records.are_nested(root, self._managed_root())):
+        scheme, mark, _ = root.partition("://")
+        if mark and scheme not in _EXTERNAL_SCHEMES:
+            raise CallError(f"{location} cannot be the location of a table: {scheme}:// is not a storage service.")
+        self._check_outside(root, location)
+        if records.nested_with(root, self._tables.all()) is not None:
             raise CallError(f"{location} lies where managed tables are, or around one.")
+
+    def _check_outside(self, url: str, shown: str) -> None:
+        """Check that an external location and the place of managed tables are not nested. Raises CallError. Cost:
+        none."""
+        if self._warehouse is not None and records.are_nested(canonical_url(url), self._managed_root()):
+            raise CallError(f"{shown} lies where managed tables are, or around one.")
 
     # --------------------------------------------------------------------------------------------- updating
 
@@ -628,6 +665,7 @@ class UnityTables:
             )
         commit = replace(commit, modified_ms=given.file_modification_timestamp)
         at = place.at.after(actions, commit.in_commit_timestamp_ms)
+        contract.check_shown(at.state)  # because the answer to a commit that was ratified shows it
         contract.check_agrees(plan, at.state)
         contract.check_managed_state(at.state, record.table_id, self.coordinator.catalog_id)
         if actions.protocol is not None:
@@ -719,7 +757,7 @@ class UnityTables:
             store = self._tables.plain_store(record.url)
             try:
                 publish(store, self.coordinator, record.table_id, Head(covered[-1].version, covered))
-            except CorruptTableError as error:
+            except (CorruptTableError, ObjectNotFoundError) as error:
                 raise CallError(error.message) from None
         return replace(head, unpublished=head.unpublished[len(covered) :])
 
@@ -762,8 +800,14 @@ class UnityTables:
             head = self.coordinator.head(record.table_id)
             if head is None:
                 raise self._absent(name)
-            publish(self._tables.plain_store(record.url), self.coordinator, record.table_id, head)
             last = check_none_deletes(self.coordinator, record, self._environment.clock_ms())
+            try:
+                publish(self._tables.plain_store(record.url), self.coordinator, record.table_id, head)
+            except (CorruptTableError, ObjectNotFoundError) as error:
+                if not self._is_owned(record.url):
+                    raise
+                log.warning("%s is dropped, although its log has errors: %s", record.name, error)
+                self.coordinator.published(record.table_id, head.version)
             if self.coordinator.drop(record.table_id, head.version, last, self._on_drop(record)):
                 self._tables.forget(record.table_id)
                 return
@@ -850,12 +894,10 @@ class UnityTables:
         )
 
     def add_external(self, table: ExternalTable) -> ExternalView:
-        """Register an external table. Raises TableExistsError; CallError if its location lies in a managed table, or
-        around one. Cost: that of ``ManagedTables.all``, 2 coordinator calls."""
+        """Register an external table. Raises TableExistsError, CallError as ``check_unmanaged``. Cost: that of
+        ``check_unmanaged``, 2 coordinator calls."""
         self._check_free(table.name)
-        other = records.nested_with(canonical_url(table.url), self._tables.all())
-        if other is not None:
-            raise CallError(f"The location lies in the managed table {other.name}, or around it.")
+        self.check_unmanaged(table.url)
         if not self.coordinator.change_documents([documents.change(EXTERNAL, table.name, 0, table)], [table.name]):
             raise TableExistsError(f"The catalog {self.settings.catalog} already has a table {table.name}.")
         return ExternalView(table)
@@ -922,11 +964,11 @@ def location_of(url: str) -> str:
 def canonical_location(location: str) -> str:
     """The root that a client names, in one form; no store is opened. Raises CallError."""
     url = location.rstrip("/")
-    is_local = location.startswith(("/", "file:"))
+    is_local = location.startswith(("/", "file:/"))
     root = local_root(location) if is_local and "\0" not in location else None
     if is_local and root is not None:
         url = os.path.realpath(root)
-    elif not _URL.fullmatch(url):
+    elif not _URL.fullmatch(url) or {".", ".."}.intersection(urllib.parse.unquote(url).split("/")):
         raise CallError("A location must be an absolute path or a URL such as s3://bucket/path.")
     if len(url.encode("utf-8", "surrogatepass")) > _MOST_LOCATION_BYTES:
         raise CallError(f"A location must have at most {_MOST_LOCATION_BYTES} bytes.")

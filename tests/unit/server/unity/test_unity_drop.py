@@ -145,7 +145,8 @@ def test_no_file_of_another_table_is_deleted(world: Any) -> None:
     assert files(other)
     assert files(root / "_delta_log")
     manager.drop_table("s.inner")
-    tables.register_external("s.e", f"file://{root}", "PARQUET", None, {}, [], None, ())
+    earlier = manager.unity_tables(UnitySettings())  # with another warehouse
+    earlier.register_external("s.e", f"file://{root}", "PARQUET", None, {}, [], None, ())
     manager.recover()
     assert files(root / "_delta_log")
     tables.drop("s.e")

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from deltalog import TransactionManager
+from deltalog.catalog.records import Proposal, Ratification, RatifiedCommit
 from deltalog.catalog.sqlite import SQLiteCoordinator
 from deltalog.server.app import App, Limits
 from deltalog.server.unity.credentials import Vendor
@@ -21,13 +22,14 @@ from deltalog.server.unity.service import Service
 from deltalog.testing.coordinators import FaultyCoordinator
 from deltalog.testing.stores import Call, Fault
 from deltalog.transactions.unity.tables import UnitySettings
-from tests.support.server.unity import ROOT, Response, Table, Unity
+from tests.support.server.unity import COLUMNS, ROOT, Response, Table, Unity
 
 
 class InProcess(Unity):
     """Calls an App without a server. ``decide``: the fault of a call of the coordinator."""
 
     def __init__(self, place: Path, limits: Limits | None = None) -> None:
+        self.place = place
         self.faults: dict[str, Fault] = {}
         self.before = lambda call: None
         inner = SQLiteCoordinator(place / "catalog.db")
@@ -109,6 +111,80 @@ def test_nothing_fails_after_a_ratification(unity: InProcess, table: Table) -> N
     assert (found.status, found.body["latest-table-version"]) == (200, 1)
     shutil.move(table.root.with_name("moved"), table.root)
     assert table.load() == found.body
+
+
+@pytest.mark.parametrize("is_warm", [True, False])
+def test_a_table_that_cannot_be_shown_is_mended_by_a_commit(unity: InProcess, table: Table, is_warm: bool) -> None:
+    """It was committed past the API's checks."""
+    table.commit()
+    good = table.metadata()
+    given = table.stage({"metaData": {**good, "schemaString": "junk", "partitionColumns": []}})["commit"]
+    bad = RatifiedCommit(2, given["file-name"], given["timestamp"], given["file-size"], "t", changes_metadata=True)
+    assert unity.coordinator.ratify(Proposal({table.id: (bad,)})) is Ratification.RATIFIED
+    table.version, table.last_ms = 2, given["timestamp"]
+    reader = unity if is_warm else InProcess(unity.place)
+    table.unity = reader
+    for path in (table.path, f"/tables/main.s.{table.name}"):
+        assert reader.ask("GET", path).error == (400, "UnsupportedTableFormatException")
+    listed = reader.ok("GET", "/tables?catalog_name=main&schema_name=s")["tables"]
+    assert [each["table_id"] for each in listed] == [table.id]
+    assert table.update(table.stage()).error == (400, "InvalidParameterValueException")
+    assert table.commit({"metaData": good})["latest-table-version"] == 3
+    assert table.load()["metadata"]["columns"] == COLUMNS
+    assert reader.ask("DELETE", table.path).status == 204
+
+
+@pytest.mark.parametrize("damage", ["missing", "truncated", "another", "link"])
+def test_a_staged_file_that_is_no_longer_the_ratified_one(unity: InProcess, table: Table, damage: str) -> None:
+    name = table.commit()["commits"][0]["file-name"]
+    staged, published = table.log / "_staged_commits" / name, table.log / f"{1:020d}.json"
+    content = staged.read_bytes()
+    staged.unlink()
+    if damage in ("truncated", "another"):
+        staged.write_bytes(content[:-9] if damage == "truncated" else b"{}")
+    elif damage == "link":
+        staged.symlink_to(table.root / "away")
+    report = {"action": "set-latest-backfilled-version", "latest-published-version": 1}
+    assert table.update(report).error == (400, "InvalidParameterValueException")
+    assert not published.exists()
+    assert table.load()["commits"][0]["file-name"] == name  # nothing is recorded as published
+    staged.unlink(missing_ok=True)
+    staged.write_bytes(content)
+    assert table.update(report).status == 200
+    assert published.read_bytes() == content
+    second = table.commit()["commits"][0]["file-name"]
+    (table.log / "_staged_commits" / second).write_bytes(b"{}")
+    (table.log / "_staged_commits" / second).unlink() if damage == "missing" else None
+    assert unity.ask("DELETE", table.path).status == 204  # its files are deleted anyway
+    assert unity.ask("GET", table.path).status == 404
+
+
+def test_a_staged_file_is_no_link(table: Table) -> None:
+    """Who owns the target could change the commit after its ratification."""
+    add = table.stage()
+    staged = table.log / "_staged_commits" / add["commit"]["file-name"]
+    staged.rename(table.root / "away.json")
+    staged.symlink_to(table.root / "away.json")
+    assert table.update(add).error == (400, "InvalidParameterValueException")
+    staged.unlink()
+    (table.root / "away.json").rename(staged)
+    assert table.update(add).status == 200
+
+
+def test_version_0_is_no_link(unity: InProcess) -> None:
+    path = "/delta/v1/catalogs/main/schemas/s"
+    table = Table(unity, "s", "link", unity.ok("POST", f"{path}/staging-tables", {"name": "link"}))
+    request = table.first()
+    first = table.log / f"{0:020d}.json"
+    first.rename(table.root / "away.json")
+    first.symlink_to(table.root / "away.json")
+    assert unity.ask("POST", f"{path}/tables", request).error == (400, "InvalidParameterValueException")
+
+
+def test_a_commit_that_the_catalog_does_not_have(unity: InProcess, table: Table) -> None:
+    """Another writer wrote it, or the catalog was restored from a backup. Clients repeat what fails with 500."""
+    (table.log / f"{1:020d}.json").write_text("{}")
+    assert table.update(table.stage()).error == (400, "InvalidParameterValueException")
 
 
 @pytest.mark.parametrize("fault", [Fault.LOST_ACK, Fault.UNKNOWN_NOT_WRITTEN, Fault.FAIL_BEFORE])

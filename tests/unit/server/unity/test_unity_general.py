@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import shutil
 import uuid
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from deltalog import DeltaTable, TableExistsError, TransactionManager
+from tests.support.server import served
 from tests.support.server.unity import COLUMNS, Table, Unity
 
 INVALID = (400, "InvalidParameterValueException")
@@ -333,6 +335,10 @@ def test_names_are_shared_by_all_kinds_of_tables(unity: Unity, schema: str, mana
         ({"storage_location": "relative/path"}, INVALID),
         ({"storage_location": "s3://"}, INVALID),
         ({"storage_location": "s3://b/" + "x" * 5000}, INVALID),
+        ({"storage_location": "s3:///b/t"}, INVALID),
+        ({"storage_location": "file:t"}, INVALID),
+        ({"storage_location": "http://169.254.169.254/latest"}, INVALID),
+        ({"storage_location": "memory://t"}, INVALID),
         ({"data_source_format": "EXCEL"}, BAD),
         ({"name": ""}, BAD),
         ({"columns": 7}, BAD),
@@ -348,6 +354,38 @@ def test_tables_refuse(unity: Unity, schema: str, changes: dict[str, Any], error
 def test_an_external_table_does_not_lie_in_a_managed_one(unity: Unity, schema: str, table: Table) -> None:
     for place in (table.location, f"{table.location}/x", str(table.root.parent)):
         assert unity.ask("POST", "/tables", external("t", schema, storage_location=place)).error == INVALID
+
+
+def test_an_external_table_does_not_lie_where_managed_ones_are_created(
+    unity: Unity, schema: str, place: Path
+) -> None:
+    """Whether there are managed tables yet or not."""
+    staged = unity.ok("POST", f"/delta/v1/catalogs/main/schemas/{schema}/staging-tables", {"name": "x"})
+    places = (place / "warehouse", place, place / "warehouse/__unitystorage", staged["location"])
+    for location in map(str, places):
+        request = external("t", schema, storage_location=location)
+        assert unity.ask("POST", "/tables", request).error == INVALID
+    unity.ok("POST", "/tables", external("t", schema, storage_location=str(place / "warehouse/other")))
+
+
+def test_an_external_table_around_managed_ones(place: Path, tmp_path: Path) -> None:
+    """It was registered before the catalog had this warehouse."""
+    options = (tmp_path / "c.db", "--recover-every", "0")
+    around = external("around", "s", storage_location=str(tmp_path))
+    with served(*options) as server:
+        unity = Unity(server)
+        unity.ok("POST", "/schemas", {"name": "s", "catalog_name": "main"})
+        table_id = unity.ok("POST", "/tables", around)["table_id"]
+    with served(*options, "--warehouse", str(tmp_path / "w")) as server:
+        unity, path = Unity(server), "/delta/v1/catalogs/main/schemas/s"
+        refused = unity.ask("POST", f"{path}/staging-tables", {"name": "t"})
+        assert refused.error == INVALID
+        assert "s.around" in refused.body["message"]
+        assert unity.ask("GET", f"{path}/tables/around/credentials?operation=READ_WRITE").error == INVALID
+        asked = {"table_id": table_id, "operation": "READ"}
+        assert unity.ask("POST", "/temporary-table-credentials", asked).error == INVALID
+        unity.ok("DELETE", f"{path}/tables/around")
+        unity.new_table("t")
 
 
 def test_a_managed_table_is_created_by_the_general_api(unity: Unity, schema: str) -> None:

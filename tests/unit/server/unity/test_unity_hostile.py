@@ -192,8 +192,12 @@ def test_locations_have_one_form(given: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "given", ["", "t", "./t", "s3://", "s3:/b/t", "file://host/t", "S3://b/t", "s3://b/a b", "s3://b/\ud800", "/a\0b"]
-)
+    "given",
+    [
+        "", "t", "./t", "s3://", "s3:/b/t", "file://host/t", "S3://b/t", "s3://b/a b", "s3://b/\ud800", "/a\0b",
+        "file:t", "file:./t", "s3:///b/t", "s3://b//t", "s3://b/../t", "s3://b/./t", "s3://b/%2e%2E/t", "s3://b/.",
+    ],
+)  # fmt: skip
 def test_other_texts_are_no_locations(given: str) -> None:
     with pytest.raises(CallError):
         canonical_location(given)
@@ -257,3 +261,67 @@ def _resident(server: Served) -> int:
         if line.startswith("VmRSS"):
             return int(line.split()[1]) << 10
     raise AssertionError("no VmRSS")
+
+
+# ------------------------------------------------------------------------------------- commits that nobody can read
+
+
+def _schema_string(data_type: str) -> str:
+    return '{"type":"struct","fields":[{"name":"id","nullable":true,"metadata":{},"type":' + data_type + "}]}"
+
+
+def _array(depth: int) -> str:
+    return '{"type":"array","containsNull":true,"elementType":' * depth + '"long"' + "}" * depth
+
+
+BAD_SCHEMAS = {
+    "text": "junk", "unknown type": _schema_string('"quux"'), "300 levels": _schema_string(_array(300)),
+    "5000 levels": _schema_string(_array(5000)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", BAD_SCHEMAS)
+def test_a_schema_that_cannot_be_read_is_not_committed(unity: Unity, case: str) -> None:
+    table = unity.new_table()
+    before = table.load()
+    bad = {**table.metadata(), "schemaString": BAD_SCHEMAS[case], "partitionColumns": []}
+    assert table.update(table.stage({"metaData": bad}, rows=False)).error == (400, "InvalidParameterValueException")
+    assert table.load() == before
+    assert table.commit()["latest-table-version"] == 1
+    new = Table(unity, "s", f"n{uuid.uuid4().hex}", unity.ok("POST", f"{SCHEMA}/staging-tables", {"name": "n"}))
+    request = {**new.first(), "columns": None}
+    first = new.log / f"{0:020d}.json"
+    lines = [json.loads(line) for line in first.read_text().splitlines()]
+    lines[2]["metaData"].update(schemaString=BAD_SCHEMAS[case], partitionColumns=[])
+    good = first.read_text()
+    first.write_text("".join(json.dumps(each) + "\n" for each in lines))
+    asked = {**request, "partition-columns": []}
+    assert unity.ask("POST", f"{SCHEMA}/tables", asked).error == (400, "InvalidParameterValueException")
+    first.write_text(good)
+    unity.ok("POST", f"{SCHEMA}/tables", request)
+
+
+@pytest.mark.parametrize(
+    "case", ["partition", "twins", "twice", "outside", "sidecar", "clustering"],
+)  # fmt: skip
+def test_a_commit_that_cannot_be_read_is_refused(unity: Unity, case: str) -> None:
+    table = unity.new_table()
+    add = {"path": "a", "partitionValues": {"day": "x"}, "size": 1, "modificationTime": 1, "dataChange": True}
+    column = {"name": "DAY", "type": "string", "nullable": True, "metadata": {}}
+    twins = {"type": "struct", "fields": [*COLUMNS["fields"], column]}
+    deep = '{"clusteringColumns":' + "[" * 100_000 + "]" * 100_000 + "}"
+    actions: dict[str, list[Any]] = {
+        "partition": [{"metaData": table.metadata(partitionColumns=["none"])}],
+        "twins": [{"metaData": table.metadata(schema=twins)}],
+        "twice": [{"add": add}, {"add": add}],
+        "outside": [{"add": {**add, "path": "../a"}}],
+        "sidecar": [{"sidecar": {"path": "a", "sizeInBytes": 1, "modificationTime": 1}}],
+        "clustering": [{"domainMetadata": {"domain": "delta.clustering", "configuration": deep, "removed": False}}],
+    }
+    found = table.update(table.stage(*actions[case], rows=False))
+    if case == "clustering":  # no JSON for deltalog, and so not shown
+        assert found.status == 200
+    else:
+        assert found.error == (400, "InvalidParameterValueException")
+        assert table.load()["latest-table-version"] == 0
+    table.load()
