@@ -28,7 +28,7 @@ from deltalog.lazy_names import lazy_modules
 from deltalog.protocol.paths import LOG_DIRECTORY, has_all, has_some, is_within
 from deltalog.storage.base import Entry, EntryKind, FileMeta, LogStore, PutOutcome, WalkPart, keep_cleanup_errors
 from deltalog.storage.mounts import mount_points_below
-from deltalog.storage.open_directories import OpenDirectories, OwnDirectories
+from deltalog.storage.open_directories import OpenDirectories, OwnDirectories, emptied, open_without_links
 
 if TYPE_CHECKING:
     import urllib.parse as urls
@@ -352,6 +352,30 @@ class LocalStore(LogStore):
                     raise _store_error("delete", self._absolute(entry.path), error) from error
                 removed.append(entry)
         return removed
+
+    def remove_all(self) -> int:
+        """See LogStore. Raises StoreError if directories are nested in more than 100 levels."""
+        with _store_errors("delete", self.root):
+            kept = (
+                {os.path.relpath(mount, self.root) for mount in self._mounts()[2]} if os.path.isdir(self.root) else ()
+            )
+            try:
+                opened = open_without_links(self.root)
+            except FileNotFoundError:
+                return 0
+            except OSError as error:
+                if error.errno not in _ABSENT_ERRNOS:
+                    raise
+                reason = "it is no directory, or its path has a symbolic link, which is not followed"
+                raise StoreError(f"Nothing is deleted at {self.root}: {reason}.", path=self.root) from None
+            try:
+                count = emptied(opened, kept, LOG_DIRECTORY)
+            finally:
+                os.close(opened)
+            # Something was written meanwhile, or is kept.
+            with contextlib.suppress(OSError):
+                os.rmdir(self.root)
+            return count
 
     def open_input(self, path: str) -> Any:
         import pyarrow as pa
