@@ -13,6 +13,7 @@ import pytest
 
 from deltalog import TransactionManager
 from deltalog.environment import Environment
+from deltalog.errors import EntityNotFoundError
 from deltalog.testing.coordinators import MemoryCoordinator
 from deltalog.transactions.unity.tables import UnitySettings
 from tests.support.server import served
@@ -48,7 +49,8 @@ def test_the_files_of_a_dropped_table_are_deleted(swept: tuple[Unity, Path]) -> 
     (table.root / "day=mon").mkdir()
     (table.root / "day=mon" / "x.parquet").write_bytes(b"x")
     assert unity.ask("DELETE", table.path).status == 204
-    until(lambda: not files(table.root))
+    until(lambda: not table.root.exists())
+    table.root.mkdir()
     (table.root / "late.parquet").write_bytes(b"x")  # by a client whose credentials are still good
     until(lambda: not files(table.root))
     assert other.commit()["latest-table-version"] == 2
@@ -120,14 +122,17 @@ def test_a_dropped_table_is_swept_for_a_day(world: Any) -> None:
     manager.recover()
     assert not files(root)
     late = root / "late.parquet"
+    root.mkdir()
     late.write_bytes(b"x")
     now[0] += 24 * 60 * 60 * 1000
     manager.recover()
     assert not late.exists()
     now[0] += 1
+    root.mkdir()
     late.write_bytes(b"x")
     manager.recover()
     assert not late.exists()
+    root.mkdir()
     late.write_bytes(b"x")
     manager.recover()  # it is forgotten
     assert late.exists()
@@ -152,3 +157,44 @@ def test_no_file_of_another_table_is_deleted(world: Any) -> None:
     tables.drop("s.e")
     manager.recover()
     assert not files(root / "_delta_log")
+
+
+@pytest.mark.parametrize("path", ["link", "_delta_log/_sidecars", "_delta_log/_staged_commits", "_delta_log", ""])
+def test_no_link_in_a_dropped_table_is_followed(world: Any, tmp_path: Path, path: str) -> None:
+    manager, tables, _ = world
+    tables.create_schema("s", None, {})
+    root = _staged_table(tables, "s.t")
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    if (root / path).exists():
+        (root / path).rename(outside / "old")
+    (outside / "precious.txt").write_text("x")
+    (root / path).symlink_to(outside)
+    before = files(outside)
+    tables.drop("s.t")
+    manager.recover()
+    assert files(outside) == before
+    assert root.is_symlink() if path == "" else not root.exists()
+
+
+def test_what_was_staged_and_never_created_goes_after_a_week(world: Any) -> None:
+    manager, tables, now = world
+    tables.create_schema("s", None, {})
+    table_id, url = (staged := tables.stage("s.never")).table_id, staged.url
+    table = Table(None, "s", "never", {"table-id": table_id, "location": f"file://{url}"})  # type: ignore[arg-type]
+    table.first()
+    created = _staged_table(tables, "s.t")
+    now[0] += 7 * 24 * 60 * 60 * 1000 - 1
+    manager.recover()
+    assert files(table.root)
+    assert tables.staged(table_id).url == url
+    now[0] += 2
+    manager.recover()
+    assert not table.root.exists()
+    assert manager.coordinator.document("staging", table_id) is None
+    with pytest.raises(EntityNotFoundError):
+        tables.create_staged("s.never", f"file://{url}", None)
+    now[0] += 24 * 60 * 60 * 1000 + 1
+    manager.recover()
+    assert manager.coordinator.documents("dropped") == []
+    assert files(created)
