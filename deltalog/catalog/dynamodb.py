@@ -416,6 +416,10 @@ class DynamoDBCoordinator(Coordinator):
             change = update(layout.head_key(table_id), {"published": known}, where)
             if self._items.transact([change], _new_token()) is None:
                 break
+        if not self.keeps_staged_commits:
+            # Another process may have begun to serve the catalog. Read last, because the head names the commits no more.
+            catalog = self._items.get(layout.CATALOG)
+            self.keeps_staged_commits = catalog is not None and bool(catalog.get("staged", 0))
         self._remove(garbage)
 
     def _commits(self, table_id: str, first: int = 0, last: int = 10**19) -> Iterator[Item]:

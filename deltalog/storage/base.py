@@ -276,9 +276,9 @@ class LogStore(ABC):
         """Remove everything below the root; returns the number of files removed. The log goes first, newest version
         first, so that no reader takes an older version for the latest.
 
-        On a local disk, the root is removed too. Symbolic links are removed, and never followed; mount points stay, with
-        what lies below them. Raises StoreError, there also if the path of the root has symbolic links. Cost: 4 LISTs, 1
-        DELETE per file.
+        On a local disk, the root is removed too. Symbolic links are removed, and never followed; mount points stay,
+        with what lies below them. Raises StoreError, there also if the path of the root has symbolic links. Cost: 4
+        LISTs, 1 DELETE per file.
         """
         count = 0
         for directory in _LOG_DIRECTORIES:

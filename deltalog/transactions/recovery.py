@@ -411,18 +411,26 @@ def _named(snapshot: Snapshot) -> Iterator[str]:
 def _sweep_staged(ledger: Ledger, store: LogStore, table: TableRecord, head: Head) -> int:
     """Delete staged commits for versions at which other commits were ratified; if the catalog keeps staged commits,
     only those older than KEPT_STAGED_MS. Staged commits of later versions are kept regardless of age, because a
-    suspended process may still have them ratified. Raises CatalogBehindLogError. Cost: 1 HEAD and 1 LIST."""
+    suspended process may still have them ratified. Raises CatalogBehindLogError. Cost: 1 HEAD and 1 LIST; 1 coordinator
+    call if there are staged commits."""
     check_next(store, ledger.coordinator, table.table_id, head.version + 1)
+    wanted = {commit.file for commit in head.unpublished}
+    found = [
+        meta
+        for meta in store.list_from(STAGED_COMMITS_DIRECTORY)
+        if meta.name not in wanted and _staged_version(meta.name) <= head.version
+    ]
+    if not found:
+        return 0
+    if not ledger.coordinator.keeps_staged_commits:
+        # Reads again whether the catalog keeps them: another process may have begun to serve it.
+        ledger.coordinator.published(table.table_id, head.version)
     if ledger.coordinator.keeps_staged_commits:
         oldest_ms = ledger.now_ms() - KEPT_STAGED_MS
-        found = store.list_from(STAGED_COMMITS_DIRECTORY)
         # The files of a version are deleted together, so that not only those remain that lost.
         young = {_staged_version(meta.name) for meta in found if (meta.modification_time_ms or 0) >= oldest_ms}
-        listed = [meta.name for meta in found if _staged_version(meta.name) not in young]
-    else:
-        listed = store.list_names(STAGED_COMMITS_DIRECTORY)
-    wanted = {commit.file for commit in head.unpublished}
-    dead = [name for name in listed if name not in wanted and _staged_version(name) <= head.version]
+        found = [meta for meta in found if _staged_version(meta.name) not in young]
+    dead = [meta.name for meta in found]
     for name in dead:
         store.delete(f"{STAGED_COMMITS_DIRECTORY}/{name}")
     return len(dead)

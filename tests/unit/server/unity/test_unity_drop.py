@@ -95,6 +95,21 @@ def test_recovery_publishes_what_clients_do_not(swept: tuple[Unity, Path]) -> No
     table.commit()
 
 
+def test_an_earlier_process_keeps_staged_files(tmp_path: Path) -> None:
+    """Another process opened the catalog before it was served for the first time."""
+    catalog, warehouse = tmp_path / "catalog.db", tmp_path / "w"
+    earlier = TransactionManager(str(catalog))
+    with served(catalog, "--warehouse", str(warehouse), "--recover-every", "0") as server:
+        unity = Unity(server)
+        unity.ok("POST", "/schemas", {"name": "s", "catalog_name": "main"})
+        table = unity.new_table()
+        staged = table.commit()["commits"][0]["file-name"]
+        added = {"action": "set-latest-backfilled-version", "latest-published-version": 1}
+        assert table.update(added).status == 200
+        earlier.recover()  # it has nothing to publish
+        assert (table.log / "_staged_commits" / staged).exists()
+
+
 # ------------------------------------------------------------------------------------------------- in one process
 
 
