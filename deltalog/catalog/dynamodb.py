@@ -417,7 +417,7 @@ class DynamoDBCoordinator(Coordinator):
             if self._items.transact([change], _new_token()) is None:
                 break
         if not self.keeps_staged_commits:
-            # Another process may have begun to serve the catalog. Read last, because the head names the commits no more.
+            # Another process may have begun to serve the catalog. Read last: the head no longer names the commits.
             catalog = self._items.get(layout.CATALOG)
             self.keeps_staged_commits = catalog is not None and bool(catalog.get("staged", 0))
         self._remove(garbage)

@@ -44,8 +44,6 @@ from deltalog.errors import (
     UnpublishedCommitsError,
     UnsupportedFeatureError,
 )
-from deltalog.log.loader import load_latest
-from deltalog.log.reader import LogReader
 from deltalog.protocol import features
 from deltalog.protocol.codec import decode_commit
 from deltalog.protocol.paths import canonical_url, commit_path, staged_commit_path
@@ -67,9 +65,10 @@ from deltalog.transactions.unity.documents import (
     StagingDocument,
     TableDocument,
 )
+from deltalog.transactions.unity.external_logs import ExternalLogs
 from deltalog.transactions.unity.states import StateAt, States
 from deltalog.unity import messages
-from deltalog.unity.columns import from_columns, to_columns
+from deltalog.unity.columns import from_columns
 from deltalog.unity.table_state import TableState
 
 log = logging.getLogger(__name__)
@@ -91,11 +90,13 @@ _NO_DOCUMENT = TableDocument()
 class UnitySettings:
     """``catalog``: the name under which the catalog is served. ``warehouse``: the location below which managed tables
     are created; None: clients cannot create any. ``most_unpublished``: how many ratified commits of a table may wait
-    for publication before further ones are refused."""
+    for publication before further ones are refused. ``log_prefixes``: the locations below which, beside the warehouse,
+    the logs of external tables may be read."""
 
     catalog: str = "main"
     warehouse: str | None = None
     most_unpublished: int = MOST_UNPUBLISHED
+    log_prefixes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,6 +167,7 @@ class UnityTables:
         self._environment = environment
         self._states = States(tables)
         self._warehouse = None if settings.warehouse is None else tables.root(settings.warehouse)
+        self._external_logs = ExternalLogs(tables, environment, [settings.warehouse or "", *settings.log_prefixes])
 
     def now_ms(self) -> int:
         return self._environment.clock_ms()
@@ -446,30 +448,13 @@ class UnityTables:
             external = self.coordinator.document(EXTERNAL, name)
             if external is None:
                 raise self._absent(name)
-            return ExternalView(self._with_log(documents.decoded(external, ExternalTable)))
+            return ExternalView(self._external_logs.shown(documents.decoded(external, ExternalTable)))
         return self.view(record)
 
-    def _with_log(self, table: ExternalTable) -> ExternalTable:
-        """An external Delta table that was registered without its protocol, with what its log says; unchanged if the
-        log cannot be read. Cost: that of ``load_latest``."""
-        if table.format != "DELTA" or table.protocol is not None:
-            return table
-        try:
-            snapshot = load_latest(LogReader(self._tables.plain_store(table.url)))
-            state = TableState.of(snapshot.protocol, snapshot.metadata, snapshot.state.domains.values())
-            columns = to_columns(state.schema)
-        except DeltaLogError as error:
-            log.info("%s: the log of this external table cannot be read: %s", table.name, error)
-            return table
-        return msgspec.structs.replace(
-            table,
-            columns=columns,
-            column_infos=None,
-            partition_columns=state.metadata.partition_columns,
-            protocol=messages.TableProtocol.from_action(state.protocol),
-            properties={**table.properties, **state.metadata.configuration},
-            domain_metadata=dict(state.domains),
-        )
+    def listed(self, name: str) -> View:
+        """Like ``load``, but the log of an external table is not read: a listing can have many of them."""
+        record = self.coordinator.table(name)
+        return ExternalView(self.external(name)[0]) if record is None else self.view(record)
 
     def view(self, record: TableRecord) -> ManagedView:
         """A managed table at its head. Raises EntityNotFoundError. Cost: 2 coordinator calls, that of

@@ -299,7 +299,8 @@ def test_an_external_delta_table_is_loaded_and_updated(unity: Unity, schema: str
     assert unity.ask("POST", path, managed).error == INVALID
 
 
-def test_an_external_delta_table_is_loaded_from_its_log(unity: Unity, schema: str, tmp_path: Any) -> None:
+def test_an_external_delta_table_is_loaded_from_its_log(unity: Unity, schema: str, place: Any) -> None:
+    tmp_path = place / "warehouse" / schema
     rows = pa.table({"id": [1], "day": ["mon"]})
     DeltaTable.create(str(tmp_path / "t"), rows.schema, partition_by=["day"], data=rows, properties={"a": "1"})
     unity.ok("POST", "/tables", external("t", schema, storage_location=f"file://{tmp_path / 't'}", columns=None))
