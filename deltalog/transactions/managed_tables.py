@@ -195,6 +195,20 @@ class ManagedTables:
             else:
                 transaction.commit("UPGRADE PROTOCOL", {"newProtocol": transaction.protocol.to_json()})
 
+    def write_ids(self, record: TableRecord) -> None:
+        """Commit the ids of a table's registration to its log, unless it has them. Cost: that of ``handle``, and of a
+        commit."""
+        ids = {CATALOG_ID_KEY: self.coordinator.catalog_id, UNITY_TABLE_ID_KEY: record.table_id}
+
+        def work(table: DeltaTable) -> None:
+            known = table.snapshot().metadata.configuration
+            if any(known.get(key) != value for key, value in ids.items()):
+                with table.transaction() as transaction:
+                    transaction.metadata_changes.move_to_catalog(ids)
+                    transaction.commit("SET TBLPROPERTIES", {"properties": canonical_json(ids)})
+
+        self.table(record).retrying(work)
+
     def _is_ours(self, table: DeltaTable, snapshot: Snapshot, take_over: bool) -> bool:
         """Whether a catalog-managed table belongs to this catalog, which may have dropped it; False if it is to be
         taken over from another one. Raises ResourceNotReadyError. Cost: 2 coordinator calls; 1 LIST for a table that is

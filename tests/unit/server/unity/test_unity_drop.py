@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Iterator
@@ -14,7 +15,8 @@ import pytest
 from deltalog import TransactionManager
 from deltalog.environment import Environment
 from deltalog.errors import ResourceNotReadyError
-from deltalog.testing.coordinators import MemoryCoordinator
+from deltalog.testing.coordinators import FaultyCoordinator, MemoryCoordinator
+from deltalog.testing.stores import Fault, nth
 from deltalog.transactions.unity.tables import UnitySettings
 from tests.support.server import served
 from tests.support.server.unity import Table, Unity
@@ -222,3 +224,29 @@ def test_a_table_whose_files_are_being_deleted_comes_back_only_when_that_is_said
     manager.drop_table("s.t")  # which keeps the files
     manager.recover()
     assert files(root)
+
+
+def test_a_table_of_the_api_keeps_the_history_of_its_log(world: Any) -> None:
+    """Two histories of it diverge, and the catalog is set back to the log."""
+    manager, tables, _ = world
+    tables.create_schema("s", None, {})
+    root = _staged_table(tables, "s.t")
+    other = _staged_table(tables, "s.other")
+    before = tables.load("s.t").record.table_id
+    unnoted = TransactionManager(FaultyCoordinator(manager.coordinator, nth(1, Fault.FAIL_BEFORE, method="published")))
+    unnoted.table("s.t").append(pa.table({"id": [1], "day": ["mon"]}))
+    first = root / "_delta_log" / f"{1:020d}.json"
+    table = Table(None, "s", "s.t", {"table-id": before, "location": f"file://{root}"})  # type: ignore[arg-type]
+    info = json.loads(first.read_text().splitlines()[0])
+    info["commitInfo"]["txnId"] = "another"
+    metadata = {"metaData": table.metadata(configuration={"k": "log"})}
+    first.unlink()
+    first.write_text(json.dumps(info) + "\n" + json.dumps(metadata) + "\n")
+    assert "Two histories" in manager.resync().tables[-1].problem
+    assert [each.problem for each in manager.resync(keep_log=["s.t"]).tables] == [None, None]
+    assert manager.resync().is_in_step
+    view = tables.load("s.t")
+    assert view.record.table_id != before  # so that no handle goes on from the other history
+    assert view.at.state.metadata.configuration["k"] == "log"
+    _shown(tables, manager, "s.t")
+    assert files(other)
