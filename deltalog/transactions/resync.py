@@ -111,8 +111,8 @@ def resync(
 
 
 def _reset(ledger: Ledger, log: LogState) -> None:
-    """Reset the catalog's record of a table to the last version on which catalog and log agree, under a new id, which is
-    written to the log at the end. If the process dies during this call, the table must be registered again."""
+    """Reset the catalog's record of a table to the last version on which catalog and log agree, under a new id, which
+    is written to the log at the end. If the process dies during this call, the table must be registered again."""
     assert log.common is not None
     for commit in log.head.unpublished:
         if commit.version > log.common and commit.file in log.staged:

@@ -406,7 +406,7 @@ def test_temporary_credentials(unity: Unity, table: Table) -> None:
     found = unity.ok("POST", path, {"table_id": table.id, "operation": "READ"})
     assert (found["url"], found.keys()) == (table.location, {"url", "expiration_time"})
     assert unity.ok("POST", f"{path}?table_id={table.id}&operation=READ")["url"] == table.location
-    staged = unity.ok("POST", "/delta/v1/catalogs/main/schemas/s/staging-tables", {"name": "x"})
+    staged = unity.ok("POST", "/delta/v1/catalogs/main/schemas/s/staging-tables", {"name": uuid.uuid4().hex})
     found = unity.ok("POST", path, {"table_id": staged["table-id"], "operation": "READ_WRITE"})
     assert found["url"] == staged["location"]
     missing = {"table_id": str(uuid.uuid4()), "operation": "READ"}
