@@ -189,9 +189,9 @@ def publish(
     contents of staged files, keyed by name.
 
     Raises StoreError, CoordinatorError; CorruptTableError if the log has a different commit for a ratified version, or
-    a staged file is not the ratified one. Cost: 1 coordinator call if the head is unknown, and 1 per 100 commits; per commit 1 GET (if the content is
-    unknown), 1 PUT and (unless the catalog keeps staged commits) 1 DELETE, or on a local disk a link instead of GET and
-    PUT.
+    a staged file is not the ratified one. Cost: 1 coordinator call if the head is unknown, and 1 per 100 commits; per
+    commit 1 GET (if the content is unknown), 1 PUT and (unless the catalog keeps staged commits) 1 DELETE, or on a
+    local disk a link instead of GET and PUT.
     Spec: PROTOCOL.md#publishing-commits.
     """
     head = head or coordinator.head(table_id)

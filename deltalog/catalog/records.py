@@ -30,8 +30,9 @@ IDLE_TIMEOUT_MS = 30 * 60 * 1000
 COMMIT_LEASE_MS = 60 * 1000
 # The prefix of the ids of vacuums, which distinguishes them from transaction ids (UUIDs).
 VACUUM_ID = "vacuum-"
-# The kinds of documents that name external tables, by full name, and the ids of dropped tables.
-EXTERNAL, RETIRED = "external", "retired"
+# The kinds of documents that name external tables, by full name, and the ids of dropped tables: those whose files stay,
+# and those whose files are being deleted.
+EXTERNAL, RETIRED, DROPPED = "external", "retired", "dropped"
 # Databases cannot store lone surrogates.
 _ID = re.compile(r"[^\s\x00-\x1f\x7f\ud800-\udfff]+")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")

@@ -211,15 +211,21 @@ def register(
     catalog: _Catalog,
     name: _Name,
     location: Annotated[str, typer.Argument(metavar="TABLE", help="The table's location: a path, or s3://….")],
+    take_over: Annotated[
+        bool,
+        typer.Option("--take-over", help="The other catalog that manages the table is gone, or was this one earlier."),
+    ] = False,
     as_json: _Json = False,
 ) -> None:
     """Add an existing table to a catalog, by a commit that adds the required table feature.
 
-    From then on, the table is read and written only through the catalog. Creates the catalog if it does not exist.
+    From then on, the table is read and written only through the catalog. Creates the catalog if it does not exist. A
+    table that is managed by another catalog is refused: release it there. ``--take-over`` is for a catalog that is
+    gone, or that was this one before it was restored from a backup.
     """
     manager, out = _manager(catalog, create=True), Output(as_json)
     with out.working("Registering the table"):
-        manager.register_table(name, location)
+        manager.register_table(name, location, take_over=take_over)
     record, head = manager.ratified(name)
     if as_json:
         out.document(_shown(record, head))

@@ -261,8 +261,8 @@ class LogStore(ABC):
         raise CallError(f"{self.url}: this store cannot tell files from links, so its tables cannot be vacuumed.")
 
     def remove(self, entries: Sequence[Entry]) -> list[Entry]:
-        """Remove files that ``walk`` returned, then empty directories, in the order of ``entries``. Returns the entries
-        that were removed.
+        """Remove files and symbolic links that ``walk`` returned, then empty directories, in the order of ``entries``.
+        Returns the entries that were removed.
 
         On a local disk, a file is kept if its size or time has changed since the listing, or if its path now contains a
         symbolic link. Cost: 1 DELETE for each file; none for directories on object stores, which have no directories.

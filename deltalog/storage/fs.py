@@ -342,6 +342,10 @@ class LocalStore(LogStore):
                             continue
                         opened.forget(entry.path)
                         os.rmdir(name, dir_fd=above)
+                    elif entry.kind is EntryKind.LINK:
+                        if not S_ISLNK(status.st_mode):
+                            continue
+                        os.unlink(name, dir_fd=above)
                     elif S_ISREG(status.st_mode) and _is_same(entry, status):
                         os.unlink(name, dir_fd=above)
                     else:

@@ -121,6 +121,10 @@ class CoordinatorDocumentTests(CoordinatorCases):
 
     def test_remembers_that_staged_commits_are_kept(self, coordinator: Coordinator, another: Coordinator) -> None:
         assert coordinator.keeps_staged_commits is another.keeps_staged_commits is False
+        coordinator.register(table(1), 0)
+        coordinator.keep_staged_commits()
+        another.published("id-1", 0)  # before the staged commits would be deleted
+        assert another.keeps_staged_commits is True
         for _ in range(2):
             coordinator.keep_staged_commits()
             another.keep_staged_commits()

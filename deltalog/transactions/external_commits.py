@@ -167,7 +167,7 @@ def _check_sound(record: TableRecord, file: str, actions: CommitActions) -> None
         if not are_ordinary(paths):
             place = place_of(record.url)
             for path in paths:
-                if base_name(path) is None:  # an absolute path can be that of a file of another table, such as a clone's
+                if base_name(path) is None:  # absolute paths can be those of another table, as in a clone
                     locate(path, [place])
     except (CorruptTableError, SchemaMismatchError, InvalidActionError) as error:
         raise InvalidActionError(f"{file} cannot be ratified: {error.message}") from None

@@ -6,9 +6,10 @@ Spec: PROTOCOL.md#creating-and-dropping-catalog-managed-tables, #catalog-managed
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 
 from deltalog.addresses import committer_of, handle_on, handle_on_latest
@@ -16,7 +17,7 @@ from deltalog.catalog import records
 from deltalog.catalog.committer import publish
 from deltalog.catalog.coordinator import Coordinator
 from deltalog.catalog.marks import KnownMarks, check_none_deletes
-from deltalog.catalog.records import EXTERNAL, RETIRED, DocumentChange, TableRecord
+from deltalog.catalog.records import DROPPED, EXTERNAL, RETIRED, DocumentChange, TableRecord
 from deltalog.catalog.store import ManagedStore
 from deltalog.commit.hooks import errors_logged
 from deltalog.create.new_table import create, creation
@@ -32,8 +33,9 @@ from deltalog.log.authority import Authority
 from deltalog.log.loader import UnreadSnapshot, load_latest
 from deltalog.log.reader import LogReader
 from deltalog.protocol import features
+from deltalog.protocol.codec import canonical_json
 from deltalog.protocol.features import CATALOG_MANAGED
-from deltalog.protocol.paths import canonical_url
+from deltalog.protocol.paths import LOG_DIRECTORY, STAGED_COMMITS_DIRECTORY, canonical_url
 from deltalog.protocol.properties import (
     CATALOG_ID_KEY,
     ENABLE_IN_COMMIT_TIMESTAMPS,
@@ -129,14 +131,14 @@ class ManagedTables:
             UNITY_TABLE_ID_KEY: table_id,
         }
 
-    def register(self, name: str, url: str) -> DeltaTable:
+    def register(self, name: str, url: str, take_over: bool = False) -> DeltaTable:
         """See ``TransactionManager.register_table``."""
         # The catalog is checked before the log is read, so that commits through the catalog cannot make the version
         # stale.
         full, reader = self._place(name, url)
         table = DeltaTable(handle_on_latest(reader, self._environment))
-        table.retrying(self._enable_catalog)
-        return self._take_over(full, table)
+        table.retrying(lambda current: self._enable_catalog(current, take_over))
+        return self._take_over(full, table, take_over)
 
     def root(self, url: str) -> str:
         """The canonical root of a table, without symbolic links and with one scheme per kind of store, so that a
@@ -162,16 +164,12 @@ class ManagedTables:
             "other table."
         )
 
-    def _enable_catalog(self, table: DeltaTable) -> None:
-        """Set the properties of a catalog-managed table in a commit, unless they are already set."""
+    def _enable_catalog(self, table: DeltaTable, take_over: bool) -> None:
+        """Set the properties of a catalog-managed table in a commit, unless they are already set: the id in the log is
+        that of the registration."""
         snapshot = table.snapshot()
-        if features.is_catalog_managed(snapshot.protocol):
-            owner = snapshot.metadata.configuration.get(CATALOG_ID_KEY)
-            if owner != self.coordinator.catalog_id:
-                raise ResourceNotReadyError(
-                    f"{table.url} is managed by another catalog ({owner or 'not one of deltalog'}). Release it from "
-                    "that catalog first, with TransactionManager.release_table or deltalog tables release."
-                )
+        is_managed = features.is_catalog_managed(snapshot.protocol)
+        if is_managed and self._is_ours(table, snapshot, take_over) and self._free_id(snapshot) is not None:
             return
         last_ms = snapshot.in_commit_timestamp_ms
         if last_ms is not None and last_ms > self._environment.clock_ms() + self.coordinator.most_ahead_ms:
@@ -183,24 +181,85 @@ class ManagedTables:
                 clock_ms=self._environment.clock_ms(),
             )
         with table.transaction() as transaction:
-            transaction.metadata_changes.set_protocol(features.with_features(transaction.protocol, [CATALOG_MANAGED]))
-            transaction.set_properties({
+            if not is_managed:
+                protocol = features.with_features(transaction.protocol, [CATALOG_MANAGED])
+                transaction.metadata_changes.set_protocol(protocol)
+            properties = {
                 ENABLE_IN_COMMIT_TIMESTAMPS.key: "true",
                 CATALOG_ID_KEY: self.coordinator.catalog_id,
                 UNITY_TABLE_ID_KEY: self._environment.new_uuid(),
-            })  # fmt: skip
-            transaction.commit("UPGRADE PROTOCOL", {"newProtocol": transaction.protocol.to_json()})
+            }
+            transaction.metadata_changes.move_to_catalog(properties)
+            if is_managed:
+                transaction.commit("SET TBLPROPERTIES", {"properties": canonical_json(properties)})
+            else:
+                transaction.commit("UPGRADE PROTOCOL", {"newProtocol": transaction.protocol.to_json()})
 
-    def _take_over(self, name: str, table: DeltaTable) -> DeltaTable:
+    def write_ids(self, record: TableRecord) -> None:
+        """Commit the ids of a table's registration to its log, unless it has them. Cost: that of ``handle``, and of a
+        commit."""
+        ids = {CATALOG_ID_KEY: self.coordinator.catalog_id, UNITY_TABLE_ID_KEY: record.table_id}
+
+        def work(table: DeltaTable) -> None:
+            known = table.snapshot().metadata.configuration
+            if any(known.get(key) != value for key, value in ids.items()):
+                with table.transaction() as transaction:
+                    transaction.metadata_changes.move_to_catalog(ids)
+                    transaction.commit("SET TBLPROPERTIES", {"properties": canonical_json(ids)})
+
+        self.table(record).retrying(work)
+
+    def _is_ours(self, table: DeltaTable, snapshot: Snapshot, take_over: bool) -> bool:
+        """Whether a catalog-managed table belongs to this catalog, which may have dropped it; False if it is to be
+        taken over from another one. Raises ResourceNotReadyError. Cost: 2 coordinator calls; 1 LIST for a table that is
+        taken over."""
+        owner, table_id = snapshot.metadata.configuration.get(CATALOG_ID_KEY), _logged_id(snapshot)
+        is_dropped = table_id is not None and self.coordinator.document(DROPPED, table_id) is not None
+        if is_dropped and not take_over:
+            raise ResourceNotReadyError(
+                f"{table.url} was dropped from the catalog {self.coordinator.url}, which is deleting its files. If "
+                "they are all there, stop its servers and clean-ups and take the table over: take_over=True of "
+                "TransactionManager.register_table, or --take-over of deltalog tables register."
+            )
+        if owner == self.coordinator.catalog_id:
+            return True
+        if owner is None and table_id is not None and self.coordinator.document(RETIRED, table_id) is not None:
+            return True
+        if not take_over:
+            raise ResourceNotReadyError(
+                f"{table.url} is managed by another catalog ({owner or 'not one of deltalog'}). Release it from that "
+                "catalog first, with TransactionManager.release_table or deltalog tables release. If that catalog is "
+                "gone, or was this one before it was restored from a backup, take the table over: take_over=True of "
+                "TransactionManager.register_table, or --take-over of deltalog tables register."
+            )
+        self._check_none_in_doubt(table, snapshot.version)
+        return False
+
+    def _check_none_in_doubt(self, table: DeltaTable, version: int) -> None:
+        """Check that no staged commit is lost by another commit of its version. Raises ResourceNotReadyError."""
+        names = sorted(self.plain_store(table.url).list_names(STAGED_COMMITS_DIRECTORY, f"{version + 1:020d}"))
+        staged = [name for name in names if name[:20].isdigit() and name[20:21] == "."]
+        if staged:
+            raise ResourceNotReadyError(
+                f"{table.url} has staged commits after its version {version}, which its catalog may have accepted: "
+                f"{', '.join(staged[:5])}{' …' if len(staged) > 5 else ''}. Nothing was changed. Copy those that were "
+                f"accepted to {LOG_DIRECTORY}/<version>.json, delete the others from {STAGED_COMMITS_DIRECTORY}, and "
+                "take the table over again."
+            )
+
+    def _take_over(self, name: str, table: DeltaTable, take_over: bool = False) -> DeltaTable:
         """Register a table at the latest version that was read from its log. After the table's log was read, other
         processes may have registered the table, committed to it and dropped it again. The log is therefore read again
         after the table has been registered; from then on, no other process can change the table in this way."""
         table.flush()  # without the version's .crc, the table opened below would have no totals
         for number in range(_TRIES):
             self._environment.back_off(number)
+            if number:  # another registration may have used the id in the log
+                table.retrying(lambda current: self._enable_catalog(current, take_over))
             version, table_id = table.version, self._id_of(table)
             record = TableRecord(table_id, name, table.url, self._environment.clock_ms())
-            if not self.coordinator.register(record, version, [DocumentChange(EXTERNAL, name, 0, None)]):
+            changes = [DocumentChange(EXTERNAL, name, 0, None), *self._kept_files(table.url)]
+            if not self.coordinator.register(record, version, changes):
                 raise TableExistsError(
                     f"The catalog {self.coordinator.url} has another table {name}, or one at, below or around "
                     f"{table.url}."
@@ -216,15 +275,30 @@ class ManagedTables:
             "registered: register it again."
         )
 
+    def _kept_files(self, url: str) -> Iterator[DocumentChange]:
+        """The changes after which the files at a location are not deleted because of a table that was dropped there.
+        Cost: 1 coordinator call, and 1 per 1,000 dropped tables."""
+        after = ""
+        while page := self.coordinator.documents(DROPPED, after):
+            for each in page:
+                if msgspec.json.decode(each.content)["url"] == url:
+                    yield DocumentChange(DROPPED, each.key, each.revision, None)
+            after = page[-1].key
+
     def _id_of(self, table: DeltaTable) -> str:
-        """The id of a table that is to be registered: that of its log, or a new one if a table had or has it. A copy of
-        a table has the id of the other one in its log. Cost: 2 coordinator calls."""
-        table_id = table.snapshot().metadata.configuration.get(UNITY_TABLE_ID_KEY)
-        if table_id is not None and records.is_table_id(table_id):
-            is_used = self.coordinator.table_with_id(table_id) is not None
-            if not is_used and self.coordinator.document(RETIRED, table_id) is None:
-                return table_id
-        return self._environment.new_uuid()
+        """The id of a table that is to be registered. Cost: that of ``_free_id``."""
+        return self._free_id(table.snapshot()) or self._environment.new_uuid()
+
+    def _free_id(self, snapshot: Snapshot) -> str | None:
+        """The id in a table's log, unless a table has or had it: a copy of a table has the id of the other one. Cost: 2
+        coordinator calls."""
+        table_id = _logged_id(snapshot)
+        if table_id is None:
+            return None
+        is_used = self.coordinator.table_with_id(table_id) is not None or any(
+            self.coordinator.document(kind, table_id) is not None for kind in (RETIRED, DROPPED)
+        )
+        return None if is_used else table_id
 
     def drop(self, name: str) -> None:
         """See ``TransactionManager.drop_table``."""
@@ -331,3 +405,9 @@ class ManagedTables:
     def publish(self, record: TableRecord) -> int:
         """See ``deltalog.catalog.committer.publish``."""
         return publish(self.plain_store(record.url), self.coordinator, record.table_id)
+
+
+def _logged_id(snapshot: Snapshot) -> str | None:
+    """The id in a table's log, if it can be that of a table."""
+    table_id = snapshot.metadata.configuration.get(UNITY_TABLE_ID_KEY)
+    return table_id if table_id is not None and records.is_table_id(table_id) else None

@@ -151,17 +151,22 @@ class TransactionManager:
         """
         return self._tables.creation(name, url, schema, properties or {}, options)
 
-    def register_table(self, name: str, url: str) -> DeltaTable:
+    def register_table(self, name: str, url: str, *, take_over: bool = False) -> DeltaTable:
         """Add an existing table to this catalog, with a commit that enables ``catalogManaged``. After this commit, the
         table can only be written through the catalog, because other writers either do not support the feature or use
         the catalog.
 
-        The call also completes an interrupted registration. Raises TableExistsError if the name is taken, or if the
-        location equals, contains or lies below the location of another table of the catalog; ResourceNotReadyError if
-        the table belongs to another catalog; TimestampAheadError if its last in-commit timestamp is too far ahead.
-        Cost: two opens and a commit, 2 HEADs, 3 coordinator calls, and 1 per 1,000 tables.
+        The call also completes an interrupted registration, and adds a table again that was dropped. ``take_over``:
+        asserts that no other catalog manages the table any more, although its log says so: that catalog is gone, or was
+        this one before it was restored from a backup. If it still exists, a commit tells it that it has lost the table.
+
+        Raises TableExistsError if the name is taken, or if the location equals, contains or lies below the location of
+        another table of the catalog; ResourceNotReadyError if the table belongs to another catalog, if this catalog is
+        deleting its files, or if it is to be taken over and has staged commits that may have been accepted;
+        TimestampAheadError if its last in-commit timestamp is too far ahead. Cost: two opens and a commit, 2 HEADs, 7
+        coordinator calls, and 1 per 1,000 tables; 1 LIST to take it over.
         """
-        return self._tables.register(name, url)
+        return self._tables.register(name, url, take_over)
 
     def drop_table(self, name: str) -> None:
         """Publish all commits of a table and remove it from the catalog. The table's files are kept; ``register_table``

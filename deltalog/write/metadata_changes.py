@@ -70,6 +70,7 @@ class MetadataChanges:
         self.new_uuid = new_uuid
         self.depends_on_metadata = metadata is not None
         self.depends_on_files = False
+        self.moves_to_catalog = False
         self._depends_on_protocol = protocol is not None
         self._domains: list[DomainMetadata] = []
         if protocol is not None:
@@ -135,6 +136,12 @@ class MetadataChanges:
         self._replace(schema_string=schema_string, partition_columns=check_partition_columns(schema, columns))
         if clustered_by:
             self._check_clustering(clustered_by)
+
+    def move_to_catalog(self, properties: Mapping[str, str]) -> None:
+        """Set the properties by which a catalog recognises the table as its own. Only a catalog that registers the
+        table may change them."""
+        self.set_properties(properties)
+        self.moves_to_catalog = True
 
     def set_properties(self, properties: Mapping[str, str]) -> None:
         """Set table properties. Like ``Transaction.set_properties``."""

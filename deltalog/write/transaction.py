@@ -602,7 +602,7 @@ class Transaction:
     def _check_catalog(self) -> None:
         changes, base, url = self._metadata_changes, self._metadata_changes.base, self.reader.store.url
         features.check_reached(changes.protocol, url, self.reader.authority.catalog)
-        if base is not None and features.is_catalog_managed(base.protocol):
+        if base is not None and features.is_catalog_managed(base.protocol) and not changes.moves_to_catalog:
             features.check_stays_managed(base.metadata, changes.protocol, changes.metadata, url)
 
     def _check_new_paths(self) -> None:

@@ -8,13 +8,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
-from deltalog.catalog.records import EXTERNAL, Document, are_nested, nested_with
+from deltalog.catalog.records import DROPPED, EXTERNAL, Document, are_nested, nested_with
 from deltalog.environment import Environment
 from deltalog.errors import DeltaLogError
 from deltalog.protocol.paths import canonical_url
+from deltalog.storage.base import real_url
 from deltalog.transactions.managed_tables import ManagedTables
 from deltalog.transactions.unity import documents
-from deltalog.transactions.unity.documents import DROPPED, STAGING, DroppedTable, ExternalTable, StagingDocument
+from deltalog.transactions.unity.documents import STAGING, DroppedTable, ExternalTable, StagingDocument
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +66,11 @@ def _delete(tables: ManagedTables, dropped: DroppedTable) -> int:
     if place is not None:
         log.warning("the files of %s, which was dropped, are kept: the table %s lies there", dropped.name, place)
         return 0
-    return tables.plain_store(dropped.url).remove_all()
+    store = tables.plain_store(dropped.url)
+    if real_url(store) != store.url:
+        log.warning("the files of %s, which was dropped, are kept: a symbolic link took its place", dropped.name)
+        return 0
+    return store.remove_all()
 
 
 def _overlaps(url: str, other: str) -> bool:

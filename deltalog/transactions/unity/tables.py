@@ -23,7 +23,7 @@ import msgspec
 from deltalog.catalog import records
 from deltalog.catalog.committer import publish
 from deltalog.catalog.marks import added_paths, check_none_deletes, ratify_added
-from deltalog.catalog.records import EXTERNAL, RETIRED, DocumentChange, Head, Ratification, TableRecord
+from deltalog.catalog.records import DROPPED, EXTERNAL, RETIRED, DocumentChange, Head, Ratification, TableRecord
 from deltalog.commit.hooks import errors_logged
 from deltalog.environment import Environment
 from deltalog.errors import (
@@ -55,7 +55,6 @@ from deltalog.transactions.managed_tables import ManagedTables
 from deltalog.transactions.unity import contract, documents
 from deltalog.transactions.unity.contract import Plan
 from deltalog.transactions.unity.documents import (
-    DROPPED,
     SCHEMA,
     STAGING,
     TABLE,
@@ -379,7 +378,7 @@ class UnityTables:
                 return self.view(created)
             self._check_free(name)
             raise TableExistsError(f"{location} lies in another table of the catalog, or around one.")
-        self._states.keep(table_id, at)
+        self._states.keep(table_id, at, Head(0, (), 0))
         self._states.keep_time(table_id, 0, at.ict_ms)
         return ManagedView(record, Head(0), at, document, 0, at.ict_ms)
 
@@ -673,7 +672,7 @@ class UnityTables:
         if decision is not Ratification.RATIFIED:
             return None
         # Nothing may fail from here on, so that nothing is read.
-        self._states.keep(record.table_id, at)
+        self._states.keep(record.table_id, at, Head(commit.version, (), *records.metadata_mark(head, [commit])))
         marks = records.metadata_mark(replace(head, metadata_version=shown[0], metadata_ms=shown[1]), [commit])
         return self._view(record, Head(commit.version, (*head.unpublished, commit), *marks), at, document)
 

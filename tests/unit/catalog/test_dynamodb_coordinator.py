@@ -512,7 +512,7 @@ def test_what_calls_cost(ministack: Server, name: str) -> None:
             (lambda: catalog.head("id-1"), ["GetItem", "Query"]),
             (
                 lambda: catalog.published("id-1", 1),
-                ["Query", "GetItem", "TransactWriteItems", "GetItem", "TransactWriteItems"],
+                ["Query", "BatchGetItem", "TransactWriteItems", "TransactWriteItems"],
             ),
             (lambda: catalog.head("id-1"), ["GetItem"]),
             (lambda: catalog.cut(), ["TransactGetItems"]),

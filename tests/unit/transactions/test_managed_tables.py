@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import uuid
 
 import pytest
@@ -21,6 +22,7 @@ from deltalog.errors import (
     UnsupportedFeatureError,
 )
 from deltalog.protocol.paths import commit_path
+from deltalog.protocol.properties import CATALOG_ID_KEY, UNITY_TABLE_ID_KEY
 from deltalog.storage.registry import open_store
 from deltalog.testing.coordinators import FaultyCoordinator, MemoryCoordinator
 from deltalog.testing.stores import Fault, SimulatedKill, nth
@@ -162,6 +164,52 @@ def test_a_dropped_table_is_gone_and_comes_back_with_all_that_was_committed(mana
         handle.append(rows((5, 9)))  # the handle still refers to the files of the dropped table
 
 
+def ids_of(manager, name):
+    """The id of a table in its catalog, and the ids in its log."""
+    properties = manager.table(name).snapshot().metadata.configuration
+    return manager._tables.record(name).table_id, properties.get(UNITY_TABLE_ID_KEY), properties.get(CATALOG_ID_KEY)
+
+
+def test_the_id_in_the_log_is_that_of_the_registration(coordinator, tmp_path):
+    """Also of a table that comes back, and of a copy: other clients take the id from the log."""
+    manager, seen = bank(coordinator, root=tmp_path), set()
+    shutil.copytree(url_of(manager, A), tmp_path / "copy")
+    manager.register_table("bank.copy", str(tmp_path / "copy"))
+    for name in (A, "bank.copy"):
+        for _ in range(2):
+            table_id, logged, catalog_id = ids_of(manager, name)
+            assert (logged, catalog_id) == (table_id, manager.coordinator.catalog_id)
+            seen.add(table_id)
+            url = url_of(manager, name)
+            manager.drop_table(name)
+            manager.register_table(name, url)
+            assert content(manager.table(name)) == [(1, 100), (2, 50)]
+    assert len(seen) == 4
+
+
+def test_a_table_of_another_catalog_is_taken_over_when_that_is_said(coordinator, tmp_path):
+    """The other catalog, if it still exists, commits nothing more."""
+    manager = bank(coordinator, root=tmp_path)
+    handle, url = manager.table(A), url_of(manager, A)
+    other = manager_of(MemoryCoordinator())
+    with pytest.raises(ResourceNotReadyError, match="take_over=True"):
+        other.register_table(A, url)
+    staged = tmp_path / "a/_delta_log/_staged_commits" / f"{1:020d}.{uuid.uuid4()}.json"
+    staged.parent.mkdir(exist_ok=True)
+    staged.write_text("{}")
+    with pytest.raises(ResourceNotReadyError, match="staged commits after its version 0"):
+        other.register_table(A, url, take_over=True)
+    assert other.list_tables() == []
+    staged.unlink()
+    assert content(other.register_table(A, url, take_over=True)) == [(1, 100), (2, 50)]
+    table_id, logged, catalog_id = ids_of(other, A)
+    assert (logged, catalog_id) == (table_id, other.coordinator.catalog_id)
+    with pytest.raises(CatalogBehindLogError):
+        handle.append(rows((3, 3)))
+    other.table(A).append(rows((3, 3)))
+    assert content(other.table(A)) == [(1, 100), (2, 50), (3, 3)]
+
+
 def test_what_is_committed_while_a_table_is_dropped_is_not_lost(coordinator, manager):
     """After the drop has published all versions, a process ratifies a commit and dies before it publishes it."""
     url = url_of(manager, A)
@@ -211,7 +259,8 @@ def test_what_is_committed_while_a_table_is_registered_is_not_lost(tmp_path, tim
     expected = [(1, 100), (2, 50), *[(3 + number, 7) for number in range(times)]]
     assert left == []
     assert content(table) == content(manager.table("bank.again")) == expected
-    assert table.append(rows((9, 9))).version == manager.table("bank.again").snapshot().version == times + 1
+    # One commit for each registration under a new id, and one for each row.
+    assert table.append(rows((9, 9))).version == manager.table("bank.again").snapshot().version == 2 * times + 2
     assert manager.publish("bank.again") == 0
 
 

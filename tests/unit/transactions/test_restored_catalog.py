@@ -187,7 +187,7 @@ def test_two_commits_of_one_version_are_both_kept_and_named(kept, manager, root)
     assert head(table_id).version == 1
     store.put(commit_path(1), store.get(commit_path(0)))
     restored = kept.coordinator
-    restored._heads[table_id] = type(head(table_id))(1, (RatifiedCommit(1, f"{1:020d}.x.json", 1, 1, "x"),))
+    restored._heads[table_id] = type(head(table_id))(1, (RatifiedCommit(1, f"{1:020d}.x.json", 1, 2, "x"),))
     store.put(f"{STAGED}/{1:020d}.x.json", b"{}")
     with pytest.raises(CorruptTableError, match="not written through the catalog") as found:
         manager.publish(A)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Iterator
@@ -13,8 +14,9 @@ import pytest
 
 from deltalog import TransactionManager
 from deltalog.environment import Environment
-from deltalog.errors import EntityNotFoundError
-from deltalog.testing.coordinators import MemoryCoordinator
+from deltalog.errors import EntityNotFoundError, ResourceNotReadyError
+from deltalog.testing.coordinators import FaultyCoordinator, MemoryCoordinator
+from deltalog.testing.stores import Fault, nth
 from deltalog.transactions.unity.tables import UnitySettings
 from tests.support.server import served
 from tests.support.server.unity import Table, Unity
@@ -174,22 +176,99 @@ def test_no_file_of_another_table_is_deleted(world: Any) -> None:
     assert not files(root / "_delta_log")
 
 
-@pytest.mark.parametrize("path", ["link", "_delta_log/_sidecars", "_delta_log/_staged_commits", "_delta_log", ""])
-def test_no_link_in_a_dropped_table_is_followed(world: Any, tmp_path: Path, path: str) -> None:
+@pytest.mark.parametrize("place", ["_delta_log/_sidecars", "_delta_log/_staged_commits", "_delta_log", "data", ""])
+def test_no_link_is_followed(world: Any, place: str, tmp_path: Path) -> None:
+    """Who may write to one table cannot have the server delete files elsewhere."""
     manager, tables, _ = world
     tables.create_schema("s", None, {})
     root = _staged_table(tables, "s.t")
     outside = tmp_path / "outside"
-    outside.mkdir()
-    if (root / path).exists():
-        (root / path).rename(outside / "old")
-    (outside / "precious.txt").write_text("x")
-    (root / path).symlink_to(outside)
-    before = files(outside)
+    (outside / "below").mkdir(parents=True)
+    for name in ("precious.txt", "below/precious.json", f"{9:020d}.json"):
+        (outside / name).write_text("x")
+    (root / "x.parquet").symlink_to(outside / "precious.txt")
     tables.drop("s.t")
+    if (root / place).exists():
+        (root / place).rename(tmp_path / "away")
+    (root / place).symlink_to(outside)
+    for _ in range(2):
+        manager.recover()
+    assert len(files(outside)) == 3
+    if place:
+        assert not root.exists()
+
+
+# ------------------------------------------------------------------------------------------- tables that come back
+
+
+def _shown(tables: Any, manager: TransactionManager, name: str) -> None:
+    """Check that the id of the registration is that of the log."""
+    view, properties = tables.load(name), manager.table(name).snapshot().metadata.configuration
+    assert properties["io.unitycatalog.tableId"] == view.record.table_id
+    manager.table(name).append(pa.table({"id": [1], "day": ["mon"]}))
+
+
+def test_a_table_of_the_api_comes_back_after_the_manager_dropped_it(world: Any) -> None:
+    manager, tables, _ = world
+    tables.create_schema("s", None, {})
+    root = _staged_table(tables, "s.t")
+    for _ in range(2):
+        manager.drop_table("s.t")
+        manager.register_table("s.t", str(root))
+        _shown(tables, manager, "s.t")
+
+
+def test_a_table_of_the_api_is_registered_in_a_catalog_that_lost_it(world: Any, tmp_path: Path) -> None:
+    """The catalog was restored from a backup in which the table is missing."""
+    _, tables, _ = world
+    tables.create_schema("s", None, {})
+    root = _staged_table(tables, "s.t")
+    restored = TransactionManager(MemoryCoordinator())
+    with pytest.raises(ResourceNotReadyError, match="take_over=True"):
+        restored.register_table("s.t", str(root))
+    restored.register_table("s.t", str(root), take_over=True)
+    _shown(restored.unity_tables(UnitySettings(warehouse=str(tmp_path / "w"))), restored, "s.t")
+
+
+def test_a_table_whose_files_are_being_deleted_comes_back_only_when_that_is_said(world: Any) -> None:
+    manager, tables, _ = world
+    tables.create_schema("s", None, {})
+    root = _staged_table(tables, "s.t")
+    tables.drop("s.t")
+    with pytest.raises(ResourceNotReadyError, match="is deleting its files"):
+        manager.register_table("s.t", str(root))
+    manager.register_table("s.t", str(root), take_over=True)
     manager.recover()
-    assert files(outside) == before
-    assert root.is_symlink() if path == "" else not root.exists()
+    _shown(tables, manager, "s.t")
+    manager.drop_table("s.t")  # which keeps the files
+    manager.recover()
+    assert files(root)
+
+
+def test_a_table_of_the_api_keeps_the_history_of_its_log(world: Any) -> None:
+    """Two histories of it diverge, and the catalog is set back to the log."""
+    manager, tables, _ = world
+    tables.create_schema("s", None, {})
+    root = _staged_table(tables, "s.t")
+    other = _staged_table(tables, "s.other")
+    before = tables.load("s.t").record.table_id
+    unnoted = TransactionManager(FaultyCoordinator(manager.coordinator, nth(1, Fault.FAIL_BEFORE, method="published")))
+    unnoted.table("s.t").append(pa.table({"id": [1], "day": ["mon"]}))
+    first = root / "_delta_log" / f"{1:020d}.json"
+    table = Table(None, "s", "s.t", {"table-id": before, "location": f"file://{root}"})  # type: ignore[arg-type]
+    info = json.loads(first.read_text().splitlines()[0])
+    info["commitInfo"]["txnId"] = "another"
+    metadata = {"metaData": table.metadata(configuration={"k": "log"})}
+    first.unlink()
+    first.write_text(json.dumps(info) + "\n" + json.dumps(metadata) + "\n")
+    assert "Two histories" in manager.resync().tables[-1].problem
+    assert [each.problem for each in manager.resync(keep_log=["s.t"]).tables] == [None, None]
+    assert manager.resync().is_in_step
+    view = tables.load("s.t")
+    assert view.record.table_id != before  # so that no handle goes on from the other history
+    assert view.at.state.metadata.configuration["k"] == "log"
+    _shown(tables, manager, "s.t")
+    assert files(other)
 
 
 def test_what_was_staged_and_never_created_goes_after_a_week(world: Any) -> None:

@@ -6,8 +6,10 @@ from __future__ import annotations
 import asyncio
 import json
 import shutil
+import sqlite3
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +134,55 @@ def test_a_table_that_cannot_be_shown_is_mended_by_a_commit(unity: InProcess, ta
     assert table.commit({"metaData": good})["latest-table-version"] == 3
     assert table.load()["metadata"]["columns"] == COLUMNS
     assert reader.ask("DELETE", table.path).status == 204
+
+
+def _backup(place: Path, name: str) -> None:
+    with closing(sqlite3.connect(place / "catalog.db")) as source, closing(sqlite3.connect(place / name)) as target:
+        source.backup(target)
+
+
+def _restore(place: Path, name: str) -> None:
+    with closing(sqlite3.connect(place / name)) as source, closing(sqlite3.connect(place / "catalog.db")) as target:
+        source.backup(target)
+
+
+def test_a_catalog_is_restored_under_a_running_server(unity: InProcess, table: Table) -> None:
+    """What is kept in memory does not outlive its history."""
+    _backup(unity.place, "before")
+    before = table.load()
+    table.commit({"metaData": table.metadata(configuration={"lost": "1"})})
+    table.commit()
+    _restore(unity.place, "before")
+    assert table.load() == before
+    again = Table(unity, "s", table.name, {"table-id": table.id, "location": table.location})
+    again.last_ms = table.last_ms
+    again.commit()
+    again.commit()  # the lost version comes again, from others
+    assert "lost" not in table.load()["metadata"]["properties"]
+
+
+@pytest.mark.parametrize("more", [0, 1])
+@pytest.mark.parametrize("publishes", [True, False])
+def test_another_history_reaches_the_same_version(
+    unity: InProcess, table: Table, publishes: bool, more: int, tmp_path: Path
+) -> None:
+    """The server is not asked while the restored catalog is behind what it knows."""
+    _backup(unity.place, "before")
+    table.commit({"metaData": table.metadata(configuration={"lost": "1"})})
+    table.commit()
+    lost_ms = table.last_ms
+    _restore(unity.place, "before")
+    other = InProcess(unity.place)
+    again = Table(other, "s", table.name, {"table-id": table.id, "location": table.location})
+    again.last_ms = lost_ms + 5
+    for _ in range(2 + more):
+        again.commit()
+    if publishes:
+        assert other.manager.publish(f"s.{table.name}") == 2 + more
+    found = table.load()
+    assert (found["latest-table-version"], found["metadata"]["last-commit-version"]) == (2 + more, 0)
+    assert "lost" not in found["metadata"]["properties"]
+    assert found["metadata"]["etag"] == again.load()["metadata"]["etag"]
 
 
 @pytest.mark.parametrize("damage", ["missing", "truncated", "another", "link"])

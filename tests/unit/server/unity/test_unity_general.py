@@ -357,9 +357,7 @@ def test_an_external_table_does_not_lie_in_a_managed_one(unity: Unity, schema: s
         assert unity.ask("POST", "/tables", external("t", schema, storage_location=place)).error == INVALID
 
 
-def test_an_external_table_does_not_lie_where_managed_ones_are_created(
-    unity: Unity, schema: str, place: Path
-) -> None:
+def test_an_external_table_does_not_lie_where_managed_ones_are_created(unity: Unity, schema: str, place: Path) -> None:
     """Whether there are managed tables yet or not."""
     staged = unity.ok("POST", f"/delta/v1/catalogs/main/schemas/{schema}/staging-tables", {"name": "x"})
     places = (place / "warehouse", place, place / "warehouse/__unitystorage", staged["location"])
@@ -409,7 +407,7 @@ def test_temporary_credentials(unity: Unity, table: Table) -> None:
     found = unity.ok("POST", path, {"table_id": table.id, "operation": "READ"})
     assert (found["url"], found.keys()) == (table.location, {"url", "expiration_time"})
     assert unity.ok("POST", f"{path}?table_id={table.id}&operation=READ")["url"] == table.location
-    staged = unity.ok("POST", "/delta/v1/catalogs/main/schemas/s/staging-tables", {"name": "x"})
+    staged = unity.ok("POST", "/delta/v1/catalogs/main/schemas/s/staging-tables", {"name": uuid.uuid4().hex})
     found = unity.ok("POST", path, {"table_id": staged["table-id"], "operation": "READ_WRITE"})
     assert found["url"] == staged["location"]
     missing = {"table_id": str(uuid.uuid4()), "operation": "READ"}
