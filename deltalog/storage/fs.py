@@ -43,6 +43,7 @@ _READ = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0)
 _TEMPORARY_NAME = re.compile(r"\.[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.tmp")
 _O_TMPFILE = getattr(os, "O_TMPFILE", 0)
 _SMALL_BYTES = 16_384
+_MOST_BUFFER_BYTES = 1 << 20
 _LISTED_AT_ONCE = 4_096
 _LEAST_FOR_BATCH = 4
 # Errors that are raised if an entry to remove has changed since the listing: a parent is now a link or a file, or the
@@ -619,7 +620,11 @@ def _special_file_error() -> OSError:
 
 
 def _read(descriptor: int, length: int | None) -> bytes:
-    return _read_all(descriptor) if length is None else os.read(descriptor, length)
+    if length is None:
+        return _read_all(descriptor)
+    if length > _MOST_BUFFER_BYTES:  # the buffer is allocated before the file is read
+        length = min(length, os.fstat(descriptor).st_size)
+    return os.read(descriptor, length)
 
 
 def _read_all(descriptor: int) -> bytes:

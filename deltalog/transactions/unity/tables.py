@@ -338,7 +338,7 @@ class UnityTables:
 
     def create(self, name: str, request: messages.CreateTable) -> View:
         """Turn a staged table into a table, or register an external one. Raises EntityNotFoundError, CallError,
-        SchemaNotFoundError, TableExistsError. Cost: 5 coordinator calls, 1 GET and 1 HEAD."""
+        SchemaNotFoundError, TableExistsError. Cost: 5 coordinator calls, 1 GET and 2 HEADs."""
         self.check_schema(name.partition(".")[0])
         if request.table_type == "EXTERNAL":
             return self._create_external(name, request)
@@ -397,7 +397,7 @@ class UnityTables:
         store = self._tables.plain_store(root)
         external_commits.check_no_link(store, commit_path(0))
         try:
-            data = store.get(commit_path(0))
+            data = external_commits.bounded(store, commit_path(0))
         except ObjectNotFoundError:
             raise CallError(f"There is no {commit_path(0)} at {location}. Write it, then create.") from None
         if store.head(commit_path(1)) is not None:
@@ -640,7 +640,7 @@ class UnityTables:
         if not features.is_catalog_managed(place.at.state.protocol):
             raise CallError(f"{record.name} was released from the catalog: it accepts no commit.")
         commit, actions = external_commits.staged_commit(
-            self._tables, record, given.version, given.file_name, place.at.ict_ms
+            self._tables, record, given.version, given.file_name, place.at.ict_ms, given.file_size
         )
         if (given.timestamp, given.file_size) != (commit.in_commit_timestamp_ms, commit.size_bytes):
             raise CallError(
