@@ -741,6 +741,7 @@ class UnityTables:
             store = self._tables.plain_store(record.url)
             try:
                 publish(store, self.coordinator, record.table_id, Head(covered[-1].version, covered))
+                self._tables.record_late(record.table_id, covered)
             except (CorruptTableError, ObjectNotFoundError) as error:
                 raise CallError(error.message) from None
         return replace(head, unpublished=head.unpublished[len(covered) :])

@@ -15,6 +15,7 @@ import pytest
 from deltalog import TransactionManager
 from deltalog.environment import Environment
 from deltalog.errors import EntityNotFoundError, ResourceNotReadyError
+from deltalog.storage.fs import LocalStore
 from deltalog.testing.coordinators import FaultyCoordinator, MemoryCoordinator
 from deltalog.testing.stores import Fault, nth
 from deltalog.transactions.unity.tables import UnitySettings
@@ -154,6 +155,48 @@ def test_a_dropped_table_is_swept_for_a_day(world: Any) -> None:
     manager.recover()  # it is forgotten
     assert late.exists()
     assert manager.coordinator.documents("dropped") == []
+
+
+@pytest.mark.parametrize("has_links", [True, False])
+@pytest.mark.parametrize("by_client", [True, False])
+def test_staged_files_are_kept_from_their_publication_on(
+    world: Any, monkeypatch: pytest.MonkeyPatch, has_links: bool, by_client: bool
+) -> None:
+    """The server was down between the commit and its publication."""
+    manager, tables, now = world
+    if not has_links:
+        monkeypatch.setattr(LocalStore, "link_if_absent", lambda store, names: 0)
+    manager.coordinator.keep_staged_commits()
+    tables.create_schema("s", None, {})
+    staged = tables.stage("s.t")
+    table = Table(None, "s", "t", {"table-id": staged.table_id, "location": f"file://{staged.url}"})  # type: ignore[arg-type]
+    table.first()
+    tables.create_staged("s.t", table.location, None)
+    ict_ms, now[0] = now[0] + 60_000, now[0] + 60_001
+    name = table.stage(version=1, ict_ms=ict_ms)["commit"]["file-name"]
+    manager.propose_commit("s.t", 1, name)
+    file = table.log / "_staged_commits" / name
+    hours = 60 * 60
+    os.utime(file, (now[0] // 1000 - 2 * hours,) * 2)
+    now[0] += 1000 * 2 * hours
+    if by_client:
+        record = manager.coordinator.table("s.t")
+        tables._confirm(record, manager.coordinator.head(record.table_id), 1)
+    manager.recover()
+    published = table.log / f"{1:020d}.json"
+    if not has_links:  # then another process sees the time of the publication, too
+        os.utime(published, (now[0] // 1000,) * 2)
+        manager = TransactionManager(manager.coordinator, environment=Environment(clock_ms=lambda: now[0]))
+    manager.recover()
+    assert file.exists()
+    assert manager.coordinator.head(staged.table_id).unpublished == ()
+    now[0] += 1000 * hours - 1000
+    manager.recover()
+    assert file.exists()
+    now[0] += 2001
+    manager.recover()
+    assert not file.exists()
+    assert published.exists()
 
 
 def test_no_file_of_another_table_is_deleted(world: Any) -> None:
