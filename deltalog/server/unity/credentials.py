@@ -104,6 +104,11 @@ class Vendor:
         )
         self._lock = threading.Lock()
 
+    @property
+    def prefixes(self) -> tuple[str, ...]:
+        """The locations of the rules."""
+        return tuple(rule.prefix for rule in self._rules)
+
     def vend(self, location: str, operation: messages.CredentialOperation) -> list[messages.StorageCredential]:
         """The credentials for a location. Raises StoreError if a role cannot be assumed. Cost: 1 request to STS, unless
         the keys are still good."""

@@ -90,11 +90,14 @@ _NO_DOCUMENT = TableDocument()
 class UnitySettings:
     """``catalog``: the name under which the catalog is served. ``warehouse``: the location below which managed tables
     are created; None: clients cannot create any. ``most_unpublished``: how many ratified commits of a table may wait
-    for publication before further ones are refused."""
+    for publication before further ones are refused. ``readable``: prefixes of the remote locations, besides the
+    warehouse, at which the logs of external tables are read: clients choose these locations, and the server reads with
+    credentials of its own."""
 
     catalog: str = "main"
     warehouse: str | None = None
     most_unpublished: int = MOST_UNPUBLISHED
+    readable: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -439,19 +442,21 @@ class UnityTables:
 
     def load(self, name: str) -> View:
         """A table. Raises EntityNotFoundError, SchemaNotFoundError. Cost: 3 coordinator calls; that of
-        ``States.at_head``."""
+        ``States.at_head``, or that of ``load_latest`` for an external table that was registered without its
+        protocol."""
+        found = self.listed(name)
+        return ExternalView(self._with_log(found.table)) if isinstance(found, ExternalView) else found
+
+    def listed(self, name: str) -> View:
+        """Like ``load``, with no more of an external table than was registered: a listing is not delayed by the stores
+        of its tables. Cost: as ``load``, without that of ``load_latest``."""
         record = self.coordinator.table(name)
-        if record is None:
-            external = self.coordinator.document(EXTERNAL, name)
-            if external is None:
-                raise self._absent(name)
-            return ExternalView(self._with_log(documents.decoded(external, ExternalTable)))
-        return self.view(record)
+        return ExternalView(self.external(name)[0]) if record is None else self.view(record)
 
     def _with_log(self, table: ExternalTable) -> ExternalTable:
         """An external Delta table that was registered without its protocol, with what its log says; unchanged if the
-        log cannot be read. Cost: that of ``load_latest``."""
-        if table.format != "DELTA" or table.protocol is not None:
+        log cannot be read, or must not be. Cost: that of ``load_latest``."""
+        if table.format != "DELTA" or table.protocol is not None or not self._may_read(table.url):
             return table
         try:
             snapshot = load_latest(LogReader(self._tables.plain_store(table.url)))
@@ -469,6 +474,12 @@ class UnityTables:
             properties={**table.properties, **state.metadata.configuration},
             domain_metadata=dict(state.domains),
         )
+
+    def _may_read(self, url: str) -> bool:
+        if url.startswith("/"):
+            return True
+        places = [*self.settings.readable, *([] if self._warehouse is None else [self._warehouse])]
+        return any(f"{canonical_url(url)}/".startswith(f"{canonical_url(each).rstrip('/')}/") for each in places)
 
     def view(self, record: TableRecord) -> ManagedView:
         """A managed table at its head. Raises EntityNotFoundError. Cost: 2 coordinator calls, that of
