@@ -39,6 +39,8 @@ from deltalog.storage.table_files import TableFiles
 from deltalog.transactions.managed_tables import ManagedTables
 from deltalog.transactions.release import is_released
 
+# A proposed commit is read into memory; one with 100,000 files has about 25 MB.
+MOST_PROPOSED_BYTES = 128 << 20
 _FILE = re.compile(r"(?P<version>[0-9]{20})\.[0-9A-Za-z-]{1,64}\.json")
 
 
@@ -125,17 +127,21 @@ def check_file_name(version: int, file: str) -> None:
 
 
 def staged_commit(
-    tables: ManagedTables, record: TableRecord, version: int, file: str, last_ms: int
+    tables: ManagedTables, record: TableRecord, version: int, file: str, last_ms: int, size_bytes: int | None = None
 ) -> tuple[RatifiedCommit, CommitActions]:
     """Read and validate a staged commit for the version after the last one, whose in-commit timestamp is ``last_ms``.
-    Raises InvalidActionError, CallError, CatalogBehindLogError. Cost: 1 HEAD and 1 GET."""
+    ``size_bytes``: the size that its writer has told; not more is read. Raises InvalidActionError, CallError, CatalogBehindLogError. Cost: 1 HEAD and 1 GET."""
     store = tables.plain_store(record.url)
     check_next(store, tables.coordinator, record.table_id, version)
     check_no_link(store, staged_commit_path(file))
+    most = MOST_PROPOSED_BYTES if size_bytes is None else min(size_bytes, MOST_PROPOSED_BYTES)
     try:
-        data = store.get(staged_commit_path(file))
+        data = store.get(staged_commit_path(file), most + 1)
     except ObjectNotFoundError:
         raise CallError(f"{record.url} has no {staged_commit_path(file)}. Write it, then propose it.") from None
+    if len(data) > most:
+        told = "that is the limit" if size_bytes != most else "its writer has told another size"
+        raise InvalidActionError(f"{file} cannot be ratified: it has more than {most} bytes: {told}.")
     try:
         actions = decode_commit(data, version)
         ict_ms = required_ict(actions.commit_info, version, record.url)

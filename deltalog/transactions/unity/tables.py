@@ -398,9 +398,11 @@ class UnityTables:
         store = self._tables.plain_store(root)
         external_commits.check_no_link(store, commit_path(0))
         try:
-            data = store.get(commit_path(0))
+            data = store.get(commit_path(0), external_commits.MOST_PROPOSED_BYTES + 1)
         except ObjectNotFoundError:
             raise CallError(f"There is no {commit_path(0)} at {location}. Write it, then create.") from None
+        if len(data) > external_commits.MOST_PROPOSED_BYTES:
+            raise CallError(f"Version 0 has more than {external_commits.MOST_PROPOSED_BYTES} bytes.")
         if store.head(commit_path(1)) is not None:
             raise CallError(f"{location} already has a version 1. A table is created with version 0 only.")
         try:
@@ -666,7 +668,7 @@ class UnityTables:
         if not features.is_catalog_managed(place.at.state.protocol):
             raise CallError(f"{record.name} was released from the catalog: it accepts no commit.")
         commit, actions = external_commits.staged_commit(
-            self._tables, record, given.version, given.file_name, place.at.ict_ms
+            self._tables, record, given.version, given.file_name, place.at.ict_ms, given.file_size
         )
         if (given.timestamp, given.file_size) != (commit.in_commit_timestamp_ms, commit.size_bytes):
             raise CallError(
