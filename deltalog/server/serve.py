@@ -15,7 +15,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -194,7 +194,7 @@ class Server:
         trusted = is_loopback(settings.host) and settings.token is None
         manager.coordinator.keep_staged_commits()
         manager.coordinator.close()  # so that this change does not stay in a log beside the file of a catalog
-        unity = manager.unity_tables(replace(settings.unity, log_prefixes=settings.vendor.prefixes))
+        unity = manager.unity_tables(settings.unity)
         self._publisher = Publisher(unity)
         self._app = App(
             manager,

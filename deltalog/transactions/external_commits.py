@@ -25,7 +25,7 @@ from deltalog.errors import (
     SchemaMismatchError,
 )
 from deltalog.log.reader import LogReader
-from deltalog.protocol import features, limits, timestamps
+from deltalog.protocol import features, timestamps
 from deltalog.protocol.actions import Metadata, Protocol
 from deltalog.protocol.codec import CommitActions, decode_commit
 from deltalog.protocol.features import CATALOG_MANAGED
@@ -39,6 +39,8 @@ from deltalog.storage.table_files import TableFiles
 from deltalog.transactions.managed_tables import ManagedTables
 from deltalog.transactions.release import is_released
 
+# A proposed commit is read into memory; one with 100,000 files has about 25 MB.
+MOST_PROPOSED_BYTES = 128 << 20
 _FILE = re.compile(r"(?P<version>[0-9]{20})\.[0-9A-Za-z-]{1,64}\.json")
 
 
@@ -184,14 +186,14 @@ def check_no_link(store: LogStore, path: str) -> None:
 def bounded(store: LogStore, path: str, size_bytes: int | None = None) -> bytes:
     """The content of a commit file of another client. ``size_bytes``: the size that the client says; by default, that
     in the store. No more is read. Raises ObjectNotFoundError; InvalidActionError if the file has more bytes, or more
-    than ``limits.MAX_COMMIT_BYTES``. Cost: 1 GET; 1 HEAD without ``size_bytes``."""
+    than ``MOST_PROPOSED_BYTES``. Cost: 1 GET; 1 HEAD without ``size_bytes``."""
     if size_bytes is None:
         meta = store.head(path)
         size_bytes = None if meta is None else meta.size_bytes
         if size_bytes is None:
             raise ObjectNotFoundError(f"{store.url} has no {path}.", path=path)
-    if size_bytes > limits.MAX_COMMIT_BYTES:
-        raise InvalidActionError(f"{path} is too large: {limits.over('MAX_COMMIT_BYTES', size_bytes)}.")
+    if size_bytes > MOST_PROPOSED_BYTES:
+        raise InvalidActionError(f"{path} has {size_bytes} bytes, but at most {MOST_PROPOSED_BYTES} can be proposed.")
     data = store.get(path, max(size_bytes, 0) + 1)
     if len(data) > size_bytes:
         raise InvalidActionError(f"{path} has more than {size_bytes} bytes, which is the size that was given.")

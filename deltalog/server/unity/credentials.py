@@ -106,7 +106,7 @@ class Vendor:
 
     @property
     def prefixes(self) -> tuple[str, ...]:
-        """The locations that the rules name."""
+        """The locations of the rules."""
         return tuple(rule.prefix for rule in self._rules)
 
     def vend(self, location: str, operation: messages.CredentialOperation) -> list[messages.StorageCredential]:

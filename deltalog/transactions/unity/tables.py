@@ -89,13 +89,14 @@ _NO_DOCUMENT = TableDocument()
 class UnitySettings:
     """``catalog``: the name under which the catalog is served. ``warehouse``: the location below which managed tables
     are created; None: clients cannot create any. ``most_unpublished``: how many ratified commits of a table may wait
-    for publication before further ones are refused. ``log_prefixes``: the locations below which, beside the warehouse,
-    the logs of external tables may be read."""
+    for publication before further ones are refused. ``readable``: the locations below which, beside the warehouse, the
+    logs of external tables are read: clients choose these locations, and the server reads with credentials of its
+    own."""
 
     catalog: str = "main"
     warehouse: str | None = None
     most_unpublished: int = MOST_UNPUBLISHED
-    log_prefixes: tuple[str, ...] = ()
+    readable: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +167,7 @@ class UnityTables:
         self._environment = environment
         self._states = States(tables)
         self._warehouse = None if settings.warehouse is None else tables.root(settings.warehouse)
-        self._external_logs = ExternalLogs(tables, environment, [settings.warehouse or "", *settings.log_prefixes])
+        self._external_logs = ExternalLogs(tables, environment, [settings.warehouse or "", *settings.readable])
 
     def now_ms(self) -> int:
         return self._environment.clock_ms()
@@ -441,17 +442,14 @@ class UnityTables:
 
     def load(self, name: str) -> View:
         """A table. Raises EntityNotFoundError, SchemaNotFoundError. Cost: 3 coordinator calls; that of
-        ``States.at_head``."""
-        record = self.coordinator.table(name)
-        if record is None:
-            external = self.coordinator.document(EXTERNAL, name)
-            if external is None:
-                raise self._absent(name)
-            return ExternalView(self._external_logs.shown(documents.decoded(external, ExternalTable)))
-        return self.view(record)
+        ``States.at_head``, or that of ``load_latest`` for an external table that was registered without its
+        protocol."""
+        found = self.listed(name)
+        return ExternalView(self._external_logs.shown(found.table)) if isinstance(found, ExternalView) else found
 
     def listed(self, name: str) -> View:
-        """Like ``load``, but the log of an external table is not read: a listing can have many of them."""
+        """Like ``load``, with no more of an external table than was registered: a listing is not delayed by the stores
+        of its tables. Cost: as ``load``, without that of ``load_latest``."""
         record = self.coordinator.table(name)
         return ExternalView(self.external(name)[0]) if record is None else self.view(record)
 

@@ -53,7 +53,7 @@ def test_logs_of_external_tables_are_read_where_the_operator_says(tmp_path: Path
 def world(tmp_path: Path) -> tuple[UnityTables, list[int]]:
     now = [time.time_ns() // 1_000_000]
     manager = TransactionManager(MemoryCoordinator(), environment=Environment(clock_ms=lambda: now[0]))
-    tables = manager.unity_tables(UnitySettings(warehouse=str(tmp_path / "w"), log_prefixes=(str(tmp_path / "named"),)))
+    tables = manager.unity_tables(UnitySettings(warehouse=str(tmp_path / "w"), readable=(str(tmp_path / "named"),)))
     tables.create_schema("s", None, {})
     return tables, now
 
