@@ -163,7 +163,8 @@ class Coordinator(ABC):
 
     @abstractmethod
     def published(self, table_id: str, version: int) -> None:
-        """Record that all commits up to ``version`` are in ``_delta_log``. Idempotent."""
+        """Record that all commits up to ``version`` are in ``_delta_log``, then read ``keeps_staged_commits`` again.
+        Idempotent."""
 
     @abstractmethod
     def keep_staged_commits(self) -> None:

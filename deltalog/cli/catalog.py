@@ -502,9 +502,10 @@ def serve(
         requests=max_requests,
         connections=max_connections,
     )
+    vendor = server.vendor_of(credentials)
     settings = server.Settings(
         host, port, _token(token_file), _tls(tls_cert, tls_key, tls_client_ca), limits, recover_every,
-        server.UnitySettings(catalog_name, warehouse, max_unpublished), server.vendor_of(credentials),
+        server.UnitySettings(catalog_name, warehouse, max_unpublished, vendor.prefixes), vendor,
     )  # fmt: skip
     from deltalog.server import logs
 

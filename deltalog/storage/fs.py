@@ -28,7 +28,7 @@ from deltalog.lazy_names import lazy_modules
 from deltalog.protocol.paths import LOG_DIRECTORY, has_all, has_some, is_within
 from deltalog.storage.base import Entry, EntryKind, FileMeta, LogStore, PutOutcome, WalkPart, keep_cleanup_errors
 from deltalog.storage.mounts import mount_points_below
-from deltalog.storage.open_directories import OpenDirectories, OwnDirectories
+from deltalog.storage.open_directories import OpenDirectories, OwnDirectories, emptied, open_without_links
 
 if TYPE_CHECKING:
     import urllib.parse as urls
@@ -43,6 +43,7 @@ _READ = os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0)
 _TEMPORARY_NAME = re.compile(r"\.[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\.tmp")
 _O_TMPFILE = getattr(os, "O_TMPFILE", 0)
 _SMALL_BYTES = 16_384
+_MOST_BUFFER_BYTES = 1 << 20
 _LISTED_AT_ONCE = 4_096
 _LEAST_FOR_BATCH = 4
 # Errors that are raised if an entry to remove has changed since the listing: a parent is now a link or a file, or the
@@ -357,6 +358,30 @@ class LocalStore(LogStore):
                 removed.append(entry)
         return removed
 
+    def remove_all(self) -> int:
+        """See LogStore. Raises StoreError if directories are nested in more than 100 levels."""
+        with _store_errors("delete", self.root):
+            kept = (
+                {os.path.relpath(mount, self.root) for mount in self._mounts()[2]} if os.path.isdir(self.root) else ()
+            )
+            try:
+                opened = open_without_links(self.root)
+            except FileNotFoundError:
+                return 0
+            except OSError as error:
+                if error.errno not in _ABSENT_ERRNOS:
+                    raise
+                reason = "it is no directory, or its path has a symbolic link, which is not followed"
+                raise StoreError(f"Nothing is deleted at {self.root}: {reason}.", path=self.root) from None
+            try:
+                count = emptied(opened, kept, LOG_DIRECTORY)
+            finally:
+                os.close(opened)
+            # Something was written meanwhile, or is kept.
+            with contextlib.suppress(OSError):
+                os.rmdir(self.root)
+            return count
+
     def open_input(self, path: str) -> Any:
         import pyarrow as pa
 
@@ -595,7 +620,11 @@ def _special_file_error() -> OSError:
 
 
 def _read(descriptor: int, length: int | None) -> bytes:
-    return _read_all(descriptor) if length is None else os.read(descriptor, length)
+    if length is None:
+        return _read_all(descriptor)
+    if length > _MOST_BUFFER_BYTES:  # the buffer is allocated before the file is read
+        length = min(length, os.fstat(descriptor).st_size)
+    return os.read(descriptor, length)
 
 
 def _read_all(descriptor: int) -> bytes:

@@ -78,6 +78,9 @@ class WrappedStore(LogStore, Generic[S]):
     def remove(self, entries: Sequence[Entry]) -> list[Entry]:
         return self.inner.remove(entries)
 
+    def remove_all(self) -> int:
+        return self.inner.remove_all()
+
     def open_input(self, path: str) -> Any:
         return self.inner.open_input(path)
 

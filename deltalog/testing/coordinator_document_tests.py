@@ -121,12 +121,28 @@ class CoordinatorDocumentTests(CoordinatorCases):
 
     def test_remembers_that_staged_commits_are_kept(self, coordinator: Coordinator, another: Coordinator) -> None:
         assert coordinator.keeps_staged_commits is another.keeps_staged_commits is False
+        coordinator.register(table(1), 0)
+        coordinator.keep_staged_commits()
+        another.published("id-1", 0)  # before the staged commits would be deleted
+        assert another.keeps_staged_commits is True
         for _ in range(2):
             coordinator.keep_staged_commits()
             another.keep_staged_commits()
         assert coordinator.keeps_staged_commits is another.keeps_staged_commits is True
         if coordinator.reopen is not None:
             assert coordinator.reopen().keeps_staged_commits is True
+
+    def test_learns_that_staged_commits_are_kept(self, coordinator: Coordinator, another: Coordinator) -> None:
+        coordinator.register(table(1), 0)
+        assert coordinator.ratify(proposal({"id-1": 1})) is RATIFIED
+        coordinator.keep_staged_commits()
+        another.published("id-1", 1)
+        assert another.keeps_staged_commits is True
+        if coordinator.reopen is not None:
+            later = coordinator.reopen()
+            later.keeps_staged_commits = False
+            later.published("id-1", 1)  # it was published before
+            assert later.keeps_staged_commits is True
 
     # -------------------------------------------------------------------------------------------------- names
 

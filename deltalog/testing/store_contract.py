@@ -356,6 +356,21 @@ class LogStoreTests:
         store.remove([*files.values()])
         assert self._walked(store) == {}
 
+    def test_removes_all(self, store: LogStore, another: LogStore) -> None:
+        logs = [
+            FIRST,
+            "_delta_log/_staged_commits/a.json",
+            "_delta_log/_sidecars/b.parquet",
+            "_delta_log/_last_checkpoint",
+        ]
+        for path in (*logs, "b/c=1 %41/d", "é"):
+            store.put(path, b"1")
+        self._walked(store)
+        assert another.remove_all() == 6
+        assert [path for path in logs if store.head(path) is not None] == []
+        assert store.put_if_absent("new", b"2") is PutOutcome.COMMITTED
+        assert self._walked(store).keys() == {"new"}
+
     def _walked(self, store: LogStore) -> dict[str, Entry]:
         try:
             entries = list(store.walk(lambda directory: True))

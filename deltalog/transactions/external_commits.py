@@ -39,6 +39,8 @@ from deltalog.storage.table_files import TableFiles
 from deltalog.transactions.managed_tables import ManagedTables
 from deltalog.transactions.release import is_released
 
+# A proposed commit is read into memory; one with 100,000 files has about 25 MB.
+MOST_PROPOSED_BYTES = 128 << 20
 _FILE = re.compile(r"(?P<version>[0-9]{20})\.[0-9A-Za-z-]{1,64}\.json")
 
 
@@ -125,15 +127,16 @@ def check_file_name(version: int, file: str) -> None:
 
 
 def staged_commit(
-    tables: ManagedTables, record: TableRecord, version: int, file: str, last_ms: int
+    tables: ManagedTables, record: TableRecord, version: int, file: str, last_ms: int, size_bytes: int | None = None
 ) -> tuple[RatifiedCommit, CommitActions]:
     """Read and validate a staged commit for the version after the last one, whose in-commit timestamp is ``last_ms``.
-    Raises InvalidActionError, CallError, CatalogBehindLogError. Cost: 1 HEAD and 1 GET."""
+    ``size_bytes``: as for ``bounded``. Raises InvalidActionError, CallError, CatalogBehindLogError. Cost: 1 HEAD and 1
+    GET; 1 more HEAD without ``size_bytes``."""
     store = tables.plain_store(record.url)
     check_next(store, tables.coordinator, record.table_id, version)
     check_no_link(store, staged_commit_path(file))
     try:
-        data = store.get(staged_commit_path(file))
+        data = bounded(store, staged_commit_path(file), size_bytes)
     except ObjectNotFoundError:
         raise CallError(f"{record.url} has no {staged_commit_path(file)}. Write it, then propose it.") from None
     try:
@@ -178,6 +181,23 @@ def check_no_link(store: LogStore, path: str) -> None:
     later. Raises InvalidActionError. Cost: none."""
     if store.link_target(path) is not None:
         raise InvalidActionError(f"{path} is, or is reached through, a symbolic link. Write the file itself.")
+
+
+def bounded(store: LogStore, path: str, size_bytes: int | None = None) -> bytes:
+    """The content of a commit file of another client. ``size_bytes``: the size that the client says; by default, that
+    in the store. No more is read. Raises ObjectNotFoundError; InvalidActionError if the file has more bytes, or more
+    than ``MOST_PROPOSED_BYTES``. Cost: 1 GET; 1 HEAD without ``size_bytes``."""
+    if size_bytes is None:
+        meta = store.head(path)
+        size_bytes = None if meta is None else meta.size_bytes
+        if size_bytes is None:
+            raise ObjectNotFoundError(f"{store.url} has no {path}.", path=path)
+    if size_bytes > MOST_PROPOSED_BYTES:
+        raise InvalidActionError(f"{path} has {size_bytes} bytes, but at most {MOST_PROPOSED_BYTES} can be proposed.")
+    data = store.get(path, max(size_bytes, 0) + 1)
+    if len(data) > size_bytes:
+        raise InvalidActionError(f"{path} has more than {size_bytes} bytes, which is the size that was given.")
+    return data
 
 
 def check_schema(metadata: Metadata) -> None:

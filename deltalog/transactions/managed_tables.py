@@ -6,7 +6,7 @@ Spec: PROTOCOL.md#creating-and-dropping-catalog-managed-tables, #catalog-managed
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -17,7 +17,7 @@ from deltalog.catalog import records
 from deltalog.catalog.committer import publish
 from deltalog.catalog.coordinator import Coordinator
 from deltalog.catalog.marks import KnownMarks, check_none_deletes
-from deltalog.catalog.records import DROPPED, EXTERNAL, RETIRED, DocumentChange, TableRecord
+from deltalog.catalog.records import DROPPED, EXTERNAL, RETIRED, DocumentChange, RatifiedCommit, TableRecord
 from deltalog.catalog.store import ManagedStore
 from deltalog.commit.hooks import errors_logged
 from deltalog.create.new_table import create, creation
@@ -53,6 +53,8 @@ from deltalog.write.table_handle import TableHandle
 from deltalog.write.transaction import Transaction
 
 _TRIES = 20
+# A commit that waited longer for its publication was published late.
+_LATE_MS = 10 * 60 * 1000
 
 
 class ManagedTables:
@@ -66,6 +68,7 @@ class ManagedTables:
         self._handles: dict[str, TableHandle] = {}
         self._marks: dict[str, KnownMarks] = {}
         self._places: set[str] = set()
+        self._late: dict[str, tuple[int, int]] = {}
         self._lock = threading.Lock()
 
     def create(
@@ -194,6 +197,20 @@ class ManagedTables:
                 transaction.commit("SET TBLPROPERTIES", {"properties": canonical_json(properties)})
             else:
                 transaction.commit("UPGRADE PROTOCOL", {"newProtocol": transaction.protocol.to_json()})
+
+    def write_ids(self, record: TableRecord) -> None:
+        """Commit the ids of a table's registration to its log, unless it has them. Cost: that of ``handle``, and of a
+        commit."""
+        ids = {CATALOG_ID_KEY: self.coordinator.catalog_id, UNITY_TABLE_ID_KEY: record.table_id}
+
+        def work(table: DeltaTable) -> None:
+            known = table.snapshot().metadata.configuration
+            if any(known.get(key) != value for key, value in ids.items()):
+                with table.transaction() as transaction:
+                    transaction.metadata_changes.move_to_catalog(ids)
+                    transaction.commit("SET TBLPROPERTIES", {"properties": canonical_json(ids)})
+
+        self.table(record).retrying(work)
 
     def _is_ours(self, table: DeltaTable, snapshot: Snapshot, take_over: bool) -> bool:
         """Whether a catalog-managed table belongs to this catalog, which may have dropped it; False if it is to be
@@ -369,6 +386,22 @@ class ManagedTables:
         """The store of a table that is opened through the catalog; if ``pin`` is set, the store ends at that
         version."""
         return ManagedStore(self.plain_store(record.url), self.coordinator, record.table_id, pin=pin)
+
+    def record_late(self, table_id: str, commits: Sequence[RatifiedCommit]) -> None:
+        """Remember commits that were published long after they were written: from now on, clients that loaded the table
+        before may read their staged files for a while."""
+        now_ms = self._environment.clock_ms()
+        if commits and now_ms - commits[0].in_commit_timestamp_ms > _LATE_MS:
+            with self._lock:
+                self._late[table_id] = commits[-1].version, now_ms
+
+    def late(self, table_id: str, since_ms: int) -> int:
+        """The last version that was published late after ``since_ms``; -1 if there is none."""
+        with self._lock:
+            version, at_ms = self._late.get(table_id, (-1, since_ms))
+            if at_ms < since_ms:
+                del self._late[table_id]
+            return version if at_ms >= since_ms else -1
 
     def plain_store(self, url: str) -> LogStore:
         """The store of a table's files, accessed without the catalog."""

@@ -29,9 +29,9 @@ from deltalog.catalog.records import (
 from deltalog.errors import CatalogBehindLogError, DeltaLogError, StoreError, UnsafePathError
 from deltalog.log.reader import LogReader
 from deltalog.protocol.actions import DeletionVector
-from deltalog.protocol.paths import LOG_DIRECTORY, STAGED_COMMITS_DIRECTORY, encode_path
+from deltalog.protocol.paths import LOG_DIRECTORY, STAGED_COMMITS_DIRECTORY, commit_path, encode_path
 from deltalog.read.snapshot import Snapshot
-from deltalog.storage.base import LogStore
+from deltalog.storage.base import FileMeta, LogStore
 from deltalog.storage.table_files import TableFiles
 from deltalog.transactions.commit import side_by_side
 from deltalog.transactions.deletions import chunks, end_marking, mark, undecided
@@ -105,9 +105,10 @@ def _recover_table(ledger: Ledger, tables: ManagedTables, table: TableRecord, he
     ``publish``, 1 HEAD and 1 LIST; 1 GET if a release may have been interrupted."""
     store = tables.plain_store(table.url)
     done["published"] += publish(store, ledger.coordinator, table.table_id, head)
+    tables.record_late(table.table_id, head.unpublished)
     behind: CatalogBehindLogError | None = None
     try:
-        done["cleaned"] += _sweep_staged(ledger, store, table, head)
+        done["cleaned"] += _sweep_staged(ledger, tables, store, table, head)
     except CatalogBehindLogError as error:
         behind = error
     if (head.unpublished or behind) and is_released(LogReader(store), head.version):
@@ -408,24 +409,43 @@ def _named(snapshot: Snapshot) -> Iterator[str]:
             yield from vector_files(DeletionVector(**each))
 
 
-def _sweep_staged(ledger: Ledger, store: LogStore, table: TableRecord, head: Head) -> int:
+def _sweep_staged(ledger: Ledger, tables: ManagedTables, store: LogStore, table: TableRecord, head: Head) -> int:
     """Delete staged commits for versions at which other commits were ratified; if the catalog keeps staged commits,
-    only those older than KEPT_STAGED_MS. Staged commits of later versions are kept regardless of age, because a
-    suspended process may still have them ratified. Raises CatalogBehindLogError. Cost: 1 HEAD and 1 LIST."""
+    only those that were written and published more than KEPT_STAGED_MS ago. Staged commits of later versions are kept
+    regardless of age, because a suspended process may still have them ratified. Raises CatalogBehindLogError. Cost: 1
+    HEAD and 1 LIST; 1 coordinator call if there are staged commits, and 1 HEAD per version of old ones."""
     check_next(store, ledger.coordinator, table.table_id, head.version + 1)
+    wanted = {commit.file for commit in head.unpublished}
+    found = [
+        meta
+        for meta in store.list_from(STAGED_COMMITS_DIRECTORY)
+        if meta.name not in wanted and _staged_version(meta.name) <= head.version
+    ]
+    if not found:
+        return 0
+    if not ledger.coordinator.keeps_staged_commits:
+        # Reads again whether the catalog keeps them: another process may have begun to serve it.
+        ledger.coordinator.published(table.table_id, head.version)
     if ledger.coordinator.keeps_staged_commits:
         oldest_ms = ledger.now_ms() - KEPT_STAGED_MS
-        found = store.list_from(STAGED_COMMITS_DIRECTORY)
         # The files of a version are deleted together, so that not only those remain that lost.
         young = {_staged_version(meta.name) for meta in found if (meta.modification_time_ms or 0) >= oldest_ms}
-        listed = [meta.name for meta in found if _staged_version(meta.name) not in young]
-    else:
-        listed = store.list_names(STAGED_COMMITS_DIRECTORY)
-    wanted = {commit.file for commit in head.unpublished}
-    dead = [name for name in listed if name not in wanted and _staged_version(name) <= head.version]
+        # A commit may have been published long after it was written. On a local disk, its two names are one file, whose
+        # time says nothing about that.
+        young |= {version for version in _versions(found) - young if version <= tables.late(table.table_id, oldest_ms)}
+        versions = sorted(_versions(found) - young)
+        for version, meta in zip(versions, store.head_many([*map(commit_path, versions)]), strict=True):
+            if meta is not None and (meta.modification_time_ms or 0) >= oldest_ms:
+                young.add(version)
+        found = [meta for meta in found if _staged_version(meta.name) not in young]
+    dead = [meta.name for meta in found]
     for name in dead:
         store.delete(f"{STAGED_COMMITS_DIRECTORY}/{name}")
     return len(dead)
+
+
+def _versions(found: Iterable[FileMeta]) -> set[int]:
+    return {int(_staged_version(meta.name)) for meta in found}
 
 
 def _staged_version(name: str) -> float:

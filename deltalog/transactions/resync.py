@@ -94,6 +94,9 @@ def resync(
         committed += step.committed
         aborted += step.aborted
         if done:
+            for log in plan.logs.values():
+                if log.record.name in keep_log and log.problem is None:
+                    tables.write_ids(log.record)
             found = [replace(each, added=added[table_id]) for table_id, each in reports.items()]
             return Resync(found, sorted(set(committed)), sorted(aborted))
         ledger.environment.back_off(number)
@@ -108,8 +111,8 @@ def resync(
 
 
 def _reset(ledger: Ledger, log: LogState) -> None:
-    """Reset the catalog's record of a table to the last version on which catalog and log agree. If the process dies
-    during this call, the table must be registered again."""
+    """Reset the catalog's record of a table to the last version on which catalog and log agree, under a new id, which
+    is written to the log at the end. If the process dies during this call, the table must be registered again."""
     assert log.common is not None
     for commit in log.head.unpublished:
         if commit.version > log.common and commit.file in log.staged:

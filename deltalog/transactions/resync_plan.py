@@ -10,6 +10,7 @@ import functools
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from deltalog.catalog import records
 from deltalog.catalog.committer import changes_metadata
 from deltalog.catalog.records import (
     Head,
@@ -27,9 +28,11 @@ from deltalog.errors import (
     ObjectNotFoundError,
     ResourceNotReadyError,
 )
+from deltalog.log.authority import Authority
+from deltalog.log.loader import load_latest
 from deltalog.log.reader import LogReader
 from deltalog.protocol import features
-from deltalog.protocol.codec import decode_commit, first_commit_info
+from deltalog.protocol.codec import CommitActions, decode_commit, first_commit_info
 from deltalog.protocol.paths import (
     LOG_DIRECTORY,
     STAGED_COMMITS_DIRECTORY,
@@ -41,6 +44,7 @@ from deltalog.protocol.paths import (
     staged_commit_path,
     version_prefix,
 )
+from deltalog.protocol.properties import UNITY_TABLE_ID_KEY
 from deltalog.protocol.timestamps import required_ict
 from deltalog.storage.base import LogStore
 from deltalog.transactions.branch import place_in_transaction, transaction_of
@@ -266,7 +270,7 @@ def _extend(tables: ManagedTables, log: LogState, version: int, data: bytes, fil
         if actions.protocol is not None and not features.is_catalog_managed(actions.protocol):
             raise ResourceNotReadyError(_released(log.record.url, version))
         ict_ms = required_ict(actions.commit_info, version, log.record.url)
-        check_stays_managed(tables, log.record.table_id, commit_name(version), actions)
+        check_stays_managed(tables, _id_for(tables, log, actions), commit_name(version), actions)
         tables.coordinator.check_time(log.record.url, ict_ms)
     except (CorruptTableError, InvalidActionError) as error:
         raise CorruptTableError(
@@ -281,6 +285,18 @@ def _extend(tables: ManagedTables, log: LogState, version: int, data: bytes, fil
     txn_id, changed = (info.txn_id if info else None) or "", changes_metadata(actions)
     commit = RatifiedCommit(version, file, ict_ms, len(data), txn_id, changes_metadata=changed)
     log.missing.append(MissingCommit(log.record.table_id, commit, last_ms, transaction_of(info)))
+
+
+def _id_for(tables: ManagedTables, log: LogState, actions: CommitActions) -> str:
+    """The id that the metadata of a commit may have: that of the table or, after the catalog was reset to the log, that
+    of the log at the version from which the catalog continues."""
+    table_id, metadata = log.record.table_id, actions.metadata
+    logged = None if metadata is None else metadata.configuration.get(UNITY_TABLE_ID_KEY)
+    if logged is None or logged == table_id or not records.is_table_id(logged):
+        return table_id
+    store = tables.store(log.record, pin=log.head.version)
+    known = load_latest(LogReader(store, authority=Authority(tables.coordinator.url)))
+    return logged if known.metadata.configuration.get(UNITY_TABLE_ID_KEY) == logged else table_id
 
 
 def _fill(log: LogState, last: int, last_ms: int) -> None:

@@ -37,7 +37,7 @@ class _Rule(msgspec.Struct, frozen=True, kw_only=True, rename="kebab", tag_field
 
 
 class Static(_Rule, frozen=True, kw_only=True, tag="static"):
-    """The same keys for every location. ``config``: as in responses of the API."""
+    """The same keys for every location. ``config``: as in responses of the API; empty if clients use their own."""
 
     config: dict[str, str]
 
@@ -104,11 +104,16 @@ class Vendor:
         )
         self._lock = threading.Lock()
 
+    @property
+    def prefixes(self) -> tuple[str, ...]:
+        """The locations of the rules."""
+        return tuple(rule.prefix for rule in self._rules)
+
     def vend(self, location: str, operation: messages.CredentialOperation) -> list[messages.StorageCredential]:
         """The credentials for a location. Raises StoreError if a role cannot be assumed. Cost: 1 request to STS, unless
         the keys are still good."""
         rule = next((rule for rule in self._rules if _covers(rule.prefix, location)), None)
-        if rule is None:
+        if rule is None or (isinstance(rule, Static) and not rule.config):
             return []
         now_ms = self._clock_ms()
         if isinstance(rule, Static):

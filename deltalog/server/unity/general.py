@@ -307,7 +307,7 @@ def _listed(service: Service, name: str) -> dict[str, Any] | None:
     if not service.tables.exists(name):
         return None
     try:
-        return table_info(service, service.tables.load(name))
+        return table_info(service, service.tables.listed(name))
     except DeltaLogError:
         return {
             **_named(service, name),

@@ -91,7 +91,10 @@ def decoded(body: bytes | bytearray, kind: type[T]) -> T:
 def full_name(schema: str, table: str) -> str:
     """``schema.table``. Raises BadRequestError."""
     try:
-        parse_name(f"c.{schema}.{table}")
-        return table_name(schema, table)
+        parsed = parse_name(f"c.{schema}.{table}")
+        name = table_name(schema, table)
     except CallError as error:
         raise BadRequestError(error.message) from None
+    if (parsed.schema, parsed.table) != (schema, table):
+        raise BadRequestError(f"{schema}.{table}: give names without backticks.")
+    return name

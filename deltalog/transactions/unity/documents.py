@@ -8,9 +8,12 @@ from typing import Any, TypeVar
 import msgspec
 
 from deltalog.catalog.records import Document, DocumentChange
+from deltalog.errors import CallError
 from deltalog.unity import messages
 
 SCHEMA, STAGING, TABLE = "schema", "staging", "table"
+# DynamoDB stores at most 400 KB in one item. Listings answer many documents at once.
+_MOST_BYTES = 384 << 10
 _DomainMetadata = dict[str, dict[str, Any]]
 
 
@@ -81,8 +84,14 @@ def decoded(document: Document, kind: type[D]) -> D:
 
 
 def change(kind: str, key: str, revision: int, content: msgspec.Struct) -> DocumentChange:
-    """Store a document whose current revision is ``revision``; 0 creates it."""
-    return DocumentChange(kind, key, revision, msgspec.json.encode(content).decode())
+    """Store a document whose current revision is ``revision``; 0 creates it. Raises CallError if it is too large."""
+    encoded = msgspec.json.encode(content)
+    if len(encoded) > _MOST_BYTES:
+        raise CallError(
+            f"Comment, columns and properties would take {len(encoded)} bytes in the catalog; at most {_MOST_BYTES} "
+            "are allowed."
+        )
+    return DocumentChange(kind, key, revision, encoded.decode())
 
 
 def deletion(kind: str, key: str, revision: int) -> DocumentChange:

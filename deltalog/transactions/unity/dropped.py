@@ -1,4 +1,4 @@
-"""Deletes the files of tables that the catalog owned and that were dropped.
+"""Deletes the files of tables that the catalog owned and that were dropped, or staged and never created.
 
 Spec: ManagedTablesSpec.md#table-lifecycle-operations.
 """
@@ -11,23 +11,27 @@ from collections.abc import Iterator
 from deltalog.catalog.records import DROPPED, EXTERNAL, Document, are_nested, nested_with
 from deltalog.environment import Environment
 from deltalog.errors import DeltaLogError
-from deltalog.protocol.paths import LOG_DIRECTORY, SIDECARS_DIRECTORY, STAGED_COMMITS_DIRECTORY, canonical_url
-from deltalog.storage.base import Entry, EntryKind, FileMeta, LogStore, real_url
+from deltalog.protocol.paths import canonical_url
+from deltalog.storage.base import real_url
 from deltalog.transactions.managed_tables import ManagedTables
 from deltalog.transactions.unity import documents
-from deltalog.transactions.unity.documents import DroppedTable, ExternalTable
+from deltalog.transactions.unity.documents import STAGING, DroppedTable, ExternalTable, StagingDocument
 
 log = logging.getLogger(__name__)
 
 # Clients that had credentials for a table may write files until these expire. They are deleted until then.
 LATE_MS = 24 * 60 * 60 * 1000
+# A table may be staged long before it is created, because its first rows are written in between.
+STAGED_MS = 7 * 24 * 60 * 60 * 1000
 _AT_ONCE = 1000
 
 
 def delete_dropped(tables: ManagedTables, environment: Environment) -> int:
     """Delete the files of dropped tables; returns their number. A table whose files cannot be deleted is left to the
-    next call. Cost: 1 coordinator call; per table 4 LISTs, 1 DELETE per file, and that of ``ManagedTables.all``."""
+    next call. Tables that were staged more than STAGED_MS ago count as dropped. Cost: 2 coordinator calls; per table
+    that of ``LogStore.remove_all`` and of ``ManagedTables.all``."""
     count = 0
+    _drop_staged(tables, environment.clock_ms())
     for document in list(_all(tables, DROPPED)):
         dropped = documents.decoded(document, DroppedTable)
         try:
@@ -38,6 +42,21 @@ def delete_dropped(tables: ManagedTables, environment: Environment) -> int:
         if environment.clock_ms() - dropped.dropped_ms > LATE_MS:
             tables.coordinator.change_documents([documents.deletion(DROPPED, document.key, document.revision)])
     return count
+
+
+def _drop_staged(tables: ManagedTables, now_ms: int) -> None:
+    """Forget the tables that were staged and not created in time, so that they can no longer be created."""
+    for document in list(_all(tables, STAGING)):
+        staged = documents.decoded(document, StagingDocument)
+        if now_ms - staged.created_ms > STAGED_MS:
+            dropped = DroppedTable(name=staged.name, url=staged.url, dropped_ms=now_ms)
+            # Without effect if the table is created at the same moment.
+            tables.coordinator.change_documents(
+                [
+                    documents.deletion(STAGING, document.key, document.revision),
+                    documents.change(DROPPED, document.key, 0, dropped),
+                ]
+            )
 
 
 def _delete(tables: ManagedTables, dropped: DroppedTable) -> int:
@@ -51,31 +70,11 @@ def _delete(tables: ManagedTables, dropped: DroppedTable) -> int:
     if real_url(store) != store.url:
         log.warning("the files of %s, which was dropped, are kept: a symbolic link took its place", dropped.name)
         return 0
-    return delete_all(store)
+    return store.remove_all()
 
 
 def _overlaps(url: str, other: str) -> bool:
     return are_nested(canonical_url(url), canonical_url(other))
-
-
-def delete_all(store: LogStore) -> int:
-    """Delete all files of a table; returns their number. The log goes first, newest version first, so that no reader
-    takes an older version for the latest. Symbolic links are not followed, but removed. Cost: 4 LISTs, 1 DELETE per
-    file."""
-    count = 0
-    for directory in (LOG_DIRECTORY, STAGED_COMMITS_DIRECTORY, SIDECARS_DIRECTORY):
-        if store.link_target(directory) is None:
-            found = sorted(store.list_from(directory), key=lambda each: each.name, reverse=True)
-            count += len(store.remove([_file(f"{directory}/{each.name}", each) for each in found]))
-    entries = list(store.walk(lambda _: True))
-    count += len(store.remove(entries[::-1]))
-    empty = store.entries([STAGED_COMMITS_DIRECTORY, SIDECARS_DIRECTORY, LOG_DIRECTORY])
-    store.remove(empty)
-    return count
-
-
-def _file(path: str, meta: FileMeta) -> Entry:
-    return Entry(path, EntryKind.FILE, meta.size_bytes, meta.modification_time_ms)
 
 
 def _all(tables: ManagedTables, kind: str) -> Iterator[Document]:

@@ -44,8 +44,6 @@ from deltalog.errors import (
     UnpublishedCommitsError,
     UnsupportedFeatureError,
 )
-from deltalog.log.loader import load_latest
-from deltalog.log.reader import LogReader
 from deltalog.protocol import features
 from deltalog.protocol.codec import decode_commit
 from deltalog.protocol.paths import canonical_url, commit_path, staged_commit_path
@@ -66,9 +64,10 @@ from deltalog.transactions.unity.documents import (
     StagingDocument,
     TableDocument,
 )
+from deltalog.transactions.unity.external_logs import ExternalLogs
 from deltalog.transactions.unity.states import StateAt, States
 from deltalog.unity import messages
-from deltalog.unity.columns import from_columns, to_columns
+from deltalog.unity.columns import from_columns
 from deltalog.unity.table_state import TableState
 
 log = logging.getLogger(__name__)
@@ -90,11 +89,14 @@ _NO_DOCUMENT = TableDocument()
 class UnitySettings:
     """``catalog``: the name under which the catalog is served. ``warehouse``: the location below which managed tables
     are created; None: clients cannot create any. ``most_unpublished``: how many ratified commits of a table may wait
-    for publication before further ones are refused."""
+    for publication before further ones are refused. ``readable``: the locations below which, beside the warehouse, the
+    logs of external tables are read: clients choose these locations, and the server reads with credentials of its
+    own."""
 
     catalog: str = "main"
     warehouse: str | None = None
     most_unpublished: int = MOST_UNPUBLISHED
+    readable: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,6 +167,7 @@ class UnityTables:
         self._environment = environment
         self._states = States(tables)
         self._warehouse = None if settings.warehouse is None else tables.root(settings.warehouse)
+        self._external_logs = ExternalLogs(tables, environment, [settings.warehouse or "", *settings.readable])
 
     def now_ms(self) -> int:
         return self._environment.clock_ms()
@@ -336,7 +339,7 @@ class UnityTables:
 
     def create(self, name: str, request: messages.CreateTable) -> View:
         """Turn a staged table into a table, or register an external one. Raises EntityNotFoundError, CallError,
-        SchemaNotFoundError, TableExistsError. Cost: 5 coordinator calls, 1 GET and 1 HEAD."""
+        SchemaNotFoundError, TableExistsError. Cost: 5 coordinator calls, 1 GET and 2 HEADs."""
         self.check_schema(name.partition(".")[0])
         if request.table_type == "EXTERNAL":
             return self._create_external(name, request)
@@ -395,7 +398,7 @@ class UnityTables:
         store = self._tables.plain_store(root)
         external_commits.check_no_link(store, commit_path(0))
         try:
-            data = store.get(commit_path(0))
+            data = external_commits.bounded(store, commit_path(0))
         except ObjectNotFoundError:
             raise CallError(f"There is no {commit_path(0)} at {location}. Write it, then create.") from None
         if store.head(commit_path(1)) is not None:
@@ -439,36 +442,16 @@ class UnityTables:
 
     def load(self, name: str) -> View:
         """A table. Raises EntityNotFoundError, SchemaNotFoundError. Cost: 3 coordinator calls; that of
-        ``States.at_head``."""
-        record = self.coordinator.table(name)
-        if record is None:
-            external = self.coordinator.document(EXTERNAL, name)
-            if external is None:
-                raise self._absent(name)
-            return ExternalView(self._with_log(documents.decoded(external, ExternalTable)))
-        return self.view(record)
+        ``States.at_head``, or that of ``load_latest`` for an external table that was registered without its
+        protocol."""
+        found = self.listed(name)
+        return ExternalView(self._external_logs.shown(found.table)) if isinstance(found, ExternalView) else found
 
-    def _with_log(self, table: ExternalTable) -> ExternalTable:
-        """An external Delta table that was registered without its protocol, with what its log says; unchanged if the
-        log cannot be read. Cost: that of ``load_latest``."""
-        if table.format != "DELTA" or table.protocol is not None:
-            return table
-        try:
-            snapshot = load_latest(LogReader(self._tables.plain_store(table.url)))
-            state = TableState.of(snapshot.protocol, snapshot.metadata, snapshot.state.domains.values())
-            columns = to_columns(state.schema)
-        except DeltaLogError as error:
-            log.info("%s: the log of this external table cannot be read: %s", table.name, error)
-            return table
-        return msgspec.structs.replace(
-            table,
-            columns=columns,
-            column_infos=None,
-            partition_columns=state.metadata.partition_columns,
-            protocol=messages.TableProtocol.from_action(state.protocol),
-            properties={**table.properties, **state.metadata.configuration},
-            domain_metadata=dict(state.domains),
-        )
+    def listed(self, name: str) -> View:
+        """Like ``load``, with no more of an external table than was registered: a listing is not delayed by the stores
+        of its tables. Cost: as ``load``, without that of ``load_latest``."""
+        record = self.coordinator.table(name)
+        return ExternalView(self.external(name)[0]) if record is None else self.view(record)
 
     def view(self, record: TableRecord) -> ManagedView:
         """A managed table at its head. Raises EntityNotFoundError. Cost: 2 coordinator calls, that of
@@ -655,7 +638,7 @@ class UnityTables:
         if not features.is_catalog_managed(place.at.state.protocol):
             raise CallError(f"{record.name} was released from the catalog: it accepts no commit.")
         commit, actions = external_commits.staged_commit(
-            self._tables, record, given.version, given.file_name, place.at.ict_ms
+            self._tables, record, given.version, given.file_name, place.at.ict_ms, given.file_size
         )
         if (given.timestamp, given.file_size) != (commit.in_commit_timestamp_ms, commit.size_bytes):
             raise CallError(
@@ -756,6 +739,7 @@ class UnityTables:
             store = self._tables.plain_store(record.url)
             try:
                 publish(store, self.coordinator, record.table_id, Head(covered[-1].version, covered))
+                self._tables.record_late(record.table_id, covered)
             except (CorruptTableError, ObjectNotFoundError) as error:
                 raise CallError(error.message) from None
         return replace(head, unpublished=head.unpublished[len(covered) :])

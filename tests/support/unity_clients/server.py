@@ -22,7 +22,8 @@ ROOT = "/api/2.1/unity-catalog"
 
 class UnityServer:
     """A server of the catalog in ``place``. ``options``: more options of `deltalog serve`. ``warehouse``: where the
-    tables are; a directory in ``place`` by default."""
+    tables are; a directory in ``place`` by default. The server may read the logs of external tables in
+    ``place / "elsewhere"``."""
 
     def __init__(
         self, place: Path, *options: str, env: Mapping[str, str] | None = None, warehouse: str | None = None
@@ -32,6 +33,11 @@ class UnityServer:
         self.warehouse = warehouse or str(place / "warehouse")
         self.port = free_port()
         self._options = options
+        if "--credentials" not in options:
+            rules = place / "credentials.json"
+            place.mkdir(parents=True, exist_ok=True)
+            rules.write_text(json.dumps([{"kind": "static", "prefix": str(place / "elsewhere"), "config": {}}]))
+            self._options = (*options, "--credentials", str(rules))
         self._env = {**os.environ, **(env or {})}
         self._process: subprocess.Popen[str] | None = None
 

@@ -510,7 +510,10 @@ def test_what_calls_cost(ministack: Server, name: str) -> None:
             (lambda: DynamoDBCoordinator(name, through.options()), ["DescribeTable", "GetItem"]),
             (lambda: catalog.ratify(proposal({"id-1": 1})), ["TransactWriteItems"]),
             (lambda: catalog.head("id-1"), ["GetItem", "Query"]),
-            (lambda: catalog.published("id-1", 1), ["Query", "GetItem", "TransactWriteItems", "TransactWriteItems"]),
+            (
+                lambda: catalog.published("id-1", 1),
+                ["Query", "BatchGetItem", "TransactWriteItems", "TransactWriteItems"],
+            ),
             (lambda: catalog.head("id-1"), ["GetItem"]),
             (lambda: catalog.cut(), ["TransactGetItems"]),
             (lambda: catalog.table(table(1).name), ["GetItem"]),

@@ -554,3 +554,66 @@ def test_missing_objects_are_not_found(tmp_path):
             call(COMMIT)
     with pytest.raises(StoreError):
         store.sync([COMMIT])
+
+
+@pytest.mark.parametrize(
+    "path", ["link", "_delta_log/_sidecars", "_delta_log/_staged_commits", "_delta_log", "a/b/link"]
+)
+def test_removing_all_follows_no_link(tmp_path, path):
+    outside, table = tmp_path / "outside", tmp_path / "table"
+    (outside / "below").mkdir(parents=True)
+    (outside / "precious.txt").write_text("x")
+    (outside / "below" / "precious.txt").write_text("x")
+    (table / path).parent.mkdir(parents=True, exist_ok=True)
+    (table / "a").mkdir(exist_ok=True)
+    (table / "a" / "file").write_text("x")
+    (table / path).symlink_to(outside)
+    assert LocalStore(table).remove_all() == 2
+    assert not table.exists()
+    assert sorted(each.name for each in outside.rglob("*")) == ["below", "precious.txt", "precious.txt"]
+
+
+def test_removing_all_refuses_a_root_that_is_a_link(tmp_path):
+    (tmp_path / "real" / "table").mkdir(parents=True)
+    (tmp_path / "real" / "table" / "file").write_text("x")
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    (tmp_path / "table").symlink_to(tmp_path / "real" / "table")
+    (tmp_path / "file").write_text("x")
+    for root in ("table", "link/table", "file"):
+        with pytest.raises(StoreError, match="Nothing is deleted"):
+            LocalStore(tmp_path / root).remove_all()
+    assert (tmp_path / "real" / "table" / "file").exists()
+    assert LocalStore(tmp_path / "absent").remove_all() == 0
+
+
+def test_removing_all_survives_a_directory_that_becomes_a_link(tmp_path, monkeypatch):
+    outside, table = tmp_path / "outside", tmp_path / "table"
+    outside.mkdir()
+    (outside / "precious.txt").write_text("x")
+    (table / "a").mkdir(parents=True)
+    stat = os.stat
+
+    def replaced(path, **options):
+        found = stat(path, **options)
+        if path == "a":
+            (table / "a").rmdir()
+            (table / "a").symlink_to(outside)
+        return found
+
+    monkeypatch.setattr(os, "stat", replaced)
+    assert LocalStore(table).remove_all() == 0
+    monkeypatch.undo()
+    assert (outside / "precious.txt").exists()
+    assert LocalStore(table).remove_all() == 1
+    assert not table.exists()
+
+
+def test_removing_all_ends_at_a_depth(tmp_path):
+    table = tmp_path / "table"
+    deep = table / "_delta_log"
+    deep.mkdir(parents=True)
+    (deep / "file").write_text("x")
+    deep.joinpath(*["d"] * 120).mkdir(parents=True)
+    with pytest.raises(StoreError, match="nested too deeply"):
+        LocalStore(table).remove_all()
+    assert not (deep / "file").exists()

@@ -95,6 +95,7 @@ def test_the_longest_prefix_counts() -> None:
         (found,) = vendor.vend(location, "READ")
         assert (found.prefix, found.config["s3.access-key-id"]) == (location, expected)
     assert vendor.vend("s3://ab/x", "READ") == vendor.vend("file:///a", "READ") == []
+    assert Vendor([*made, Static(prefix="s3://a/own", config={})]).vend("s3://a/own/x", "READ") == []
 
 
 def test_keys_of_a_role_are_kept_for_half_of_their_time() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Iterator
@@ -13,8 +14,10 @@ import pytest
 
 from deltalog import TransactionManager
 from deltalog.environment import Environment
-from deltalog.errors import ResourceNotReadyError
-from deltalog.testing.coordinators import MemoryCoordinator
+from deltalog.errors import EntityNotFoundError, ResourceNotReadyError
+from deltalog.storage.fs import LocalStore
+from deltalog.testing.coordinators import FaultyCoordinator, MemoryCoordinator
+from deltalog.testing.stores import Fault, nth
 from deltalog.transactions.unity.tables import UnitySettings
 from tests.support.server import served
 from tests.support.server.unity import Table, Unity
@@ -49,7 +52,8 @@ def test_the_files_of_a_dropped_table_are_deleted(swept: tuple[Unity, Path]) -> 
     (table.root / "day=mon").mkdir()
     (table.root / "day=mon" / "x.parquet").write_bytes(b"x")
     assert unity.ask("DELETE", table.path).status == 204
-    until(lambda: not files(table.root))
+    until(lambda: not table.root.exists())
+    table.root.mkdir()
     (table.root / "late.parquet").write_bytes(b"x")  # by a client whose credentials are still good
     until(lambda: not files(table.root))
     assert other.commit()["latest-table-version"] == 2
@@ -94,6 +98,21 @@ def test_recovery_publishes_what_clients_do_not(swept: tuple[Unity, Path]) -> No
     table.commit()
 
 
+def test_an_earlier_process_keeps_staged_files(tmp_path: Path) -> None:
+    """Another process opened the catalog before it was served for the first time."""
+    catalog, warehouse = tmp_path / "catalog.db", tmp_path / "w"
+    earlier = TransactionManager(str(catalog))
+    with served(catalog, "--warehouse", str(warehouse), "--recover-every", "0") as server:
+        unity = Unity(server)
+        unity.ok("POST", "/schemas", {"name": "s", "catalog_name": "main"})
+        table = unity.new_table()
+        staged = table.commit()["commits"][0]["file-name"]
+        added = {"action": "set-latest-backfilled-version", "latest-published-version": 1}
+        assert table.update(added).status == 200
+        earlier.recover()  # it has nothing to publish
+        assert (table.log / "_staged_commits" / staged).exists()
+
+
 # ------------------------------------------------------------------------------------------------- in one process
 
 
@@ -121,18 +140,63 @@ def test_a_dropped_table_is_swept_for_a_day(world: Any) -> None:
     manager.recover()
     assert not files(root)
     late = root / "late.parquet"
+    root.mkdir()
     late.write_bytes(b"x")
     now[0] += 24 * 60 * 60 * 1000
     manager.recover()
     assert not late.exists()
     now[0] += 1
+    root.mkdir()
     late.write_bytes(b"x")
     manager.recover()
     assert not late.exists()
+    root.mkdir()
     late.write_bytes(b"x")
     manager.recover()  # it is forgotten
     assert late.exists()
     assert manager.coordinator.documents("dropped") == []
+
+
+@pytest.mark.parametrize("has_links", [True, False])
+@pytest.mark.parametrize("by_client", [True, False])
+def test_staged_files_are_kept_from_their_publication_on(
+    world: Any, monkeypatch: pytest.MonkeyPatch, has_links: bool, by_client: bool
+) -> None:
+    """The server was down between the commit and its publication."""
+    manager, tables, now = world
+    if not has_links:
+        monkeypatch.setattr(LocalStore, "link_if_absent", lambda store, names: 0)
+    manager.coordinator.keep_staged_commits()
+    tables.create_schema("s", None, {})
+    staged = tables.stage("s.t")
+    table = Table(None, "s", "t", {"table-id": staged.table_id, "location": f"file://{staged.url}"})  # type: ignore[arg-type]
+    table.first()
+    tables.create_staged("s.t", table.location, None)
+    ict_ms, now[0] = now[0] + 60_000, now[0] + 60_001
+    name = table.stage(version=1, ict_ms=ict_ms)["commit"]["file-name"]
+    manager.propose_commit("s.t", 1, name)
+    file = table.log / "_staged_commits" / name
+    hours = 60 * 60
+    os.utime(file, (now[0] // 1000 - 2 * hours,) * 2)
+    now[0] += 1000 * 2 * hours
+    if by_client:
+        record = manager.coordinator.table("s.t")
+        tables._confirm(record, manager.coordinator.head(record.table_id), 1)
+    manager.recover()
+    published = table.log / f"{1:020d}.json"
+    if not has_links:  # then another process sees the time of the publication, too
+        os.utime(published, (now[0] // 1000,) * 2)
+        manager = TransactionManager(manager.coordinator, environment=Environment(clock_ms=lambda: now[0]))
+    manager.recover()
+    assert file.exists()
+    assert manager.coordinator.head(staged.table_id).unpublished == ()
+    now[0] += 1000 * hours - 1000
+    manager.recover()
+    assert file.exists()
+    now[0] += 2001
+    manager.recover()
+    assert not file.exists()
+    assert published.exists()
 
 
 def test_no_file_of_another_table_is_deleted(world: Any) -> None:
@@ -174,7 +238,7 @@ def test_no_link_is_followed(world: Any, place: str, tmp_path: Path) -> None:
         manager.recover()
     assert len(files(outside)) == 3
     if place:
-        assert list(root.iterdir()) == []
+        assert not root.exists()
 
 
 # ------------------------------------------------------------------------------------------- tables that come back
@@ -222,3 +286,52 @@ def test_a_table_whose_files_are_being_deleted_comes_back_only_when_that_is_said
     manager.drop_table("s.t")  # which keeps the files
     manager.recover()
     assert files(root)
+
+
+def test_a_table_of_the_api_keeps_the_history_of_its_log(world: Any) -> None:
+    """Two histories of it diverge, and the catalog is set back to the log."""
+    manager, tables, _ = world
+    tables.create_schema("s", None, {})
+    root = _staged_table(tables, "s.t")
+    other = _staged_table(tables, "s.other")
+    before = tables.load("s.t").record.table_id
+    unnoted = TransactionManager(FaultyCoordinator(manager.coordinator, nth(1, Fault.FAIL_BEFORE, method="published")))
+    unnoted.table("s.t").append(pa.table({"id": [1], "day": ["mon"]}))
+    first = root / "_delta_log" / f"{1:020d}.json"
+    table = Table(None, "s", "s.t", {"table-id": before, "location": f"file://{root}"})  # type: ignore[arg-type]
+    info = json.loads(first.read_text().splitlines()[0])
+    info["commitInfo"]["txnId"] = "another"
+    metadata = {"metaData": table.metadata(configuration={"k": "log"})}
+    first.unlink()
+    first.write_text(json.dumps(info) + "\n" + json.dumps(metadata) + "\n")
+    assert "Two histories" in manager.resync().tables[-1].problem
+    assert [each.problem for each in manager.resync(keep_log=["s.t"]).tables] == [None, None]
+    assert manager.resync().is_in_step
+    view = tables.load("s.t")
+    assert view.record.table_id != before  # so that no handle goes on from the other history
+    assert view.at.state.metadata.configuration["k"] == "log"
+    _shown(tables, manager, "s.t")
+    assert files(other)
+
+
+def test_what_was_staged_and_never_created_goes_after_a_week(world: Any) -> None:
+    manager, tables, now = world
+    tables.create_schema("s", None, {})
+    table_id, url = (staged := tables.stage("s.never")).table_id, staged.url
+    table = Table(None, "s", "never", {"table-id": table_id, "location": f"file://{url}"})  # type: ignore[arg-type]
+    table.first()
+    created = _staged_table(tables, "s.t")
+    now[0] += 7 * 24 * 60 * 60 * 1000 - 1
+    manager.recover()
+    assert files(table.root)
+    assert tables.staged(table_id).url == url
+    now[0] += 2
+    manager.recover()
+    assert not table.root.exists()
+    assert manager.coordinator.document("staging", table_id) is None
+    with pytest.raises(EntityNotFoundError):
+        tables.create_staged("s.never", f"file://{url}", None)
+    now[0] += 24 * 60 * 60 * 1000 + 1
+    manager.recover()
+    assert manager.coordinator.documents("dropped") == []
+    assert files(created)

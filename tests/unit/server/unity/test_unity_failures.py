@@ -21,8 +21,10 @@ from deltalog.catalog.sqlite import SQLiteCoordinator
 from deltalog.server.app import App, Limits
 from deltalog.server.unity.credentials import Vendor
 from deltalog.server.unity.service import Service
+from deltalog.storage.fs import LocalStore
 from deltalog.testing.coordinators import FaultyCoordinator
 from deltalog.testing.stores import Call, Fault
+from deltalog.transactions import external_commits
 from deltalog.transactions.unity.tables import UnitySettings
 from tests.support.server.unity import COLUMNS, ROOT, Response, Table, Unity
 
@@ -219,6 +221,33 @@ def test_a_staged_file_is_no_link(table: Table) -> None:
     assert table.update(add).error == (400, "InvalidParameterValueException")
     staged.unlink()
     (table.root / "away.json").rename(staged)
+    assert table.update(add).status == 200
+
+
+def test_no_more_of_a_staged_file_is_read_than_its_writer_has_told(
+    unity: InProcess, table: Table, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+    real = LocalStore.get
+
+    def get(store: LocalStore, path: str, length: int | None = None) -> bytes:
+        data = real(store, path, length)
+        sizes.append(len(data))
+        return data
+
+    add = table.stage()
+    staged = table.log / "_staged_commits" / add["commit"]["file-name"]
+    good = staged.read_bytes()
+    table.load()
+    monkeypatch.setattr(LocalStore, "get", get)
+    for content in (good + b" " * 1_000_000, good[:-9]):
+        staged.write_bytes(content)
+        assert table.update(add).error == (400, "InvalidParameterValueException")
+    assert max(sizes) == len(good) + 1
+    monkeypatch.setattr(external_commits, "MOST_PROPOSED_BYTES", len(good) - 1)
+    staged.write_bytes(good)
+    assert table.update(add).error == (400, "InvalidParameterValueException")
+    monkeypatch.undo()
     assert table.update(add).status == 200
 
 

@@ -11,7 +11,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from deltalog import DeltaTable, TableExistsError, TransactionManager
+from deltalog import DeltaTable, StoreError, TableExistsError, TransactionManager
+from deltalog.testing.coordinators import MemoryCoordinator
+from deltalog.transactions.unity import external_logs
+from deltalog.transactions.unity.tables import UnitySettings
 from tests.support.server import served
 from tests.support.server.unity import COLUMNS, Table, Unity
 
@@ -299,7 +302,8 @@ def test_an_external_delta_table_is_loaded_and_updated(unity: Unity, schema: str
     assert unity.ask("POST", path, managed).error == INVALID
 
 
-def test_an_external_delta_table_is_loaded_from_its_log(unity: Unity, schema: str, tmp_path: Any) -> None:
+def test_an_external_delta_table_is_loaded_from_its_log(unity: Unity, schema: str, place: Any) -> None:
+    tmp_path = place / "warehouse" / schema
     rows = pa.table({"id": [1], "day": ["mon"]})
     DeltaTable.create(str(tmp_path / "t"), rows.schema, partition_by=["day"], data=rows, properties={"a": "1"})
     unity.ok("POST", "/tables", external("t", schema, storage_location=f"file://{tmp_path / 't'}", columns=None))
@@ -311,6 +315,28 @@ def test_an_external_delta_table_is_loaded_from_its_log(unity: Unity, schema: st
     assert "latest-table-version" not in found
     info = unity.ok("GET", f"/tables/main.{schema}.t")
     assert [each["name"] for each in info["columns"]] == ["id", "day"]
+    shutil.rmtree(tmp_path / "t")
+    listed = unity.ok("GET", f"/tables?catalog_name=main&schema_name={schema}")["tables"]
+    assert [(each["name"], each["columns"]) for each in listed] == [("t", [])]  # its log is not read
+
+
+def test_no_log_is_read_at_a_place_that_only_a_client_has_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server would read with credentials of its own."""
+    opened = []
+
+    def read(reader: Any) -> Any:
+        opened.append(reader.store.url)
+        raise StoreError("no", path="")
+
+    monkeypatch.setattr(external_logs, "load_latest", read)
+    settings = UnitySettings(readable=("s3a://lake/a",))
+    tables = TransactionManager(MemoryCoordinator()).unity_tables(settings)
+    tables.create_schema("s", None, {})
+    for number, url in enumerate(["s3://lake/ab", "s3://lake/a/t", "gs://lake/a/t", "s3://else/t"]):
+        tables.register_external(f"s.t{number}", url, "DELTA", None, {}, [], None, ())
+        tables.load(f"s.t{number}")
+        tables.listed(f"s.t{number}")
+    assert opened == ["s3://lake/a/t"]
 
 
 def test_names_are_shared_by_all_kinds_of_tables(unity: Unity, schema: str, manager: Any, place: Any) -> None:
@@ -406,7 +432,7 @@ def test_temporary_credentials(unity: Unity, table: Table) -> None:
     found = unity.ok("POST", path, {"table_id": table.id, "operation": "READ"})
     assert (found["url"], found.keys()) == (table.location, {"url", "expiration_time"})
     assert unity.ok("POST", f"{path}?table_id={table.id}&operation=READ")["url"] == table.location
-    staged = unity.ok("POST", "/delta/v1/catalogs/main/schemas/s/staging-tables", {"name": "x"})
+    staged = unity.ok("POST", "/delta/v1/catalogs/main/schemas/s/staging-tables", {"name": uuid.uuid4().hex})
     found = unity.ok("POST", path, {"table_id": staged["table-id"], "operation": "READ_WRITE"})
     assert found["url"] == staged["location"]
     missing = {"table_id": str(uuid.uuid4()), "operation": "READ"}

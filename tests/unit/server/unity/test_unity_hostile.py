@@ -80,6 +80,45 @@ def test_a_comment_has_a_limit(unity: Unity) -> None:
         assert table.update({"action": "set-table-comment", "comment": text}).status == status
 
 
+def test_what_only_the_catalog_has_is_limited(unity: Unity) -> None:
+    """Each load and each listing answers it."""
+    schema = f"big{uuid.uuid4().hex[:8]}"
+    unity.ok("POST", "/schemas", {"name": schema, "catalog_name": "main"})
+    table, path = unity.new_table(), f"/delta/v1/catalogs/main/schemas/{schema}/tables"
+    external = {
+        "name": "e", "location": f"s3://bucket/{schema}", "table-type": "EXTERNAL", "columns": COLUMNS,
+        "protocol": {"min-reader-version": 1, "min-writer-version": 2}, "properties": {}, "last-commit-timestamp-ms": 7,
+    }  # fmt: skip
+    large, invalid = {"k": "x" * 400_000}, (400, "InvalidParameterValueException")
+    assert unity.ask("POST", path, {**external, "properties": large}).error == invalid
+    uid = unity.ok("POST", path, external)["metadata"]["table-uuid"]
+    updates = [
+        {"action": "set-properties", "updates": large},
+        {"action": "set-domain-metadata", "updates": {"d": large}},
+    ]
+    for update in updates:
+        request = {"requirements": [{"type": "assert-table-uuid", "uuid": uid}], "updates": [update]}
+        assert unity.ask("POST", f"{path}/e", request).error == invalid
+    before = table.load()
+    for _ in range(2):  # below the limit each, and above it together
+        found = table.update({"action": "set-properties", "updates": {uuid.uuid4().hex: "x" * 200_000}})
+    assert found.error == invalid
+    assert len(json.dumps(table.load())) < len(json.dumps(before)) + 210_000
+    assert unity.ask("PATCH", f"/schemas/main.{schema}", {"properties": large}).error == invalid
+    made = {"name": f"{schema}2", "catalog_name": "main", "properties": large}
+    assert unity.ask("POST", "/schemas", made).error == invalid
+
+
+def test_names_have_no_backticks_around_them(unity: Unity) -> None:
+    """They would be read as quotes: no address names such a table."""
+    bad = (400, "BadRequestException")
+    table = unity.new_table()
+    assert unity.ask("POST", "/schemas", {"name": "`z`", "catalog_name": "main"}).error == bad
+    assert unity.ask("POST", f"{SCHEMA}/staging-tables", {"name": "`n`"}).error == bad
+    assert unity.ask("POST", f"{table.path}/rename", {"new-name": "`n`"}).error == bad
+    assert unity.ask("GET", f"{SCHEMA}/tables/%60{table.name}%60").error == bad
+
+
 def _mutated(chosen: random.Random, value: Any) -> Any:
     """A JSON value with one part replaced, removed or doubled."""
     if isinstance(value, dict) and value and chosen.random() < 0.8:

@@ -264,6 +264,41 @@ def test_a_commit_needs_a_txn_id(table: Table) -> None:
     assert table.update(wrong).error == INVALID
 
 
+def test_a_staged_file_is_not_read_beyond_its_size(table: Table) -> None:
+    """The peak memory of the server is counted by the kernel, which has read no more of a sparse file than asked."""
+    add = table.stage()
+    file = table.log / "_staged_commits" / add["commit"]["file-name"]
+    size = file.stat().st_size
+    with file.open("r+b") as opened:
+        opened.truncate(600_000_000)
+    peak = _peak_bytes(table)
+    assert table.update(add).error == INVALID
+    commit = add["commit"]
+    assert table.update({**add, "commit": {**commit, "file-size": 2_000_000_000}}).error == INVALID
+    assert table.update({**add, "commit": {**commit, "file-size": 1}}).error == INVALID
+    assert table.update({**add, "commit": {**commit, "file-size": -1}}).error == INVALID
+    assert _peak_bytes(table) - peak < 100_000_000
+    with file.open("r+b") as opened:
+        opened.truncate(size)
+    assert table.update(add).status == 200
+
+
+def test_version_0_is_not_read_beyond_a_bound(unity: Unity) -> None:
+    path = "/delta/v1/catalogs/main/schemas/s"
+    table = Table(unity, "s", "large", unity.ok("POST", f"{path}/staging-tables", {"name": "large"}))
+    request = table.first()
+    with (table.log / f"{0:020d}.json").open("r+b") as opened:
+        opened.truncate((1 << 30) + 1)
+    peak = _peak_bytes(table)
+    assert unity.ask("POST", f"{path}/tables", request).error == INVALID
+    assert _peak_bytes(table) - peak < 100_000_000
+
+
+def _peak_bytes(table: Table) -> int:
+    status = Path(f"/proc/{table.unity.server.process.pid}/status").read_text()
+    return 1024 * int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM")))
+
+
 def test_one_of_many_wins_a_version(unity: Unity, table: Table) -> None:
     adds = [table.stage(version=1) for _ in range(8)]
     with ThreadPoolExecutor(8) as pool:
