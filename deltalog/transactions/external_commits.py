@@ -130,7 +130,8 @@ def staged_commit(
     tables: ManagedTables, record: TableRecord, version: int, file: str, last_ms: int, size_bytes: int | None = None
 ) -> tuple[RatifiedCommit, CommitActions]:
     """Read and validate a staged commit for the version after the last one, whose in-commit timestamp is ``last_ms``.
-    ``size_bytes``: the size that its writer has told; not more is read. Raises InvalidActionError, CallError, CatalogBehindLogError. Cost: 1 HEAD and 1 GET."""
+    ``size_bytes``: the size that its writer has told; not more is read. Raises InvalidActionError, CallError,
+    CatalogBehindLogError. Cost: 1 HEAD and 1 GET."""
     store = tables.plain_store(record.url)
     check_next(store, tables.coordinator, record.table_id, version)
     check_no_link(store, staged_commit_path(file))
