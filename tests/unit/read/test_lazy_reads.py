@@ -362,6 +362,22 @@ def test_a_dataset_that_deltalog_reads_never_gives_the_rows_of_its_files(tmp_pat
 # -------------------------------------------------------------------------------------- files of other writers
 
 
+def test_a_file_with_many_rows_for_its_size_takes_no_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = DeltaTable.create(
+        tmp_path, pa.schema([("id", pa.int64())]), properties={"delta.enableDeletionVectors": "true"}
+    )
+    table.append(pa.table({"id": pa.array([7] * 99_999 + [8], pa.int64())}))
+    table.delete("id = 8")
+    by_duckdb = table.to_duckdb(duckdb.connect())
+    assert "READ_PARQUET" in by_duckdb.explain()
+    monkeypatch.setattr("deltalog.read.duckdb_relation._MOST_BITS_BYTES", 0)
+    by_deltalog = table.to_duckdb(duckdb.connect())
+    assert "READ_PARQUET" not in by_deltalog.explain()
+    expected = [(99_999, 7)]
+    assert by_duckdb.aggregate("count(*), max(id)").fetchall() == expected
+    assert by_deltalog.aggregate("count(*), max(id)").fetchall() == expected
+
+
 @pytest.mark.parametrize("rows", [1, 7, 8, 9, 64, 1000])
 @pytest.mark.parametrize("share", [0.0, 0.02, 0.5, 0.98, 1.0])
 def test_the_bits_of_deleted_rows(rows: int, share: float) -> None:
