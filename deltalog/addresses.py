@@ -89,6 +89,11 @@ def committer_of(reader: LogReader, environment: Environment) -> Committer:
             from deltalog.unity.committer import UnityCommitter
 
             return UnityCommitter(reader.store, environment, permits_cleanup=reader.authority.permits_maintenance)
+    if reader.authority.table_id is not None:
+        from deltalog.unity.external import ExternalCommitter, ExternalStore
+
+        if isinstance(reader.store, ExternalStore):
+            return ExternalCommitter(reader.store, environment)
     return FileSystemCommitter(reader.store)
 
 

@@ -19,6 +19,7 @@ from deltalog.protocol import features, limits
 from deltalog.read.arrow_dataset import Guarantees
 from deltalog.read.snapshot import Snapshot
 from deltalog.storage.fs import LocalStore
+from deltalog.write.task_files import storage_of
 
 # Reader features that still allow files to be read directly: the files have the table's columns and only its rows.
 PLAIN_FEATURES = frozenset({"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"})
@@ -51,7 +52,7 @@ def guarantees(snapshot: Snapshot, where: FilePruningPredicateType | None, schem
 
 def filesystem_of(snapshot: Snapshot, sizes: dict[str, int]) -> Any:
     """The pyarrow file system in which the paths returned by ``guarantees`` are valid."""
-    store = snapshot.reader.store
+    store = storage_of(snapshot.reader.store)
     if isinstance(store, LocalStore) and all(size >= 0 for size in sizes.values()):
         return pa_fs.SubTreeFileSystem(store.url, pa_fs.LocalFileSystem())
     return pa_fs.PyFileSystem(DeltaStorageHandler.from_store(store, sizes))

@@ -39,6 +39,7 @@ from deltalog.rows.delete import delete
 from deltalog.rows.update import update
 from deltalog.storage.fs import LocalStore
 from deltalog.write.table_handle import TableHandle
+from deltalog.write.task_files import storage_of
 
 Commit = CommitProperties | None
 Hook = PostCommitHookProperties | None
@@ -88,7 +89,7 @@ class RawDeltaTable:
 
     def table_uri(self) -> str:
         """The URL of the table root, ending in a slash."""
-        store = self.handle.reader.store
+        store = storage_of(self.handle.reader.store)
         root = f"file://{urllib.parse.quote(store.url)}" if isinstance(store, LocalStore) else store.url
         return root.rstrip("/") + "/"
 

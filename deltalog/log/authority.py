@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import msgspec
 
-from deltalog.errors import CallError
+from deltalog.errors import CallError, CorruptTableError
+from deltalog.protocol.actions import Metadata
+from deltalog.protocol.properties import UNITY_TABLE_ID_KEY
 
 
 class Authority(msgspec.Struct, frozen=True):
@@ -19,7 +21,8 @@ class Authority(msgspec.Struct, frozen=True):
     outside such a transaction. ``base_version``: the version on which these changes are based.
     ``is_served``: whether the catalog is a server whose API has no transactions over several tables.
     ``permits_maintenance``: whether the catalog permits its clients maintenance other than checkpoints, log compaction
-    and checksums.
+    and checksums. ``table_id``: the id by which the server of a Unity Catalog knows the table, which may be
+    external, so that its log decides.
     """
 
     catalog: str | None = None
@@ -27,6 +30,7 @@ class Authority(msgspec.Struct, frozen=True):
     base_version: int | None = None
     is_served: bool = False
     permits_maintenance: bool = True
+    table_id: str | None = None
 
     @property
     def is_log(self) -> bool:
@@ -41,6 +45,22 @@ class Authority(msgspec.Struct, frozen=True):
                 f"{table} is managed by the catalog {self.catalog}, and the protocol leaves {operation} to the catalog "
                 "unless it permits clients to do it. Nothing was changed. If its owner permits it, open the table with "
                 "unity_catalog_permits_maintenance=True."
+            )
+
+    def check_is_table(self, metadata: Metadata, table: str) -> None:
+        """Refuse a log that, by its latest metadata, is that of another table of a Unity Catalog. Raises
+        CorruptTableError. Spec: UC Delta API 1.0, ManagedTablesSpec.md#load-a-table."""
+        found = metadata.configuration.get(UNITY_TABLE_ID_KEY)
+        if (
+            self.catalog is not None
+            and self.table_id is not None
+            and found is not None
+            and found.lower() != self.table_id.lower()
+        ):
+            raise CorruptTableError(
+                f"{table}: the catalog {self.catalog} says that this is the location of the table {self.table_id}, but "
+                f"the log there is that of the table {found} ({UNITY_TABLE_ID_KEY}). Nothing was read or written. The "
+                "catalog's entry has to be corrected, or the table be restored at its location."
             )
 
 

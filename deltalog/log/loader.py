@@ -121,8 +121,9 @@ def load(
     the version later. ``asks``: always send a HEAD, even if a listing contains the file's metadata, because a HEAD may
     return different metadata.
 
-    Raises VersionNotFoundError, MissingVersionError, InvalidCheckpointError and as ``load_latest``; with
-    ``identifies``, TableReplacedError if the commits read may belong to different tables. Cost: as ``load_latest``
+    Raises VersionNotFoundError, MissingVersionError, InvalidCheckpointError and as ``load_latest``; for the latest
+    version CorruptTableError if the log is that of another table of a Unity Catalog; with ``identifies``,
+    TableReplacedError if the commits read may belong to different tables. Cost: as ``load_latest``
     after the listing; 1 LIST more if the listing does not reach back far enough.
     """
     unusable: tuple[Checkpoint, ...] = ()
@@ -131,7 +132,10 @@ def load(
         segment = reader.segment(listing, version, unusable, failure)
         meta = _meta_of_tip(reader, listing, segment, asks) if identifies else None  # before the commit is read
         try:
-            return _load_segment(reader, segment, unusable, latest, meta, listing)
+            found = _load_segment(reader, segment, unusable, latest, meta, listing)
+            if version is None:  # earlier versions may be older than the table's registration
+                reader.authority.check_is_table(found.metadata, reader.store.url)
+            return found
         except InvalidCheckpointError as error:
             if segment.checkpoint is None:
                 raise

@@ -140,10 +140,13 @@ class UnityCommitter(Committer):
                 self._discard(commit)
                 raise
             else:
-                table.note_reported(reported)
-                self._in_flight.discard(commit.file_name)
-                self._record(commit, loaded)
-                return Committed()
+                if self._shows(loaded, attempt, commit):
+                    table.note_reported(reported)
+                    self._in_flight.discard(commit.file_name)
+                    self._record(commit, loaded)
+                    return Committed()
+                error, reaction, is_sent = self._not_shown(version), Reaction.UNKNOWN, True
+                self._in_flight.add(commit.file_name)
             if reaction is Reaction.PUBLISH and self._publish_backlog(published_versions):
                 continue
             if reaction in (Reaction.REFUSED, Reaction.PUBLISH):
@@ -163,6 +166,35 @@ class UnityCommitter(Committer):
             path=table.url,
         )
 
+    def _shows(self, loaded: messages.LoadedTable | None, attempt: Attempt, commit: messages.Commit) -> bool:
+        """Whether the response to an accepted proposal shows the commit. Servers of the older calls send no state.
+        Cost: none; 1 GET if only the published commit can show it."""
+        if loaded is None:
+            return True
+        try:
+            self._table.check_is_this(loaded)
+            return self._verdict(loaded, attempt, commit) is Verdict.OURS
+        except DeltaLogError as error:
+            log.warning("%s: the answer to the commit of version %s: %s", self._store.url, commit.version, error)
+            return False
+
+    def _verdict(self, loaded: messages.LoadedTable, attempt: Attempt, commit: messages.Commit) -> Verdict:
+        """What a state of the table says about a proposed commit; never PUBLISHED. Raises CatalogRequestError,
+        StoreError. Cost: 1 GET if the version is published."""
+        found = rules.verdict(rules.head_of(loaded, self._table.url), commit.version, commit.file_name)
+        if found is Verdict.PUBLISHED:
+            is_ours = self._store.inner.get(commit_path(commit.version)) == attempt.data
+            return Verdict.OURS if is_ours else Verdict.ANOTHERS
+        return found
+
+    def _not_shown(self, version: int) -> OperationTimeoutError:
+        url = self._table.url
+        return OperationTimeoutError(
+            f"{self._table.name.address}: the catalog {url} accepted version {version}, and answered with a state of "
+            "the table that does not have it. The request may have taken effect.",
+            path=url,
+        )
+
     def _settled(
         self, attempt: Attempt, commit: messages.Commit, error: CoordinatorError, *, is_sent: bool
     ) -> CommitOutcome | None:
@@ -170,11 +202,7 @@ class UnityCommitter(Committer):
         None: propose the same commit again."""
         table, version = self._table, commit.version
         try:
-            loaded = table.reload()
-            found = rules.verdict(rules.head_of(loaded, table.url), version, commit.file_name)
-            if found is Verdict.PUBLISHED:
-                is_ours = self._store.inner.get(commit_path(version)) == attempt.data
-                found = Verdict.OURS if is_ours else Verdict.ANOTHERS
+            found = self._verdict(table.reload(), attempt, commit)
         except (TableReplacedError, TableNotFoundError):
             if is_sent:
                 return Unknown()
@@ -316,9 +344,13 @@ class UnityCommitter(Committer):
             except CoordinatorError as failed:
                 return self._not_created(failed, is_sent=is_sent)
             else:
-                with errors_logged(f"{table.name.address} is created", "reading the catalog's answer"):
+                try:
                     table.record(loaded)
-                return Committed()
+                    return Committed()
+                except DeltaLogError as error:
+                    log.warning("%s: the answer to its creation: %s", table.name.address, error)
+                is_sent, refusal = True, None
+                self._in_flight.add(path)
             try:
                 table.reload()
                 return Committed()  # only the creator of the staged table can have created a table with its id

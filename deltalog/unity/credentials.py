@@ -27,6 +27,8 @@ _PART_OF_LIFE = 0.75
 # The pause between renewals: a server that issues expired credentials, or the same ones again, is not asked for each
 # request to the store.
 _PAUSE_MS = 1_000
+# Credentials that do not expire are asked for again only if the store refuses them.
+_NEVER_MS = 1 << 63
 _SECRET, _TOKEN = "s3.secret-access-key", "s3.session-token"
 
 
@@ -92,7 +94,7 @@ class VendedCredentials(CredentialSource):
             try:
                 return self._ask()
             except CredentialsNotFoundError:
-                if before is None or now_ms >= before.expiration_time_ms > 0:
+                if before is None or (before.expiration_time_ms and now_ms >= before.expiration_time_ms > 0):
                     raise
                 log.warning("%s: the credentials of %s could not be renewed yet", self._calls.url, self._location)
                 self._asked_ms = now_ms
@@ -111,9 +113,11 @@ class VendedCredentials(CredentialSource):
         return self._hold(found)
 
     def _hold(self, credential: StorageCredential) -> StorageCredential:
-        now_ms = self._clock_ms()
-        life_ms = credential.expiration_time_ms - now_ms
-        if life_ms <= 0:  # the clocks differ, or the server does not say when they expire
+        now_ms, expires_ms = self._clock_ms(), credential.expiration_time_ms
+        life_ms = 0 if expires_ms is None else expires_ms - now_ms
+        if expires_ms is None:
+            self._renew_at_ms = _NEVER_MS
+        elif life_ms <= 0:  # the clocks differ, or the server does not say when they expire
             self._renew_at_ms = now_ms + _EARLY_MS
         else:
             self._renew_at_ms = now_ms + int(max(life_ms - _EARLY_MS, life_ms * _PART_OF_LIFE))

@@ -9,8 +9,11 @@ Spec: UC Delta API 1.0, "Error Response Body".
 
 from __future__ import annotations
 
+import ipaddress
 import math
+import re
 import urllib.parse
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -36,6 +39,9 @@ _PASSING = frozenset({500, 502, 503, 504})
 _NOT_IMPLEMENTED = 501
 RESOURCE_EXHAUSTED = "ResourceExhaustedException"
 _MOST_OF_MESSAGE = 500
+_TYPE = re.compile(r"[A-Za-z0-9_.]{1,100}")
+# The state of a table with very many columns and unpublished commits is smaller than this.
+_MOST_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +55,8 @@ class Server:
 
     @classmethod
     def at(cls, url: str, token: str | None = None, ca_file: str | None = None) -> Server:
-        """The server at a URL, which may lack the scheme and the path of the API. Raises CallError."""
+        """The server at a URL, which may lack the scheme and the path of the API. Warns of a token that is sent without
+        encryption to another machine. Raises CallError."""
         text = url.strip()
         text = text if "://" in text else f"https://{text}"
         try:
@@ -66,6 +73,13 @@ class Server:
             )
         if token is not None and not (token.isascii() and token.isprintable() and token.strip() == token and token):
             raise CallError("The token of the Unity Catalog is empty, or has a blank or a control character at an end.")
+        if token is not None and parts.scheme == "http" and not _is_loopback(parts.hostname or ""):
+            warnings.warn(
+                f"The token of the Unity Catalog is sent to {parts.hostname} without encryption, because its URL "
+                "begins with http://. Everybody on the way can read it: use https://.",
+                UserWarning,
+                stacklevel=2,
+            )
         path = parts.path.rstrip("/")
         path = path if path.endswith(ROOT) else f"{path}{ROOT}"
         return cls(f"{parts.scheme}://{parts.netloc}{path}", token, ca_file)
@@ -123,7 +137,7 @@ class HttpClient:
                     raise OperationTimeoutError(
                         f"{error} The request may have taken effect.", path=self.server.url
                     ) from None
-                if is_last:
+                if is_last or error.is_final:
                     raise CoordinatorError(str(error), path=self.server.url) from None
             else:
                 if answer.status < 300:
@@ -150,6 +164,7 @@ class HttpClient:
         from deltalog.storage.s3.connections import (
             IDLE_SECONDS,
             JUST_USED_SECONDS,
+            LargeAnswerError,
             Limits,
             NoAnswerError,
             NotConnectedError,
@@ -160,7 +175,7 @@ class HttpClient:
             headers["content-type"] = "application/json"
         if self.server.token is not None:
             headers["authorization"] = f"Bearer {self.server.token}"
-        limits = Limits(_CONNECT_SECONDS, _ANSWER_SECONDS, _ANSWER_SECONDS)
+        limits = Limits(_CONNECT_SECONDS, _ANSWER_SECONDS, _ANSWER_SECONDS, _MOST_BYTES)
         connections = self._connections()
 
         def exchange(idle_s: float) -> Answer:
@@ -176,7 +191,8 @@ class HttpClient:
         except NotConnectedError as error:
             raise _NotSent(self._secrets.without(str(error))) from None
         except NoAnswerError as error:
-            raise _NotAnswered(self._secrets.without(str(error))) from None
+            is_final = isinstance(error, LargeAnswerError)
+            raise _NotAnswered(self._secrets.without(str(error)), is_final=is_final) from None
 
     def _connections(self) -> Connections:
         try:
@@ -192,6 +208,8 @@ class HttpClient:
 
     def _refusal(self, method: str, path: str, answer: Answer) -> CatalogRequestError:
         error_type, message = _error_of(answer.body)
+        if error_type is not None and _TYPE.fullmatch(self._secrets.without(error_type)) is None:
+            error_type = None
         shown = self._secrets.without("".join(each if each.isprintable() else " " for each in message))
         return CatalogRequestError(
             f"{self.server.url}: {method} {path} was answered by HTTP {answer.status}"
@@ -202,12 +220,24 @@ class HttpClient:
         )
 
 
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
+
+
 class _NotSent(Exception):
     """No connection could be established."""
 
 
 class _NotAnswered(Exception):
-    """The request was sent, at least in part, but no complete response arrived."""
+    """The request was sent, at least in part, but no complete response arrived. ``is_final``: whether a repetition
+    would get no other response."""
+
+    def __init__(self, message: str, *, is_final: bool) -> None:
+        super().__init__(message)
+        self.is_final = is_final
 
 
 class _OlderError(msgspec.Struct, frozen=True):

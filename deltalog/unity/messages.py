@@ -95,12 +95,13 @@ class Uniform(_Message, frozen=True, kw_only=True):
 
 
 class StorageCredential(_Message, frozen=True, kw_only=True):
-    """A credential for the objects below ``prefix``. ``config``: the keys of one cloud provider. The representation
-    omits the secrets. Spec: DeltaStorageCredential."""
+    """A credential for the objects below ``prefix``. ``config``: the keys of one cloud provider.
+    ``expiration_time_ms``: None if it does not expire. The representation omits the secrets. Spec:
+    DeltaStorageCredential."""
 
     prefix: str
     operation: CredentialOperation
-    expiration_time_ms: Long
+    expiration_time_ms: Long | None = None
     config: dict[str, str | None]
 
     def __repr__(self) -> str:

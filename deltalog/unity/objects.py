@@ -98,7 +98,8 @@ class AwsCredentials(_Object, frozen=True, kw_only=True):
 
 
 class TemporaryCredentials(_Object, frozen=True, kw_only=True):
-    """Credentials for the files of a table. Only those for S3 are read."""
+    """Credentials for the files of a table. Only those for S3 are read. ``expiration_time``: None if they do not
+    expire."""
 
     aws_temp_credentials: AwsCredentials | None = None
     expiration_time: Long | None = None
@@ -118,7 +119,7 @@ class TemporaryCredentials(_Object, frozen=True, kw_only=True):
             StorageCredential(
                 prefix=self.url or location,
                 operation=operation,
-                expiration_time_ms=self.expiration_time or 0,
+                expiration_time_ms=self.expiration_time,
                 config=config,
             ),
         )

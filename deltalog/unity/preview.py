@@ -11,10 +11,8 @@ from __future__ import annotations
 
 from deltalog.errors import CatalogRequestError
 from deltalog.unity import messages, objects
-from deltalog.unity.client import UnityClient
+from deltalog.unity.client import MOST_PAGES, UnityClient
 from deltalog.unity.names import TableName
-
-_MOST_PAGES = 1000
 
 
 class PreviewCalls:
@@ -58,7 +56,7 @@ class PreviewCalls:
         """The unpublished commits, and the latest version. Cost: 1 request per page."""
         found: dict[int, messages.Commit] = {}
         start = 0
-        for _ in range(_MOST_PAGES):
+        for _ in range(MOST_PAGES):
             wanted = objects.GetCommits(table_id=table_id, table_uri=location, start_version=start)
             page = self.client.commits(wanted)
             for each in page.commits:

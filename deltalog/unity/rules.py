@@ -16,6 +16,7 @@ from deltalog.errors import CallError, CatalogRequestError, UnsupportedFeatureEr
 from deltalog.protocol.actions import DomainMetadata, Metadata
 from deltalog.protocol.paths import canonical_url
 from deltalog.unity import messages
+from deltalog.unity.columns import to_columns
 from deltalog.unity.table_state import TableState, updates_between
 
 CATALOG_MANAGED_KEYS = ("delta.feature.catalogManaged", "delta.feature.catalogOwned-preview")
@@ -140,6 +141,37 @@ def report(table_id: str, published: int) -> messages.UpdateTable:
         requirements=(messages.AssertTableUuid(uuid=table_id),),
         updates=(messages.SetLatestBackfilledVersion(latest_published_version=published),),
     )
+
+
+def external_update(table_id: str, attempt: Attempt, etag: str) -> messages.UpdateTable:
+    """The request that tells of the metadata of an external table after a commit. It has the whole metadata, so that it
+    also makes up for earlier commits that were not told. ``etag``: of what the server has."""
+    actions, before = attempt.actions, attempt.base.metadata
+    metadata = actions.metadata or before
+    assert metadata is not None and before is not None
+    found = TableState.of(attempt.protocol, metadata, actions.domains)
+    updates: list[messages.Update] = [
+        messages.SetProtocol(protocol=messages.TableProtocol.from_action(attempt.protocol)),
+        messages.SetColumns(columns=to_columns(metadata.schema)),
+        messages.SetPartitionColumns(partition_columns=metadata.partition_columns),
+        messages.UpdateSnapshotVersion(
+            last_commit_version=attempt.version, last_commit_timestamp_ms=attempt.timestamp_ms
+        ),
+    ]
+    if metadata.configuration:
+        updates.append(messages.SetProperties(updates=dict(metadata.configuration)))
+    if removed := tuple(key for key in before.configuration if key not in metadata.configuration):
+        updates.append(messages.RemoveProperties(removals=removed))
+    if metadata.description != before.description:
+        updates.append(messages.SetTableComment(comment=metadata.description or ""))
+    if found.domains:
+        updates.append(messages.SetDomainMetadata(updates=dict(found.domains)))
+    if gone := tuple(each.domain for each in actions.domains if each.removed):
+        updates.append(messages.RemoveDomainMetadata(domains=gone))
+    requirements: list[messages.Requirement] = [messages.AssertTableUuid(uuid=table_id)]
+    if etag:
+        requirements.append(messages.AssertEtag(etag=etag))
+    return messages.UpdateTable(requirements=tuple(requirements), updates=tuple(updates))
 
 
 def check_no_uniform(metadata: Metadata | None, table: str) -> None:

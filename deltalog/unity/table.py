@@ -93,7 +93,18 @@ class UnityTable:
         return loaded
 
     def record(self, loaded: messages.LoadedTable) -> None:
-        """Record a state that the server has sent. Raises TableReplacedError if it is that of another table."""
+        """Record a state that the server has sent. Raises TableReplacedError if it is that of another table, and
+        CatalogRequestError if it contradicts itself."""
+        self.check_is_this(loaded)
+        rules.head_of(loaded, self.url)
+        with self._lock:
+            known = -1 if self._loaded is None else self._loaded.latest_table_version or 0
+            if (loaded.latest_table_version or 0) >= known:
+                self._loaded = loaded
+                self.is_new = False
+
+    def check_is_this(self, loaded: messages.LoadedTable) -> None:
+        """Raise TableReplacedError for the state of another table. Cost: none."""
         if loaded.metadata.table_uuid.lower() != self.table_id.lower():
             version = 0 if self._loaded is None else self._loaded.latest_table_version or 0
             raise TableReplacedError(
@@ -102,12 +113,6 @@ class UnityTable:
                 "call if it is meant for the new table.",
                 version=version,
             )
-        rules.head_of(loaded, self.url)  # a state that contradicts itself is not recorded
-        with self._lock:
-            known = -1 if self._loaded is None else self._loaded.latest_table_version or 0
-            if (loaded.latest_table_version or 0) >= known:
-                self._loaded = loaded
-                self.is_new = False
 
     def record_accepted(self, commit: messages.Commit) -> None:
         """Record a commit that the server has accepted without sending the new state. Cost: none."""

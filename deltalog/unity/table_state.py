@@ -8,6 +8,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
+import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -44,8 +45,8 @@ _MOST_KEYS, _MOST_OF_KEY = 20, 100
 @dataclass(frozen=True)
 class TableState:
     """What the log says about a table at one version, apart from its files. ``domains``: the configurations of its
-    metadata domains that are JSON objects, by domain; the API has no form for others. What is derived from the schema
-    is kept, because a server answers many requests from one state."""
+    metadata domains that are JSON objects whose values survive transport, by domain; the API has no form for others.
+    What is derived from the schema is kept, because a server answers many requests from one state."""
 
     protocol: Protocol
     metadata: Metadata
@@ -172,9 +173,26 @@ def _metadata_updates(before: Metadata, after: Metadata) -> Iterable[messages.Up
 
 
 def _object(configuration: str) -> dict[str, Any] | None:
-    """The JSON object in the configuration of a domain, or None: another writer may have put any text there."""
+    """The JSON object in the configuration of a domain, or None: another writer may have put any text there. Also None
+    for an object with values that not every JSON library carries unchanged, such as NaN and integers of more than 64
+    bits."""
     try:
-        value = json.loads(configuration)
+        value = json.loads(configuration, parse_int=_integer, parse_float=_number, parse_constant=_number)
+        msgspec.json.encode(value)
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) else None
+
+
+def _integer(text: str) -> int:
+    value = int(text)
+    if not -(1 << 63) <= value < 1 << 63:
+        raise ValueError(text)
+    return value
+
+
+def _number(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError(text)
+    return value

@@ -12,6 +12,7 @@ import http.client
 import importlib.util
 import io
 import os
+import re
 import socket
 import ssl
 import threading
@@ -37,6 +38,7 @@ MOST_IDLE = 64
 # The maximum size of a response in bytes. Requested ranges, and log files that are read as a whole, are smaller than
 # this.
 _MOST_BYTES = 2 << 30
+_OBJECT = re.compile(r"\b_(?:Kept|Pool|KeptTls|TlsPool)\(host=[^)]*\): ")
 
 
 class NotConnectedError(Exception):
@@ -52,6 +54,10 @@ class NoAnswerError(Exception):
     def __init__(self, message: str, *, was_kept: bool = False) -> None:
         super().__init__(message)
         self.was_kept = was_kept
+
+
+class LargeAnswerError(NoAnswerError):
+    """The response is larger than the limit for it."""
 
 
 @dataclass(frozen=True)
@@ -73,11 +79,12 @@ class Origin:
 @dataclass(frozen=True)
 class Limits:
     """Time limits in seconds: to connect (``connect``), between two reads of a response (``read``), and from the start
-    of a request to the start of its response (``whole``)."""
+    of a request to the start of its response (``whole``). ``most_bytes``: the maximum size of a response."""
 
     connect: float = 60
     read: float = 60
     whole: float = 60
+    most_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -137,6 +144,8 @@ class _Exchange:
         self.connection: socket.socket | None = None  # once it is connected
         self.was_kept = False
         self.has_received = False
+        self.is_too_large = False
+        self._most_bytes = limits.most_bytes
         self._read_s = limits.read
         self._whole_s = limits.whole
         self._pace = Pace(limits.whole, _clock_s)
@@ -159,7 +168,9 @@ class _Exchange:
     def arrived(self, size_bytes: int) -> None:
         self.has_received = self.has_received or size_bytes > 0
         self._size_bytes += size_bytes
-        if self._size_bytes > max(_MOST_BYTES, caps.MAX_COMMIT_BYTES, caps.MAX_VECTOR_BYTES):
+        most = self._most_bytes or max(_MOST_BYTES, caps.MAX_COMMIT_BYTES, caps.MAX_VECTOR_BYTES)
+        if self._size_bytes > most:
+            self.is_too_large = True
             raise OSError(f"{self._size_bytes} bytes arrived, and more follow")
         if self._is_answered:
             self._pace.arrived(size_bytes)
@@ -327,10 +338,17 @@ class Connections:
     def _failure(self, exchange: _Exchange, error: Exception) -> NotConnectedError | NoAnswerError:
         where = self._origin
         if exchange.connection is None:
-            return NotConnectedError(f"Could not connect to {where.scheme}://{where.address}: {error}.")
-        reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+            return NotConnectedError(f"Could not connect to {where.scheme}://{where.address}: {_text_of(error)}.")
+        reason = f"{type(error).__name__}: {_text_of(error)}" if str(error) else type(error).__name__
+        if exchange.is_too_large:
+            return LargeAnswerError(f"{where.address} sent more than a response can have: {reason}.")
         was_kept = exchange.was_kept and not exchange.has_received
         return NoAnswerError(f"{where.address} did not answer: {reason}.", was_kept=was_kept)
+
+
+def _text_of(error: Exception) -> str:
+    """The message of an error, without the connection or the pool with which urllib3 begins it."""
+    return _OBJECT.sub("", str(error))
 
 
 @functools.lru_cache(maxsize=4)

@@ -434,10 +434,10 @@ class S3Store(LogStore):
             return ObjectNotFoundError(f"Cannot {verb} {where}: there is no such object.", path=key)
         if status == 412:
             return StoreError(f"Cannot {verb} {where}: it was replaced while it was read. Read it again.", path=key)
-        reason = self._client.secrets.reason(error)
+        reason = self._client.secrets.reason(error).rstrip(". ")
         answer = "" if status is None else f" (HTTP {status} {code})"
         return StoreError(
-            f"Cannot {verb} {where}{answer}: {reason} Check the bucket, the credentials, the region and the endpoint.",
+            f"Cannot {verb} {where}{answer}: {reason}. Check the bucket, the credentials, the region and the endpoint.",
             path=key,
         )
 

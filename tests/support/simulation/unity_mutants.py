@@ -139,10 +139,10 @@ def changes_metadata_in_a_request_of_its_own(patch: Patch) -> None:
 
 @mutant("I14", "I16")
 def reads_published_commits_only(patch: Patch) -> None:
-    real: Any = rules.head_of
+    real: Any = UnityTable.head
 
-    def head_of(loaded: Any, catalog: str, published: int = -1) -> Any:
-        head = real(loaded, catalog, published)
-        return type(head)(head.published_version)
+    def head(self: Any, table_id: str) -> Any:
+        found = real(self, table_id)
+        return type(found)(found.published_version)
 
-    patch.setattr(rules, "head_of", head_of)
+    patch.setattr(UnityTable, "head", head)

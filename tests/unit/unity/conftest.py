@@ -19,6 +19,7 @@ def no_server_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("UNITY_CATALOG_URL", "UNITY_CATALOG_TOKEN", "DATABRICKS_HOST", "DATABRICKS_TOKEN"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr(opening, "_configs", {})
+    monkeypatch.setattr(opening, "_older_until_ms", {})
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ import pytest
 from deltalog import (
     CallError,
     DeltaTable,
+    Environment,
     TableExistsError,
     TableNotFoundError,
     TransactionManager,
@@ -23,8 +24,11 @@ from deltalog import (
 )
 from deltalog.catalog.store import ManagedStore
 from deltalog.deltalake import writer
-from deltalog.errors import DeltaLogError, EntityNotFoundError
-from deltalog.unity import opening
+from deltalog.errors import CatalogRequestError, DeltaLogError, EntityNotFoundError
+from deltalog.storage.s3.connections import Answer, Connections
+from deltalog.unity import messages, opening
+from deltalog.unity.calls import DeltaCalls
+from deltalog.unity.names import parse_name
 from deltalog.unity.preview import PreviewCalls
 from deltalog.unity_catalog import catalogs
 from tests.support.cli import run
@@ -120,8 +124,58 @@ def test_an_external_table_is_registered_and_written_by_its_log(
     table.append(rows(2))
     outside.append(rows(3))
     assert ids(DeltaTable.open("uc://main.s.outside", **options)) == [1, 2, 3]
+    by_its_name = deltalake.DeltaTable("uc://main.s.outside", storage_options=options)
+    assert by_its_name.table_uri == f"file://{outside.url}/"
+    assert by_its_name.to_pyarrow_dataset().count_rows() == 3
     catalog.drop_table("s.outside")
     assert ids(outside) == [1, 2, 3]
+
+
+def test_the_catalog_is_told_of_the_metadata_of_an_external_table(
+    catalog: UnityCatalog, place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    properties = {"first": "1", "gone": "1", "delta.enableInCommitTimestamps": "true"}
+    DeltaTable.create(place / "told", rows(1), properties=properties)
+    table = catalog.register_table("s.told", str(place / "told"))
+    before = catalog.describe("s.told").etag
+    table.append(rows(2))
+    assert catalog.describe("s.told").etag == before
+    with monkeypatch.context() as patched:
+        patched.setattr(DeltaCalls, "update", _refused)
+        assert table.set_properties({"owner": "me"}).version == 2
+    assert "owner" not in catalog.describe("s.told").properties
+    pickle.loads(pickle.dumps(table)).unset_properties(["gone"])
+    table.add_columns(pa.schema([("extra", pa.int64())]))
+    table.set_table(description="hello")
+    table.set_domain_metadata("my.domain", '{"a": 1}')
+    found = catalog.describe("s.told")
+    assert [field["name"] for field in found.columns["fields"]] == ["id", "extra"]
+    assert (found.properties["owner"], found.properties["first"]) == ("me", "1")
+    assert "gone" not in found.properties
+    assert found.last_commit_version == table.version == 6
+    assert found.last_commit_timestamp_ms == table.snapshot().timestamp_ms
+    assert found.properties["delta.feature.domainMetadata"] == "supported"
+    assert table.snapshot().reader.authority.is_log
+
+
+def _refused(*_: object, **__: object) -> None:
+    raise CatalogRequestError("not now", path="here")
+
+
+def test_a_later_change_of_an_external_table_may_be_told_first(catalog: UnityCatalog, place: Path) -> None:
+    table = DeltaTable.create(place / "late", rows(1))
+    catalog.register_table("s.late", str(place / "late"))
+    ahead = messages.UpdateTable(
+        requirements=(messages.AssertTableUuid(uuid=catalog.describe("s.late").table_uuid),),
+        updates=(
+            messages.SetProperties(updates={"owner": "later"}),
+            messages.UpdateSnapshotVersion(last_commit_version=9, last_commit_timestamp_ms=1),
+        ),
+    )
+    catalog._client.update_table(parse_name("main.s.late", ""), ahead)
+    catalog.table("s.late").set_properties({"owner": "earlier"})
+    assert catalog.describe("s.late").properties["owner"] == "later"
+    assert table.snapshot().metadata.configuration["owner"] == "earlier"
 
 
 def test_writers_at_once(options: dict[str, Any]) -> None:
@@ -154,7 +208,7 @@ def test_the_older_calls(options: dict[str, Any], running: Served, monkeypatch: 
     """A server without the UC Delta API: the same table by the calls that it has."""
     address = "uc://main.s.older"
     newer = DeltaTable.create(address, rows(1), **options)
-    monkeypatch.setitem(opening._configs, (f"{running.url}/api/2.1/unity-catalog", "main"), None)
+    monkeypatch.setitem(opening._older_until_ms, (f"{running.url}/api/2.1/unity-catalog", "main"), 1 << 60)
     table = DeltaTable.open(address, **options)
     store = table.snapshot().reader.store
     assert isinstance(store, ManagedStore) and isinstance(store.coordinator.calls, PreviewCalls)
@@ -166,6 +220,71 @@ def test_the_older_calls(options: dict[str, Any], running: Served, monkeypatch: 
     assert newer.snapshot().metadata.configuration["owner"] == "me"
     with pytest.raises(DeltaLogError):
         table.overwrite(rows(9), expected_version=1)
+
+
+def answering_older(monkeypatch: pytest.MonkeyPatch, *parts: str) -> list[str]:
+    """Requests to paths with one of these parts are answered as by a server, or a proxy, that does not know them. The
+    list gets the path of each request."""
+    exchange, asked = Connections.exchange, list[str]()
+
+    def answered(self: Connections, method: str, target: str, *arguments: Any, **named: Any) -> Answer:
+        asked.append(target)
+        if any(part in target for part in parts):
+            return Answer(404, {"content-type": "text/plain", "content-length": "18"}, b"404 page not found")
+        return exchange(self, method, target, *arguments, **named)
+
+    monkeypatch.setattr(Connections, "exchange", answered)
+    return asked
+
+
+def calls_of(table: DeltaTable) -> type[object]:
+    store = table.snapshot().reader.store
+    assert isinstance(store, ManagedStore)
+    return type(store.coordinator.calls)
+
+
+def test_a_proxy_without_its_server_does_not_change_the_calls(
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address = "uc://main.s.behind"
+    DeltaTable.create(address, rows(1), **options)
+    for known in (False, True):
+        with monkeypatch.context() as patched:
+            answering_older(patched, "/")
+            with pytest.raises(DeltaLogError):
+                DeltaTable.open(address, **options)
+        assert calls_of(DeltaTable.open(address, **options)) is DeltaCalls, known
+    with monkeypatch.context() as patched:
+        answering_older(patched, "/delta/v1/")  # the configuration is known, so this is no older server
+        with pytest.raises(CatalogRequestError, match="404"):
+            DeltaTable.open(address, **options)
+
+
+def test_that_a_server_is_older_is_remembered_for_a_while(
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    address, now_ms = "uc://main.s.while", [1_000_000]
+    environment = Environment(clock_ms=lambda: now_ms[0])
+    DeltaTable.create(address, rows(1), **options)
+    with monkeypatch.context() as patched:
+        asked = answering_older(patched, "/delta/v1/")
+        for _ in range(2):
+            before = len([path for path in asked if "/delta/v1/" in path])
+            assert calls_of(DeltaTable.open(address, environment=environment, **options)) is PreviewCalls
+        assert before == len([path for path in asked if "/delta/v1/" in path]) > 0
+    assert calls_of(DeltaTable.open(address, environment=environment, **options)) is PreviewCalls
+    now_ms[0] += 3_600_000
+    assert calls_of(DeltaTable.open(address, environment=environment, **options)) is DeltaCalls
+
+
+def test_a_failure_of_the_older_calls_asks_for_the_newer_ones(
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch, running: Served
+) -> None:
+    address = "uc://main.s.upgraded"
+    DeltaTable.create(address, rows(1), **options)
+    monkeypatch.setitem(opening._older_until_ms, (f"{running.url}/api/2.1/unity-catalog", "main"), 1 << 60)
+    answering_older(monkeypatch, "/delta/preview/")
+    assert calls_of(DeltaTable.open(address, **options)) is DeltaCalls
 
 
 def test_maintenance_is_left_to_the_catalog(options: dict[str, Any]) -> None:
@@ -232,6 +351,28 @@ def test_what_changes_in_the_log_changes_in_the_catalog(catalog: UnityCatalog) -
     assert {"delta.lastUpdateVersion", "delta.feature.columnMapping"}.isdisjoint(
         table.snapshot().metadata.configuration
     )
+
+
+@pytest.mark.parametrize(
+    "configuration",
+    [
+        "plain text",
+        '{"b":10000000000000000000000000}',
+        '{"b":1e400}',
+        '{"b":NaN}',
+        '{"b":"\\ud800"}',
+        '{"b":[-Infinity]}',
+    ],
+    ids=["text", "integer", "exponent", "nan", "surrogate", "infinity"],
+)
+def test_domains_that_json_does_not_carry(catalog: UnityCatalog, configuration: str) -> None:
+    name = f"s.domain_{len(configuration)}"
+    table = catalog.create_table(name, SCHEMA)
+    table.set_domain_metadata("my.domain", configuration)
+    table.set_domain_metadata("my.other", '{"a": [1.5, -9223372036854775808]}')
+    assert configuration in [each.configuration for each in table.snapshot().domain_metadata]
+    table.remove_domain_metadata("my.domain")
+    assert catalog.describe(name).last_commit_version == 3
 
 
 def test_clustering_and_row_tracking(catalog: UnityCatalog) -> None:

@@ -16,6 +16,7 @@ from deltalog import CommitStateUnknownError, DeltaTable, Environment, RetryPoli
 from deltalog.errors import (
     CatalogRequestError,
     CoordinatorError,
+    CorruptTableError,
     DeltaLogError,
     MetadataChangedError,
     SchemaNotFoundError,
@@ -218,6 +219,75 @@ def _comment(uuid: str, comment: str) -> messages.UpdateTable:
     return messages.UpdateTable(
         requirements=(messages.AssertTableUuid(uuid=uuid),), updates=(messages.SetTableComment(comment=comment),)
     )
+
+
+def answered_otherwise(
+    monkeypatch: pytest.MonkeyPatch, server: UnityServer, answer: Callable[[Callable[[], Any]], Any], until: int = 1
+) -> None:
+    """The first proposals are answered by 200 and what ``answer`` returns; it gets a function that handles them."""
+    update, seen = server.model.update, [0]
+
+    def otherwise(catalog: str, schema: str, name: str, request: messages.UpdateTable) -> Any:
+        if any(isinstance(each, messages.AddCommit) for each in request.updates):
+            seen[0] += 1
+            if seen[0] <= until:
+                return answer(lambda: update(catalog, schema, name, request))
+        return update(catalog, schema, name, request)
+
+    monkeypatch.setattr(server.model, "update", otherwise)
+
+
+def test_an_acceptance_that_does_not_show_the_commit_is_not_believed(
+    monkeypatch: pytest.MonkeyPatch, server: UnityServer, options: dict[str, Any], table: DeltaTable, made: ModelTable
+) -> None:
+    before = server.model.load("main", "s", "events")
+    answered_otherwise(monkeypatch, server, lambda handle: before)
+    assert table.append(rows(2)).version == 1
+    assert ids(opened(options)) == [1, 2]
+    answered_otherwise(monkeypatch, server, lambda handle: (handle(), before)[1])
+    assert table.append(rows(3)).version == 2
+    assert made.latest == 2
+    assert ids(opened(options)) == [1, 2, 3]
+    answered_otherwise(monkeypatch, server, lambda handle: before, FOREVER)
+    with pytest.raises(CommitStateUnknownError):
+        table.append(rows(4))
+    assert ids(opened(options)) == [1, 2, 3]
+
+
+def test_an_acceptance_that_shows_another_commit_is_a_lost_race(
+    monkeypatch: pytest.MonkeyPatch, server: UnityServer, options: dict[str, Any], table: DeltaTable, made: ModelTable
+) -> None:
+    with table.transaction() as transaction:
+        opened(options).append(rows(7))
+        answered_otherwise(monkeypatch, server, lambda handle: server.model.load("main", "s", "events"))
+        transaction.set_properties({"owner": "me"})
+        assert transaction.commit("SET TBLPROPERTIES").version == 2
+    assert made.latest == 2
+    assert made.properties["owner"] == "me"
+    assert ids(opened(options)) == [1, 7]
+
+
+def test_an_acceptance_by_another_table_is_not_believed(
+    monkeypatch: pytest.MonkeyPatch, server: UnityServer, options: dict[str, Any], table: DeltaTable, made: ModelTable
+) -> None:
+    DeltaTable.create("uc://main.s.other", rows(7), environment=QUICK, **options)
+    answered_otherwise(monkeypatch, server, lambda handle: server.model.load("main", "s", "other"))
+    assert table.append(rows(2)).version == 1
+    assert ids(opened(options)) == [1, 2]
+
+
+def test_a_creation_that_is_answered_by_another_table_is_not_believed(
+    monkeypatch: pytest.MonkeyPatch, server: UnityServer, options: dict[str, Any], table: DeltaTable
+) -> None:
+    create = server.model.create_table
+    monkeypatch.setattr(server.model, "create_table", lambda *_: server.model.load("main", "s", "events"))
+    with pytest.raises(CommitStateUnknownError):
+        DeltaTable.create("uc://main.s.other", rows(7), environment=QUICK, **options)
+    assert ("main", "s", "other") not in server.model.tables
+    other = server.model.load("main", "s", "events")
+    monkeypatch.setattr(server.model, "create_table", lambda *request: (create(*request), other)[1])
+    made = DeltaTable.create("uc://main.s.other", rows(7), environment=QUICK, **options)
+    assert ids(made) == [7]
 
 
 # ----------------------------------------------------------------------------------------------- publication
@@ -499,3 +569,39 @@ def test_a_client_that_dies_while_it_creates_a_table(
             opened(options)
         DeltaTable.create(ADDRESS, rows(1), environment=QUICK, **options)
     assert ids(opened(options)) == [1]
+
+
+# ---------------------------------------------------------------------------------------------------- another table
+
+
+@pytest.mark.parametrize("act", [ids, lambda table: table.append(rows(9))], ids=["read", "append"])
+def test_the_log_of_another_table_is_not_taken_for_this_one(
+    options: dict[str, Any], server: UnityServer, table: DeltaTable, made: ModelTable, act: Callable[[DeltaTable], Any]
+) -> None:
+    other = DeltaTable.create("uc://main.s.other", rows(7), environment=QUICK, **options)
+    other.append(rows(8))
+    made.location, made.latest = server.model.tables["main", "s", "other"].location, 1
+    with pytest.raises(CorruptTableError, match="of the table") as raised:
+        act(opened(options))
+    assert made.uuid in str(raised.value)
+    assert len(list((Path(other.url) / "_delta_log" / "_staged_commits").iterdir())) == 1
+    assert len(list(Path(other.url).glob("**/*.parquet"))) == 2
+    assert ids(other) == [7, 8]
+
+
+def test_versions_before_the_registration_may_name_another_table(
+    monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], table: DeltaTable, made: ModelTable
+) -> None:
+    """A table that was dropped and registered again has a new id."""
+    new = "11111111-2222-3333-4444-555555555555"
+    log = Path(table.url) / "_delta_log"
+    first = (log / commit_name(0)).read_text()
+    table.append(rows(2))
+    metadata = next(line for line in first.splitlines() if "metaData" in line).replace(made.uuid, new)
+    with (log / commit_name(1)).open("a") as commit:
+        commit.write(metadata + "\n")
+    (log / f"{1:020}.crc").unlink(missing_ok=True)
+    made.uuid = new
+    again = opened(options)
+    assert ids(again) == [1, 2]
+    assert again.snapshot(version=0).metadata.configuration["io.unitycatalog.tableId"] != new

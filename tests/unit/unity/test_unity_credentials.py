@@ -3,6 +3,7 @@ expire, and never shown."""
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import os
 import pickle
@@ -15,6 +16,7 @@ import pyarrow as pa
 import pytest
 
 from deltalog import CallError, DeltaTable, Environment, StoreError
+from deltalog.storage.s3.connections import Connections
 from deltalog.unity import messages
 from deltalog.unity.rules import credential_at
 from tests.support.s3 import Answer, Proxy, Request, Server, proxied
@@ -32,7 +34,7 @@ class Vault:
     """Issues credentials for S3, and says of each request whether it may use the one that signed it."""
 
     now_ms: int = 1_800_000_000_000
-    life_ms: int = HOUR_MS
+    life_ms: int | None = HOUR_MS
     may_write: bool = True
     numbers: Iterator[int] = field(default_factory=lambda: itertools.count(1))
     known: dict[str, tuple[str, str, int]] = field(default_factory=dict)
@@ -44,8 +46,9 @@ class Vault:
         if operation == "READ_WRITE" and not self.may_write:
             raise Refused(403, "PermissionDeniedException", "MODIFY is needed")
         number = next(self.numbers)
-        key, token, expires = f"VENDED{number:04d}", f"token-{number}-verysecret", self.now_ms + self.life_ms
-        self.known[key] = token, operation, expires
+        key, token = f"VENDED{number:04d}", f"token-{number}-verysecret"
+        expires = None if self.life_ms is None else self.now_ms + self.life_ms
+        self.known[key] = token, operation, expires or 1 << 60
         config = {
             "s3.access-key-id": key,
             "s3.secret-access-key": f"hidden-{number}-verysecret",
@@ -143,6 +146,43 @@ def test_they_are_renewed_before_they_expire(server: UnityServer, options: dict[
         assert server.of("GET", "credentials") == before + hour
     assert ids(table) == [1, 2, 3, 4]
     assert vault.refused == []
+
+
+@pytest.mark.parametrize("sent", [b'"expiration-time-ms":null,', b""], ids=["null", "absent"])
+def test_some_do_not_expire(
+    monkeypatch: pytest.MonkeyPatch, server: UnityServer, options: dict[str, Any], vault: Vault, sent: bytes
+) -> None:
+    table = DeltaTable.create(ADDRESS, rows(1), **options)
+    table.flush()
+    exchange = Connections.exchange
+
+    def unlimited(self: Connections, *arguments: Any, **named: Any) -> Any:
+        found = exchange(self, *arguments, **named)
+        return dataclasses.replace(found, body=re.sub(rb'"expiration-time-ms":[0-9]+,', sent, found.body))
+
+    monkeypatch.setattr(Connections, "exchange", unlimited)
+    vault.life_ms = None
+    table = DeltaTable.open(ADDRESS, **options)
+    asked = server.of("GET", "credentials")
+    vault.now_ms += 1000 * HOUR_MS
+    table.append(rows(2))
+    table.flush()
+    assert server.of("GET", "credentials") == asked
+    vault.revoked.update(vault.known)
+    table.append(rows(3))
+    table.flush()
+    assert ids(table) == [1, 2, 3]
+    assert "ExpiredToken" in vault.refused
+
+
+def test_keys_that_no_header_can_have(options: dict[str, Any], server: UnityServer) -> None:
+    DeltaTable.create(ADDRESS, rows(1), **options).flush()
+    config = {"s3.access-key-id": "a\nb", "s3.secret-access-key": "s"}
+    server.model.credentials = lambda location, operation: (
+        messages.StorageCredential(prefix=location, operation="READ", config=dict(config)),
+    )
+    with pytest.raises(StoreError, match=r"are not those of S3\. Check"):
+        DeltaTable.open(ADDRESS, **options)
 
 
 def test_a_scan_that_takes_longer_than_their_life(options: dict[str, Any], vault: Vault) -> None:
