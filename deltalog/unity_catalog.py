@@ -31,11 +31,11 @@ from deltalog.unity.table_state import TableState
 class UnityCatalog:
     """One catalog of a Unity Catalog server. Thread-safe; can be pickled, with its token.
 
-    ``name``: the catalog. ``storage_options``: as for ``DeltaTable.open``, the options ``unity_catalog_url`` and
-    ``unity_catalog_token`` included; the environment says what they do not. Tables are named ``schema.table``, or
-    ``catalog.schema.table``. All methods raise CatalogRequestError if the server refuses a call, CoordinatorError if it
-    fails, and OperationTimeoutError if it is unknown whether it has changed something. Cost: 1 request, unless a method
-    says otherwise. Raises CallError.
+    ``name``: the catalog. ``storage_options``: as for ``DeltaTable.open``, including ``unity_catalog_url`` and
+    ``unity_catalog_token``; the environment gives the server's options that are missing. Tables are named
+    ``schema.table``, or ``catalog.schema.table``. All methods raise CatalogRequestError if the server refuses the call,
+    CoordinatorError if the server fails, and OperationTimeoutError if it is unknown whether the call has changed
+    something. Cost: 1 request, unless a method says otherwise. Raises CallError.
     """
 
     def __init__(self, name: str, *, environment: Environment | None = None, **storage_options: Any) -> None:
@@ -167,7 +167,8 @@ class UnityCatalog:
         )
 
     def _named(self, name: str) -> TableName:
-        """A name of two parts in this catalog, or of three. Raises CallError."""
+        """The full name for a name of two parts, which is in this catalog, or for one of three parts. Raises
+        CallError."""
         parts = name.count(".")
         full = parse_name(f"{self.name}.{name}" if parts == 1 else name, name)
         if full.catalog != self.name:

@@ -93,8 +93,8 @@ def as_columns(block: Sequence[tuple[int, bytes]]) -> Commits:
 
 
 def _split(data: bytes) -> tuple[list[bytes], list[bytes], list[bytes]]:
-    """The lines of a commit: small actions, remove actions and add actions. A single element of these lists can contain
-    several consecutive lines."""
+    """The lines of a commit in three lists: other actions, remove actions and add actions. A single element of these
+    lists can contain several consecutive lines."""
     first, rest = data.find(b"\n"), data[:0]
     if data.startswith(_ADD, first + 1) and not data.startswith(_FILES):
         rest = data[first + 1 : -1] if data.endswith(b"\n") else data[first + 1 :]
@@ -114,7 +114,8 @@ def _split(data: bytes) -> tuple[list[bytes], list[bytes], list[bytes]]:
 def _file_actions(
     lines: bytes, partition_columns: Sequence[str], has_removes: bool
 ) -> tuple[pa.Table, pa.Table, list[bool]]:
-    """Decode lines of adds and removes as rows of FILES and of TOMBSTONES; also whether each line is an add.
+    """Decode lines of adds and removes as rows of FILES and of TOMBSTONES; the third result says of each line whether
+    it is an add.
 
     Raises pyarrow.ArrowException or ValueError for lines that must be decoded as actions.
     """

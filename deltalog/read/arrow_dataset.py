@@ -14,7 +14,7 @@ import contextlib
 import functools
 import operator
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
@@ -79,6 +79,9 @@ class Guarantees:
         self._schema = scan.arrow_schema if schema is None else schema
         self._partitioned = [(field, type_to_arrow(field.data_type)) for field in scan.partition_fields()]
         self._mapping = scan.mapping
+        # For each column with bounds: the column, and the type to which its bounds are cast (None if they have it).
+        # False: the bounds have another order than the values.
+        self._ordered: dict[str, tuple[Any, Any] | Literal[False]] = {}
 
     def of_file(self, file: DataFile, bounds: Sequence[FileBounds], names: Iterable[str] | None = None) -> Any:
         """The guarantee of a file, that is, what is known about the values in it, for all columns or only for
@@ -97,15 +100,29 @@ class Guarantees:
         return functools.reduce(lambda one, other: one & other, parts) if parts else self._true
 
     def _of_bounds(self, bound: FileBounds) -> list[Any]:
-        field = self._field(bound.name)
         if bound.null_count is not None and bound.null_count == bound.rows:
-            return [field.is_null()]
+            return [self._field(bound.name).is_null()]
+        low, high = bound.low, bound.high
+        if low is None and high is None:
+            return []
+        ordered = self._ordered.get(bound.name)
+        if ordered is None:
+            ordered = self._ordered[bound.name] = self._order(bound.name, (high if low is None else low).type)
+        if not ordered:
+            return []
+        field, cast_to = ordered
         parts = []
-        for value, compare in ((bound.low, operator.ge), (bound.high, operator.le)):
-            if value is not None and _same_order(value.type, self._schema.field(bound.name).type):
+        for value, compare in ((low, operator.ge), (high, operator.le)):
+            if value is not None:
                 with contextlib.suppress(pa.ArrowInvalid):  # a value that the other type does not have
-                    parts.append(compare(field, self._cast(value, bound.name)))
+                    parts.append(compare(field, value if cast_to is None else value.cast(cast_to)))
         return parts if bound.null_count == 0 else [part | field.is_null() for part in parts]
+
+    def _order(self, name: str, of_bounds: pa.DataType) -> tuple[Any, Any] | Literal[False]:
+        wanted = self._schema.field(name).type
+        if not _same_order(of_bounds, wanted):
+            return False
+        return self._field(name), None if of_bounds.equals(wanted) else wanted
 
     def _cast(self, value: Any, name: str) -> Any:
         wanted = self._schema.field(name).type

@@ -1,7 +1,7 @@
 """A scan as a DuckDB relation, into which DuckDB pushes columns and filters.
 
-Plain files on a local disk are read by DuckDB itself, and an anti join leaves out deleted rows. Otherwise DuckDB reads
-the pyarrow dataset of the scan, whose filters use the log to skip files.
+Plain files on a local disk are read by DuckDB itself; a bit for each row of a file says whether it is deleted.
+Otherwise DuckDB reads the pyarrow dataset of the scan, whose filters use the log to skip files.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from pyroaring import BitMap64
 
 from deltalog.arguments import shown
 from deltalog.arrow_arrays import uint64s
@@ -29,7 +30,13 @@ if TYPE_CHECKING:
 # The maximum number of parts of a query, one for each combination of partition values and file columns.
 _MOST_PARTS = 256
 _GLOB = frozenset("*?[]{}")
-_VIRTUAL = frozenset({"file_index", "file_row_number", "filename"})
+_VIRTUAL = frozenset({"file_index", "file_row_number", "filename", "deleted_rows"})
+# DuckDB numbers the bits of a value by 32-bit integers. The bits of a file may take this much memory, or as much as the
+# file has bytes: a footer can claim any number of rows.
+_MOST_ROWS = 2**31 - 8
+_MOST_BITS_BYTES = 1 << 20
+# Arrow begins a byte with its lowest bit, DuckDB with its highest.
+_REVERSED = bytes(int(f"{byte:08b}"[::-1], 2) for byte in range(256))
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.timezone.utc)
 _Group = list[tuple[DataFile, PlainFile]]
 
@@ -74,6 +81,8 @@ def _groups(scan: Scan) -> list[_Group] | None:
         has_vector = file.deletion_vector is not None
         if has_vector and not _VIRTUAL.isdisjoint(name.lower() for name in (*plain.columns, *scan.schema.names)):
             return None
+        if has_vector and plain.rows > min(_MOST_ROWS, 8 * max(_MOST_BITS_BYTES, file.size or 0)):
+            return None
         values = repr([partition_value(file, field, "none") for field in partitioned])
         groups.setdefault((has_vector, plain.columns, values), []).append((file, plain))
         if len(groups) > _MOST_PARTS:
@@ -89,9 +98,12 @@ def _by_duckdb(
     for group in groups:
         if group[0][0].deletion_vector is not None:
             rows = connection.sql(_query(scan, group, types, ", file_index, file_row_number")).set_alias("r")
-            deleted = connection.from_arrow(_deleted(scan, group)).set_alias("d")
-            at = "r.file_index = d.file_index AND r.file_row_number = d.file_row_number"
-            parts.append(rows.join(deleted, at, how="anti").project(", ".join(map(_quoted, scan.arrow_schema.names))))
+            bits = connection.from_arrow(_deleted(scan, group))
+            deleted = bits.project("file_index, CAST(deleted_rows AS BIT) AS deleted_rows").set_alias("d")
+            live = rows.join(deleted, "r.file_index = d.file_index", how="inner").filter(
+                "get_bit(deleted_rows, CAST(file_row_number AS INTEGER)) = 0"
+            )
+            parts.append(live.project(", ".join(map(_quoted, scan.arrow_schema.names))))
     found = parts[0]
     for part in parts[1:]:
         found = found.union(part)
@@ -120,15 +132,39 @@ def _query(scan: Scan, group: _Group, types: Mapping[str, str], others: str = ""
 
 
 def _deleted(scan: Scan, group: _Group) -> pa.Table:
-    """The deleted rows of files, by file number and position."""
-    parts = []
-    for number, (file, plain) in enumerate(group):
+    """For each file, by number, a bit for each row, which is 1 if the row is deleted; the first row has the highest
+    bit of the first byte."""
+    masks = []
+    for file, plain in group:
         assert file.deletion_vector is not None
-        positions = uint64s(read_vector(scan.snapshot.reader.files, file.deletion_vector).to_array())
-        positions = positions.filter(pc.less(positions, pa.scalar(plain.rows, pa.uint64()))).cast(pa.int64())
-        numbers = pa.repeat(pa.scalar(number, pa.int64()), len(positions))
-        parts.append(pa.table({"file_index": numbers, "file_row_number": positions}))
-    return pa.concat_tables(parts)
+        deleted = read_vector(scan.snapshot.reader.files, file.deletion_vector)
+        masks.append(deleted_bits(deleted, plain.rows))
+    numbers = pa.array(range(len(masks)), pa.uint64())  # DuckDB's type: a cast would slow down the join
+    return pa.table({"file_index": numbers, "deleted_rows": pa.array(masks, pa.binary())})
+
+
+def deleted_bits(deleted: BitMap64, rows: int) -> bytes:
+    """``rows`` bits, padded to whole bytes with zeros: 1 at each position in ``deleted``."""
+    held_bits = (rows + 7) // 8 * 8
+    positions = uint64s(deleted.to_array())
+    positions = positions.filter(pc.less(positions, pa.scalar(rows, pa.uint64()))).cast(pa.int64())
+    if not len(positions):
+        return bytes(held_bits // 8)
+    one, false = pa.scalar(1, pa.int64()), pa.array([False], pa.bool_())
+    follows = pc.equal(pc.subtract(positions.slice(1), positions.slice(0, len(positions) - 1)), one)
+    starts = positions.filter(pc.invert(pa.concat_arrays([false, follows])))
+    stops = pc.add(positions.filter(pc.invert(pa.concat_arrays([follows, false]))), one)
+    # Runs of live and of deleted rows take turns; each of these integers is a start and, in its upper half, a stop.
+    both = pc.bit_wise_or(starts, pc.shift_left(stops, pa.scalar(32, pa.int64())))
+    ends = pa.Array.from_buffers(pa.int32(), 2 * len(both), [None, both.buffers()[1]])
+    is_deleted = pa.Array.from_buffers(pa.bool_(), len(ends), [None, pa.py_buffer(b"\xaa" * (len(ends) // 8 + 1))])
+    if ends[0].as_py() == 0:
+        ends, is_deleted = ends.slice(1), is_deleted.slice(1)
+    if ends[-1].as_py() < held_bits:
+        ends = pa.concat_arrays([ends, pa.array([held_bits], pa.int32())])
+        is_deleted = pa.concat_arrays([is_deleted, false])
+    flags = pc.run_end_decode(pa.RunEndEncodedArray.from_arrays(ends, is_deleted))
+    return bytes(flags.buffers()[1])[: held_bits // 8].translate(_REVERSED)
 
 
 def _constant(value: Any, kind: str) -> str:

@@ -438,7 +438,9 @@ class LocalStore(LogStore):
         return self._absolute(path)
 
     def local_path(self, path: str) -> str | None:
-        return os.path.abspath(self._absolute(path))
+        absolute = self._absolute(path)  # of an absolute root; for thousands of files abspath() takes noticeable time
+        is_normal = "/." not in absolute and "//" not in absolute and not absolute.endswith("/")
+        return absolute if is_normal else os.path.abspath(absolute)
 
     def sibling(self, url: str) -> LocalStore:
         root = local_root(url)
@@ -453,7 +455,7 @@ class LocalStore(LogStore):
             return os.path.realpath(self.root)
         target = self.root
         for segment in path.split("/"):
-            target = os.path.join(target, segment)
+            target = f"{target}/{segment}"
             if os.path.islink(target):
                 return os.path.realpath(self._absolute(path))
         return None

@@ -1,4 +1,5 @@
-"""Tests for a Coordinator's guarantees about documents, names and the mark of metadata. See ``coordinator_tests``."""
+"""Tests for a Coordinator's guarantees about documents, names and the version of the last metadata change. See
+``coordinator_tests``."""
 
 from __future__ import annotations
 

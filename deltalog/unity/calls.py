@@ -62,7 +62,8 @@ class DeltaCalls:
 
 
 class StagedCalls(DeltaCalls):
-    """The same for a table that is being created: until it is created, its credentials are those of its id."""
+    """The calls of the UC Delta API for a table that is being created: until it is, its credentials are asked for by
+    the id of the staging table."""
 
     def __init__(self, client: UnityClient, name: TableName, staging: messages.StagingTable) -> None:
         super().__init__(client, name)
@@ -76,7 +77,7 @@ class StagedCalls(DeltaCalls):
         return loaded
 
     def credentials(self, operation: messages.CredentialOperation) -> tuple[messages.StorageCredential, ...]:
-        """See TableCalls. Once the table is created, these are the credentials of the table."""
+        """See TableCalls. Until the table is created, these are the credentials of its staging table."""
         if not self._is_created:
             try:
                 return self.client.staging_credentials(self.staging.table_id)

@@ -40,8 +40,8 @@ _UNSUPPORTED_FORMAT = "UnsupportedTableFormatException"
 class UnityClient:
     """The calls of one server. Thread-safe; can be pickled, with the token.
 
-    All methods raise CatalogRequestError and CoordinatorError, and OperationTimeoutError if they change something and
-    the outcome is unknown. Cost: 1 request, if the server answers it.
+    All methods can raise CatalogRequestError and CoordinatorError; those that change something raise
+    OperationTimeoutError if the outcome is unknown. Cost: 1 request, if the server answers it.
     """
 
     def __init__(self, server: Server, environment: Environment | None = None) -> None:
@@ -79,8 +79,8 @@ class UnityClient:
         return True
 
     def update_table(self, name: TableName, update: messages.UpdateTable, *, is_idempotent: bool = False) -> Loaded:
-        """Change a table. ``is_idempotent``: whether the request can be sent again. Raises CatalogRequestError with the
-        server's types."""
+        """Change a table. ``is_idempotent``: whether the request can safely be sent again. Raises CatalogRequestError
+        with the server's types."""
         return self._post(_of_table(name), update, messages.LoadedTable, is_repeatable=is_idempotent)
 
     def create_staging_table(self, name: TableName) -> messages.StagingTable:
@@ -230,8 +230,8 @@ Loaded = messages.LoadedTable
 
 
 class _Named:
-    """Within the block, refusals that concern a table by its name are raised as the errors of a table. ``creates``:
-    whether the table is to be created."""
+    """Within the block, a refusal that concerns the named table is raised as the error of a table, such as
+    TableNotFoundError. ``creates``: whether the table is to be created."""
 
     def __init__(self, name: TableName, *, creates: bool = False) -> None:
         self._name = name
@@ -250,7 +250,8 @@ class _Named:
 
 
 def of_table(error: CatalogRequestError, name: TableName) -> CoordinatorError | TableNotFoundError | Exception:
-    """The error to raise for a refusal that concerns a table by its name; ``error`` itself if there is none."""
+    """The error to raise for a refusal that concerns the named table, such as TableNotFoundError; ``error`` itself for
+    any other refusal."""
     if error.status == _NOT_FOUND and error.error_type in _NO_TABLE:
         cause = EntityNotFoundError(error.message)
         found = TableNotFoundError(f"{name.address} is not a table: {error.message}")
@@ -262,7 +263,7 @@ def of_table(error: CatalogRequestError, name: TableName) -> CoordinatorError | 
 
 
 def is_denied(error: CatalogRequestError) -> bool:
-    """Whether a request was refused for its caller's rights."""
+    """Whether a request was refused because its caller lacks the rights."""
     return error.status == _FORBIDDEN
 
 

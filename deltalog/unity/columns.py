@@ -1,4 +1,5 @@
-"""A table's schema in the form of the UC Delta API: that of ``metaData.schemaString`` with hyphenated keys. Pure.
+"""A table's schema in the form of the UC Delta API: the JSON of ``metaData.schemaString``, but with hyphenated keys.
+Pure.
 
 Spec: UC Delta API 1.0, DeltaStructType; PROTOCOL.md#schema-serialization-format.
 """
@@ -40,8 +41,8 @@ def from_columns(columns: object) -> StructType:
 
 
 def _renamed(value: Any, names: Mapping[str, str], depth: int) -> Any:
-    """A type with the keys of arrays and maps renamed. Only types are renamed, so the metadata of a field, which can
-    have any keys, stays as it is."""
+    """A type with the keys of arrays and maps renamed. Only the keys of types are renamed, so the metadata of a field,
+    which can have any keys, stays as it is."""
     if depth > limits.MAX_SCHEMA_DEPTH:
         raise ValueError(f"the depth of its nesting {limits.over('MAX_SCHEMA_DEPTH', depth)}")
     if not isinstance(value, dict):

@@ -1,8 +1,8 @@
 """The committer of a catalog-managed table of a Unity Catalog: commits are staged, proposed, and published.
 
-A commit takes effect when the server accepts it. If the outcome of a proposal is unknown, the table is read again, and
-the name of the commit's file tells whose commit the version is: it contains the transaction's txnId, so that a proposal
-that is sent again is the same proposal. Publication copies accepted commits to ``_delta_log``, in their order; the
+A commit takes effect when the server accepts it. If the outcome of a proposal is unknown, the table is read again. The
+name of the commit's file tells whose commit the version is: it contains the transaction's txnId, and stays the same if
+the proposal is sent again. Publication copies accepted commits to ``_delta_log``, in their order; the
 server is told only after the copies are durable.
 
 Spec: UC Delta API 1.0, ManagedTablesSpec.md#write-a-commit, #commit-recovery, #publishing-and-backfill,
@@ -60,7 +60,7 @@ class UnityCommitter(Committer):
         self._environment = environment
         self._permits_cleanup = permits_cleanup
         # The files of proposals without an answer, whose requests may still arrive: these files must stay, even if the
-        # commit loop proposes the same commit again and that is refused.
+        # commit loop proposes the same commit again and the server refuses it.
         self._in_flight = set[str]()
 
     def commit(self, attempt: Attempt) -> CommitOutcome:
@@ -104,7 +104,7 @@ class UnityCommitter(Committer):
                 f"{store.url}: {path} was not written, or the store did not answer. Nothing was committed; try again.",
                 path=path,
             )
-        # On a store over a network, a HEAD would take one more round, and no reader depends on the time.
+        # On a store over a network, a HEAD would take one more round, and no reader depends on the modification time.
         found = None if store.is_remote else store.head(path)
         modified_ms = None if found is None else found.modification_time_ms
         return messages.Commit(
@@ -199,7 +199,7 @@ class UnityCommitter(Committer):
         self, attempt: Attempt, commit: messages.Commit, error: CoordinatorError, *, is_sent: bool
     ) -> CommitOutcome | None:
         """Read the table again, to settle a proposal that had no answer (``is_sent``) or was answered with a conflict.
-        None: propose the same commit again."""
+        Returns None if the same commit is to be proposed again."""
         table, version = self._table, commit.version
         try:
             found = self._verdict(table.reload(), attempt, commit)
@@ -214,7 +214,7 @@ class UnityCommitter(Committer):
         if found is Verdict.OURS:
             self._in_flight.discard(commit.file_name)
             return Committed()
-        if found is Verdict.ANOTHERS:  # a request that arrives later cannot be accepted any more
+        if found is Verdict.ANOTHERS:  # an earlier request that arrives late can no longer be accepted
             self._in_flight.discard(commit.file_name)
             self._discard(commit)
             return Exists()
@@ -290,8 +290,9 @@ class UnityCommitter(Committer):
             self._table.record(loaded)
 
     def _publish_backlog(self, done: set[int]) -> bool:
-        """Publish what the table has of unpublished commits, after the server has refused a commit because of them.
-        Returns whether that may help. ``done``: the versions up to which this was done before."""
+        """Publish the table's unpublished commits, after the server has refused a commit because there are too many of
+        them. Returns whether another proposal may succeed. ``done``: the head versions for which this was already done;
+        the call adds its own."""
         table = self._table
         try:
             head = rules.head_of(table.reload(), table.url)

@@ -1,4 +1,5 @@
-"""The rules for new tables: what a server requires of version 0, and what it is told about it. Pure.
+"""The rules for new tables: what a server requires of version 0, and what the client tells the server about that
+version. Pure.
 
 Spec: UC Delta API 1.0, ManagedTablesSpec.md#create-a-staging-table, #create-a-table.
 """
@@ -51,8 +52,8 @@ def properties_for(staging: messages.StagingTable, given: Mapping[str, str], tab
 
 
 def check_required(staging: messages.StagingTable, protocol: Protocol, metadata: Metadata, table: TableName) -> None:
-    """Refuse a version 0 that lacks what the server requires; the values that a client generates are checked here.
-    Raises UnsupportedFeatureError."""
+    """Refuse a version 0 that lacks what the server requires; of a property whose value the client generates, only the
+    existence is checked. Raises UnsupportedFeatureError."""
     required = staging.required_protocol.to_action()
     missing = [name for name in features.writer_features(required) if name not in features.writer_features(protocol)]
     missing += [name for name in features.reader_features(required) if name not in features.reader_features(protocol)]
@@ -85,7 +86,8 @@ def create_request(
 def request_for(
     table: TableName, location: str, state: TableState, timestamp_ms: int, table_type: messages.TableType
 ) -> messages.CreateTable:
-    """The request that registers a table in a state. ``timestamp_ms``: the time of its version."""
+    """The request that registers a table whose latest version has this state. ``timestamp_ms``: the timestamp of that
+    version."""
     metadata = state.metadata
     return messages.CreateTable(
         name=table.table,

@@ -21,11 +21,11 @@ from deltalog.unity.rules import S3_KEY, credential_at
 
 log = logging.getLogger(__name__)
 
-# Credentials are renewed this long before they expire, or after three quarters of a shorter life.
+# Credentials are renewed this long before they expire or, if their lifetime is short, after three quarters of it.
 _EARLY_MS = 5 * 60 * 1000
 _PART_OF_LIFE = 0.75
-# The pause between renewals: a server that issues expired credentials, or the same ones again, is not asked for each
-# request to the store.
+# The pause between renewals, so that a server that issues expired credentials, or the same ones again, is not asked
+# before each request to the store.
 _PAUSE_MS = 1_000
 # Credentials that do not expire are asked for again only if the store refuses them.
 _NEVER_MS = 1 << 63
@@ -63,12 +63,12 @@ class VendedCredentials(CredentialSource):
 
     @safe_repr
     def __repr__(self) -> str:
-        # Stores compare their options by this text: two tables of one catalog are accessed alike.
+        # Stores compare their options by this text, so those of two tables of one catalog count as equal.
         return f"VendedCredentials({self._calls.url!r})"
 
     def current(self) -> Credentials:
-        """The current credentials. Renews them if they expire soon; those that have not expired are used if that fails.
-        Cost: none, or 1 request to the server."""
+        """The current credentials. Renews them if they expire soon; if the renewal fails, credentials that have not
+        expired are used. Cost: none, or 1 request to the server."""
         held = self._held
         if held is None or self._clock_ms() >= self._renew_at_ms:
             held = self._renewed(held)

@@ -1,7 +1,7 @@
 """Requests to the server of a Unity Catalog.
 
-A request that is safe to repeat is sent again, within bounds, if it was not answered, throttled, or answered by a
-failure of the server. Any other request is sent once: if its outcome is unknown, OperationTimeoutError is raised, and
+A request that is safe to repeat is sent again, within bounds, if it got no answer, was throttled, or met a failure of
+the server. Any other request is sent once: if its outcome is unknown, OperationTimeoutError is raised, and
 the caller determines the outcome.
 
 Spec: UC Delta API 1.0, "Error Response Body".
@@ -34,7 +34,7 @@ _ATTEMPTS = 6
 _FIRST_WAIT_SECONDS, _LONGEST_WAIT_SECONDS = 0.1, 3.0
 _CONNECT_SECONDS, _ANSWER_SECONDS = 10.0, 60.0
 _THROTTLED = 429
-# Statuses of failures after which the request can be repeated, if repeating it is safe.
+# Statuses of failures that may pass: the request is sent again, if repeating it is safe.
 _PASSING = frozenset({500, 502, 503, 504})
 _NOT_IMPLEMENTED = 501
 RESOURCE_EXHAUSTED = "ResourceExhaustedException"
@@ -150,7 +150,8 @@ class HttpClient:
         raise AssertionError("unreachable")
 
     def _is_passing(self, refusal: CatalogRequestError, is_repeatable: bool) -> bool:
-        """Whether to send the request again. A throttled request had no effect, whatever it is."""
+        """Whether to send the request again. A throttled request had no effect, so it may be sent again even if it is
+        not safe to repeat."""
         if refusal.status == _THROTTLED:
             return refusal.error_type != RESOURCE_EXHAUSTED
         return is_repeatable and refusal.status in _PASSING
@@ -241,7 +242,7 @@ class _NotAnswered(Exception):
 
 
 class _OlderError(msgspec.Struct, frozen=True):
-    """An error of the calls outside of the UC Delta API."""
+    """An error response of a call that is not in the UC Delta API."""
 
     error_code: str
     message: str = ""

@@ -1,7 +1,7 @@
 """The messages of the UC Delta API as types. Pure.
 
 The names on the wire are hyphenated. Unknown members are ignored. Times are in milliseconds since 1970 and sizes are in
-bytes, as their names on the wire do not always say.
+bytes, even where their names on the wire do not say so.
 
 Spec: UC Delta API 1.0, api/delta.yaml.
 """
@@ -96,7 +96,7 @@ class Uniform(_Message, frozen=True, kw_only=True):
 
 class StorageCredential(_Message, frozen=True, kw_only=True):
     """A credential for the objects below ``prefix``. ``config``: the keys of one cloud provider.
-    ``expiration_time_ms``: None if it does not expire. The representation omits the secrets. Spec:
+    ``expiration_time_ms``: None if it does not expire. The ``repr`` omits the secrets. Spec:
     DeltaStorageCredential."""
 
     prefix: str
@@ -125,8 +125,8 @@ class CreateStagingTable(_Message, frozen=True, kw_only=True):
 
 
 class StagingTable(_Message, frozen=True, kw_only=True, omit_defaults=False):
-    """Spec: DeltaStagingTableResponse, of which all members are sent. A null property is one whose value the client
-    generates."""
+    """Spec: DeltaStagingTableResponse; all members are sent, also those with default values. A null property is one
+    whose value the client generates."""
 
     table_id: str
     table_type: TableType = field(default="MANAGED")

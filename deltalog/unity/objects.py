@@ -56,7 +56,8 @@ class TableInfo(_Object, frozen=True, kw_only=True):
 
 
 class Page(_Object, frozen=True, kw_only=True):
-    """A page of a listing. ``next_page_token``: of the next page; empty or None at the end."""
+    """A page of a listing. ``next_page_token``: the token with which to ask for the next page; empty or None on the
+    last page."""
 
     next_page_token: str | None = None
 
@@ -85,7 +86,7 @@ class AskCredentials(_Object, frozen=True, kw_only=True):
 
 
 class AwsCredentials(_Object, frozen=True, kw_only=True):
-    """Keys for S3. The representation omits them."""
+    """Keys for S3. The ``repr`` omits them."""
 
     access_key_id: str = ""
     secret_access_key: str = ""
@@ -106,7 +107,7 @@ class TemporaryCredentials(_Object, frozen=True, kw_only=True):
     url: str | None = None
 
     def as_storage_credentials(self, location: str, operation: CredentialOperation) -> tuple[StorageCredential, ...]:
-        """In the form of the UC Delta API; empty if there are none for S3."""
+        """These credentials in the form of the UC Delta API; empty if there are no keys for S3."""
         keys = self.aws_temp_credentials
         if keys is None or not keys.access_key_id:
             return ()
@@ -156,7 +157,7 @@ class Properties(_Object, frozen=True, kw_only=True):
 
 
 class ColumnInfo(_Object, frozen=True, kw_only=True, omit_defaults=False):
-    """A column in the older form. ``type_json``: its field in ``metaData.schemaString``."""
+    """A column in the older form. ``type_json``: the JSON of its field in ``metaData.schemaString``."""
 
     name: str
     type_text: str
@@ -173,7 +174,7 @@ class ColumnInfos(_Object, frozen=True, kw_only=True):
 
 
 class Metadata(_Object, frozen=True, kw_only=True):
-    """The metadata of a commit that changes it."""
+    """The new metadata, in a commit that changes the metadata."""
 
     description: str | None = None
     schema: ColumnInfos | None = None

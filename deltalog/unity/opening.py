@@ -1,4 +1,5 @@
-"""Opens tables of a Unity Catalog by their addresses, ``uc://catalog.schema.table``, and places for new ones.
+"""Opens the logs of tables in a Unity Catalog by their addresses, ``uc://catalog.schema.table``, and those of new
+tables at the locations that the server gives.
 
 The server is given by options or by the environment:
 
@@ -7,7 +8,7 @@ The server is given by options or by the environment:
                            server is DATABRICKS_HOST
     unity_catalog_ca_file  UNITY_CATALOG_CA_FILE
 
-All other options are those of the store in which the table is. With credentials among them, the server is asked for
+All other options are those of the store in which the table is. If they include credentials, the server is asked for
 none.
 
 Spec: UC Delta API 1.0, ManagedTablesSpec.md#get-configuration, #load-a-table, #create-a-staging-table.
@@ -140,8 +141,8 @@ def _reader(
 def _loaded(
     client: UnityClient, name: TableName, environment: Environment, *, needs_credentials: bool
 ) -> tuple[TableCalls, messages.LoadedTable, Credentials | DeltaLogError | None]:
-    """A table, and the credentials for its files, by the newest calls that the server offers. The requests are sent
-    side by side."""
+    """A table as the server shows it, and the credentials for its files, by the newest calls that the server offers.
+    The requests are sent side by side."""
     catalog, now_ms = (client.url, name.catalog), environment.clock_ms()
     if now_ms < _older_until_ms.get(catalog, now_ms):
         try:
@@ -188,7 +189,8 @@ def _config(client: UnityClient, catalog: str) -> messages.Config | DeltaLogErro
 
 
 def _issued(calls: TableCalls) -> Credentials | DeltaLogError:
-    """The credentials, or the error, which counts only if the table's location needs credentials."""
+    """The credentials, or the error of the request for them: it matters only if the table's location needs
+    credentials."""
     try:
         return ask(calls)
     except DeltaLogError as error:
@@ -203,7 +205,7 @@ def _store_at(
     storage: Mapping[str, Any],
     environment: Environment,
 ) -> LogStore:
-    """The store at the location that the server says. On a local disk, the caller's options have no effect. Raises
+    """The store at the location that the server has given. On a local disk, the caller's options have no effect. Raises
     CatalogRequestError for a location that is not absolute."""
     if _ABSOLUTE.match(location) is None:
         raise CatalogRequestError(

@@ -81,7 +81,7 @@ class PreviewCalls:
         return None
 
     def create(self, request: messages.CreateTable) -> messages.LoadedTable:
-        """Refuse: these servers have no calls for the creation of managed tables that can be settled."""
+        """Refuse: these servers have no call that creates a managed table and whose outcome can be settled."""
         raise CatalogRequestError(f"{self.url} does not offer the UC Delta API.", path=self.url)
 
     def credentials(self, operation: messages.CredentialOperation) -> tuple[messages.StorageCredential, ...]:

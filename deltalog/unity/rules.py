@@ -23,12 +23,12 @@ CATALOG_MANAGED_KEYS = ("delta.feature.catalogManaged", "delta.feature.catalogOw
 S3_KEY = "s3.access-key-id"
 UNIFORM_KEY = "delta.universalFormat.enabledFormats"
 _FILE = re.compile(r"(?P<version>[0-9]{20})\.[0-9A-Za-z-]{1,64}\.json")
-# Bounds what a server can make a client hold.
+# The most commits that a response may list, so that a server cannot fill a client's memory.
 _MOST_COMMITS = 100_000
 
 
 class Reaction(enum.Enum):
-    """What follows a refused proposal."""
+    """How a client reacts to a refused proposal."""
 
     RELOAD = "the version or the metadata is another: read the table again"
     PUBLISH = "too many commits are unpublished: publish them, and propose again"
@@ -46,7 +46,8 @@ class Verdict(enum.Enum):
 
 
 def reaction_to(error: CatalogRequestError) -> Reaction:
-    """What a refusal of an ``add-commit`` means. Servers of the older calls send no types for them."""
+    """What a refusal of an ``add-commit`` means. Servers that have only the older calls send no error types with
+    refusals."""
     if error.status == 409:
         return Reaction.RELOAD
     if error.status == 429 and error.error_type != "TooManyRequestsException":
@@ -55,7 +56,8 @@ def reaction_to(error: CatalogRequestError) -> Reaction:
 
 
 def is_requirement(error: CatalogRequestError) -> bool:
-    """Whether a requirement of the request, not its version, was not met."""
+    """Whether a request was refused because one of its requirements was not met, and not because its version was
+    taken."""
     return error.error_type == "UpdateRequirementConflictException"
 
 
@@ -65,9 +67,9 @@ def is_managed(loaded: messages.LoadedTable) -> bool:
 
 
 def head_of(loaded: messages.LoadedTable, catalog: str, published: int = -1) -> Head:
-    """The head of a catalog-managed table, from a response of the server. ``published``: up to which version this
-    process has published the commits itself; their published files are known to be copies, so these are not listed as
-    unpublished. Raises CatalogRequestError for a response that contradicts itself."""
+    """The head of a catalog-managed table, from a response of the server. ``published``: the version up to which this
+    process has published the commits itself; their published files are known to be copies, so these commits are not
+    listed as unpublished. Raises CatalogRequestError for a response that contradicts itself."""
     name, latest = loaded.metadata.location, loaded.latest_table_version
     commits = sorted(loaded.commits or (), key=lambda commit: commit.version)
     if latest is None or latest < 0:
@@ -96,7 +98,8 @@ def verdict(head: Head, version: int, file: str) -> Verdict:
 
 
 def metadata_updates(attempt: Attempt) -> list[messages.Update]:
-    """The updates that accompany the commit of an attempt, because the commit changes the table's metadata."""
+    """The updates that must accompany the commit of an attempt; none if the commit does not change the table's
+    metadata."""
     base, actions = attempt.base, attempt.actions
     before = _state_before(base, actions.domains)
     if before is None:
@@ -105,8 +108,8 @@ def metadata_updates(attempt: Attempt) -> list[messages.Update]:
 
 
 def changes_metadata(updates: Iterable[messages.Update]) -> bool:
-    """Whether updates change what the etag of a table stands for. The mark of row tracking, which most commits of such
-    a table move, does not."""
+    """Whether updates change the metadata that a table's etag stands for. The high-water mark of row tracking does not
+    count: most commits to a table with row tracking move it."""
     for each in updates:
         if isinstance(each, messages.SetDomainMetadata):
             if each.updates.keys() - {"delta.rowTracking"}:
@@ -123,8 +126,9 @@ def proposal(
     etag: str | None,
     published: int | None,
 ) -> messages.UpdateTable:
-    """The request that proposes a commit. ``etag``: of the metadata on which the commit was planned; sent only if the
-    commit changes the metadata. ``published``: the version to report as published with it."""
+    """The request that proposes a commit. ``etag``: the etag of the metadata on which the commit was planned; sent only
+    if the commit changes the metadata. ``published``: the version up to which the same request also reports the commits
+    as published."""
     changes = list(changes)
     requirements: list[messages.Requirement] = [messages.AssertTableUuid(uuid=table_id)]
     if etag and changes_metadata(changes):
@@ -175,7 +179,7 @@ def external_update(table_id: str, attempt: Attempt, etag: str) -> messages.Upda
 
 
 def check_no_uniform(metadata: Metadata | None, table: str) -> None:
-    """Refuse a commit to a table with an Iceberg conversion, which every commit has to carry. Raises
+    """Refuse a commit to a table that is converted to Iceberg: every commit would have to carry the conversion. Raises
     UnsupportedFeatureError. Spec: ManagedTablesSpec.md#write-a-commit."""
     formats = "" if metadata is None else metadata.configuration.get(UNIFORM_KEY, "")
     if "iceberg" in (each.strip().lower() for each in formats.split(",")):
@@ -187,7 +191,8 @@ def check_no_uniform(metadata: Metadata | None, table: str) -> None:
 
 
 def _state_before(base: Base, domains: Iterable[DomainMetadata]) -> TableState | None:
-    """The state before a commit, with those domains only that the commit removes: every domain that it sets is sent."""
+    """The state before a commit, but only with the domains that the commit removes, so that every domain that it sets
+    is sent."""
     if base.protocol is None or base.metadata is None:
         return None
     return TableState(base.protocol, base.metadata, {each.domain: {} for each in domains if each.removed})

@@ -18,15 +18,16 @@ from deltalog.unity import messages, rules
 from deltalog.unity.calls import TableCalls
 from deltalog.unity.names import TableName
 
-# For how long the state that was read when the table was opened is used by the first read of its log.
+# How long the first read of a table's log may use the state that was read when the table was opened.
 _FRESH_MS = 2_000
 
 
 class UnityTable:
     """The head of a table, read from a server; see HeadSource. Thread-safe; can be pickled.
 
-    ``calls``: the calls of the server. ``table_id``: the table's uuid, which identifies it. ``loaded``: its state, if
-    it was just read. ``staging``: what the server has said about a table that is still to be created.
+    ``calls``: sends the calls for this table to the server. ``table_id``: the table's uuid, which identifies it.
+    ``loaded``: its state, if it was just read. ``staging``: what the server has said about a table that is still to be
+    created.
     """
 
     if_behind = "Reading again shows the latest version if the server has read an older copy of its database."
@@ -50,7 +51,7 @@ class UnityTable:
         self._loaded = loaded
         self._fresh_until_ms = None if loaded is None else self._clock_ms() + _FRESH_MS
         self._published = self._reported = -1
-        #: Whether the table is not known to be in the catalog yet.
+        #: Whether the table is new: not known to be in the catalog yet.
         self.is_new = staging is not None
         self.staging = staging
         #: Whether the request that creates a new table was sent, so that the table may exist.
@@ -115,7 +116,8 @@ class UnityTable:
             )
 
     def record_accepted(self, commit: messages.Commit) -> None:
-        """Record a commit that the server has accepted without sending the new state. Cost: none."""
+        """Record a commit that the server has accepted with a response that does not contain the new state. Cost:
+        none."""
         with self._lock:
             loaded = self._loaded
             if loaded is not None and loaded.latest_table_version == commit.version - 1:
@@ -138,7 +140,7 @@ class UnityTable:
             self._published = max(self._published, version)
 
     def unreported(self) -> int | None:
-        """The version up to which commits are published and not reported; None if there is none. Cost: none."""
+        """The version up to which commits are published but not yet reported; None if there is none. Cost: none."""
         with self._lock:
             return self._published if self._published > self._reported else None
 

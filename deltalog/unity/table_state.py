@@ -95,8 +95,8 @@ class TableState:
         return derived
 
     def etag(self, *others: object) -> str:
-        """A token that changes with the metadata, and not with rows. The mark of row tracking, which most appends
-        move, does not count. ``others``: what the catalog knows besides, such as the table's comment."""
+        """A token that changes with the metadata, and not with rows. The high-water mark of row tracking, which most
+        appends move, does not count. ``others``: what the catalog knows besides, such as the table's comment."""
         return _hash_of([self._hash, others])
 
     @functools.cached_property

@@ -5,6 +5,10 @@ Each query of each system runs in its own processes; the systems alternate. A pr
 five times; the first run is not counted, and the reported figure is the median of the others. The benchmark prints
 medians over processes, of wall time and of CPU time, and the ratio to the fastest of the other systems. All systems
 must find the same number of rows and the same sum.
+
+The floors are the same engines on a list of files that was made beforehand, without any package for Delta tables: the
+files that may have a row of the result. They also read deleted rows. ``--floors`` measures only deltalog and the
+floors.
 """
 
 from __future__ import annotations
@@ -37,6 +41,13 @@ TABLES = {"plain": 10, "vectors": 10, "2000 files": 2000}  # by the number of fi
 QUERIES = ("full", "two columns", "filter")
 OURS = ("scan_polars", "to_duckdb", "to_pyarrow_dataset", "scan")
 OTHERS = ("polars.scan_delta", "deltalake dataset", "deltalake dataset in DuckDB", "deltalake QueryBuilder")
+# The floor of each of ours: the engine on the bare files.
+FLOORS = {
+    "scan_polars": "polars on files",
+    "to_duckdb": "DuckDB on files",
+    "to_pyarrow_dataset": "Arrow on files",
+    "scan": "Arrow on files",
+}
 _REPEATS = 4
 
 
@@ -76,6 +87,8 @@ def _query(system: str, path: str, query: str, rows: int) -> Callable[[], pa.Tab
     """A function that opens the table, runs the query and returns Arrow data."""
     low, high = _bounds(rows)
     columns = ["id", "x"] if query == "two columns" else None
+    if system in FLOORS.values():
+        return _floor(system, path, columns, (low, high) if query == "filter" else None)
     selected = ", ".join(columns or ["*"])
     sql = f"SELECT {selected} FROM t" + (f" WHERE id BETWEEN {low} AND {high}" if query == "filter" else "")
     if system in ("scan_polars", "polars.scan_delta"):
@@ -143,6 +156,50 @@ def _query(system: str, path: str, query: str, rows: int) -> Callable[[], pa.Tab
     return by_dataset
 
 
+def _floor(
+    system: str, path: str, columns: Sequence[str] | None, bounds: tuple[int, int] | None
+) -> Callable[[], pa.Table]:
+    """A function that reads the bare files in which the query may find rows; the files are listed beforehand."""
+    from deltalog import DeltaTable
+
+    snapshot = DeltaTable.open(path).snapshot()
+    where = None if bounds is None else f"id BETWEEN {bounds[0]} AND {bounds[1]}"
+    files = [snapshot.file_path(name) for name in snapshot.scan(where=where).files()["path"].to_pylist()]
+    if system == "polars on files":
+        import polars as pl
+
+        def by_polars() -> pa.Table:
+            frame = pl.scan_parquet(files)
+            if columns:
+                frame = frame.select(columns)
+            if bounds:
+                frame = frame.filter(pl.col("id").is_between(*bounds))
+            return frame.collect().to_arrow()
+
+        return by_polars
+    if system == "DuckDB on files":
+        import duckdb
+
+        connection = duckdb.connect()
+
+        def by_duckdb() -> pa.Table:
+            relation = connection.read_parquet(files)
+            if where:
+                relation = relation.filter(where)
+            return relation.project(", ".join(columns or ["*"])).to_arrow_table()
+
+        return by_duckdb
+    import pyarrow.dataset as ds
+
+    condition = (ds.field("id") >= bounds[0]) & (ds.field("id") <= bounds[1]) if bounds else None
+
+    def by_arrow() -> pa.Table:
+        found: pa.Table = ds.dataset(files, schema=SCHEMA, format="parquet").to_table(columns, condition)
+        return found
+
+    return by_arrow
+
+
 def run(system: str, path: str, query: str, rows: int, repeats: int) -> dict[str, Any]:
     """The figures of one process."""
     call = _query(system, path, query, rows)
@@ -160,20 +217,28 @@ def run(system: str, path: str, query: str, rows: int, repeats: int) -> dict[str
 
 
 def compare(
-    directory: Path, rows: int, processes: int, repeats: int = _REPEATS, tables: Sequence[str] = tuple(TABLES)
+    directory: Path,
+    rows: int,
+    processes: int,
+    repeats: int = _REPEATS,
+    tables: Sequence[str] = tuple(TABLES),
+    *,
+    only_floors: bool = False,
 ) -> Iterator[dict[str, Any]]:
     """The medians of each system, query by query. Raises AssertionError if a system finds other rows."""
+    floors = tuple(dict.fromkeys(FLOORS.values()))
     for table in tables:
         path = build(directory, table, rows)
         for query in QUERIES:
             # deltalake's datasets refuse tables with deletion vectors.
             others = [name for name in OTHERS if table != "vectors" or "dataset" not in name]
-            systems = [*OURS, *others]
+            systems = [*OURS, *([] if only_floors else others), *floors]
             found: dict[str, list[dict[str, Any]]] = {system: [] for system in systems}
             for _ in range(processes):
                 for system in systems:
                     found[system].append(_in_process(system, str(path), query, rows, repeats))
-            answers = {(each["rows"], each["sum"]) for runs in found.values() for each in runs}
+            compared = [*OURS, *others] if table == "vectors" else systems
+            answers = {(each["rows"], each["sum"]) for name in compared for each in found.get(name, ())}
             assert len(answers) == 1, (table, query, found)
             for system, runs in found.items():
                 yield {
@@ -200,6 +265,8 @@ def main() -> None:
     parser.add_argument("--rows", type=int, default=10_000_000)
     parser.add_argument("--processes", type=int, default=3)
     parser.add_argument("--quick", action="store_true", help="few rows, one process; checks only")
+    parser.add_argument("--floors", action="store_true", help="only deltalog and the floors")
+    parser.add_argument("--only", default=",".join(TABLES), help="names of tables, separated by commas")
     parser.add_argument("--tables", type=Path, help="the directory of the generated tables, which are kept there")
     parser.add_argument("--one", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -211,11 +278,11 @@ def main() -> None:
         directory = Path(os.fspath(options.tables or scratch))
         directory.mkdir(parents=True, exist_ok=True)
         print(
-            "| table | query | system | wall | CPU | to the best of the others: wall | CPU |\n"
-            "|---|---|---|---|---|---|---|"
+            "| table | query | system | wall | CPU | to the best other: wall | CPU | to the floor: wall | CPU |\n"
+            "|---|---|---|---|---|---|---|---|---|"
         )
         group: list[dict[str, Any]] = []
-        for each in compare(directory, rows, processes):
+        for each in compare(directory, rows, processes, tables=options.only.split(","), only_floors=options.floors):
             if group and (group[0]["table"], group[0]["query"]) != (each["table"], each["query"]):
                 _print(group)
                 group = []
@@ -224,13 +291,15 @@ def main() -> None:
 
 
 def _print(group: Sequence[dict[str, Any]]) -> None:
-    best = {key: min(each[key] for each in group if each["system"] in OTHERS) for key in ("seconds", "cpu_seconds")}
+    by_system = {each["system"]: each for each in group}
+    others = [each for each in group if each["system"] in OTHERS]
     for each in group:
-        ratios = [f"{each[key] / best[key]:.2f}" for key in ("seconds", "cpu_seconds")]
         figures = [f"{each[key]:.3f}" for key in ("seconds", "cpu_seconds")]
-        print(
-            f"| {each['table']} | {each['query']} | {each['system']} | {' | '.join([*figures, *ratios])} |", flush=True
-        )
+        floor = by_system.get(FLOORS.get(each["system"], ""))
+        for compared in (others, [floor] if floor else []):
+            for key in ("seconds", "cpu_seconds"):
+                figures.append(f"{each[key] / min(one[key] for one in compared):.2f}" if compared else "-")
+        print(f"| {each['table']} | {each['query']} | {each['system']} | {' | '.join(figures)} |", flush=True)
 
 
 if __name__ == "__main__":

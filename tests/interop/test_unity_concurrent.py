@@ -1,4 +1,5 @@
-"""Kernels and deltalog commit to one table of the server in turn and at once, also while the server is killed."""
+"""Kernels and deltalog commit to one table of the server, one after the other and concurrently, also while the server
+is killed."""
 
 from __future__ import annotations
 
@@ -27,11 +28,11 @@ from tests.support.unity_clients import (
 from tests.support.unity_clients.hand_written import local
 
 SCHEMA = pa.schema([("id", pa.int64()), ("writer", pa.int64())])
-# Of the kernel: it could not tell whether its commit was ratified, and gave up.
+# The kernel raises this if it could not tell whether its commit was ratified, and gave up.
 UNKNOWN = {"CommitStateUnknownException"}
 # The kernel asks its caller to load the table again, or did not reach the server in time.
 AGAIN = {"ConcurrentWriteException", "MaxCommitRetryLimitReachedException", "UncheckedIOException", "IOException"}
-# The kernel says this when of two winners of conflicts the first is published and the second is not.
+# The kernel says this if, of two commits that won over its own, the first is published and the second is not.
 NOT_PUBLISHED = "should be greater than the previous commit attempt version"
 
 
@@ -105,7 +106,7 @@ class Writers:
                 version = kernel.load(self.table).append([{"id": row, "writer": writer}], max_retries=3)
             except JavaError as error:
                 if set(error.types) & UNKNOWN or self._was_in_doubt(error):
-                    # The caller settles it by the rows, as it knows which they are.
+                    # Whether the row is there settles it: each row is committed by one writer only.
                     if self._is_there(kernel, row):
                         self.unknown.add(row)
                         return
@@ -120,7 +121,7 @@ class Writers:
                 return
 
     def _was_in_doubt(self, error: JavaError) -> bool:
-        """Whether the last attempt may have been ratified: the answer did not come, or it was not a refusal."""
+        """Whether the last attempt may have been ratified: no answer came, or one that was not a refusal."""
         return "MaxCommitRetryLimitReachedException" in error.types or "UncheckedIOException" in error.types
 
     def _is_there(self, kernel: Kernel, row: int) -> bool:
@@ -141,7 +142,8 @@ class Writers:
             self.failures.append(error)
 
     def _append_ours(self, writer: int, row: int) -> None:
-        """By deltalog's client of the server. Its outcome is unknown only if the server stays away too long."""
+        """Append a row with deltalog's own client of the server. Its outcome is unknown only if the server is down for
+        too long."""
         address, data = f"uc://{CATALOG}.s.{self.name}", pa.table({"id": [row], "writer": [writer]}, schema=SCHEMA)
         deadline = time.monotonic() + 240
         while True:
@@ -161,7 +163,7 @@ class Writers:
             time.sleep(0.05 + random.random() / 10)
 
     def check(self, official: OfficialClient) -> None:
-        """No commit is lost, doubled or torn, and the timestamps increase."""
+        """No commit is lost, applied twice or torn, and the timestamps increase."""
         wanted = {row for writer in range(len(self._kernels) + self._others) for row in self.ids_of(writer)}
         assert set(self.committed) | self.unknown == wanted
         mine = self.server.manager().table(f"s.{self.name}")
@@ -220,7 +222,7 @@ def test_servers_are_killed(unity_jvm: Jvm, tmp_path: Path) -> None:
                 while len(writers.committed) < 9 * number + 5:
                     if ended.wait(0.02):
                         return
-                time.sleep(chance.random() / 5)  # in the middle of the requests of others
+                time.sleep(chance.random() / 5)  # while requests of the writers are in progress
                 server.kill()
                 kills.append(len(writers.committed))
                 server.start()

@@ -1,5 +1,5 @@
-"""What the kernel makes of lost answers, errors and delays in front of the server: its commits and tables are there
-once or not at all, and it says when it does not know."""
+"""How the kernel copes with lost answers, errors and delays in front of the server: its commits and tables are there
+once or not at all, and it says when it does not know which."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def error(status: int, kind: str) -> Answer:
 
 
 def lost(answer: Answer | type[Exception]) -> Fault:
-    """The request takes effect, and the client gets something else than the answer."""
+    """The request takes effect, but instead of the real answer the client gets ``answer``."""
 
     def fault(forward: Forward) -> Answer:
         real = forward()
@@ -74,7 +74,7 @@ def twice(forward: Forward) -> Answer:
 
 
 def late(forward: Forward) -> Answer:
-    """The connection is reset, and the request reaches the server when the client has sent it again."""
+    """The connection is reset; the request reaches the server only after the client has sent it again."""
     threading.Timer(0.8, forward).start()
     raise Reset
 
@@ -131,7 +131,8 @@ def name() -> str:
 
 
 def once(fault: Fault, which: Callable[[Request], bool], times: int = 1) -> tuple[Any, list[int]]:
-    """A rule by which ``fault`` meets the first requests that ``which`` selects, and the list of these."""
+    """A rule that applies ``fault`` to the first requests that ``which`` selects, and the list of the requests to which
+    it was applied."""
     met: list[int] = []
 
     def rule(request: Request, forward: Forward) -> Answer:
@@ -169,9 +170,9 @@ def test_a_commit(kernel: Kernel, server: UnityServer, proxy: Proxy, name: str, 
     try:
         version: int | None = snapshot.append([{"id": 1}], max_retries=3)
     except JavaError as raised:
-        # After a connection that ends without an answer, the kernel writes another file for the same version. That is
-        # refused if the first one was ratified, and the kernel says that it does not know. After a reset and an error
-        # response, its client sends the same request again.
+        # After a connection that ends without an answer, the kernel writes another file for the same version. If the
+        # first one was ratified, the second is refused, and the kernel says that the outcome is unknown. After a reset
+        # or an error response, the kernel's client sends the same request again.
         assert raised.type == "CommitStateUnknownException" and what in ("closed after it took effect", "cut short")
         version = None
     assert met and version in (1, None)
@@ -183,7 +184,7 @@ def test_a_commit(kernel: Kernel, server: UnityServer, proxy: Proxy, name: str, 
     assert ids(kernel, table) == [1]
     assert kernel.append(table, [{"id": 2}]) == 2 and mine.check().ok
     if what == "late":
-        time.sleep(1)  # the request that comes after all changes nothing
+        time.sleep(1)  # the delayed request, which arrives only now, changes nothing
         assert server.manager().table(f"s.{name}").version == 2 and ids(kernel, table) == [1, 2]
 
 
@@ -201,7 +202,8 @@ def test_errors_that_stay(kernel: Kernel, server: UnityServer, proxy: Proxy, nam
 
 
 def test_another_writer_while_the_answer_is_lost(kernel: Kernel, server: UnityServer, proxy: Proxy, name: str) -> None:
-    """The kernel's commit is ratified and its answer is lost; before it asks again, others commit and publish."""
+    """The kernel's commit is ratified, but the answer is lost; before the kernel asks again, others commit and
+    publish."""
     table = kernel.create(f"{CATALOG}.s.{name}", SCHEMA)
     snapshot = kernel.load(table)
     mine = server.manager().table(f"s.{name}")
@@ -242,7 +244,8 @@ def test_a_load(kernel: Kernel, proxy: Proxy, name: str, what: str) -> None:
     try:
         found = ids(kernel, table)
     except JavaError as raised:
-        # Its client sends a request again only after an error response and a reset.
+        # The kernel's client repeats a request after an error response or a reset, but not after the connection was
+        # closed.
         assert "closed" in what and "IOException" in raised.types
         found = ids(kernel, table)
     assert met and found == [1]
@@ -266,7 +269,8 @@ def test_a_client_that_dies_before_the_table_is_created(
 def test_a_client_that_dies_around_its_commit(
     unity_jvm: Jvm, kernel: Kernel, server: UnityServer, proxy: Proxy, name: str
 ) -> None:
-    """Before add-commit there is a staged file that nobody names; after it the commit is there, published or not."""
+    """A death before add-commit leaves a staged file that no version names; after add-commit the commit is there,
+    published or not."""
     table = kernel.create(f"{CATALOG}.s.{name}", SCHEMA)
     proxy.rule, _ = once(FAULTS["reset before"], commits, times=1000)
     with pytest.raises(JavaError):
@@ -278,7 +282,7 @@ def test_a_client_that_dies_around_its_commit(
     mine.append(pa.table({"id": [3]}))
     other = Kernel(unity_jvm, server.url)
     assert ids(other, table) == [2, 3] and other.load(table).publish().version == 2
-    # and before it reports what is published; the next commit of anybody does
+    # published but not reported, as by a client that dies in between; the next commit of any client reports it
     assert other.append(table, [{"id": 4}]) == 3 and mine.check().ok
     other.close()
 

@@ -24,7 +24,7 @@ from tests.support.unity_clients import (
 from tests.support.unity_clients.hand_written import HandWritten, add_commit, local, update
 
 SCHEMA = pa.schema([("id", pa.int64()), ("day", pa.string())])
-# What a real server requires besides; here these are suggestions.
+# Properties that Unity Catalog's own server requires too; the server of deltalog only suggests them.
 VECTORS = {"delta.enableDeletionVectors": "true", "delta.checkpointPolicy": "v2"}
 _NUMBERS = itertools.count(1)
 
@@ -78,7 +78,7 @@ def ids(found: Any) -> list[int]:
 
 
 def agree(kernel: Kernel, table: KernelTable, manager: deltalog.TransactionManager, version: int | None = None) -> Any:
-    """The rows of a version, which both engines read alike."""
+    """The rows of a version, after a check that both engines read the same ones."""
     mine = ours(manager, f"{CATALOG}.{table.schema}.{table.name}").snapshot(version)
     theirs = kernel.load(table, version=version)
     assert theirs.version == mine.version and theirs.timestamp_ms == mine.timestamp_ms
@@ -262,7 +262,7 @@ def test_columns_are_added_by_both(kernel: Kernel, manager: deltalog.Transaction
 def test_row_tracking(
     kernel: Kernel, manager: deltalog.TransactionManager, official: OfficialClient, name: str
 ) -> None:
-    """Each append of the kernel moves the mark of row tracking, and its request says so."""
+    """Each append of the kernel moves the high-water mark of row tracking, and its request says so."""
     table = kernel.create(name, SCHEMA, properties={"delta.enableRowTracking": "true"})
     etag = official.tables.loadTable(CATALOG, "s", table.name)["metadata"]["etag"]
     mine = ours(manager, name)
@@ -293,7 +293,7 @@ def test_a_table_of_deltalog_is_read_and_written_by_the_kernel(
 def test_a_place_with_a_blank_is_read(
     kernel: Kernel, manager: deltalog.TransactionManager, server: UnityServer, name: str
 ) -> None:
-    """The kernel reads there. It does not write there: it names its data files by absolute paths that are encoded
+    """The kernel reads there. It cannot write there, because it names its data files by absolute paths that it encodes
     twice."""
     short = name.removeprefix(f"{CATALOG}.")
     manager.create_table(short, str(server.place / "by deltalog é" / short), SCHEMA, data=arrow(1, 2))
@@ -317,8 +317,8 @@ def test_a_stale_snapshot_of_the_kernel_is_rebased(
 def test_a_winner_that_is_not_published(
     kernel: Kernel, official: OfficialClient, manager: deltalog.TransactionManager, name: str
 ) -> None:
-    """The kernel cannot see the winner of a conflict before it is published: it says so, and commits after it has
-    loaded the table again."""
+    """The kernel cannot see the commit that won over its own until that is published: it says so, and commits after it
+    has loaded the table again."""
     table = kernel.create(name, SCHEMA)
     stale = kernel.load(table)
     winner = HandWritten(table.table_id, table.location, time_ms=stale.timestamp_ms).stage(1)
@@ -355,7 +355,8 @@ def test_metadata_that_changed_meanwhile(kernel: Kernel, manager: deltalog.Trans
 def test_a_transaction_over_two_tables_and_a_commit_of_the_kernel(
     kernel: Kernel, manager: deltalog.TransactionManager, name: str
 ) -> None:
-    """They conflict as two writers of deltalog do, and of the transaction neither table has anything then."""
+    """They conflict as two of deltalog's own writers do; if the commit of the transaction fails, neither table has any
+    part of it."""
     tables = [kernel.create(f"{name}_{which}", SCHEMA) for which in "ab"]
     short = [f"s.{table.name}" for table in tables]
     for table in tables:

@@ -1,4 +1,4 @@
-"""Unity Catalog's own Java client drives every call of the server, and tells its errors by their types."""
+"""Unity Catalog's own Java client makes every call of the server, and tells its errors apart by their types."""
 
 from __future__ import annotations
 
@@ -402,7 +402,7 @@ def test_a_report_of_what_is_not_published(client: OfficialClient, name: str) ->
     change(client, name, table, add_commit(commit))
     reported = {"action": "set-latest-backfilled-version", "latest-published-version": 9}
     fails(400, "InvalidParameterValueException", lambda: change(client, name, table, reported))
-    # The report of a version that is ratified but not published must not lose its record.
+    # If a client reports as published a version that is only ratified, the server must not forget the commit.
     with contextlib.suppress(UnityError):
         change(client, name, table, {**reported, "latest-published-version": 1})
     answer = load(client, name)
@@ -436,7 +436,7 @@ def test_metadata_moves_with_its_commit(client: OfficialClient, server: UnitySer
     assert metadata["last-commit-timestamp-ms"] == commit["timestamp"]
     assert metadata["properties"]["delta.lastUpdateVersion"] == "1"
     assert server.manager().table(f"s.{name}").snapshot().metadata.configuration["custom.x"] == "1"
-    # The old token does not hold any more, neither for metadata nor for rows.
+    # The old etag is no longer accepted, not even for a commit of rows.
     stale = table.stage(2)
     fails(
         409,
@@ -599,7 +599,7 @@ def test_requirements(client: OfficialClient, name: str) -> None:
 
 
 def test_commits_beyond_the_limit_are_published_by_the_server(client: OfficialClient, name: str) -> None:
-    """A client that never publishes does not stop a table."""
+    """A client that never publishes does not keep others from committing to the table."""
     table = created(client, name)
     for version in range(1, 131):
         change(client, name, table, add_commit(table.stage(version)))

@@ -1,5 +1,5 @@
-"""Python programs of others use the server: Unity Catalog's SDK, polars and deltalake. Paths of managed tables are
-refused by engines that do not ask the catalog."""
+"""Python programs of third parties use the server: Unity Catalog's SDK, polars and deltalake. Paths of managed tables
+are refused by engines that do not ask the catalog."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ def test_the_sdk_commits_by_the_older_calls(sdk: Sdk, server: UnityServer, name:
     table.publish(first)
     commit(latest_backfilled_version=1)
     assert latest() == [2, 2] and server.manager().table(f"s.{name}").version == 2
-    # The SDK leaves out the bodies of GET requests, so no server can answer this call of it.
+    # The SDK leaves out the bodies of GET requests, so no server can answer this call.
     body = models.DeltaGetCommits(table_id=table.table_id, table_uri=table.location, start_version=0)
     with pytest.raises(sdk.client.exceptions.BadRequestException):
         sdk.call("DeltaCommitsApi", lambda api: api.get_commits(body))
@@ -214,7 +214,8 @@ def test_polars_scans_a_table_by_its_name(sdk: Sdk, server: UnityServer, catalog
 
 
 def test_polars_asks_for_credentials_in_the_query(server: UnityServer, sdk: Sdk, name: str) -> None:
-    """Its request, which has no body; polars itself hides what becomes of it."""
+    """The request that polars sends, whose parameters are in the query; polars itself does not show whether it
+    succeeds."""
     table = managed(server, name)
     path = f"/temporary-table-credentials?table_id={table.table_id}&operation=READ"
     status, answer, _ = server.ask("POST", path)

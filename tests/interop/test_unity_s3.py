@@ -65,7 +65,7 @@ def test_the_kernel_writes_with_the_keys_of_a_role(
     official = OfficialClient(unity_jvm, server.url)
     official.schemas.createSchema(official.general("CreateSchema", {"name": "s", "catalog_name": CATALOG}))
     with in_front_of(server) as (calls, url):
-        # All credentials are about to expire by this setting, so each use of them asks for new ones.
+        # With this setting all credentials count as about to expire, so each use of them asks for new ones.
         kernel = Kernel(
             unity_jvm, url, hadoop=hadoop(through, **{"fs.unitycatalog.renewal.leadTimeMillis": "86400000"})
         )

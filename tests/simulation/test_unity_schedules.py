@@ -14,7 +14,8 @@ from tests.support.simulation.unity import run_unity_schedule
 from tests.support.simulation.unity_mutants import MUTANTS
 
 USUAL, LONG = 150, 10_000
-# A staged file was deleted after a refusal, while an earlier request for it could still arrive.
+# The seeds that found a defect: a staged file was deleted after a refusal, while an earlier request for it could still
+# arrive.
 KEPT = (1411, 2173)
 
 

@@ -23,7 +23,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 @pytest.fixture
 def catalog(spark: Any, running: Served) -> Iterator[deltalog.UnityCatalog]:
-    """The catalog of the session; the settings of its server are those of Unity Catalog's connector."""
+    """The session's catalog, whose server is configured with the settings of Unity Catalog's connector for Spark."""
     spark.conf.set("spark.sql.catalog.main.uri", running.url)
     spark_ext.use_catalog(spark, "uc://main")
     yield deltalog.UnityCatalog("main", unity_catalog_url=running.url)

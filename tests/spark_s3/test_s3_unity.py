@@ -1,5 +1,5 @@
-"""Tables of a Unity Catalog on S3: Spark's scans and the tasks that write use the keys that the catalog issues, and the
-session has none."""
+"""Tables of a Unity Catalog on S3: Spark's scans and the tasks that write use the keys that the catalog issues; the
+session itself has no keys."""
 
 from __future__ import annotations
 

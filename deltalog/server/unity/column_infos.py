@@ -91,8 +91,8 @@ def _text(kind: DataType) -> str:
 
 
 def columns_of(infos: Iterable[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """The schema of columns that a caller sent, in the form of the Delta API, if each has the JSON of its field or its
-    type; otherwise None."""
+    """The schema of columns that a caller sent, in the form of the Delta API; None if a column lacks the JSON of its
+    field or of its type."""
     fields = []
     for info in infos:
         try:
@@ -113,7 +113,7 @@ def columns_of(infos: Iterable[Mapping[str, Any]]) -> dict[str, Any] | None:
 
 
 def partition_columns_of(infos: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
-    """The partition columns of columns that a caller sent."""
+    """The names of the partition columns, in their order, of columns that a caller sent."""
     found = [(info["partition_index"], str(info.get("name"))) for info in infos if _is_number(info)]
     return tuple(name for _, name in sorted(found))
 

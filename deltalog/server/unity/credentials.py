@@ -1,7 +1,8 @@
-"""Vends credentials for the locations of tables, as a file says: static keys, or keys of a role for one location.
+"""Vends credentials for the locations of tables according to rules in a file: static keys, or keys of a role that are
+limited to one location.
 
-The file is JSON: a list of rules. The rule with the longest prefix of a location counts. A location without a rule, and
-one on a local disk, has no credentials.
+The file is JSON: a list of rules. Of the rules whose prefix covers a location, the one with the longest prefix applies.
+A location without a rule has no credentials, and neither has one on a local disk.
 
     [{"kind": "static", "prefix": "s3://lake/", "config": {"s3.access-key-id": "…", "s3.secret-access-key": "…"}},
      {"kind": "assume-role", "prefix": "s3://vault/", "role-arn": "arn:aws:iam::123456789012:role/tables"}]
@@ -46,8 +47,9 @@ class Static(_Rule, frozen=True, kw_only=True, tag="static"):
 
 
 class AssumeRole(_Rule, frozen=True, kw_only=True, tag="assume-role"):
-    """Keys of a role of AWS, limited to a location and an operation by a session policy. ``access-key-id``,
-    ``secret-access-key``: the server's own; by default, those of its environment."""
+    """Keys of an AWS role, which a session policy limits to a location and an operation. ``access-key-id``,
+    ``secret-access-key``: the server's own keys, with which it asks for the role; by default, those of its
+    environment."""
 
     role_arn: str
     external_id: str | None = None
@@ -87,8 +89,8 @@ def read_rules(file: Path) -> list[Rule]:
 
 
 class Vendor:
-    """Vends credentials for locations. Thread-safe. Keys of roles are kept until half of their time is over.
-    ``assume``: assumes roles."""
+    """Vends credentials for locations. Thread-safe. Keys of roles are kept, and vended again, until half of their
+    lifetime is over. ``assume``: assumes roles."""
 
     def __init__(
         self,

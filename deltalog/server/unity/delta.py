@@ -163,7 +163,7 @@ def report_metrics(request: UnityRequest) -> Work:
 
 
 def operation_of(request: UnityRequest) -> messages.CredentialOperation:
-    """The operation that credentials are asked for. Raises BadRequestError."""
+    """The operation for which the request asks for credentials. Raises BadRequestError."""
     given = request.parameter("operation")
     for each in get_args(messages.CredentialOperation):
         if given == each:

@@ -41,7 +41,7 @@ class UnsupportedTableError(CallError):
 
 
 class NotServedError(DeltaLogError):
-    """The server does not offer this."""
+    """The server does not offer this resource, method or operation."""
 
 
 class ResourceNotFoundError(NotFoundError):
@@ -49,7 +49,7 @@ class ResourceNotFoundError(NotFoundError):
 
 
 BAD_REQUEST, INTERNAL, UNKNOWN = "BadRequestException", "InternalServerErrorException", "CommitStateUnknownException"
-# The status and the name in the general API, by the type of the Delta API.
+# By error type of the Delta API: the HTTP status, and the name of the error in the general API.
 _TYPES: Mapping[str, tuple[int, str]] = {
     BAD_REQUEST: (400, "INVALID_ARGUMENT"),
     "InvalidParameterValueException": (400, "INVALID_ARGUMENT"),
@@ -73,7 +73,7 @@ _TYPES: Mapping[str, tuple[int, str]] = {
 _ERRORS: tuple[tuple[type[DeltaLogError], str], ...] = (
     (BadRequestError, BAD_REQUEST),
     (UnsupportedTableError, "UnsupportedTableFormatException"),
-    # Not 501, which clients take for a failure of the server and send again.
+    # Not 501: clients take that for a server failure, and repeat the request.
     (NotServedError, "NotFoundException"),
     (ResourceNotFoundError, "NotFoundException"),
     (CatalogNotFoundError, "NoSuchCatalogException"),
@@ -106,8 +106,8 @@ def rendering(name: str) -> Iterator[None]:
 
 
 def answer_of(error: DeltaLogError, missing: type[NotFoundError] = CatalogNotFoundError) -> Answer:
-    """The response for an error of a call that commits nothing. ``missing``: the largest thing that the call can report
-    as missing: a catalog, a schema or a table."""
+    """The response for an error of a call that commits nothing. ``missing``: the outermost object that the call can
+    report as missing: a catalog, a schema or a table."""
     if isinstance(error, (CatalogNotFoundError, SchemaNotFoundError)) and missing is not CatalogNotFoundError:
         error = missing(error.message)
     kind = next((name for kinds, name in _ERRORS if isinstance(error, kinds)), INTERNAL)
@@ -127,7 +127,7 @@ def deferred(message: str) -> Answer:
 
 
 def response(kind: str, message: str, headers: Mapping[str, str] | None = None, status: int | None = None) -> Answer:
-    """The body of an error, in the forms of both APIs."""
+    """An error response whose body has the forms of both APIs."""
     code, name = _TYPES[kind]
     code = status or code
     body: dict[str, Any] = {
@@ -139,7 +139,8 @@ def response(kind: str, message: str, headers: Mapping[str, str] | None = None, 
 
 
 def of_refusal(refused: Answer, is_unauthorized: bool) -> Answer:
-    """The response to a request that the server refused whatever it is, in the form of these APIs."""
+    """The response, in the form of these APIs, to a request that the server refused without regard to which call it
+    was."""
     if "error" in refused.body:
         return refused
     message = refused.body["Message"]

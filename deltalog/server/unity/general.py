@@ -432,7 +432,8 @@ def path_credentials(request: UnityRequest) -> Work:
 
 
 def _vended(service: Service, location: str, operation: messages.CredentialOperation) -> dict[str, Any]:
-    """Temporary credentials in the form of the general API: the one with the longest prefix."""
+    """The temporary credentials for a location, in the form of the general API: of several, those with the longest
+    prefix."""
     found = max(service.vendor.vend(location, operation), key=lambda each: len(each.prefix), default=None)
     if found is None:
         return {"url": location, "expiration_time": service.now_ms() + _WITHOUT_KEYS_MS}

@@ -20,8 +20,8 @@ MOST_RESULTS = 50
 def page(
     request: UnityRequest, listing: str, most: int, find: Callable[[str, int], Sequence[T]], key: Callable[[T], str]
 ) -> Callable[[], tuple[Sequence[T], str | None]]:
-    """A function that reads the page that a request asks for: its items, and the token of the next page. ``find``: at
-    most so many items after a key. Raises BadRequestError for a wrong token or number."""
+    """A function that reads the requested page, and returns its items and the token of the next page. ``find``: returns
+    at most so many items whose keys follow a key. Raises BadRequestError for a wrong token or number."""
     token, limit = request.parameter("page_token"), request.number("max_results", most)
     after = "" if token is None else _after(listing, token)
 

@@ -1,4 +1,4 @@
-"""Publishes the commits of tables whose clients do not, in the background."""
+"""Publishes, in the background, the commits of tables whose clients do not publish them."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class UnityRequest:
         return values[0] if values else None
 
     def number(self, name: str, most: int) -> int:
-        """A parameter from 0 to ``most``; ``most`` if it is missing or larger. Raises BadRequestError."""
+        """A number in the query, at most ``most``; ``most`` if it is missing, 0 or larger. Raises BadRequestError."""
         text = self.parameter(name)
         if text is None:
             return most
@@ -67,7 +67,7 @@ class UnityRequest:
         return decoded(self._body, kind)
 
     def checked_body(self, kind: type[T]) -> T:
-        """Like ``body``, for calls that report missing members as wrong values: raises CallError for these."""
+        """Like ``body``, but raises CallError for a missing member, for calls that report it as a wrong value."""
         try:
             return msgspec.json.decode(self._body, type=kind)
         except msgspec.ValidationError as error:

@@ -1,6 +1,6 @@
 """Finds the endpoint of a request of Unity Catalog's API.
 
-Segments are decoded one by one, so that an encoded slash does not divide a name.
+The segments of a path are decoded one by one, so that an encoded slash does not split a name.
 """
 
 from __future__ import annotations

@@ -25,7 +25,8 @@ class Service:
         return self.tables.now_ms()
 
     def on_update(self, view: View) -> None:
-        """Have commits published that their clients do not publish."""
+        """Have the commits of a table published in the background once half of the permitted unpublished commits
+        wait."""
         if isinstance(view, ManagedView) and 2 * len(view.head.unpublished) >= self.tables.settings.most_unpublished:
             self.on_backlog(view.record.table_id)
 
@@ -41,8 +42,8 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """An endpoint. ``path``: below the root, with variable segments in braces. ``commits``: whether it may commit
-    something, so that an error may leave the outcome unknown. ``missing``: as for ``errors.answer_of``."""
+    """An endpoint. ``path``: below the root, with variable segments in braces. ``commits``: whether its calls may
+    commit something, so that an error may leave the outcome unknown. ``missing``: as for ``errors.answer_of``."""
 
     method: str
     path: str

@@ -1,4 +1,4 @@
-"""Assumes roles of AWS for locations, by AWS STS."""
+"""Assumes AWS roles for locations, by calls of AWS STS."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a managed table must be, what a client must ask for, and whether its requests agree with the log. Pure.
+"""What a managed table must have, what the requests of clients must contain, and whether they agree with the log. Pure.
 
 Spec: ManagedTablesSpec.md#create-a-table, #write-a-commit, #catalog-and-log-consistency.
 """
@@ -25,13 +25,13 @@ REQUIRED_PROTOCOL = messages.TableProtocol(
     min_reader_version=3, min_writer_version=7, reader_features=_READER_FEATURES, writer_features=_WRITER_FEATURES
 )
 _UNIFORM_KEY = "delta.universalFormat.enabledFormats"
-# Properties of these namespaces describe the table's log; the catalog alone never has them.
+# Properties with these prefixes describe the table's log, so none is stored in the catalog alone.
 _OF_LOGS = ("delta.", "io.unitycatalog.", "deltalog.")
 U = TypeVar("U")
 
 
 def staged(table_id: str, location: str, credentials: Iterable[messages.StorageCredential]) -> messages.StagingTable:
-    """What a client that creates a table is told."""
+    """The response to a client that stages a table: what version 0 must contain, and what the server suggests."""
     return messages.StagingTable(
         table_id=table_id,
         location=location,
@@ -44,7 +44,8 @@ def staged(table_id: str, location: str, credentials: Iterable[messages.StorageC
 
 
 def check_managed_state(state: TableState, table_id: str, catalog_id: str) -> None:
-    """Check that a table has what a table of this catalog needs. Raises CallError, which names it."""
+    """Check that a table has the features and properties that a managed table of this catalog needs. Raises CallError,
+    which names it."""
     protocol, properties = state.protocol, state.metadata.configuration
     reader, writer = set(features.reader_features(protocol)), set(features.writer_features(protocol))
     # Tables that deltalog created may lack vacuumProtocolCheck, which does not concern the catalog.
@@ -74,7 +75,8 @@ def check_shown(state: TableState) -> None:
 
 
 def check_required(protocol: messages.TableProtocol) -> None:
-    """Check that the protocol of a new table has all that was required of it. Raises CallError."""
+    """Check that the protocol of a new managed table has the versions and features that the server requires. Raises
+    CallError."""
     given = protocol.to_action()
     if given.min_reader_version < 3 or given.min_writer_version < 7:
         raise CallError("A managed table needs at least reader version 3 and writer version 7.")
@@ -86,8 +88,8 @@ def check_required(protocol: messages.TableProtocol) -> None:
 
 
 def check_created(request: messages.CreateTable, state: TableState, ict_ms: int | None) -> None:
-    """Check that a request to create a table says what version 0 says. Members that the request omits are those of the
-    log. Raises CallError."""
+    """Check that a request to create a table agrees with version 0. Optional members that the request omits are not
+    checked: the log's values hold. Raises CallError."""
     if ict_ms != request.last_commit_timestamp_ms:
         raise CallError(
             f"last-commit-timestamp-ms is {request.last_commit_timestamp_ms}, but the in-commit timestamp of version "
@@ -115,8 +117,8 @@ def check_uniform(
     location: str,
     version: int,
 ) -> messages.IcebergConversion | None:
-    """The state of the conversion to Iceberg after a commit. Raises CallError unless it is given exactly if the table's
-    properties enable it."""
+    """The state of the conversion to Iceberg that a request gives for the table after its commit. Raises CallError if
+    the request has this state but the table's properties do not enable the conversion, or the other way round."""
     formats = {each.strip() for each in properties.get(_UNIFORM_KEY, "").split(",")}
     if (uniform is not None) != ("iceberg" in formats):
         what = "needs" if "iceberg" in formats else "must not have"
@@ -134,14 +136,15 @@ def check_uniform(
 
 
 def is_below(path: str, root: str) -> bool:
-    """Whether a URL lies below another, without ``.`` and ``..``."""
+    """Whether a URL lies below another, and has no ``.``, ``..`` or empty segment below it."""
     base = f"{root.rstrip('/')}/"
     return path.startswith(base) and not {"", ".", ".."}.intersection(path[len(base) :].split("/"))
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """A checked request to update a table. ``updates``: by class, at most one of each."""
+    """A checked request to update a table. ``updates``: the updates by class; a request has at most one of each
+    class."""
 
     table_id: str
     etag: str | None
@@ -200,8 +203,8 @@ def _check_commit(commit: messages.Commit) -> None:
 
 
 def check_agrees(plan: Plan, after: TableState) -> None:
-    """Check that the updates of metadata in a request with a commit are those that the commit makes: ``after`` is the
-    state after it. Raises CallError."""
+    """Check that the metadata updates in a request are those that its commit makes. ``after``: the state after the
+    commit. Raises CallError."""
     if (protocol := plan.get(messages.SetProtocol)) is not None:
         _check_protocol(protocol.protocol, after)
     if (columns := plan.get(messages.SetColumns)) is not None:

@@ -1,5 +1,5 @@
-"""The documents in which a catalog stores what its tables do not: schemas, staged tables, external tables, and what
-only the catalog knows about a managed table. Pure."""
+"""The documents in which a catalog stores what the records of its tables do not: schemas, staged tables, external
+tables, and what only the catalog knows about a managed table. Pure."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ class StagingDocument(msgspec.Struct, frozen=True, kw_only=True):
 
 class TableDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What only the catalog knows about a managed table; its key is the table's id. ``comment``: replaces the
-    description in the log; None: that one holds. ``properties``: properties that are not in the log."""
+    description in the log; if None, the log's description is the comment. ``properties``: properties that are not in
+    the log."""
 
     comment: str | None = None
     properties: dict[str, str] = msgspec.field(default_factory=dict)
@@ -48,7 +49,7 @@ class TableDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 class ExternalTable(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A table that the catalog does not manage; its key is the full name. ``columns``: its schema in the form of the
-    Delta API, if it is known; ``column_infos``: as they were sent to the general API."""
+    Delta API, if it is known; ``column_infos``: the columns as they were sent to the general API."""
 
     table_id: str
     name: str
@@ -84,7 +85,8 @@ def decoded(document: Document, kind: type[D]) -> D:
 
 
 def change(kind: str, key: str, revision: int, content: msgspec.Struct) -> DocumentChange:
-    """Store a document whose current revision is ``revision``; 0 creates it. Raises CallError if it is too large."""
+    """A change that stores a document; ``revision``: its current revision, or 0 to create it. Raises CallError if it is
+    too large."""
     encoded = msgspec.json.encode(content)
     if len(encoded) > _MOST_BYTES:
         raise CallError(
@@ -99,12 +101,12 @@ def deletion(kind: str, key: str, revision: int) -> DocumentChange:
 
 
 def absent(kind: str, key: str) -> DocumentChange:
-    """Check that there is no such document."""
+    """A change that writes nothing: it only checks that no document of this kind has this key."""
     return DocumentChange(kind, key, 0, None)
 
 
 def schema_key(name: str) -> str:
-    """The dot makes the order of schemas that of the full names of their tables."""
+    """The key of a schema's document: with its final dot, schemas sort as the full names of their tables do."""
     return f"{name}."
 
 

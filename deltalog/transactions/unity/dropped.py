@@ -19,7 +19,8 @@ from deltalog.transactions.unity.documents import STAGING, DroppedTable, Externa
 
 log = logging.getLogger(__name__)
 
-# Clients that had credentials for a table may write files until these expire. They are deleted until then.
+# Clients with credentials for a dropped table may write files until the credentials expire. For this time after the
+# drop, such files are deleted too.
 LATE_MS = 24 * 60 * 60 * 1000
 # A table may be staged long before it is created, because its first rows are written in between.
 STAGED_MS = 7 * 24 * 60 * 60 * 1000
@@ -27,9 +28,9 @@ _AT_ONCE = 1000
 
 
 def delete_dropped(tables: ManagedTables, environment: Environment) -> int:
-    """Delete the files of dropped tables; returns their number. A table whose files cannot be deleted is left to the
-    next call. Tables that were staged more than STAGED_MS ago count as dropped. Cost: 2 coordinator calls; per table
-    that of ``LogStore.remove_all`` and of ``ManagedTables.all``."""
+    """Delete the files of dropped tables; returns the number of deleted files. A table whose files cannot be deleted is
+    left to the next call. Tables that were staged more than STAGED_MS ago count as dropped. Cost: 2 coordinator calls;
+    per table that of ``LogStore.remove_all`` and of ``ManagedTables.all``."""
     count = 0
     _drop_staged(tables, environment.clock_ms())
     for document in list(_all(tables, DROPPED)):

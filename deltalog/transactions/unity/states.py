@@ -1,6 +1,7 @@
-"""The states of managed tables at the heads of the catalog, kept in memory.
+"""The states of managed tables at their heads in the catalog, kept in memory.
 
-A state is small: it has no list of files. A table whose head has not moved is answered without a request to its store.
+A state is small: it has no list of files. A call about a table whose head has not moved needs no request to the table's
+store.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from deltalog.unity.table_state import TableState
 log = logging.getLogger(__name__)
 
 _TRIES = 20
-# Up to this many commits are read one by one; for more, the version is loaded anew.
+# If a state is at most this many commits behind, they are read one by one; otherwise the version is loaded anew.
 _MOST_COMMITS = 50
 _MOST_TABLES = 10_000
 
@@ -37,7 +38,7 @@ class StateAt:
     ict_ms: int
 
     def after(self, actions: CommitActions, ict_ms: int) -> StateAt:
-        """The state after the commit that follows."""
+        """The state after the next commit, whose actions these are."""
         changed = actions.protocol is not None or actions.metadata is not None or bool(actions.domains)
         state = self.state.after(actions.protocol, actions.metadata, actions.domains) if changed else self.state
         return StateAt(actions.version, state, ict_ms)

@@ -1,7 +1,8 @@
 """UnityTables: the tables of a catalog as a Unity Catalog shows them, and what its clients change.
 
-A managed table is a table of the catalog; what the API shows of it is read from its log, so that it changes in the same
-ratification as the log. External tables and the comments of managed ones are documents of the catalog.
+A managed table is a table in a deltalog catalog; what the API shows of it is read from its log, so that it changes in
+the same ratification as the log. External tables and the comments of managed ones are stored in documents of the
+catalog.
 
 Spec: UC Delta API 1.0, ManagedTablesSpec.md#apis.
 """
@@ -277,7 +278,7 @@ class UnityTables:
         }
         keys, last = set(created), after
         for _ in range(limit):
-            # A slash follows the dot, so that it follows the names of all tables of a schema.
+            # In the order of names, ``/`` follows ``.``: so this start comes after all tables of the last schema.
             start = f"{last[:-1]}/" if last else ""
             tables = self.coordinator.tables(start, 1)
             externals = self.coordinator.documents(EXTERNAL, start, 1)
@@ -323,22 +324,23 @@ class UnityTables:
         return Staged(table_id, url)
 
     def staged(self, table_id: str) -> StagingDocument:
-        """A staged table that has not been created. Raises EntityNotFoundError. Cost: 1 coordinator call."""
+        """A staged table from which no table has been created yet. Raises EntityNotFoundError. Cost: 1 coordinator
+        call."""
         found = self.coordinator.document(STAGING, table_id)
         if found is None:
             raise EntityNotFoundError(f"There is no staging table {table_id}.")
         return documents.decoded(found, StagingDocument)
 
     def staged_location(self, table_id: str) -> str:
-        """The location of a staged table, also after it was created: its creator may still write there with the
-        credentials of the staged table. Raises EntityNotFoundError. Cost: 1 or 2 coordinator calls."""
+        """The location of a staged table, also after a table was created from it: its creator may still write there
+        with the credentials of the staged table. Raises EntityNotFoundError. Cost: 1 or 2 coordinator calls."""
         record = self.coordinator.table_with_id(table_id)
         if record is not None and self._is_owned(record.url):
             return record.url
         return self.staged(table_id).url
 
     def create(self, name: str, request: messages.CreateTable) -> View:
-        """Turn a staged table into a table, or register an external one. Raises EntityNotFoundError, CallError,
+        """Turn a staged table into a managed table, or register an external one. Raises EntityNotFoundError, CallError,
         SchemaNotFoundError, TableExistsError. Cost: 5 coordinator calls, 1 GET and 2 HEADs."""
         self.check_schema(name.partition(".")[0])
         if request.table_type == "EXTERNAL":
@@ -346,7 +348,7 @@ class UnityTables:
         return self._create_staged(name, request.location, request.comment, request)
 
     def create_staged(self, name: str, location: str, comment: str | None) -> ManagedView:
-        """Like ``create``, for a client that says nothing about version 0. Raises and costs as ``create``."""
+        """Like ``create``, for a client whose request does not describe version 0. Raises and costs as ``create``."""
         self.check_schema(name.partition(".")[0])
         return self._create_staged(name, location, comment, None)
 
@@ -384,8 +386,8 @@ class UnityTables:
         return ManagedView(record, Head(0), at, document, 0, at.ict_ms)
 
     def _created(self, table_id: str, root: str, name: str) -> TableRecord | None:
-        """The table that an earlier request has made of a staged one, if it was this request: its answer may have been
-        lost. Raises CallError if it has another name."""
+        """The table that an earlier copy of this request, whose answer may have been lost, created from a staged table;
+        None if there is none. Raises CallError if it has another name."""
         record = self.coordinator.table_with_id(table_id)
         if record is None or record.url != root:
             return None
@@ -618,7 +620,8 @@ class UnityTables:
         return True
 
     def _is_published(self, record: TableRecord, commit: messages.Commit) -> bool:
-        """Whether a staged commit that still exists is the published one of its version. Cost: 2 GETs."""
+        """Whether a staged file still exists, and its content is that of the published commit of its version. Cost: 2
+        GETs."""
         store = self._tables.plain_store(record.url)
         try:
             staged = store.get(staged_commit_path(commit.file_name))
@@ -657,7 +660,7 @@ class UnityTables:
         if document != place.document:
             changes = (documents.change(TABLE, record.table_id, place.revision, document),)
         elif plan.etag is not None and place.revision == 0:
-            # The etag depends on the document, which must not appear before the ratification.
+            # The etag was computed without a document, so the document must still be absent at the ratification.
             changes = (documents.absent(TABLE, record.table_id),)
         elif plan.etag is not None:
             changes = (documents.change(TABLE, record.table_id, place.revision, document),)
@@ -669,7 +672,7 @@ class UnityTables:
         )  # fmt: skip
         if decision is not Ratification.RATIFIED:
             return None
-        # Nothing may fail from here on, so that nothing is read.
+        # The commit is ratified, so nothing may fail from here on; therefore nothing is read.
         self._states.keep(record.table_id, at, Head(commit.version, (), *records.metadata_mark(head, [commit])))
         marks = records.metadata_mark(replace(head, metadata_version=shown[0], metadata_ms=shown[1]), [commit])
         return self._view(record, Head(commit.version, (*head.unpublished, commit), *marks), at, document)
@@ -730,8 +733,8 @@ class UnityTables:
         return msgspec.structs.replace(changed, updated_ms=self._environment.clock_ms())
 
     def _confirm(self, record: TableRecord, head: Head, version: int) -> Head:
-        """Record that commits were published; publishes those that are missing. Raises CallError. Cost: none if the
-        catalog knows it, else that of ``publish``."""
+        """Record that the commits up to ``version`` are published, after publishing those that are not. Raises
+        CallError. Cost: none if the catalog knows it, else that of ``publish``."""
         if version > head.version:
             raise CallError(f"Version {version} of {record.name} cannot be published: the latest is {head.version}.")
         covered = tuple(commit for commit in head.unpublished if commit.version <= version)
@@ -745,7 +748,8 @@ class UnityTables:
         return replace(head, unpublished=head.unpublished[len(covered) :])
 
     def _relieved(self, record: TableRecord, head: Head) -> Head:
-        """Publish all commits of a table whose clients do not. Raises UnpublishedCommitsError if that fails."""
+        """Publish all commits of a table, because its clients have not published them. Raises UnpublishedCommitsError
+        if that fails."""
         try:
             return self._confirm(record, head, head.version)
         except DeltaLogError as error:
@@ -856,7 +860,7 @@ class UnityTables:
         columns: dict[str, Any] | None,
         partition_columns: tuple[str, ...],
     ) -> ExternalView:
-        """Register an external table of any format, of which the caller says what it wants. Raises and costs as
+        """Register an external table of any format, as the caller describes it. Raises and costs as
         ``add_external``."""
         self.check_schema(name.partition(".")[0])
         now_ms = self._environment.clock_ms()
@@ -937,15 +941,15 @@ class UnityTables:
 
 
 def location_of(url: str) -> str:
-    """The root of a table as a URL. Hadoop does not decode blanks and the like, so that only what would be read as
-    another URL is encoded."""
+    """The root of a table as a URL. Only characters that would make it another URL are encoded, because Hadoop does not
+    decode others, such as blanks."""
     if not url.startswith("/"):
         return url
     return f"file://{url.replace('%', '%25').replace('?', '%3F').replace('#', '%23')}"
 
 
 def canonical_location(location: str) -> str:
-    """The root that a client names, in one form; no store is opened. Raises CallError."""
+    """The root that a client names, in its canonical form; no store is opened. Raises CallError."""
     url = location.rstrip("/")
     is_local = location.startswith(("/", "file:/"))
     root = local_root(location) if is_local and "\0" not in location else None

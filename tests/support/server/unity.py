@@ -38,7 +38,7 @@ class Response:
 
     @property
     def kind(self) -> str | None:
-        """The type of the error, after a check of the form of errors."""
+        """The type of the error, after a check that the body has the form of errors."""
         if self.status < 400:
             return None
         error = self.body["error"]
@@ -118,7 +118,8 @@ class Table:
         }
 
     def first(self, protocol: Any = None, domains: Any = (), write: bool = True, **changes: Any) -> dict[str, Any]:
-        """Write version 0, and return the request that creates the table. ``changes``: of the metaData action."""
+        """Write version 0, and return the request that creates the table. ``changes``: members of the metaData action
+        to replace."""
         self.last_ms = now_ms()
         protocol = protocol or PROTOCOL
         metadata = self.metadata(**changes)

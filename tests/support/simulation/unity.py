@@ -1,4 +1,5 @@
-"""Seeded schedules of clients of a Unity Catalog: the table of ``simulation``, whose commits a server decides on.
+"""Seeded schedules of clients of a Unity Catalog; they use the table of ``simulation``, but a server decides on its
+commits.
 
     result = run_unity_schedule(seed=7)
     assert not result.violations, result.report()
@@ -8,7 +9,7 @@ before and after it has handled a request, and a client dies before or after eac
 of the checker:
 
 ====  ============================================================================================================
-U1    Nothing that a client must not do reaches the server: a report of what is not published, metadata without a
+U1    The server receives nothing that a client must not send: a report of what is not published, metadata without a
       commit or without the etag that it is based on, a timestamp that does not increase.
 U2    What is published is what the server has accepted, at the same version, and in order.
 U3    The server's metadata is that of the log.
@@ -203,7 +204,8 @@ class UnitySimulation(Simulation):
             self.last_configuration = dict(opened.snapshot().metadata.configuration)
 
     def _history(self) -> History:
-        """The log is what the server has accepted. The attempts are the staged files that were proposed."""
+        """What the checker judges: the log is what the server has accepted. The attempts are the staged files that
+        clients wrote."""
         made = self.model.tables["main", "s", "events"]
         log = {0: self.shared.get(commit_path(0))}
         for version, file in sorted(made.accepted.items()):
@@ -222,7 +224,7 @@ class UnitySimulation(Simulation):
 
 
 class _Watched(Model):
-    """The model, which says what it has accepted."""
+    """The model, which reports each commit that it accepts to a callback."""
 
     def __init__(self, on_accepted: Callable[[int, str], None], *arguments: Any, **named: Any) -> None:
         super().__init__(*arguments, **named)

@@ -2,8 +2,8 @@
 tables, and never reads a log, as the specification allows.
 
 It is the server of the client's simulation and fault tests, in which every step must be under the test's control. It
-remembers what a client must not do (``violations``): a publication that is reported before the file exists, metadata
-that changes without a commit.
+records what clients did although they must not (``violations``): reported a publication before the file existed,
+changed metadata without a commit.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Support for tests of the Unity Catalog server with other people's clients: Unity Catalog's Java client and the Delta
+"""Support for tests of the Unity Catalog server with third-party clients: Unity Catalog's Java client and the Delta
 kernel in one JVM, and the server as a process."""
 
 from tests.support.unity_clients.jvm import JavaError, Jvm

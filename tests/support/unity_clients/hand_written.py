@@ -1,4 +1,4 @@
-"""Commits of catalog-managed tables that are written as JSON by hand, by no engine: what a client of the API has to put
+"""Commits of catalog-managed tables, written as JSON by hand and not by an engine: what a client of the API has to put
 into storage before its calls."""
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def local(location: str) -> Path:
 
 @dataclass
 class HandWritten:
-    """A table at a staged location. The members are what version 0 says."""
+    """A table at a staged location. Its members say what version 0 contains."""
 
     table_id: str
     location: str
@@ -101,7 +101,8 @@ class HandWritten:
         )
 
     def request(self, name: str, **changed: Any) -> dict[str, Any]:
-        """The request of createTable for version 0. ``changed``: members to replace, or to leave out if None."""
+        """The body of the createTable request that registers version 0. ``changed``: members to replace, or to leave
+        out if None."""
         made = {
             "name": name,
             "location": self.location,

@@ -13,10 +13,10 @@ from typing import Any
 
 from tests.support.spark.jars import java_command, require_java, s3a_jars, unity_jars
 
-# As for Spark's JVMs: for a JVM of minutes the C2 compiler does not pay off.
+# The same options as for Spark's JVMs: in a JVM that runs for minutes, the C2 compiler does not pay off.
 _JAVA = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx768m", "-Duser.timezone=UTC")
-# py4j calls methods of the JDK's own collections and Optionals by reflection.
-# Hadoop, and what its S3A file system needs besides the jars of ``s3a_jars``.
+# py4j calls methods of the JDK's own collections and Optionals by reflection. Hadoop, and what its S3A file system
+# needs besides the jars of ``s3a_jars``.
 _OF_PYSPARK = (
     "hadoop-client-*.jar",
     "httpclient-4*.jar",
@@ -159,7 +159,8 @@ class Jvm:
 
 
 class Mapper:
-    """Jackson's ObjectMapper of a client: converts between the client's classes and what JSON has in Python."""
+    """Jackson's ObjectMapper of a client: converts between objects of the client's classes and JSON values in
+    Python."""
 
     def __init__(self, jvm: Jvm, mapper: Any) -> None:
         self._jvm, self._mapper = jvm, mapper

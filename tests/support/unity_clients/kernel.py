@@ -89,9 +89,9 @@ class Kernel:
         max_retries: int = 0,
         staged: Any = None,
     ) -> KernelTable:
-        """Create a table of three parts by the kernel: staging table, version 0, createTable. ``follows``: set the
-        features and properties that the server requires, as connectors do; without it the table has only what the
-        kernel itself sets. ``staged``: a staging table of the same name that was made before."""
+        """Create a table with the kernel in three steps: staging table, version 0, createTable. ``follows``: set the
+        features and properties that the server requires, as connectors do; if False, the table has only what the kernel
+        itself sets. ``staged``: a staging table of the same name that was made before."""
         catalog, namespace, table = name.split(".")
         made = staged if staged is not None else self.stage(catalog, namespace, table)
         found = KernelTable(catalog, namespace, table, made.getTableId().toString(), made.getLocation())
@@ -256,7 +256,7 @@ class KernelSnapshot:
     ) -> int:
         """Commit rows, which the kernel writes to a Parquet file, and properties on top of this snapshot; returns the
         version of the commit. ``partition``: the values of the partition columns, which must be strings.
-        ``application``: id and version of a transaction of an application."""
+        ``application``: the ``appId`` and the version of the commit's ``txn`` action."""
         kernel = self._jvm.classes.io.delta.kernel
         engine = self._by.engine
         with self._jvm.errors():
@@ -281,7 +281,7 @@ class KernelSnapshot:
         return self.append((), properties=properties, **options)
 
     def add_column(self, name: str, kind: str = "long") -> int:
-        """Add a nullable column of a primitive type, which needs column mapping."""
+        """Add a nullable column of a primitive type to a table with column mapping."""
         import json
 
         kernel = self._jvm.classes.io.delta.kernel

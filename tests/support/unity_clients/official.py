@@ -1,4 +1,4 @@
-"""Unity Catalog's own Java client: the UC Delta API and the general calls, with errors told by its own classes."""
+"""Unity Catalog's own Java client: the UC Delta API and the general calls; the client's own classes read the errors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,8 @@ class _Api:
 
 
 class OfficialClient:
-    """The client for a server at ``url``. ``attempts``: how often it sends a request that fails by its rules."""
+    """The client for a server at ``url``. ``attempts``: how many times it sends a request in all, if its retry policy
+    repeats a failure."""
 
     def __init__(self, jvm: Jvm, url: str, token: str = "any", attempts: int = 1) -> None:
         self.jvm = jvm

@@ -49,8 +49,8 @@ def _fetch(target: Path) -> None:
 
 
 class Sdk:
-    """Calls of the SDK, one at a time. ``client``: its module, with the API classes and models. No setting is for a
-    token, so the users of the SDK set the header."""
+    """Calls of the SDK, one at a time. ``client``: its module, with the API classes and models. The SDK has no setting
+    for a token, so its users set the header themselves."""
 
     def __init__(self, url: str, token: str | None = None) -> None:
         self.client = sdk()
@@ -58,7 +58,7 @@ class Sdk:
         self._header = () if token is None else ("Authorization", f"Bearer {token}")
 
     def call(self, api: str, request: Callable[[Any], Coroutine[Any, Any, Any]]) -> Any:
-        """The answer to ``request``, which gets the API class ``api``."""
+        """The answer to ``request``, which is called with an object of the API class ``api``."""
 
         async def run() -> Any:
             async with self.client.ApiClient(self.client.Configuration(self._host), *self._header) as connection:

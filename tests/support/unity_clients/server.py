@@ -91,8 +91,8 @@ class UnityServer:
     def ask(
         self, method: str, path: str, body: Any = None, headers: Mapping[str, str] | None = None
     ) -> tuple[int, Any, bytes]:
-        """Send a request without a client; ``path``: below the API's root. Returns the status, the JSON of the body, or
-        None, and the body."""
+        """Send a request without a client; ``path``: below the API's root. Returns the status, the body parsed as JSON
+        (None if it is empty), and the raw body."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         try:
             data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()

@@ -6,6 +6,7 @@ import datetime
 import decimal
 import math
 import pickle
+import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,10 +17,12 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
+from pyroaring import BitMap64
 
 from deltalog import CallError, DeltaTable
 from deltalog.errors import InvalidDataFileError
 from deltalog.parquet.plain_files import PlainFiles
+from deltalog.read.duckdb_relation import deleted_bits
 from deltalog.read.snapshot import Snapshot
 from deltalog.schema import PrimitiveType, StructField
 from deltalog.storage.fs import LocalStore
@@ -357,6 +360,18 @@ def test_a_dataset_that_deltalog_reads_never_gives_the_rows_of_its_files(tmp_pat
 
 
 # -------------------------------------------------------------------------------------- files of other writers
+
+
+@pytest.mark.parametrize("rows", [1, 7, 8, 9, 64, 1000])
+@pytest.mark.parametrize("share", [0.0, 0.02, 0.5, 0.98, 1.0])
+def test_the_bits_of_deleted_rows(rows: int, share: float) -> None:
+    chance = random.Random(rows)
+    # A vector may also name rows that the file does not have.
+    deleted = {row for row in range(rows + 5) if chance.random() < share}
+    bits = deleted_bits(BitMap64(deleted), rows)
+    shown = duckdb.execute("SELECT CAST(CAST(? AS BLOB) AS BIT)::VARCHAR", [bits]).fetchall()[0][0]
+    padded = (rows + 7) // 8 * 8
+    assert shown == "".join("1" if row in deleted and row < rows else "0" for row in range(padded))
 
 
 @pytest.mark.parametrize(

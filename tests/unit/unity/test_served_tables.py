@@ -1,4 +1,4 @@
-"""DeltaTable and UnityCatalog with a catalog that ``deltalog serve`` serves: another process, one state."""
+"""DeltaTable and UnityCatalog as clients of ``deltalog serve``, a process that works on the same catalog."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ def test_writers_at_once(options: dict[str, Any]) -> None:
 
 
 def test_the_older_calls(options: dict[str, Any], running: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A server without the UC Delta API: the same table by the calls that it has."""
+    """A server without the UC Delta API: the same table is used through the older calls."""
     address = "uc://main.s.older"
     newer = DeltaTable.create(address, rows(1), **options)
     monkeypatch.setitem(opening._older_until_ms, (f"{running.url}/api/2.1/unity-catalog", "main"), 1 << 60)

@@ -65,7 +65,7 @@ def opened(options: dict[str, Any], **more: Any) -> DeltaTable:
 
 
 def at(fault: Fault, method: str, number: int = 1, *, ends: str = "/tables/events", until: int | None = None) -> Faults:
-    """A fault at the n-th request, or at all from the n-th to ``until``, to a path."""
+    """A fault at the n-th request to a path, or at all requests to it from the n-th to ``until``."""
     seen = [0]
 
     def faults(given: str, path: str) -> Fault | None:
@@ -98,7 +98,8 @@ def test_a_commit_whose_answer_is_lost_is_committed_once(
 def test_a_replay_that_is_refused_is_told_apart_by_the_name_of_its_file(
     server: UnityServer, table: DeltaTable, made: ModelTable, fault: Fault
 ) -> None:
-    """The specification's text: a resent commit is a conflict, and only the file's name says whose version it is."""
+    """As the specification says: a commit that is sent again is a conflict, and only the name of the file says whose
+    commit has the version."""
     made.accepted = _Forgetful()
     server.faults = at(fault, "POST")
     assert table.append(rows(2)).version == 1
@@ -211,7 +212,7 @@ def test_metadata_that_changed_in_the_catalog_only_is_a_conflict(
     table.set_properties({"owner": "me"})
     assert made.properties["owner"] == "me"
     changed()
-    table.append(rows(2))  # rows do not depend on the metadata of the catalog
+    table.append(rows(2))  # a commit of rows does not depend on the catalog's metadata
     assert made.latest == 2
 
 
@@ -294,7 +295,7 @@ def test_a_creation_that_is_answered_by_another_table_is_not_believed(
 
 
 def unpublished(monkeypatch: pytest.MonkeyPatch, options: dict[str, Any], *values: int) -> None:
-    """Commits of clients that die before they publish."""
+    """Append rows, each by a client that dies before it publishes."""
     with monkeypatch.context() as patched:
         patched.setattr(UnityCommitter, "_after", lambda self, commit, attempt: None)
         for value in values:

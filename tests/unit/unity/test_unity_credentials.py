@@ -31,7 +31,8 @@ _USED = re.compile(r"Credential=([^/]+)/")
 
 @dataclass
 class Vault:
-    """Issues credentials for S3, and says of each request whether it may use the one that signed it."""
+    """Issues credentials for S3, and decides for each request to the store whether the credential that signed it
+    permits it."""
 
     now_ms: int = 1_800_000_000_000
     life_ms: int | None = HOUR_MS

@@ -71,7 +71,7 @@ def places(monkeypatch: pytest.MonkeyPatch) -> tuple[Place, Place]:
 
 
 def both(places: tuple[Place, Place], act: Callable[[DeltaTable], object]) -> tuple[int, int]:
-    """The rounds of a call on an open table, without and with a catalog."""
+    """The numbers of rounds that a call on an open table takes, without and with a catalog."""
     found = []
     for place in places:
         table = place.open()

@@ -1,4 +1,5 @@
-"""The server of a Unity Catalog: how it is named, which requests are repeated, and answers that are none."""
+"""The server of a Unity Catalog: how its URL and token are given, which requests are repeated, and answers that are not
+those of a Unity Catalog."""
 
 from __future__ import annotations
 
@@ -146,7 +147,7 @@ def test_a_server_that_cannot_be_reached() -> None:
 
 @contextmanager
 def answering(status: int, body: bytes, headers: dict[str, str] | None = None) -> Iterator[tuple[str, list[str]]]:
-    """A server that is no Unity Catalog."""
+    """A server that is not a Unity Catalog."""
     asked = list[str]()
 
     class Handler(http.server.BaseHTTPRequestHandler):

@@ -1,4 +1,4 @@
-"""DeltaTable by the addresses of a Unity Catalog: open, read, every kind of commit, create."""
+"""DeltaTable with addresses in a Unity Catalog: open, read, every kind of commit, create."""
 
 from __future__ import annotations
 

@@ -97,7 +97,7 @@ def test_a_table_lives(tables: UnityTables, coordinator: Coordinator) -> None:
 
 
 def test_names_are_given_once(tables: UnityTables, coordinator: Coordinator) -> None:
-    """Managed and external tables of one name are created at the same time: one of them is."""
+    """A managed and an external table of the same name are created at the same time: only one of the calls succeeds."""
     for number in range(5):
         name = f"n{number}"
         staged = tables.stage(f"s.{name}")

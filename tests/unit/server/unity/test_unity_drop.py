@@ -1,4 +1,4 @@
-"""What becomes of the files of a dropped table, of unpublished commits and of staged files: recovery in the server."""
+"""What the server's recovery does with the files of dropped tables, with unpublished commits and with staged files."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.server.unity import Table, Unity
 
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Unity, Path]]:
-    """A server that recovers all the time, and its directory."""
+    """A server that runs recovery ten times a second, and its directory."""
     place = tmp_path_factory.mktemp("swept")
     with served(place / "catalog.db", "--warehouse", str(place / "w"), "--recover-every", "0.1") as server:
         unity = Unity(server)
@@ -118,7 +118,7 @@ def test_an_earlier_process_keeps_staged_files(tmp_path: Path) -> None:
 
 @pytest.fixture
 def world(tmp_path: Path) -> tuple[TransactionManager, Any, list[int]]:
-    """A manager, its tables, and the time in ms."""
+    """A manager, its tables, and a list with the clock's time in ms, which a test can change."""
     now = [time.time_ns() // 1_000_000]
     manager = TransactionManager(MemoryCoordinator(), environment=Environment(clock_ms=lambda: now[0]))
     return manager, manager.unity_tables(UnitySettings(warehouse=str(tmp_path / "w"))), now

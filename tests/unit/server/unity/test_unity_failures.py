@@ -30,7 +30,7 @@ from tests.support.server.unity import COLUMNS, ROOT, Response, Table, Unity
 
 
 class InProcess(Unity):
-    """Calls an App without a server. ``decide``: the fault of a call of the coordinator."""
+    """Calls an App without a server. ``faults``: by the name of a coordinator's method, the fault of its next call."""
 
     def __init__(self, place: Path, limits: Limits | None = None) -> None:
         self.place = place
@@ -98,7 +98,8 @@ def test_a_failing_catalog_commits_nothing(unity: InProcess, table: Table, metho
 
 
 def test_nothing_fails_after_a_ratification(unity: InProcess, table: Table) -> None:
-    """All that follows a ratification is in memory: the catalog and the store may be gone."""
+    """What the server does after a ratification takes place in memory: the catalog and the store may have become
+    unreachable."""
     add = table.stage()
 
     def after(call: Call) -> None:
@@ -280,7 +281,8 @@ def test_a_creation_whose_answer_is_lost_is_repeated(unity: InProcess, fault: Fa
 
 
 def test_a_document_that_changes_at_the_same_time(unity: InProcess, table: Table) -> None:
-    """A comment that is set between the read and the ratification is not lost, and its etag counts."""
+    """A comment is set between the read and the ratification: the commit is refused if it requires the earlier etag,
+    and is applied after the comment if it requires none."""
     comment = {"action": "set-table-comment", "comment": "other"}
     etag = table.load()["metadata"]["etag"]
 
@@ -315,7 +317,8 @@ def test_a_failing_store_is_an_error_of_the_server(unity: InProcess, table: Tabl
 
 
 def test_a_commit_for_which_there_is_no_time(tmp_path: Path) -> None:
-    """A commit that was not begun is known to have no effect; one that goes on has an unknown outcome."""
+    """A commit that was not begun is known to have had no effect; the outcome of one that is still running is
+    unknown."""
     unity = InProcess(tmp_path, Limits(threads=1, request_seconds=0.5, slow_seconds=60))
     unity.tables.create_schema("s", None, {})
     table = unity.new_table()

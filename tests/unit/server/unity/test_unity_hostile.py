@@ -120,7 +120,7 @@ def test_names_have_no_backticks_around_them(unity: Unity) -> None:
 
 
 def _mutated(chosen: random.Random, value: Any) -> Any:
-    """A JSON value with one part replaced, removed or doubled."""
+    """A JSON value with one part replaced, removed or duplicated."""
     if isinstance(value, dict) and value and chosen.random() < 0.8:
         key = chosen.choice(list(value))
         made = dict(value)

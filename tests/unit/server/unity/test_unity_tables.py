@@ -118,7 +118,7 @@ def test_credentials_of_no_staging_table(unity: Unity, table: Table) -> None:
     path = "/delta/v1/staging-tables/{}/credentials"
     for table_id in (uuid.uuid4(), "x"):
         assert unity.ask("GET", path.format(table_id)).error == (404, "NoSuchTableException")
-    # The creator of a table may go on with the credentials of the staged one.
+    # The creator of a table may go on with the credentials of its staging table.
     assert unity.ok("GET", path.format(table.id)) == {"storage-credentials": []}
     unity.ok("DELETE", table.path)
     assert unity.ask("GET", path.format(table.id)).error == (404, "NoSuchTableException")

@@ -192,7 +192,7 @@ def test_a_repeated_request_is_a_whole_no_op(table: Table) -> None:
     updates = (add, comment("a"), set_properties(x="1"))
     assert table.update(*updates, etag=etag).status == 200
     assert table.update(comment("b")).status == 200
-    assert table.update(*updates, etag=etag).status == 200  # its etag is that before the commit
+    assert table.update(*updates, etag=etag).status == 200  # it requires the etag from before the commit
     assert info(table)["comment"] == "b"
 
 
@@ -353,7 +353,7 @@ def test_a_publication_is_reported_with_the_next_commit(table: Table) -> None:
 
 @pytest.fixture(scope="module")
 def small(place: Path) -> Iterator[Unity]:
-    """A server that accepts 4 unpublished commits of a table, and publishes late."""
+    """A server that accepts at most 4 unpublished commits of a table, and never runs recovery."""
     options = ("--warehouse", str(place / "small"), "--recover-every", "0", "--max-unpublished", "4")
     with served(place / "small.db", *options) as made:
         unity = Unity(made)
@@ -454,7 +454,7 @@ def test_what_only_the_catalog_has_needs_no_commit(table: Table) -> None:
     assert info(table)["comment"] == "ours"
     found = table.update(remove_properties("note", "none")).body
     assert "note" not in found["metadata"]["properties"]
-    # A property of the log replaces the catalog's.
+    # A property in the log replaces the property of that name that only the catalog had.
     table.update(set_properties(note="1"))
     found = table.commit({"metaData": table.metadata(configuration={"note": "2"})})
     assert found["metadata"]["properties"]["note"] == "2"
