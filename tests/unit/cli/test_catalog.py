@@ -243,4 +243,7 @@ def test_a_restored_catalog_is_brought_up_to_its_logs(cli: Cli, catalog: Path, t
     failed = cli("tables", "resync", catalog)
     assert failed.status == 1 and "the log is older than the catalog" in failed.out
     assert cli("tables", "resync", catalog, "--keep-log", "bank.a").status == 0
-    assert TransactionManager(str(catalog)).table("bank.a").snapshot().version == 1
+    table = TransactionManager(str(catalog)).table("bank.a")
+    assert table.snapshot(version=1).num_files == table.snapshot().num_files
+    # The table is registered anew, and its new id is committed to the log.
+    assert [entry.operation for entry in table.history()][:2] == ["SET TBLPROPERTIES", "WRITE"]
