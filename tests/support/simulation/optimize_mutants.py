@@ -114,7 +114,7 @@ def _without_ids(patch: Patch) -> None:
 
     def for_transaction(*given: Any) -> BinWriter:
         writer = real(*given)
-        read = dataclasses.replace(writer.read, tracking=())
+        read = msgspec.structs.replace(writer.read, tracking=())
         write = dataclasses.replace(writer.write, extra_columns=())
         return dataclasses.replace(writer, read=read, write=write)
 
