@@ -746,6 +746,47 @@ def test_older_credentials(client: OfficialClient, name: str) -> None:
     assert caught.value.status == 404
 
 
+def test_path_credentials(client: OfficialClient, server: UnityServer, name: str) -> None:
+    place, managed = (server.place / "elsewhere" / name).as_uri(), created(client, name).location
+    read_write = client.operation("READ_WRITE")
+    assert client.credentials.getTemporaryPathCredentials(place, read_write)["storage-credentials"] == []
+    call = client.credentials.getTemporaryPathCredentials
+    fails(400, "InvalidParameterValueException", lambda: call(managed, read_write))
+    request = {"url": place, "operation": "PATH_READ"}
+    answer = client.older_credentials.generateTemporaryPathCredentials(
+        client.general("GenerateTemporaryPathCredential", request)
+    )
+    assert answer.get("aws_temp_credentials") is None
+    within = client.general("GenerateTemporaryPathCredential", {**request, "url": managed})
+    with pytest.raises(UnityError) as caught:
+        client.older_credentials.generateTemporaryPathCredentials(within)
+    assert caught.value.status == 400
+
+
+def test_a_schema_is_changed(client: OfficialClient, name: str) -> None:
+    client.schemas.createSchema(client.general("CreateSchema", {"name": name, "catalog_name": CATALOG}))
+    changed = client.general("UpdateSchema", {"comment": "other", "properties": {"owner": "me"}})
+    answer = client.schemas.updateSchema(f"{CATALOG}.{name}", changed)
+    assert (answer["comment"], answer["properties"]) == ("other", {"owner": "me"})
+    assert client.schemas.getSchema(f"{CATALOG}.{name}")["comment"] == "other"
+    with pytest.raises(UnityError) as caught:
+        client.schemas.updateSchema(f"{CATALOG}.{name}x", changed)
+    assert caught.value.status == 404
+
+
+def test_catalogs_are_not_changed(client: OfficialClient) -> None:
+    with pytest.raises(UnityError) as caught:
+        client.catalogs.updateCatalog(CATALOG, client.general("UpdateCatalog", {"comment": "other"}))
+    assert caught.value.status in (400, 404, 501) and caught.value.message
+
+
+def test_a_table_is_staged_by_the_older_call(client: OfficialClient, name: str) -> None:
+    request = {"catalog_name": CATALOG, "schema_name": "s", "name": name}
+    staged = client.older_tables.createStagingTable(client.general("CreateStagingTable", request))
+    assert staged["name"] == name and staged["id"] in staged["staging_location"]
+    assert client.credentials.getStagingTableCredentials(client.uuid(staged["id"]))["storage-credentials"] == []
+
+
 def test_older_commits(client: OfficialClient, name: str) -> None:
     table = created(client, name)
     first, second = table.stage(1), table.stage(2)
