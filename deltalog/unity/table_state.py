@@ -45,29 +45,33 @@ _MOST_KEYS, _MOST_OF_KEY = 20, 100
 @dataclass(frozen=True)
 class TableState:
     """What the log says about a table at one version, apart from its files. ``domains``: the configurations of its
-    metadata domains that are JSON objects whose values survive transport, by domain; the API has no form for others.
-    What is derived from the schema is kept, because a server answers many requests from one state."""
+    metadata domains that are JSON objects whose values survive transport, by domain; the API has no form for those in
+    ``other_domains``. What is derived from the schema is kept, because a server answers many requests from one
+    state."""
 
     protocol: Protocol
     metadata: Metadata
     domains: Mapping[str, dict[str, Any]] = field(default_factory=dict)
+    other_domains: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, protocol: Protocol, metadata: Metadata, domains: Iterable[DomainMetadata]) -> TableState:
-        found = ((each.domain, _object(each.configuration)) for each in domains if not each.removed)
-        return cls(protocol, metadata, {domain: value for domain, value in found if value is not None})
+        return cls(protocol, metadata).after(None, None, domains)
 
     def after(
         self, protocol: Protocol | None, metadata: Metadata | None, domains: Iterable[DomainMetadata]
     ) -> TableState:
         """The state after a commit with these actions."""
-        merged = dict(self.domains)
+        merged, others = dict(self.domains), dict(self.other_domains)
         for each in domains:
             merged.pop(each.domain, None)
+            others.pop(each.domain, None)
             value = None if each.removed else _object(each.configuration)
             if value is not None:
                 merged[each.domain] = value
-        return TableState(protocol or self.protocol, metadata or self.metadata, merged)
+            elif not each.removed:
+                others[each.domain] = each.configuration
+        return TableState(protocol or self.protocol, metadata or self.metadata, merged, others)
 
     @property
     def schema(self) -> StructType:
@@ -108,7 +112,7 @@ class TableState:
     def _hash(self) -> str:
         metadata = msgspec.structs.replace(self.metadata, schema_string=self.schema.to_json())
         domains = {domain: value for domain, value in self.domains.items() if domain != ROW_TRACKING}
-        return _hash_of([self.protocol.to_json(), metadata.to_json(), domains])
+        return _hash_of([self.protocol.to_json(), metadata.to_json(), domains, dict(self.other_domains)])
 
 
 def _hash_of(parts: list[Any]) -> str:
