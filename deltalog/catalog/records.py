@@ -145,6 +145,11 @@ class RatifiedCommit:
     modified_ms: int | None = None
     changes_metadata: bool = False
 
+    @property
+    def modification_time_ms(self) -> int:
+        """``modified_ms``, or the in-commit timestamp if the writer of the file reported no time."""
+        return self.in_commit_timestamp_ms if self.modified_ms is None else self.modified_ms
+
 
 @dataclass(frozen=True, slots=True)
 class Head:

@@ -191,7 +191,7 @@ def _managed(view: ManagedView) -> messages.LoadedTable:
             timestamp=each.in_commit_timestamp_ms,
             file_name=each.file,
             file_size=each.size_bytes,
-            file_modification_timestamp=each.in_commit_timestamp_ms if each.modified_ms is None else each.modified_ms,
+            file_modification_timestamp=each.modification_time_ms,
         )
         for each in reversed(view.head.unpublished)
     )

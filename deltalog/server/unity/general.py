@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from deltalog.errors import CallError, DeltaLogError
+from deltalog.errors import CallError, DeltaLogError, EntityNotFoundError
 from deltalog.protocol.actions import Long
 from deltalog.server.calls import Needs
 from deltalog.server.unity.column_infos import columns_of, infos_of, partition_columns_of
@@ -304,10 +304,10 @@ def list_tables(request: UnityRequest) -> Work:
 def _listed(service: Service, name: str) -> dict[str, Any] | None:
     """A table in a listing; None if it was dropped meanwhile. A table that cannot be read is listed without its
     columns."""
-    if not service.tables.exists(name):
-        return None
     try:
         return table_info(service, service.tables.listed(name))
+    except EntityNotFoundError:
+        return None
     except DeltaLogError:
         return {
             **_named(service, name),
@@ -470,9 +470,7 @@ def get_commits(request: UnityRequest) -> Work:
                 "timestamp": each.in_commit_timestamp_ms,
                 "file_name": each.file,
                 "file_size": each.size_bytes,
-                "file_modification_timestamp": (
-                    each.in_commit_timestamp_ms if each.modified_ms is None else each.modified_ms
-                ),
+                "file_modification_timestamp": each.modification_time_ms,
             }
             for each in head.unpublished
             if given.start_version <= each.version and (last is None or each.version <= last)

@@ -483,12 +483,7 @@ class UnityTables:
     def location(self, name: str) -> str:
         """The root of a table. Raises EntityNotFoundError. Cost: 1 or 2 coordinator calls."""
         record = self.coordinator.table(name)
-        if record is not None:
-            return record.url
-        external = self.coordinator.document(EXTERNAL, name)
-        if external is None:
-            raise self._absent(name)
-        return documents.decoded(external, ExternalTable).url
+        return self.external(name)[0].url if record is None else record.url
 
     def head(self, record: TableRecord) -> Head:
         """Raises EntityNotFoundError. Cost: 1 coordinator call."""
@@ -657,13 +652,11 @@ class UnityTables:
             features.check_readable(actions.protocol, record.name)
         document = self._document_with(record, plan, place, at, added)
         changes: tuple[DocumentChange, ...] = ()
-        if document != place.document:
+        if document != place.document or (plan.etag is not None and place.revision):
             changes = (documents.change(TABLE, record.table_id, place.revision, document),)
-        elif plan.etag is not None and place.revision == 0:
+        elif plan.etag is not None:
             # The etag was computed without a document, so the document must still be absent at the ratification.
             changes = (documents.absent(TABLE, record.table_id),)
-        elif plan.etag is not None:
-            changes = (documents.change(TABLE, record.table_id, place.revision, document),)
         store, view = self._tables.plain_store(record.url), self._view(record, head, place.at, place.document)
         shown = view.metadata_version, view.metadata_ms
         decision = ratify_added(
