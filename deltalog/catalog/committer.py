@@ -143,13 +143,7 @@ def stage(
     if not releases:
         check_managed(attempt.protocol, store.url, coordinator.url)
     check_next(store, coordinator, table_id, version)
-    file = staged_commit_name(version, new_uuid())
-    path = staged_commit_path(file)
-    if store.put_if_absent(path, attempt.data) is not PutOutcome.COMMITTED and get_or_none(store, path) != attempt.data:
-        raise StoreError(
-            f"{store.url}: {path} was not written, or the store did not answer. Nothing was committed; try again.",
-            path=path,
-        )
+    file = write_staged(store, version, new_uuid(), attempt.data)
     ict_ms = required_ict(attempt.actions.commit_info, version, store.url)
     return RatifiedCommit(
         version,
@@ -159,6 +153,19 @@ def stage(
         attempt.prepared.txn_id,
         changes_metadata=changes_metadata(attempt.actions),
     )
+
+
+def write_staged(store: LogStore, version: int, unique: str, data: bytes) -> str:
+    """Write the staged file of a commit, and return its name, which contains ``unique``. Raises StoreError, which means
+    that nothing was committed. Cost: 1 PUT."""
+    file = staged_commit_name(version, unique)
+    path = staged_commit_path(file)
+    if store.put_if_absent(path, data) is not PutOutcome.COMMITTED and get_or_none(store, path) != data:
+        raise StoreError(
+            f"{store.url}: {path} was not written, or the store did not answer. Nothing was committed; try again.",
+            path=path,
+        )
+    return file
 
 
 def changes_metadata(actions: CommitActions) -> bool:

@@ -17,7 +17,7 @@ from functools import partial
 import msgspec
 
 from deltalog.background import in_background
-from deltalog.catalog.committer import copy_to_log
+from deltalog.catalog.committer import copy_to_log, write_staged
 from deltalog.catalog.records import Head
 from deltalog.catalog.store import ManagedStore
 from deltalog.commit import hooks
@@ -37,7 +37,7 @@ from deltalog.errors import (
     TableNotFoundError,
     TableReplacedError,
 )
-from deltalog.protocol.paths import commit_path, staged_commit_name, staged_commit_path
+from deltalog.protocol.paths import commit_path, staged_commit_path
 from deltalog.protocol.timestamps import required_ict
 from deltalog.storage.base import PutOutcome, get_or_none
 from deltalog.unity import creation_rules, messages, rules
@@ -96,16 +96,9 @@ class UnityCommitter(Committer):
         """Write the staged file, and return the commit to propose. Raises StoreError, which means that nothing was
         committed."""
         store, version = self._store.inner, attempt.version
-        file = staged_commit_name(version, attempt.prepared.txn_id)
-        path = staged_commit_path(file)
-        outcome = store.put_if_absent(path, attempt.data)
-        if outcome is not PutOutcome.COMMITTED and get_or_none(store, path) != attempt.data:
-            raise StoreError(
-                f"{store.url}: {path} was not written, or the store did not answer. Nothing was committed; try again.",
-                path=path,
-            )
+        file = write_staged(store, version, attempt.prepared.txn_id, attempt.data)
         # On a store over a network, a HEAD would take one more round, and no reader depends on the modification time.
-        found = None if store.is_remote else store.head(path)
+        found = None if store.is_remote else store.head(staged_commit_path(file))
         modified_ms = None if found is None else found.modification_time_ms
         return messages.Commit(
             version=version,
