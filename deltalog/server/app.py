@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import hmac
 import logging
 import time
 import urllib.parse
@@ -23,9 +22,11 @@ import msgspec
 
 from deltalog import deadline
 from deltalog.errors import DeltaLogError, OperationTimeoutError, StoreError
+from deltalog.server.access.principals import Authenticator, Everyone, Head, NotAuthenticatedError
 from deltalog.server.answers import DENIED, INTERNAL, Answer, exception_of, refusal, without_places
 from deltalog.server.bodies import Bodies, Body
 from deltalog.server.calls import Call, Needs, Request
+from deltalog.server.exchange import Exchange, Observers
 from deltalog.server.lakeformation import OPERATIONS
 from deltalog.server.lanes import BusyError, Lanes, NotBegunError, NotDoneError
 from deltalog.server.logs import Refusals
@@ -42,7 +43,6 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
-MIN_TOKEN_LENGTH = 16
 # If a request body is too large, the server reads up to this multiple of the limit, so that the sender of the body can
 # receive the error.
 _DRAINED = 4
@@ -104,23 +104,25 @@ class Route:
 
 
 class App:
-    """The ASGI application. ``token``: the bearer token that callers must send, or None. ``hosts``: the accepted host
-    names, or None for any; checking the host name protects against DNS rebinding by web pages. ``unity``: what the
-    calls of Unity Catalog's API work with; None: they are not served."""
+    """The ASGI application. ``authenticator``: finds whose a request is. ``hosts``: the accepted host names, or None
+    for any; checking the host name protects against DNS rebinding by web pages. ``unity``: what the calls of Unity
+    Catalog's API work with; None: they are not served. ``observers``: are told of every request and its response."""
 
     def __init__(
         self,
         manager: TransactionManager,
         limits: Limits | None = None,
         *,
-        token: str | None = None,
+        authenticator: Authenticator | None = None,
         hosts: frozenset[str] | None = None,
         unity: Service | None = None,
+        observers: Observers = (),
     ) -> None:
         self._manager = manager
         self._unity = unity
         self._limits = limits or Limits()
-        self._token = None if token is None else token.encode()
+        self._authenticator = authenticator or Everyone()
+        self._observers = observers
         self._hosts = hosts
         lanes = functools.partial(Lanes, self._limits.threads, self._limits.requests, self._limits.slow_seconds)
         self._catalog, self._stores = lanes(), lanes()
@@ -140,51 +142,70 @@ class App:
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             raise RuntimeError(f"only http is served, not {scope['type']}")
-        request_id, is_unauthorized = str(uuid.uuid4()), False
+        exchange = Exchange(
+            str(uuid.uuid4()), scope["method"], scope["raw_path"].decode("latin-1"), (scope.get("client") or (None,))[0]
+        )
+        is_unauthorized = False
         try:
-            answer = await self._answer(scope, receive, request_id)
+            answer = await self._answer(scope, receive, exchange)
         except Refused as refused:
             answer, is_unauthorized = refused.answer, refused.is_unauthorized
-            self._log_refusal(scope, answer, request_id)
-        if path_below_root(scope["raw_path"].decode("latin-1")) is not None and answer.error is not None:
+            self._log_refusal(answer, exchange)
+        if path_below_root(exchange.path) is not None and answer.error is not None:
             answer = unity_errors.of_refusal(answer, is_unauthorized)
-        await _send(send, answer, request_id)
+        exchange.status, exchange.error = answer.status, answer.error
+        try:
+            exchange.response_bytes = await _send(send, answer, exchange.request_id)
+        finally:
+            exchange.seconds = time.monotonic() - exchange.started_s
+            for observe in self._observers:
+                observe(exchange)
 
-    async def _answer(self, scope: Mapping[str, Any], receive: Receive, request_id: str) -> Answer:
+    async def _answer(self, scope: Mapping[str, Any], receive: Receive, exchange: Exchange) -> Answer:
         if sum(len(name) + len(value) for name, value in scope["headers"]) > self._limits.header_bytes:
             raise Refused(refusal(431, "RequestHeaderFieldsTooLargeException", "The headers are too large."))
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         _check_framing(scope.get("http_version"), headers)
         self._check_origin(headers)
-        method, path = scope["method"], scope["raw_path"].decode("latin-1")
-        below = path_below_root(path)
-        if below is not None:
-            self._check_token(headers)  # only clients that have the token are told what is served
-            route = self._unity_route(method, below)
-        else:
-            found = _route(method, path)
-            if found is None:
-                return await self._healthy(request_id)
-            self._check_token(headers)
-            route = found
+        query = scope.get("query_string", b"")
+        head = Head(exchange.method, exchange.path, query, headers)
+        below = path_below_root(exchange.path)
+        found = None if below is not None else _route(exchange.method, exchange.path)
+        if below is None and found is None:
+            return await self._healthy(exchange.request_id)
+        try:
+            identified = await self._authenticator.identify(head)
+        except NotAuthenticatedError as error:
+            denied = refusal(403, DENIED, str(error), connection="close")
+            raise Refused(denied, is_unauthorized=True) from None
+        exchange.principal = identified.principal
+        # Only authenticated clients are told what is served.
+        route = found or self._unity_route(exchange.method, below or "")
+        exchange.route = route.name
         with self._bodies.one() as body:
             await self._receive(headers, receive, body)
+            data = body.taken()
+            exchange.request_bytes = len(data)
+            if identified.check_body is not None and not identified.check_body(data):
+                raise Refused(refusal(403, DENIED, "The signature of the request is wrong."), is_unauthorized=True)
             try:
-                given = Request(body.taken(), scope.get("query_string", b""))
+                given = Request(data, query)
+                del data
                 call = route.read(given)
             except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
                 raise Refused(refusal(400, "SerializationException", "The body is not JSON.")) from None
             except DeltaLogError as error:
-                return _explained(route, error, request_id)
-            said = (path, urllib.parse.unquote(path), *given.said)
-            return await self._run(route, call, said, request_id)
+                return _explained(route, error, exchange.request_id)
+            exchange.table, exchange.transaction_id = call.table, call.transaction_id
+            said = (exchange.path, urllib.parse.unquote(exchange.path), *given.said)
+            return await self._run(route, call, said, exchange.request_id)
 
-    def _log_refusal(self, scope: Mapping[str, Any], answer: Answer, request_id: str) -> None:
+    def _log_refusal(self, answer: Answer, exchange: Exchange) -> None:
         """Log a refusal with the address of the caller, who may be any client."""
-        caller = (scope.get("client") or ("an unknown address",))[0]
-        what = f"{scope['method'][:_SHOWN_PATH]} {scope['raw_path'].decode('latin-1')[:_SHOWN_PATH]}"
+        what = f"{exchange.method[:_SHOWN_PATH]} {exchange.path[:_SHOWN_PATH]}"
         message = answer.body.get("Message", answer.body.get("message"))
-        text = f"request {request_id}: {what} from {caller}: {answer.status} {answer.error}: {message}"
+        caller = exchange.caller or "an unknown address"
+        text = f"request {exchange.request_id}: {what} from {caller}: {answer.status} {answer.error}: {message}"
         self.refusals.log(text)
 
     # ----------------------------------------------------------------------------- which callers are allowed
@@ -196,16 +217,6 @@ class App:
             raise Refused(refusal(403, DENIED, "This server does not answer web pages."))
         if self._hosts is not None and _host_name(headers.get("host", "")) not in self._hosts:
             raise Refused(refusal(403, DENIED, f"Call this server as {' or '.join(sorted(self._hosts))}."))
-
-    def _check_token(self, headers: Mapping[str, str]) -> None:
-        if self._token is None:
-            return
-        scheme, _, credentials = headers.get("authorization", "").partition(" ")
-        given = [credentials.strip()] if scheme.lower() == "bearer" else []
-        given.append(headers.get("x-amz-security-token", ""))
-        if not any(hmac.compare_digest(each.encode(), self._token) for each in given):
-            message = "The token is missing or wrong: send it as 'Authorization: Bearer' or as AWS session token."
-            raise Refused(refusal(403, DENIED, message, connection="close"), is_unauthorized=True)
 
     def _unity_route(self, method: str, path: str) -> Route:
         """The route of a call of Unity Catalog's API. Raises Refused."""
@@ -397,7 +408,8 @@ def _explained(route: Route, error: DeltaLogError, request_id: str) -> Answer:
     return answer
 
 
-async def _send(send: Send, answer: Answer, request_id: str) -> None:
+async def _send(send: Send, answer: Answer, request_id: str) -> int:
+    """Send the response; returns the number of bytes of its body."""
     body = b"" if answer.status == 204 else msgspec.json.encode(answer.body)
     shown = {} if answer.status == 204 else {"content-type": "application/json", "content-length": str(len(body))}
     headers = {
@@ -410,3 +422,4 @@ async def _send(send: Send, answer: Answer, request_id: str) -> None:
     raw = [(name.encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
     await send({"type": "http.response.start", "status": answer.status, "headers": raw})
     await send({"type": "http.response.body", "body": body})
+    return len(body)

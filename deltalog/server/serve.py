@@ -23,7 +23,8 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from deltalog.errors import CallError, DeltaLogError
-from deltalog.server.app import MIN_TOKEN_LENGTH, App, Limits
+from deltalog.server.access.principals import SharedToken
+from deltalog.server.app import App, Limits
 from deltalog.server.connections import Connections, Listener
 from deltalog.server.logs import Refusals
 from deltalog.server.unity import sts
@@ -35,6 +36,7 @@ from deltalog.transactions.unity.tables import UnitySettings
 
 log = logging.getLogger(__name__)
 
+MIN_TOKEN_LENGTH = 16
 _KEEP_ALIVE_SECONDS = 60
 _TLS_SHUTDOWN_SECONDS = 0.5
 _MAX_END_SECONDS = 10
@@ -199,7 +201,7 @@ class Server:
         self._app = App(
             manager,
             settings.limits,
-            token=settings.token,
+            authenticator=None if settings.token is None else SharedToken(settings.token),
             hosts=_LOOPBACK | {settings.host.lower()} if trusted else None,
             unity=Service(unity, settings.vendor, self._publisher.ask),
         )

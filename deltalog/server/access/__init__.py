@@ -1,0 +1,1 @@
+"""Who calls the server: principals, and how a request proves whose it is."""

@@ -1,0 +1,92 @@
+"""Principals, and the interface of authenticators."""
+
+from __future__ import annotations
+
+import enum
+import hmac
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+
+class Scope(enum.IntEnum):
+    """The most that a credential permits, whatever its principal may do."""
+
+    READ = 1
+    WRITE = 2
+    ADMIN = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """A caller. ``name``: unique; grants name it. ``groups``: grants to them hold for the principal too. ``is_admin``:
+    may make every call on every object. ``credential``: how the caller proved who it is, such as ``token 7f3a`` or
+    ``certificate``; it is not secret."""
+
+    name: str
+    groups: frozenset[str] = frozenset()
+    scope: Scope = Scope.ADMIN
+    is_admin: bool = False
+    credential: str = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """A request before its body. ``headers``: names in lower case. ``certificate``: the verified certificate of the
+    client, as ``ssl.SSLSocket.getpeercert`` returns it."""
+
+    method: str
+    raw_path: str
+    query: bytes
+    headers: Mapping[str, str]
+    certificate: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Identified:
+    """``check_body``: whether the body is the one that the caller signed; None if the caller signed none."""
+
+    principal: Principal
+    check_body: Callable[[bytes | bytearray], bool] | None = None
+
+
+class NotAuthenticatedError(Exception):
+    """A request does not prove whose it is. The message is shown to the caller, and has no secret."""
+
+
+class Authenticator(Protocol):
+    async def identify(self, head: Head) -> Identified:
+        """Whose request it is. Raises NotAuthenticatedError, and DeltaLogError if this cannot be found out now."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Everyone:
+    """Every caller is an administrator."""
+
+    principal: Principal = field(default_factory=lambda: Principal("anonymous", is_admin=True))
+
+    async def identify(self, head: Head) -> Identified:
+        return Identified(self.principal)
+
+
+class SharedToken:
+    """Whoever has the one token is an administrator."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token.encode()
+        self._principal = Principal("admin", is_admin=True, credential="shared token")
+
+    async def identify(self, head: Head) -> Identified:
+        if not any(hmac.compare_digest(each.encode(), self._token) for each in bearer_tokens(head.headers)):
+            raise NotAuthenticatedError(
+                "The token is missing or wrong: send it as 'Authorization: Bearer' or as AWS session token."
+            )
+        return Identified(self._principal)
+
+
+def bearer_tokens(headers: Mapping[str, str]) -> list[str]:
+    """The tokens of a request. ``headers``: names in lower case."""
+    scheme, _, credentials = headers.get("authorization", "").partition(" ")
+    given = [credentials.strip()] if scheme.lower() == "bearer" else []
+    return [*given, headers.get("x-amz-security-token", "")]
