@@ -23,6 +23,7 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from deltalog.errors import CallError, DeltaLogError
+from deltalog.server.access.authentication import AuthenticationSettings
 from deltalog.server.access.principals import SharedToken
 from deltalog.server.app import App, Limits
 from deltalog.server.connections import Connections, Listener
@@ -57,16 +58,17 @@ class Tls:
 class Settings:
     """Settings. ``port`` 0 selects a free port. ``recover_seconds``: the interval between calls of ``recover``; 0
     disables these calls. ``unity``: how Unity Catalog's API is served. ``vendor``: vends credentials to its
-    clients."""
+    clients. ``authentication``: how callers prove who they are, besides ``token``."""
 
     host: str = "127.0.0.1"
     port: int = 0
-    token: str | None = None
+    token: str | None = field(default=None, repr=False)
     tls: Tls | None = None
     limits: Limits = field(default_factory=Limits)
     recover_seconds: float = 60
     unity: UnitySettings = field(default_factory=UnitySettings)
     vendor: Vendor = field(default_factory=Vendor)
+    authentication: AuthenticationSettings = field(default_factory=AuthenticationSettings)
 
 
 def is_loopback(host: str) -> bool:
@@ -125,6 +127,9 @@ class TimedProtocol(H11Protocol):
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         self._number = self.open_connections.made(transport)
+        certificate = transport.get_extra_info("peercert")
+        if certificate:  # empty unless it was verified
+            self.app_state = {**self.app_state, "certificate": certificate}
         self._start_deadline()
 
     def data_received(self, data: bytes) -> None:

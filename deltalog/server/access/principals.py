@@ -32,31 +32,45 @@ class Principal:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """A request before its body. ``headers``: names in lower case. ``certificate``: the verified certificate of the
-    client, as ``ssl.SSLSocket.getpeercert`` returns it."""
+    """A request before its body. ``headers``: names in lower case; those that prove whose the request is occur once.
+    ``certificate``: the verified certificate of the client, as ``ssl.SSLSocket.getpeercert`` returns it. ``caller``:
+    the address of the client."""
 
     method: str
     raw_path: str
-    query: bytes
-    headers: Mapping[str, str]
-    certificate: Mapping[str, Any] | None = None
+    query: bytes = field(repr=False)
+    headers: Mapping[str, str] = field(repr=False)
+    certificate: Mapping[str, Any] | None = field(default=None, repr=False)
+    caller: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Identified:
-    """``check_body``: whether the body is the one that the caller signed; None if the caller signed none."""
+    """``check_body``: whether the body is the one that the caller signed; None if the caller signed none. Unless it
+    returns True, nothing proves that the request is of ``principal``."""
 
     principal: Principal
     check_body: Callable[[bytes | bytearray], bool] | None = None
 
 
 class NotAuthenticatedError(Exception):
-    """A request does not prove whose it is. The message is shown to the caller, and has no secret."""
+    """A request does not prove whose it is. The message is shown to the caller, and has no secret. ``brought``: whether
+    the request has something that should prove it."""
+
+    def __init__(self, message: str, *, brought: bool = True) -> None:
+        super().__init__(message)
+        self.brought = brought
+
+
+class NotIdentifiedYetError(Exception):
+    """Whose a request is cannot be found out now; the caller may repeat it later. The message is shown to the
+    caller."""
 
 
 class Authenticator(Protocol):
     async def identify(self, head: Head) -> Identified:
-        """Whose request it is. Raises NotAuthenticatedError, and DeltaLogError if this cannot be found out now."""
+        """Whose request it is. Raises NotAuthenticatedError; NotIdentifiedYetError, or a DeltaLogError that is not
+        shown to the caller, if this cannot be found out now."""
         ...
 
 
