@@ -76,6 +76,11 @@ class Serving:
         finally:
             connection.close()
 
+    def last(self) -> Exchange:
+        """What the server knew of the last request that another client has sent."""
+        assert self.ask("/health", method="GET")[0] == 200  # the server tells observers in the order of requests
+        return [each for each in self.exchanges if each.path != "/health"][-1]
+
     def status(self, token: str | None = None, path: str = START, **more: Any) -> int:
         return self.ask(path, {} if token is None else bearer(token), **more)[0]
 
