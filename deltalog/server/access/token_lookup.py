@@ -33,7 +33,7 @@ class TokenSettings:
 
     cache_seconds: float = 5
     cached: int = 10_000
-    guesses: int = 20
+    guesses: int = 100
     guess_seconds: float = 60
     lookup_seconds: float = 5
 

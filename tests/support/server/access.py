@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import datetime
+import functools
 import http.client
 import ipaddress
 import json
@@ -222,7 +223,7 @@ class Issuer:
 
     def rotate(self, kid: str, *, keep: bool = False, key: Any = None) -> None:
         """A new key, instead of or beside the others."""
-        made = key or rsa.generate_private_key(65537, 2048)
+        made = key or rsa_key(kid)
         self.keys = {**(self.keys if keep else {}), kid: made}
 
     def token(self, kid: str | None = None, *, algorithm: str = "RS256", headers: Any = None, **claims: Any) -> str:
@@ -240,6 +241,12 @@ class Issuer:
             reply(handler, {"keys": [*(jwk(key, kid) for kid, key in self.keys.items()), *self.more_keys]})
         else:
             reply(handler, {}, 404)
+
+
+@functools.cache
+def rsa_key(name: str) -> rsa.RSAPrivateKey:
+    """A key that tests share, because making one takes long."""
+    return rsa.generate_private_key(65537, 2048)
 
 
 def jwk(key: Any, kid: str | None, **more: Any) -> dict[str, Any]:

@@ -172,7 +172,7 @@ def test_a_certificate_expires_while_its_connection_is_open() -> None:
 
 
 @pytest.mark.parametrize("wrong", [{"principal": "O"}, {"group": "CN"}, {"scope": "root"}])
-def test_wrong_settings_are_refused(wrong: dict[str, str]) -> None:
+def test_wrong_settings_are_refused(wrong: dict[str, Any]) -> None:
     with pytest.raises(CallError):
         CertificateRule(CertificateSettings(**wrong))
 

@@ -80,7 +80,7 @@ def test_boto3_calls_with_an_access_key(server: Serving, key: issued.Issued, pla
     id_ = lakeformation.start_transaction(TransactionType="READ_AND_WRITE")["TransactionId"]
     principal = server.last().principal
     assert principal is not None
-    assert (principal.name, principal.groups, principal.scope) == ("etl", {"ops"}, Scope.WRITE)
+    assert (principal.name, principal.groups, principal.scope) == ("etl", frozenset({"ops"}), Scope.WRITE)
     assert principal.credential == f"access key {key.id}"
     names = {"DatabaseName": "bank", "TableName": "a"}
     assert lakeformation.get_table_objects(**names, TransactionId=id_)["Objects"] == []

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from deltalog import CallError, TransactionManager
@@ -278,7 +279,7 @@ def test_an_access_key_is_no_token(tmp_path: Path) -> None:
     coordinator = catalog(tmp_path)
     token = token_text.new_token()
     other = issued.issue(coordinator, "a", server_key=b"k" * 32).credential
-    document = issued.msgspec.json.encode(other).decode()
+    document = msgspec.json.encode(other).decode()
     assert coordinator.change_documents([DocumentChange(issued.CREDENTIAL, token.id, 0, document)])
     with serving(tmp_path / "catalog.db") as server:
         assert server.status(token.text) == 403
@@ -401,7 +402,7 @@ def test_guessing_does_not_load_the_catalog() -> None:
             fresh = issued.issue(catalog, "a").id
             assert await lookup.find(fresh, "a") is not None  # right tokens are no guesses
 
-    running(test)
+    running(test, guesses=20)
 
 
 def test_concurrent_guesses_are_bounded_too() -> None:
@@ -416,7 +417,7 @@ def test_concurrent_guesses_are_bounded_too() -> None:
         assert sum(isinstance(each, NotIdentifiedYetError) for each in found[100:]) == 56
         assert catalog.asked == 64
 
-    running(test)
+    running(test, guesses=20)
 
 
 def test_the_cache_is_bounded() -> None:
