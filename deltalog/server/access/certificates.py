@@ -32,13 +32,15 @@ class CertificateSettings:
     principal: ``CN`` of the subject, or ``DNS``, ``URI`` or ``email`` of the subject's alternative names. A certificate
     with none or several of them is refused. ``group``: the part of the subject that names groups of the principal,
     ``OU`` or ``O``; empty: none. ``memberships``: further groups. ``admins``: names of principals who are
-    administrators. ``scope``: the most that a certificate permits, READ, WRITE or ADMIN."""
+    administrators. ``scope``: the most that a certificate permits, READ, WRITE or ADMIN. ``required``: whether callers
+    without a certificate cannot connect, even if they have another proof."""
 
     principal: str = "CN"
     group: str = ""
     memberships: tuple[Membership, ...] = ()
     admins: tuple[str, ...] = ()
     scope: str = "ADMIN"
+    required: bool = True
 
 
 class CertificateRule:
