@@ -1,4 +1,4 @@
-"""Principals by client certificates. Pure.
+"""Principals by client certificates.
 
 The TLS library has verified the certificate: its signatures up to the configured authority, and its times at the
 beginning of the connection.
