@@ -269,7 +269,7 @@ def create_table(request: UnityRequest) -> Work:
         service.tables.check_catalog(given.catalog_name)
         if given.table_type == "MANAGED":
             if given.data_source_format != "DELTA":
-                raise CallError("A managed table is a Delta table.")
+                raise CallError("A managed table must be a Delta table.")
             return table_info(service, service.tables.create_staged(name, location, given.comment))
         infos = given.columns or []
         view = service.tables.register_external(
