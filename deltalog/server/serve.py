@@ -32,7 +32,7 @@ from deltalog.server.unity.credentials import Vendor, read_rules
 from deltalog.server.unity.publisher import Publisher
 from deltalog.server.unity.service import Service
 from deltalog.transactions.manager import TransactionManager
-from deltalog.transactions.unity.tables import UnitySettings
+from deltalog.transactions.unity.settings import UnitySettings
 
 log = logging.getLogger(__name__)
 

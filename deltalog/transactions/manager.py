@@ -63,7 +63,8 @@ from deltalog.transactions.release import release
 from deltalog.transactions.resync import Resync, resync
 from deltalog.transactions.table_objects import AddObject, DeleteObject, ObjectPage, deletable_path
 from deltalog.transactions.transaction import OBJECTS, ManagedTransaction
-from deltalog.transactions.unity.tables import UnitySettings, UnityTables
+from deltalog.transactions.unity.settings import UnitySettings
+from deltalog.transactions.unity.tables import UnityTables
 from deltalog.transactions.vacuum import vacuum
 from deltalog.write.transaction import Transaction
 

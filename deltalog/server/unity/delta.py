@@ -17,7 +17,8 @@ from deltalog.server.unity.errors import BadRequestError, UnsupportedTableError,
 from deltalog.server.unity.requests import UnityRequest, full_name
 from deltalog.server.unity.service import Endpoint, Service, Work
 from deltalog.transactions.unity import contract
-from deltalog.transactions.unity.tables import ExternalView, ManagedView, View, location_of
+from deltalog.transactions.unity.locations import location_of
+from deltalog.transactions.unity.views import ExternalView, ManagedView, View
 from deltalog.unity import messages
 from deltalog.unity.table_state import LAST_COMMIT_TIMESTAMP, LAST_UPDATE_VERSION, TABLE_ID_KEY, TableState
 

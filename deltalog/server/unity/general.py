@@ -23,7 +23,8 @@ from deltalog.server.unity.requests import UnityRequest, full_name
 from deltalog.server.unity.service import Endpoint, Service, Work
 from deltalog.transactions.unity import contract
 from deltalog.transactions.unity.documents import SchemaDocument
-from deltalog.transactions.unity.tables import ExternalView, ManagedView, View, location_of
+from deltalog.transactions.unity.locations import location_of
+from deltalog.transactions.unity.views import ExternalView, ManagedView, View
 from deltalog.unity import messages
 from deltalog.unity.columns import from_columns
 

@@ -11,7 +11,8 @@ from deltalog.server.access.rules import Rule
 from deltalog.server.calls import Needs
 from deltalog.server.unity.credentials import Vendor
 from deltalog.server.unity.requests import UnityRequest
-from deltalog.transactions.unity.tables import ManagedView, UnityTables, View
+from deltalog.transactions.unity.tables import UnityTables
+from deltalog.transactions.unity.views import ManagedView, View
 
 
 @dataclass(frozen=True, slots=True)

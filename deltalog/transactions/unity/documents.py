@@ -14,6 +14,7 @@ from deltalog.unity import messages
 SCHEMA, STAGING, TABLE = "schema", "staging", "table"
 # DynamoDB stores at most 400 KB in one item. Listings answer many documents at once.
 _MOST_BYTES = 384 << 10
+_MOST_COMMENT_BYTES = 65_536
 _DomainMetadata = dict[str, dict[str, Any]]
 
 
@@ -108,6 +109,14 @@ def absent(kind: str, key: str) -> DocumentChange:
 def schema_key(name: str) -> str:
     """The key of a schema's document: with its final dot, schemas sort as the full names of their tables do."""
     return f"{name}."
+
+
+def checked_comment(given: str | None) -> str:
+    """Raises CallError."""
+    text = given or ""
+    if len(text.encode("utf-8", "surrogatepass")) > _MOST_COMMENT_BYTES:
+        raise CallError(f"The comment must have at most {_MOST_COMMENT_BYTES} bytes.")
+    return text
 
 
 # msgspec builds the decoder of a class at its first use. If threads do so at the same moment, the process can crash.

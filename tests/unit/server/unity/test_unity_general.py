@@ -14,7 +14,7 @@ import pytest
 from deltalog import DeltaTable, StoreError, TableExistsError, TransactionManager
 from deltalog.testing.coordinators import MemoryCoordinator
 from deltalog.transactions.unity import external_logs
-from deltalog.transactions.unity.tables import UnitySettings
+from deltalog.transactions.unity.settings import UnitySettings
 from tests.support.server import served
 from tests.support.server.unity import COLUMNS, Table, Unity
 

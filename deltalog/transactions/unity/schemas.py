@@ -1,0 +1,119 @@
+"""The schemas of a catalog. A schema exists if it was created, or if it has tables."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping
+
+import msgspec
+
+from deltalog.catalog.records import EXTERNAL
+from deltalog.environment import Environment
+from deltalog.errors import CallError, ConcurrentModificationError, TableExistsError
+from deltalog.transactions.unity import documents
+from deltalog.transactions.unity.documents import SCHEMA, SchemaDocument
+from deltalog.transactions.unity.names import Names
+
+_TRIES = 20
+
+
+class Schemas:
+    """Creates, changes and lists schemas. Thread-safe."""
+
+    def __init__(self, names: Names, environment: Environment) -> None:
+        self.coordinator = names.coordinator
+        self._names = names
+        self._environment = environment
+
+    def create(self, name: str, comment: str | None, properties: Mapping[str, str]) -> SchemaDocument:
+        """Raises TableExistsError. Cost: 3 coordinator calls."""
+        now_ms = self._environment.clock_ms()
+        new = SchemaDocument(
+            name=name,
+            schema_id=self._schema_id(name),
+            comment=comment,
+            properties=dict(properties),
+            created_ms=now_ms,
+            updated_ms=now_ms,
+        )
+        change = documents.change(SCHEMA, documents.schema_key(name), 0, new)
+        if self._names.has_tables(documents.schema_key(name)) or not self.coordinator.change_documents([change]):
+            raise TableExistsError(f"The catalog {self._names.catalog} already has a schema {name}.")
+        return new
+
+    def get(self, name: str) -> SchemaDocument:
+        """A schema. Raises SchemaNotFoundError. Cost: as ``Names.check_schema``."""
+        return self._schema(name)[0]
+
+    def _schema(self, name: str) -> tuple[SchemaDocument, int]:
+        found = self.coordinator.document(SCHEMA, documents.schema_key(name))
+        if found is not None:
+            return documents.decoded(found, SchemaDocument), found.revision
+        self._names.check_schema(name)
+        return self._implied(name), 0
+
+    def _implied(self, name: str) -> SchemaDocument:
+        """The document of a schema that has tables, but was not created by ``create``."""
+        return SchemaDocument(name=name, schema_id=self._schema_id(name), created_ms=0, updated_ms=0)
+
+    def _schema_id(self, name: str) -> str:
+        return str(uuid.uuid5(uuid.NAMESPACE_URL, f"{self.coordinator.catalog_id}/{name}"))
+
+    def update(self, name: str, comment: str | None, properties: Mapping[str, str] | None) -> SchemaDocument:
+        """Change what is not None. Raises SchemaNotFoundError. Cost: 2 coordinator calls."""
+        for _ in range(_TRIES):
+            schema, revision = self._schema(name)
+            changed = msgspec.structs.replace(
+                schema,
+                comment=schema.comment if comment is None else comment,
+                properties=schema.properties if properties is None else dict(properties),
+                updated_ms=self._environment.clock_ms(),
+            )
+            if self.coordinator.change_documents(
+                [documents.change(SCHEMA, documents.schema_key(name), revision, changed)]
+            ):
+                return changed
+        raise ConcurrentModificationError(f"The schema {name} was changed during every attempt. Try again.")
+
+    def delete(self, name: str) -> None:
+        """Raises SchemaNotFoundError; CallError if it has tables. Cost: 4 coordinator calls."""
+        _, revision = self._schema(name)
+        if self._names.has_tables(documents.schema_key(name)):
+            raise CallError(f"The schema {name} has tables: drop them first.")
+        if revision and not self.coordinator.change_documents(
+            [documents.deletion(SCHEMA, documents.schema_key(name), revision)]
+        ):
+            raise ConcurrentModificationError("The catalog was changed at the same time. Try again.")
+
+    def after(self, after: str, limit: int) -> list[SchemaDocument]:
+        """At most ``limit`` schemas whose key follows ``after``, by key. Cost: 1 coordinator call for the schemas that
+        were created, and 2 per schema with tables."""
+        created = {
+            each.key: documents.decoded(each, SchemaDocument)
+            for each in self.coordinator.documents(SCHEMA, after, limit)
+        }
+        keys, last = set(created), after
+        for _ in range(limit):
+            # In the order of names, ``/`` follows ``.``: so this start comes after all tables of the last schema.
+            start = f"{last[:-1]}/" if last else ""
+            tables = self.coordinator.tables(start, 1)
+            externals = self.coordinator.documents(EXTERNAL, start, 1)
+            names = [each.name for each in tables] + [each.key for each in externals]
+            if not names:
+                break
+            last = documents.schema_key(min(name.partition(".")[0] + "." for name in names)[:-1])
+            keys.add(last)
+        found = sorted(keys)[:limit]
+        return [created[key] if key in created else self._schema_at(key) for key in found]
+
+    def _schema_at(self, key: str) -> SchemaDocument:
+        found = self.coordinator.document(SCHEMA, key)
+        return self._implied(key[:-1]) if found is None else documents.decoded(found, SchemaDocument)
+
+    def names_after(self, schema: str, after: str, limit: int) -> list[str]:
+        """At most ``limit`` full names of a schema's tables after ``after``, in order. Cost: 2 coordinator calls."""
+        prefix = documents.schema_key(schema)
+        start = max(after, prefix)
+        names = [each.name for each in self.coordinator.tables(start, limit)]
+        names += [each.key for each in self.coordinator.documents(EXTERNAL, start, limit)]
+        return sorted(name for name in names if name.startswith(prefix))[:limit]
