@@ -22,10 +22,14 @@ import msgspec
 
 from deltalog import deadline
 from deltalog.errors import DeltaLogError, OperationTimeoutError, StoreError
+from deltalog.server.access.denials import PermissionDeniedError
+from deltalog.server.access.grants import Grants
+from deltalog.server.access.guard import Guard
 from deltalog.server.access.principals import Authenticator, Everyone, Head, NotAuthenticatedError
+from deltalog.server.access.rules import Rule
 from deltalog.server.answers import DENIED, INTERNAL, Answer, exception_of, refusal, without_places
 from deltalog.server.bodies import Bodies, Body
-from deltalog.server.calls import Call, Needs, Request
+from deltalog.server.calls import Call, Context, Needs, Request
 from deltalog.server.exchange import Exchange, Observers
 from deltalog.server.lakeformation import OPERATIONS
 from deltalog.server.lanes import BusyError, Lanes, NotBegunError, NotDoneError
@@ -93,10 +97,12 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A route. ``read``: creates the call from the request. ``explain``: the response for an error. ``defer``: the
-    response for a call that had no effect because the server had no time for it; None: as for a time-out."""
+    """A route. ``access``: what its calls need. ``read``: creates the call from the request. ``explain``: the response
+    for an error. ``defer``: the response for a call that had no effect because the server had no time for it; None: as
+    for a time-out."""
 
     name: str
+    access: Rule
     read: Callable[[Request], Call]
     explain: Callable[[DeltaLogError], Answer]
     needs: Needs = Needs.TABLE
@@ -124,6 +130,8 @@ class App:
         self._authenticator = authenticator or Everyone()
         self._observers = observers
         self._hosts = hosts
+        self._grants = Grants(manager.coordinator)
+        self._catalog_name = "main" if unity is None else unity.tables.settings.catalog
         lanes = functools.partial(Lanes, self._limits.threads, self._limits.requests, self._limits.slow_seconds)
         self._catalog, self._stores = lanes(), lanes()
         self._tables = TablesInUse()
@@ -191,6 +199,8 @@ class App:
             try:
                 given = Request(data, query)
                 del data
+                guard = Guard(identified.principal, route.access, self._grants, self._catalog_name)
+                guard.check_scope()
                 call = route.read(given)
             except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
                 raise Refused(refusal(400, "SerializationException", "The body is not JSON.")) from None
@@ -198,7 +208,7 @@ class App:
                 return _explained(route, error, exchange.request_id)
             exchange.table, exchange.transaction_id = call.table, call.transaction_id
             said = (exchange.path, urllib.parse.unquote(exchange.path), *given.said)
-            return await self._run(route, call, said, exchange.request_id)
+            return await self._run(route, call, guard, said, exchange.request_id)
 
     def _log_refusal(self, answer: Answer, exchange: Exchange) -> None:
         """Log a refusal with the address of the caller, who may be any client."""
@@ -230,7 +240,7 @@ class App:
         answer = unity_errors.answer_to_commit if endpoint.commits else unity_errors.answer_of
         explain = functools.partial(answer, missing=endpoint.missing)
         call, defer = functools.partial(_unity_call, unity, endpoint, parts), unity_errors.deferred
-        return Route(endpoint.name, call, explain, endpoint.needs, defer)
+        return Route(endpoint.name, endpoint.access, call, explain, endpoint.needs, defer)
 
     # ----------------------------------------------------------------------------------------- requests
 
@@ -264,11 +274,11 @@ class App:
 
     # ----------------------------------------------------------------------------------- running the calls
 
-    async def _run(self, route: Route, call: Call, said: Sequence[str], request_id: str) -> Answer:
+    async def _run(self, route: Route, call: Call, guard: Guard, said: Sequence[str], request_id: str) -> Answer:
         seconds = self._limits.request_seconds
         end_s = time.monotonic() + seconds
         lanes = self._catalog if route.needs is Needs.CATALOG else self._stores
-        work = functools.partial(self._carry_out, route, call, said, request_id, end_s)
+        work = functools.partial(self._carry_out, route, call, guard, said, request_id, end_s)
         try:
             return await lanes.run(self._lane(route, call), work, seconds)
         except BusyError:
@@ -297,12 +307,17 @@ class App:
             self._tables.add(call.transaction_id, call.table)
         return call.table
 
-    def _carry_out(self, route: Route, call: Call, said: Sequence[str], request_id: str, end_s: float) -> Answer:
+    def _carry_out(
+        self, route: Route, call: Call, guard: Guard, said: Sequence[str], request_id: str, end_s: float
+    ) -> Answer:
         """Run a call in a thread; never raises. If the call has not finished at ``end_s``, it stops before its next
         read."""
         try:
             with deadline.until(end_s):
-                result = call.run(self._manager)
+                result = call.run(Context(self._manager, guard))
+                if not guard.is_asked:
+                    log.error("request %s: %s did not ask what its caller may do", request_id, route.name)
+                    raise PermissionDeniedError(f"{guard.principal.name} may not make this call.")
                 return Answer(204 if result is None else 200, result)
         except DeltaLogError as error:
             answer = _explained(route, error, request_id)
@@ -372,7 +387,7 @@ def _route(method: str, raw_path: str) -> Route | None:
     if operation is not None:
         explain = functools.partial(exception_of, listed=operation.errors)
         read = operation.read
-        return Route(parts[0], lambda request: read(request.fields), explain, operation.needs)
+        return Route(parts[0], operation.access, lambda request: read(request.fields), explain, operation.needs)
     shown = raw_path[:_SHOWN_PATH]
     raise Refused(refusal(404, "UnknownOperationException", f"{method} {shown} does not exist on this server."))
 
@@ -381,7 +396,7 @@ def _unity_call(unity: Service, endpoint: Endpoint, parts: Mapping[str, str], re
     """The call of a request of Unity Catalog's API."""
     work = endpoint.read(UnityRequest(parts, request.query, request.body))
     request.body = b""
-    return Call(lambda manager: work.run(unity), work.table or "")
+    return Call(lambda context: work.run(unity.called_by(context.guard)), work.table or "")
 
 
 def _check_framing(version: str | None, headers: Mapping[str, str]) -> None:
