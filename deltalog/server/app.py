@@ -130,7 +130,7 @@ class App:
         self._authenticator = authenticator or Everyone()
         self._observers = observers
         self._hosts = hosts
-        self._grants = Grants(manager.coordinator)
+        self.grants = Grants(manager.coordinator)
         self._catalog_name = "main" if unity is None else unity.tables.settings.catalog
         lanes = functools.partial(Lanes, self._limits.threads, self._limits.requests, self._limits.slow_seconds)
         self._catalog, self._stores = lanes(), lanes()
@@ -199,7 +199,7 @@ class App:
             try:
                 given = Request(data, query)
                 del data
-                guard = Guard(identified.principal, route.access, self._grants, self._catalog_name)
+                guard = Guard(identified.principal, route.access, self.grants, self._catalog_name)
                 guard.check_scope()
                 call = route.read(given)
             except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):

@@ -19,7 +19,7 @@ from deltalog.server.unity.column_infos import columns_of, infos_of, partition_c
 from deltalog.server.unity.delta import properties_of
 from deltalog.server.unity.errors import BadRequestError, NotServedError, rendering
 from deltalog.server.unity.pages import MOST_RESULTS, page
-from deltalog.server.unity.requests import UnityRequest, full_name
+from deltalog.server.unity.requests import UnityRequest, full_name, three_parts, two_parts
 from deltalog.server.unity.service import Endpoint, Service, Work
 from deltalog.transactions.unity import contract
 from deltalog.transactions.unity.documents import SchemaDocument
@@ -194,7 +194,7 @@ def list_schemas(request: UnityRequest) -> Work:
 
 
 def get_schema(request: UnityRequest) -> Work:
-    catalog, name = _two_parts(request.parts["full_name"])
+    catalog, name = two_parts(request.parts["full_name"])
 
     def run(service: Service) -> dict[str, Any]:
         service.enter(catalog, name)
@@ -204,7 +204,7 @@ def get_schema(request: UnityRequest) -> Work:
 
 
 def update_schema(request: UnityRequest) -> Work:
-    catalog, name = _two_parts(request.parts["full_name"])
+    catalog, name = two_parts(request.parts["full_name"])
     given = request.body(UpdateSchema)
     _check_comment(given.comment)
     if given.new_name not in (None, name):
@@ -218,7 +218,7 @@ def update_schema(request: UnityRequest) -> Work:
 
 
 def delete_schema(request: UnityRequest) -> Work:
-    catalog, name = _two_parts(request.parts["full_name"])
+    catalog, name = two_parts(request.parts["full_name"])
 
     def run(service: Service) -> dict[str, Any]:
         service.enter(catalog, name)
@@ -335,7 +335,7 @@ def _listed(service: Service, name: str) -> dict[str, Any] | None:
 
 
 def get_table(request: UnityRequest) -> Work:
-    catalog, name = _three_parts(request.parts["full_name"])
+    catalog, name = three_parts(request.parts["full_name"])
 
     def run(service: Service) -> dict[str, Any]:
         service.enter(catalog, name.partition(".")[0])
@@ -345,7 +345,7 @@ def get_table(request: UnityRequest) -> Work:
 
 
 def delete_table(request: UnityRequest) -> Work:
-    catalog, name = _three_parts(request.parts["full_name"])
+    catalog, name = three_parts(request.parts["full_name"])
 
     def run(service: Service) -> dict[str, Any]:
         service.enter(catalog, name.partition(".")[0])
@@ -547,20 +547,6 @@ def _required(request: UnityRequest, name: str) -> str:
     if found is None:
         raise BadRequestError(f"{name} is required.")
     return found
-
-
-def _two_parts(name: str) -> tuple[str, str]:
-    catalog, _, schema = name.partition(".")
-    full_name(schema, "t")
-    return catalog, schema
-
-
-def _three_parts(name: str) -> tuple[str, str]:
-    """The catalog, and the name of a table in it."""
-    parts = name.split(".")
-    if len(parts) != 3:
-        raise BadRequestError("The name of a table has three parts: catalog.schema.table.")
-    return parts[0], full_name(parts[1], parts[2])
 
 
 def _check_comment(comment: str | None) -> None:
