@@ -10,6 +10,7 @@ from deltalog.errors import CatalogNotFoundError, NotFoundError
 from deltalog.server.calls import Needs
 from deltalog.server.unity.credentials import Vendor
 from deltalog.server.unity.requests import UnityRequest
+from deltalog.transactions.manager import TransactionManager
 from deltalog.transactions.unity.tables import UnityTables
 from deltalog.transactions.unity.views import ManagedView, View
 
@@ -21,6 +22,7 @@ class Service:
     tables: UnityTables
     vendor: Vendor
     on_backlog: Callable[[str], None]
+    manager: TransactionManager
 
     def now_ms(self) -> int:
         return self.tables.now_ms()

@@ -112,7 +112,16 @@ class Schemas:
 
     def names_after(self, schema: str, after: str, limit: int) -> list[str]:
         """At most ``limit`` full names of a schema's tables after ``after``, in order. Cost: 2 coordinator calls."""
-        prefix = documents.schema_key(schema)
+        return self._names_from(documents.schema_key(schema), after, limit)
+
+    def all_names_after(self, prefix: str, after: str, limit: int) -> list[str]:
+        """At most ``limit`` full names of tables that begin with ``prefix`` and come after ``after``, in order. Cost: 2
+        coordinator calls; at most 2 more for the first page."""
+        names = self._names_from(prefix, after, limit)
+        is_table = after < prefix and self._names.exists(prefix)
+        return [prefix, *names][:limit] if is_table else names
+
+    def _names_from(self, prefix: str, after: str, limit: int) -> list[str]:
         start = max(after, prefix)
         names = [each.name for each in self.coordinator.tables(start, limit)]
         names += [each.key for each in self.coordinator.documents(EXTERNAL, start, limit)]
