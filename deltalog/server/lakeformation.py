@@ -13,6 +13,8 @@ from typing import Any
 from deltalog.catalog.records import table_name
 from deltalog.errors import CallError, EntityNotFoundError
 from deltalog.protocol.partitions import HIVE_NULL
+from deltalog.server.access import rules
+from deltalog.server.access.rules import Rule
 from deltalog.server.answers import (
     CANCELED,
     COMMITTED,
@@ -38,12 +40,13 @@ _PREDICATE = 4 * 2048  # the limit in AWS's model is 2,048 characters
 @dataclass(frozen=True, slots=True)
 class Operation:
     """An operation. ``read``: creates the call from the request's members, and checks all lengths. ``errors``: the
-    exceptions that AWS's service model lists for the operation. ``needs``: what the call may have to wait for: the
-    catalog, or also the stores of one or more tables."""
+    exceptions that AWS's service model lists for the operation. ``access``: what the call needs. ``needs``: what the
+    call may have to wait for: the catalog, or also the stores of one or more tables."""
 
     read: Callable[[Fields], Call]
     errors: frozenset[str]
     needs: Needs
+    access: Rule
 
 
 def start_transaction(given: Fields) -> Call:
@@ -137,27 +140,35 @@ _KNOWN = {*_ALL, INVALID, NOT_FOUND}
 _ENDS = {*_KNOWN, CONCURRENT}
 _TABLE = {*_KNOWN, COMMITTED, CANCELED, NOT_READY}
 OPERATIONS: Mapping[str, Operation] = {
-    name: Operation(read, frozenset(errors), needs)
-    for name, read, errors, needs in (
-        ("StartTransaction", start_transaction, _ALL, Needs.CATALOG),
-        ("CommitTransaction", commit_transaction, {*_ENDS, CANCELED}, Needs.TRANSACTION),
+    name: Operation(read, frozenset(errors), needs, access)
+    for name, access, read, errors, needs in (
+        ("StartTransaction", rules.START_TRANSACTION, start_transaction, _ALL, Needs.CATALOG),
+        ("CommitTransaction", rules.OWN_TRANSACTION, commit_transaction, {*_ENDS, CANCELED}, Needs.TRANSACTION),
         (
             "CancelTransaction",
+            rules.OWN_TRANSACTION,
             cancel_transaction,
             {*_ENDS, COMMITTED, IN_PROGRESS},
             Needs.TRANSACTION,
         ),
         (
             "ExtendTransaction",
+            rules.OWN_TRANSACTION,
             extend_transaction,
             {*_KNOWN, COMMITTED, CANCELED, IN_PROGRESS},
             Needs.CATALOG,
         ),
-        ("DescribeTransaction", describe_transaction, _KNOWN, Needs.CATALOG),
-        ("ListTransactions", list_transactions, {*_ALL, INVALID}, Needs.CATALOG),
-        ("DeleteObjectsOnCancel", delete_objects_on_cancel, {*_TABLE, CONCURRENT}, Needs.CATALOG),
-        ("UpdateTableObjects", update_table_objects, {*_TABLE, IN_PROGRESS, CONCURRENT}, Needs.TABLE),
-        ("GetTableObjects", get_table_objects, _TABLE, Needs.TABLE),
+        ("DescribeTransaction", rules.OWN_TRANSACTION, describe_transaction, _KNOWN, Needs.CATALOG),
+        ("ListTransactions", rules.OWN_TRANSACTION, list_transactions, {*_ALL, INVALID}, Needs.CATALOG),
+        ("DeleteObjectsOnCancel", rules.WRITE_TABLE, delete_objects_on_cancel, {*_TABLE, CONCURRENT}, Needs.CATALOG),
+        (
+            "UpdateTableObjects",
+            rules.WRITE_TABLE,
+            update_table_objects,
+            {*_TABLE, IN_PROGRESS, CONCURRENT},
+            Needs.TABLE,
+        ),
+        ("GetTableObjects", rules.READ_TABLE, get_table_objects, _TABLE, Needs.TABLE),
     )
 }
 

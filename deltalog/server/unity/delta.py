@@ -11,6 +11,7 @@ from typing import Any, cast, get_args
 import msgspec
 
 from deltalog.errors import CallError, EntityNotFoundError, SchemaNotFoundError
+from deltalog.server.access import rules
 from deltalog.server.calls import Needs
 from deltalog.server.unity.errors import BadRequestError, UnsupportedTableError, rendering
 from deltalog.server.unity.requests import UnityRequest, full_name
@@ -263,26 +264,38 @@ def _derived(view: ExternalView) -> dict[str, str]:
 
 _SCHEMA, _TABLE_ONLY = SchemaNotFoundError, EntityNotFoundError
 ENDPOINTS = (
-    Endpoint("GET", "/delta/v1/config", config),
+    Endpoint("GET", "/delta/v1/config", config, rules.SEE_CATALOG),
     Endpoint(
         "POST",
         "/delta/v1/catalogs/{catalog}/schemas/{schema}/staging-tables",
         create_staging_table,
+        rules.CREATE_MANAGED,
         Needs.TABLE,
         missing=_SCHEMA,
     ),
-    Endpoint("GET", "/delta/v1/staging-tables/{table_id}/credentials", staging_credentials, Needs.TABLE),
     Endpoint(
-        "POST", "/delta/v1/catalogs/{catalog}/schemas/{schema}/tables", create_table, Needs.TABLE, missing=_SCHEMA
+        "GET",
+        "/delta/v1/staging-tables/{table_id}/credentials",
+        staging_credentials,
+        rules.VEND_FOR_STAGED,
+        Needs.TABLE,
     ),
-    Endpoint("GET", _TABLE, load_table, Needs.TABLE, missing=_SCHEMA),
-    Endpoint("HEAD", _TABLE, table_exists, missing=_TABLE_ONLY),
-    Endpoint("DELETE", _TABLE, delete_table, Needs.TABLE, missing=_TABLE_ONLY),
-    Endpoint("POST", _TABLE, update_table, Needs.TABLE, commits=True, missing=_TABLE_ONLY),
-    Endpoint("POST", f"{_TABLE}/rename", rename_table, missing=_TABLE_ONLY),
-    Endpoint("GET", f"{_TABLE}/credentials", table_credentials, Needs.TABLE, missing=_TABLE_ONLY),
-    Endpoint("POST", f"{_TABLE}/metrics", report_metrics, missing=_TABLE_ONLY),
-    Endpoint("GET", "/delta/v1/temporary-path-credentials", path_credentials, Needs.TABLE),
+    Endpoint(
+        "POST",
+        "/delta/v1/catalogs/{catalog}/schemas/{schema}/tables",
+        create_table,
+        rules.CREATE_TABLE,
+        Needs.TABLE,
+        missing=_SCHEMA,
+    ),
+    Endpoint("GET", _TABLE, load_table, rules.SEE_TABLE, Needs.TABLE, missing=_SCHEMA),
+    Endpoint("HEAD", _TABLE, table_exists, rules.SEE_TABLE, missing=_TABLE_ONLY),
+    Endpoint("DELETE", _TABLE, delete_table, rules.MANAGE_TABLE, Needs.TABLE, missing=_TABLE_ONLY),
+    Endpoint("POST", _TABLE, update_table, rules.WRITE_TABLE, Needs.TABLE, commits=True, missing=_TABLE_ONLY),
+    Endpoint("POST", f"{_TABLE}/rename", rename_table, rules.RENAME_TABLE, missing=_TABLE_ONLY),
+    Endpoint("GET", f"{_TABLE}/credentials", table_credentials, rules.VEND_FOR_TABLE, Needs.TABLE, missing=_TABLE_ONLY),
+    Endpoint("POST", f"{_TABLE}/metrics", report_metrics, rules.WRITE_TABLE, missing=_TABLE_ONLY),
+    Endpoint("GET", "/delta/v1/temporary-path-credentials", path_credentials, rules.VEND_FOR_PATH, Needs.TABLE),
 )
 # As ``config`` lists them.
 SIGNATURES = tuple(

@@ -13,6 +13,7 @@ import msgspec
 
 from deltalog.errors import CallError, DeltaLogError, EntityNotFoundError
 from deltalog.protocol.actions import Long
+from deltalog.server.access import rules
 from deltalog.server.calls import Needs
 from deltalog.server.unity.column_infos import columns_of, infos_of, partition_columns_of
 from deltalog.server.unity.delta import properties_of
@@ -270,7 +271,7 @@ def create_table(request: UnityRequest) -> Work:
         service.tables.check_catalog(given.catalog_name)
         if given.table_type == "MANAGED":
             if given.data_source_format != "DELTA":
-                raise CallError("A managed table is a Delta table.")
+                raise CallError("A managed table must be a Delta table.")
             return table_info(service, service.tables.create_staged(name, location, given.comment))
         infos = given.columns or []
         view = service.tables.register_external(
@@ -555,26 +556,26 @@ def _check_comment(comment: str | None) -> None:
 
 
 ENDPOINTS = (
-    Endpoint("GET", "/metastore_summary", metastore_summary),
-    Endpoint("GET", "/catalogs", list_catalogs),
-    Endpoint("POST", "/catalogs", change_catalogs),
-    Endpoint("GET", "/catalogs/{name}", get_catalog),
-    Endpoint("PATCH", "/catalogs/{name}", change_catalogs),
-    Endpoint("DELETE", "/catalogs/{name}", change_catalogs),
-    Endpoint("GET", "/schemas", list_schemas),
-    Endpoint("POST", "/schemas", create_schema),
-    Endpoint("GET", "/schemas/{full_name}", get_schema),
-    Endpoint("PATCH", "/schemas/{full_name}", update_schema),
-    Endpoint("DELETE", "/schemas/{full_name}", delete_schema),
-    Endpoint("POST", "/staging-tables", create_staging_table),
-    Endpoint("GET", "/tables", list_tables, Needs.TABLE),
-    Endpoint("POST", "/tables", create_table, Needs.TABLE),
-    Endpoint("GET", "/tables/{full_name}", get_table, Needs.TABLE),
-    Endpoint("DELETE", "/tables/{full_name}", delete_table, Needs.TABLE),
-    Endpoint("POST", "/temporary-table-credentials", table_credentials, Needs.TABLE),
-    Endpoint("POST", "/temporary-path-credentials", path_credentials, Needs.TABLE),
-    Endpoint("GET", "/delta/preview/commits", get_commits),
-    Endpoint("POST", "/delta/preview/commits", post_commit, Needs.TABLE, commits=True),
+    Endpoint("GET", "/metastore_summary", metastore_summary, rules.ANYONE),
+    Endpoint("GET", "/catalogs", list_catalogs, rules.ANYONE),
+    Endpoint("POST", "/catalogs", change_catalogs, rules.MANAGE_CATALOG),
+    Endpoint("GET", "/catalogs/{name}", get_catalog, rules.SEE_CATALOG),
+    Endpoint("PATCH", "/catalogs/{name}", change_catalogs, rules.MANAGE_CATALOG),
+    Endpoint("DELETE", "/catalogs/{name}", change_catalogs, rules.MANAGE_CATALOG),
+    Endpoint("GET", "/schemas", list_schemas, rules.SEE_CATALOG),
+    Endpoint("POST", "/schemas", create_schema, rules.CREATE_SCHEMA),
+    Endpoint("GET", "/schemas/{full_name}", get_schema, rules.SEE_SCHEMA),
+    Endpoint("PATCH", "/schemas/{full_name}", update_schema, rules.MANAGE_SCHEMA),
+    Endpoint("DELETE", "/schemas/{full_name}", delete_schema, rules.MANAGE_SCHEMA),
+    Endpoint("POST", "/staging-tables", create_staging_table, rules.CREATE_MANAGED),
+    Endpoint("GET", "/tables", list_tables, rules.SEE_SCHEMA, Needs.TABLE),
+    Endpoint("POST", "/tables", create_table, rules.CREATE_TABLE, Needs.TABLE),
+    Endpoint("GET", "/tables/{full_name}", get_table, rules.SEE_TABLE, Needs.TABLE),
+    Endpoint("DELETE", "/tables/{full_name}", delete_table, rules.MANAGE_TABLE, Needs.TABLE),
+    Endpoint("POST", "/temporary-table-credentials", table_credentials, rules.VEND_FOR_TABLE, Needs.TABLE),
+    Endpoint("POST", "/temporary-path-credentials", path_credentials, rules.VEND_FOR_PATH, Needs.TABLE),
+    Endpoint("GET", "/delta/preview/commits", get_commits, rules.READ_TABLE),
+    Endpoint("POST", "/delta/preview/commits", post_commit, rules.WRITE_TABLE, Needs.TABLE, commits=True),
 )
 
 

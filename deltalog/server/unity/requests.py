@@ -73,7 +73,7 @@ class UnityRequest:
         except msgspec.ValidationError as error:
             if "missing required field" in str(error):
                 raise CallError(f"The body is incomplete: {error}.") from None
-            raise BadRequestError(f"The body is not as it must be: {error}.") from None
+            raise BadRequestError(f"The body does not have the required form: {error}.") from None
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
             raise BadRequestError("The body is not JSON.") from None
 
@@ -83,7 +83,7 @@ def decoded(body: bytes | bytearray, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as error:
-        raise BadRequestError(f"The body is not as it must be: {error}.") from None
+        raise BadRequestError(f"The body does not have the required form: {error}.") from None
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         raise BadRequestError("The body is not JSON.") from None
 

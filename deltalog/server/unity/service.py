@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deltalog.errors import CatalogNotFoundError, NotFoundError
+from deltalog.server.access.rules import Rule
 from deltalog.server.calls import Needs
 from deltalog.server.unity.credentials import Vendor
 from deltalog.server.unity.requests import UnityRequest
@@ -45,12 +46,14 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """An endpoint. ``path``: below the root, with variable segments in braces. ``commits``: whether its calls may
-    commit something, so that an error may leave the outcome unknown. ``missing``: as for ``errors.answer_of``."""
+    """An endpoint. ``path``: below the root, with variable segments in braces. ``access``: what its calls need.
+    ``commits``: whether its calls may commit something, so that an error may leave the outcome unknown. ``missing``: as
+    for ``errors.answer_of``."""
 
     method: str
     path: str
     read: Callable[[UnityRequest], Work]
+    access: Rule
     needs: Needs = Needs.CATALOG
     commits: bool = False
     missing: type[NotFoundError] = CatalogNotFoundError
