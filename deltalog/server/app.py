@@ -30,6 +30,7 @@ from deltalog.server.exchange import Exchange, Observers
 from deltalog.server.lakeformation import OPERATIONS
 from deltalog.server.lanes import BusyError, Lanes, NotBegunError, NotDoneError
 from deltalog.server.logs import Refusals
+from deltalog.server.openapi import document as openapi
 from deltalog.server.tables_in_use import TablesInUse
 from deltalog.server.unity import errors as unity_errors
 from deltalog.server.unity.requests import UnityRequest
@@ -369,6 +370,8 @@ def _route(method: str, raw_path: str) -> Route | None:
     parts = [urllib.parse.unquote(part) for part in raw_path.split("/")[1:]]
     if parts == ["health"] and method == "GET":
         return None
+    if parts == ["openapi.json"] and method == "GET":
+        return _DESCRIPTION
     operation = OPERATIONS.get(parts[0]) if len(parts) == 1 and method == "POST" else None
     if operation is not None:
         explain = functools.partial(exception_of, listed=operation.errors)
@@ -376,6 +379,13 @@ def _route(method: str, raw_path: str) -> Route | None:
         return Route(parts[0], lambda request: read(request.fields), explain, operation.needs)
     shown = raw_path[:_SHOWN_PATH]
     raise Refused(refusal(404, "UnknownOperationException", f"{method} {shown} does not exist on this server."))
+
+
+def _description(request: Request) -> Call:
+    return Call(lambda manager: msgspec.Raw(openapi.encoded()))
+
+
+_DESCRIPTION = Route(f"GET {openapi.PATH}", _description, functools.partial(exception_of, listed=()), Needs.CATALOG)
 
 
 def _unity_call(unity: Service, endpoint: Endpoint, parts: Mapping[str, str], request: Request) -> Call:

@@ -27,21 +27,9 @@ _CREDENTIALS = frozenset(
     {"key", "secret", "token", "username", "password"}
     | {"aws_access_key_id", "aws_secret_access_key", "aws_session_token"}
 )
-_SECRET_NAME = re.compile(r"key|secret|token|passw|credential|sas_|connection_string", re.IGNORECASE)
 # Environment variables that contain secrets for the clients of AWS, Azure and Google.
 _SECRET_VARIABLES = re.compile(r"(?:AWS|AZURE|GOOGLE)_\w*(?:SECRET|TOKEN|PASSWORD|_KEY|CONNECTION_STRING)\w*")
 _LOCATION_VARIABLES = re.compile(r"\w*(?:_FILE|_URI|_URL|_PATH)$")
-
-
-def secret_names(options: Mapping[str, Any]) -> list[str]:
-    """The names of options whose values are keys or other secrets by their names, at any depth."""
-    found = []
-    for name, value in options.items():
-        if isinstance(value, Mapping):
-            found += [f"{name}.{each}" for each in secret_names(value)]
-        elif _SECRET_NAME.search(name):
-            found.append(name)
-    return found
 
 
 class Secrets:

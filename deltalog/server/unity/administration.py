@@ -12,6 +12,7 @@ import msgspec
 from deltalog.catalog.records import Head, TableRecord
 from deltalog.errors import CallError, CorruptTableError, EntityNotFoundError, ResourceNotReadyError
 from deltalog.protocol.actions import Long
+from deltalog.server.access import rules
 from deltalog.server.calls import Needs
 from deltalog.server.unity.errors import BadRequestError, NotServedError
 from deltalog.server.unity.pages import MOST_RESULTS, page
@@ -252,13 +253,13 @@ def _checked(name: str) -> str:
 
 
 ENDPOINTS = (
-    Endpoint("GET", _TABLES, list_tables, Needs.TABLE),
-    Endpoint("POST", _TABLES, register_table, Needs.TABLE, commits=True),
-    Endpoint("GET", _TABLE, get_table),
-    Endpoint("DELETE", _TABLE, drop_table, Needs.TABLE),
-    Endpoint("POST", f"{_TABLE}/release", release_table, Needs.TABLE, commits=True),
-    Endpoint("POST", f"{_TABLE}/publish", publish_table, Needs.TABLE),
-    Endpoint("POST", "/v1/resync", resync, Needs.TABLE),
+    Endpoint("GET", _TABLES, list_tables, rules.SEE_CATALOG, Needs.TABLE),
+    Endpoint("POST", _TABLES, register_table, rules.REGISTER_TABLE, Needs.TABLE, commits=True),
+    Endpoint("GET", _TABLE, get_table, rules.SEE_TABLE),
+    Endpoint("DELETE", _TABLE, drop_table, rules.MANAGE_TABLE, Needs.TABLE),
+    Endpoint("POST", f"{_TABLE}/release", release_table, rules.MANAGE_TABLE, Needs.TABLE, commits=True),
+    Endpoint("POST", f"{_TABLE}/publish", publish_table, rules.WRITE_TABLE, Needs.TABLE),
+    Endpoint("POST", "/v1/resync", resync, rules.MANAGE_CATALOG, Needs.TABLE),
 )
 
 

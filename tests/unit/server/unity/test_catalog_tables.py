@@ -211,8 +211,9 @@ def test_tables_do_not_lie_in_one_another(own: Own) -> None:
 
 def test_requests_have_a_form(own: Own) -> None:
     root = own.new("form")
-    for body in ({"name": "s.t"}, {"location": str(root)}, {"name": 1, "location": "x"}, [], b"{",
-                 {"name": "s.t", "location": str(root), "takeover": True}):  # fmt: skip
+    wrong: tuple[Any, ...] = ({"name": "s.t"}, {"location": str(root)}, {"name": 1, "location": "x"}, [], b"{",
+                 {"name": "s.t", "location": str(root), "takeover": True})  # fmt: skip
+    for body in wrong:
         assert own.ask("POST", "/tables", body).error == (400, "BadRequestException")
     for name in ("t", "", ".t", "s.", "`s`.t", "s\n.t"):
         assert own.register(name, root).error == (400, "BadRequestException")
