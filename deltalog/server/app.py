@@ -22,6 +22,7 @@ import msgspec
 
 from deltalog import deadline
 from deltalog.errors import DeltaLogError, OperationTimeoutError, StoreError
+from deltalog.server.access import rules
 from deltalog.server.access.denials import PermissionDeniedError
 from deltalog.server.access.grants import Grants
 from deltalog.server.access.guard import Guard
@@ -34,10 +35,11 @@ from deltalog.server.exchange import Exchange, Observers
 from deltalog.server.lakeformation import OPERATIONS
 from deltalog.server.lanes import BusyError, Lanes, NotBegunError, NotDoneError
 from deltalog.server.logs import Refusals
+from deltalog.server.openapi import document as openapi
 from deltalog.server.tables_in_use import TablesInUse
 from deltalog.server.unity import errors as unity_errors
 from deltalog.server.unity.requests import UnityRequest
-from deltalog.server.unity.router import ROUTER, path_below_root
+from deltalog.server.unity.router import Router, router_of
 from deltalog.server.unity.service import Endpoint, Service
 from deltalog.transactions.manager import TransactionManager
 
@@ -159,7 +161,7 @@ class App:
         except Refused as refused:
             answer, is_unauthorized = refused.answer, refused.is_unauthorized
             self._log_refusal(answer, exchange)
-        if path_below_root(exchange.path) is not None and answer.error is not None:
+        if router_of(exchange.path) is not None and answer.error is not None:
             answer = unity_errors.of_refusal(answer, is_unauthorized)
         exchange.status, exchange.error = answer.status, answer.error
         try:
@@ -177,7 +179,7 @@ class App:
         self._check_origin(headers)
         query = scope.get("query_string", b"")
         head = Head(exchange.method, exchange.path, query, headers)
-        below = path_below_root(exchange.path)
+        below = router_of(exchange.path)
         found = None if below is not None else _route(exchange.method, exchange.path)
         if below is None and found is None:
             return await self._healthy(exchange.request_id)
@@ -188,7 +190,8 @@ class App:
             raise Refused(denied, is_unauthorized=True) from None
         exchange.principal = identified.principal
         # Only authenticated clients are told what is served.
-        route = found or self._unity_route(exchange.method, below or "")
+        route = found if below is None else self._unity_route(exchange.method, *below)
+        assert route is not None
         exchange.route = route.name
         with self._bodies.one() as body:
             await self._receive(headers, receive, body)
@@ -228,13 +231,13 @@ class App:
         if self._hosts is not None and _host_name(headers.get("host", "")) not in self._hosts:
             raise Refused(refusal(403, DENIED, f"Call this server as {' or '.join(sorted(self._hosts))}."))
 
-    def _unity_route(self, method: str, path: str) -> Route:
-        """The route of a call of Unity Catalog's API. Raises Refused."""
+    def _unity_route(self, method: str, router: Router, path: str) -> Route:
+        """The route of a call of Unity Catalog's API, or of deltalog's own. Raises Refused."""
         unity = self._unity
         if unity is None:
             raise Refused(refusal(404, "UnknownOperationException", "This server does not serve Unity Catalog's API."))
         try:
-            endpoint, parts = ROUTER.find(method, path)
+            endpoint, parts = router.find(method, path)
         except DeltaLogError as error:
             raise Refused(unity_errors.answer_of(error)) from None
         answer = unity_errors.answer_to_commit if endpoint.commits else unity_errors.answer_of
@@ -383,6 +386,8 @@ def _route(method: str, raw_path: str) -> Route | None:
     parts = [urllib.parse.unquote(part) for part in raw_path.split("/")[1:]]
     if parts == ["health"] and method == "GET":
         return None
+    if parts == ["openapi.json"] and method == "GET":
+        return _DESCRIPTION
     operation = OPERATIONS.get(parts[0]) if len(parts) == 1 and method == "POST" else None
     if operation is not None:
         explain = functools.partial(exception_of, listed=operation.errors)
@@ -390,6 +395,15 @@ def _route(method: str, raw_path: str) -> Route | None:
         return Route(parts[0], operation.access, lambda request: read(request.fields), explain, operation.needs)
     shown = raw_path[:_SHOWN_PATH]
     raise Refused(refusal(404, "UnknownOperationException", f"{method} {shown} does not exist on this server."))
+
+
+def _description(request: Request) -> Call:
+    return Call(lambda context: msgspec.Raw(openapi.encoded()))
+
+
+_DESCRIPTION = Route(
+    f"GET {openapi.PATH}", rules.ANYONE, _description, functools.partial(exception_of, listed=()), Needs.CATALOG
+)
 
 
 def _unity_call(unity: Service, endpoint: Endpoint, parts: Mapping[str, str], request: Request) -> Call:

@@ -203,7 +203,7 @@ class Server:
             settings.limits,
             authenticator=None if settings.token is None else SharedToken(settings.token),
             hosts=_LOOPBACK | {settings.host.lower()} if trusted else None,
-            unity=Service(unity, settings.vendor, self._publisher.ask),
+            unity=Service(unity, settings.vendor, self._publisher.ask, manager),
         )
         self._server = uvicorn.Server(_config(self._app, settings, connections))
 

@@ -55,7 +55,8 @@ from deltalog.protocol.schema import StructType
 from deltalog.protocol.timestamps import describe
 from deltalog.read.snapshot import Snapshot
 from deltalog.storage.base import LogStore
-from deltalog.storage.registry import open_store
+from deltalog.storage.locations import BY_LOCATION
+from deltalog.storage.registry import open_store, spread
 from deltalog.table import DeltaTable, PointInTime
 from deltalog.transactions.branch import place_in_transaction
 from deltalog.transactions.callers import ADMINISTRATOR, Caller
@@ -420,6 +421,11 @@ class ManagedTables:
             if at_ms < since_ms:
                 del self._late[table_id]
             return version if at_ms >= since_ms else -1
+
+    def named_locations(self) -> tuple[str, ...]:
+        """The beginnings of locations for which there are storage options (``by_location``). Cost: none."""
+        given = spread(self._storage_options).get(BY_LOCATION)
+        return tuple(given) if isinstance(given, Mapping) else ()
 
     def plain_store(self, url: str) -> LogStore:
         """The store of a table's files, accessed without the catalog."""

@@ -29,6 +29,7 @@ from deltalog.transactions.unity.external_logs import ExternalLogs
 from deltalog.transactions.unity.locations import canonical_location
 from deltalog.transactions.unity.managed import ManagedHeads
 from deltalog.transactions.unity.names import Names
+from deltalog.transactions.unity.registration import Registration
 from deltalog.transactions.unity.schemas import Schemas
 from deltalog.transactions.unity.settings import UnitySettings
 from deltalog.transactions.unity.updates import Updates
@@ -53,6 +54,7 @@ class UnityTables:
         self._external = ExternalTables(tables, self._names, self._warehouse, environment)
         self._external_logs = ExternalLogs(tables, environment, [settings.warehouse or "", *settings.readable])
         self._creation = Creation(tables, self._names, self._warehouse, self._managed, self._external, environment)
+        self._registration = Registration(tables, self._names, self._warehouse, self._external)
         self._updates = Updates(tables, self._managed, environment, settings.most_unpublished)
         self._drops = Drops(tables, self._names, self._warehouse, self._managed, environment)
 
@@ -108,6 +110,11 @@ class UnityTables:
         ``Schemas.names_after``."""
         return self._schemas.names_after(schema, after, limit, caller)
 
+    def all_names_after(self, prefix: str, after: str, limit: int) -> list[str]:
+        """At most ``limit`` full names of tables that begin with ``prefix`` and come after ``after``, in order. Raises
+        and costs as ``Schemas.all_names_after``."""
+        return self._schemas.all_names_after(prefix, after, limit)
+
     # ---------------------------------------------------------------------------------------------- creation
 
     def stage(self, name: str, caller: Caller = ADMINISTRATOR) -> Staged:
@@ -157,6 +164,11 @@ class UnityTables:
             name, location, kind, comment, properties, column_infos, columns, partition_columns, caller.owner
         )
 
+    def register_existing(self, name: str, location: str, take_over: bool) -> TableRecord:
+        """Add an existing table to the catalog, for a remote caller. Raises and costs as
+        ``Registration.register``."""
+        return self._registration.register(name, location, take_over)
+
     def check_unmanaged(self, location: str) -> None:
         """Check that a location can be that of an external table. Raises and costs as
         ``ExternalTables.check_unmanaged``."""
@@ -184,6 +196,10 @@ class UnityTables:
         """The managed table with an id. Raises EntityNotFoundError; CallError if it has another location. Cost: 1
         coordinator call."""
         return self._managed.managed_with_id(table_id, location, caller)
+
+    def external(self, name: str) -> ExternalTable:
+        """An external table. Raises EntityNotFoundError. Cost: 1 coordinator call."""
+        return self._external.get(name)[0]
 
     def view(self, record: TableRecord) -> ManagedView:
         """A managed table at its head. Raises EntityNotFoundError. Cost: 2 coordinator calls, that of
