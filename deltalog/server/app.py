@@ -26,7 +26,14 @@ from deltalog.server.access import rules
 from deltalog.server.access.denials import PermissionDeniedError
 from deltalog.server.access.grants import Grants
 from deltalog.server.access.guard import Guard
-from deltalog.server.access.principals import Authenticator, Everyone, Head, NotAuthenticatedError
+from deltalog.server.access.principals import (
+    Authenticator,
+    Everyone,
+    Head,
+    Identified,
+    NotAuthenticatedError,
+    NotIdentifiedYetError,
+)
 from deltalog.server.access.rules import Rule
 from deltalog.server.answers import DENIED, INTERNAL, Answer, exception_of, refusal, without_places
 from deltalog.server.bodies import Bodies, Body
@@ -62,6 +69,7 @@ _TOO_MANY_LARGE = refusal(
     retry_after="1",
     connection="close",
 )
+_SINGLE = frozenset({"authorization", "host", "content-length"})
 _CATALOG, _SOME_TRANSACTION = "", "transaction"
 
 
@@ -174,21 +182,19 @@ class App:
     async def _answer(self, scope: Mapping[str, Any], receive: Receive, exchange: Exchange) -> Answer:
         if sum(len(name) + len(value) for name, value in scope["headers"]) > self._limits.header_bytes:
             raise Refused(refusal(431, "RequestHeaderFieldsTooLargeException", "The headers are too large."))
-        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        headers = _headers_of(scope["headers"])
         _check_framing(scope.get("http_version"), headers)
         self._check_origin(headers)
         query = scope.get("query_string", b"")
-        head = Head(exchange.method, exchange.path, query, headers)
+        certificate = scope.get("state", {}).get("certificate")
+        head = Head(exchange.method, exchange.path, query, headers, certificate or None, exchange.caller)
         below = router_of(exchange.path)
         found = None if below is not None else _route(exchange.method, exchange.path)
         if below is None and found is None:
             return await self._healthy(exchange.request_id)
-        try:
-            identified = await self._authenticator.identify(head)
-        except NotAuthenticatedError as error:
-            denied = refusal(403, DENIED, str(error), connection="close")
-            raise Refused(denied, is_unauthorized=True) from None
-        exchange.principal = identified.principal
+        identified = await self._identified(head, exchange)
+        if identified.check_body is None:
+            exchange.principal = identified.principal
         # Only authenticated clients are told what is served.
         route = found if below is None else self._unity_route(exchange.method, *below)
         assert route is not None
@@ -198,7 +204,8 @@ class App:
             data = body.taken()
             exchange.request_bytes = len(data)
             if identified.check_body is not None and not identified.check_body(data):
-                raise Refused(refusal(403, DENIED, "The signature of the request is wrong."), is_unauthorized=True)
+                raise _denied("The signature of the request is wrong.")
+            exchange.principal = identified.principal
             try:
                 given = Request(data, query)
                 del data
@@ -212,6 +219,22 @@ class App:
             exchange.table, exchange.transaction_id = call.table, call.transaction_id
             said = (exchange.path, urllib.parse.unquote(exchange.path), *given.said)
             return await self._run(route, call, guard, said, exchange.request_id)
+
+    async def _identified(self, head: Head, exchange: Exchange) -> Identified:
+        """Raises Refused."""
+        try:
+            return await self._authenticator.identify(head)
+        except NotAuthenticatedError as error:
+            raise _denied(str(error), brought=error.brought) from None
+        except NotIdentifiedYetError as error:
+            message = str(error)
+        except DeltaLogError as error:
+            log.error(
+                "request %s: whose it is cannot be found out: %s: %s",
+                exchange.request_id, type(error).__name__, error,
+            )  # fmt: skip
+            message = "The server cannot find out now whose this request is."
+        raise Refused(refusal(503, "ServiceUnavailableException", message, retry_after="1", connection="close"))
 
     def _log_refusal(self, answer: Answer, exchange: Exchange) -> None:
         """Log a refusal with the address of the caller, who may be any client."""
@@ -370,6 +393,15 @@ class App:
         return answer
 
 
+def _denied(message: str, *, brought: bool = True) -> Refused:
+    """The refusal of a request that does not prove whose it is.
+
+    Spec: RFC 6750, section 3."""
+    challenge = 'Bearer realm="deltalog"' + (', error="invalid_token"' if brought else "")
+    denied = refusal(403, DENIED, message, connection="close", www_authenticate=challenge)
+    return Refused(denied, is_unauthorized=True)
+
+
 def _failing(code: str) -> Answer:
     return Answer(503, {"status": "failing", "failing": "catalog", "code": code}, headers={"retry-after": "5"})
 
@@ -411,6 +443,18 @@ def _unity_call(unity: Service, endpoint: Endpoint, parts: Mapping[str, str], re
     work = endpoint.read(UnityRequest(parts, request.query, request.body))
     request.body = b""
     return Call(lambda context: work.run(unity.called_by(context.guard)), work.table or "")
+
+
+def _headers_of(raw: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:
+    """Headers, by their names in lower case. Raises Refused if one occurs twice that says where a request goes or whose
+    it is: a proxy and this server could take different ones."""
+    found: dict[str, str] = {}
+    for name, value in raw:
+        lower = name.decode("latin-1").lower()
+        if lower in found and (lower in _SINGLE or lower.startswith("x-amz-")):
+            raise Refused(refusal(400, "BadRequestException", f"{lower} occurs twice.", connection="close"))
+        found[lower] = value.decode("latin-1")
+    return found
 
 
 def _check_framing(version: str | None, headers: Mapping[str, str]) -> None:
