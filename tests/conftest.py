@@ -15,6 +15,7 @@ import pytest  # noqa: E402
 from hypothesis import settings  # noqa: E402
 
 from tests.support import usual_run  # noqa: E402
+from tests.support.postgresql import postgresql  # noqa: E402, F401 (the fixture of a server)
 from tests.support.s3 import ministack, moto, one_at_a_time  # noqa: E402, F401 (fixtures of servers)
 
 # Hypothesis has no deadline, so that an example does not fail on a busy machine. Only runs with --long try new
