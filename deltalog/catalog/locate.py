@@ -33,8 +33,12 @@ def open_coordinator(url: str, *, create: bool = True, **options: Any) -> Coordi
         found = option_names.of_dynamodb(options_at(url, spread(options)))
         return DynamoDBCoordinator(url.removeprefix("dynamodb:").lstrip("/"), found, create=create)
     if url.startswith(("postgresql://", "postgres://")):
-        from deltalog.catalog.postgresql import PostgresCoordinator
-
+        try:
+            from deltalog.catalog.postgresql import PostgresCoordinator
+        except ImportError as error:
+            raise CallError(
+                f"PostgreSQL needs the extra 'postgresql' ({error}): pip install 'deltalog[postgresql]'."
+            ) from error
         return PostgresCoordinator(url, create=create)
     from deltalog.catalog.sqlite import SQLiteCoordinator
 

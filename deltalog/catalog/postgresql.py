@@ -40,6 +40,7 @@ from deltalog.catalog.records import (
     TransactionStatus,
     metadata_mark,
 )
+from deltalog.errors import CallError
 from deltalog.storage.secrets import Reopen
 
 _KEEPS_STAGED = ("catalog", "keeps staged commits")
@@ -215,9 +216,7 @@ class PostgresCoordinator(Coordinator):
                 return False
             if not self._add_documents(change, documents):
                 return False
-            change.finish(
-                *((self._sql(each), (table_id,)) for each in deletions), *self._change_documents(documents)
-            )
+            change.finish(*((self._sql(each), (table_id,)) for each in deletions), *self._change_documents(documents))
             return True
 
         return self._server.change(work)
@@ -268,7 +267,7 @@ class PostgresCoordinator(Coordinator):
         return Head(rows[0][0], commits, *rows[0][1:3])
 
     def cut(self) -> dict[str, int]:
-        return dict(self._read("SELECT table_id, version FROM {schema}.tables ORDER BY table_id"))  # type: ignore[arg-type]
+        return dict(self._read("SELECT table_id, version FROM {schema}.tables ORDER BY table_id"))
 
     def ratify(self, proposal: Proposal) -> Ratification:
         """Cost: 1 round trip for the commits of one table; 2 for those of several tables or with a transaction's
@@ -278,7 +277,7 @@ class PostgresCoordinator(Coordinator):
         is_plain = before is None and not proposal.documents and len(proposal.commits) == len(expected) == 1
         if is_plain and proposal.marks.keys() <= expected.keys():
             return self._ratify_one(proposal)
-        statements = [] if before is None else [(self._sql(_LOCK_RECORD), (before.id,))]
+        statements: list[Statement] = [] if before is None else [(self._sql(_LOCK_RECORD), (before.id,))]
         statements.append(self._lock_tables([*expected, *proposal.marks], "FOR NO KEY UPDATE"))
         statements += self._lock_documents(proposal.documents)
 
@@ -293,7 +292,7 @@ class PostgresCoordinator(Coordinator):
                 return Ratification.MARKED
             if not _are_current(found, proposal.documents) or not self._add_documents(change, proposal.documents):
                 return Ratification.CHANGED
-            writes = [
+            writes: list[Statement] = [
                 statement
                 for table_id, commits in proposal.commits.items()
                 for statement in (
@@ -366,6 +365,7 @@ class PostgresCoordinator(Coordinator):
 
     def _change_document(self, new: DocumentChange) -> bool:
         key, where = _key(new), "WHERE kind = %s AND key = %s AND revision = %s"
+        values: tuple[Any, ...]
         if new.revision == 0:
             statement, values = _INSERT_DOCUMENTS, ([new.kind], [new.key], [new.content])
         elif new.content is None:
@@ -421,10 +421,10 @@ class PostgresCoordinator(Coordinator):
     def remark(self, table_id: str, number: int, marking: Marking | None) -> None:
         where = "WHERE table_id = %s AND number = %s"
         if marking is None:
-            statement, values = f"DELETE FROM {{schema}}.markings {where}", (table_id, number)
+            statement, values = f"DELETE FROM {{schema}}.markings {where}", [table_id, number]
         else:
             statement = f"UPDATE {{schema}}.markings SET marking = %s {where}"
-            values = (_encoded(marking), table_id, number)  # type: ignore[assignment]
+            values = [_encoded(marking), table_id, number]
         self._server.change(lambda change: change.at_once(self._sql(statement), values))
 
     def _lock_tables(self, table_ids: Iterable[str], lock: str) -> Statement:
@@ -508,12 +508,14 @@ class PostgresCoordinator(Coordinator):
         return {key.decode("utf-8", "surrogatepass"): b"".join(data) for key, data in pieces.items()}
 
     def delete_parts(self, transaction_id: str, keys: Sequence[str] | None = None) -> None:
-        if keys is None:
-            statement: Statement = (self._sql("DELETE FROM {schema}.parts WHERE transaction_id = %s"), (transaction_id,))
-        else:
-            statement = (self._sql(_DELETE_PARTS), (transaction_id, [_digest(key) for key in keys]))
-        if keys is None or keys:
-            self._server.change(lambda change: change.finish(statement), durable=False)
+        if keys is not None and not keys:
+            return
+        values: list[Any] = [transaction_id]
+        statement = "DELETE FROM {schema}.parts WHERE transaction_id = %s"
+        if keys is not None:
+            statement = _DELETE_PARTS
+            values.append([_digest(key) for key in keys])
+        self._server.change(lambda change: change.finish((self._sql(statement), values)), durable=False)
 
 
 def _moved(table_id: str, commits: Sequence[RatifiedCommit]) -> tuple[Any, ...]:
@@ -595,7 +597,12 @@ def _is_storable(value: object) -> bool:
 
 
 def _encoded(value: object) -> str:
-    return msgspec.json.encode(value).decode()
+    try:
+        return msgspec.json.encode(value).decode()
+    except UnicodeEncodeError as error:
+        raise CallError(
+            "A catalog in PostgreSQL cannot store text with a lone surrogate. Nothing was changed."
+        ) from error
 
 
 def _record(text: str) -> TransactionRecord:

@@ -1,9 +1,9 @@
 """Connections to a catalog in PostgreSQL, its changes as database transactions, and the interpretation of errors.
 
-A change is sent in at most two round trips, by libpq's pipeline mode: ``Change.ask`` takes locks and reads, and
-``Change.finish`` writes and commits. The outcome of a change is unknown only if its COMMIT was sent, and the server
-neither confirmed it nor refused it with an error of the severity ERROR. All other failures have no effect, because the
-server rolls back a transaction whose COMMIT it has not received.
+A change takes two round trips at most: ``Change.ask`` takes locks and reads, and ``Change.finish`` writes and commits.
+The outcome of a change is unknown only if its COMMIT was sent, and the server neither confirmed it nor refused it with
+an error of the severity ERROR. All other failures have no effect, because the server rolls back a transaction whose
+COMMIT it has not received.
 
 The pool of connections is not that of psycopg_pool: its threads do not survive a fork, and its callers learn only that
 no connection came in time, not that the password is wrong.
@@ -12,6 +12,7 @@ no connection came in time, not that the password is wrong.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import logging
 import os
 import random
@@ -24,18 +25,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
+import psycopg
+import psycopg.conninfo
+from psycopg.pq import TransactionStatus
+
 from deltalog.catalog import postgresql_schema as layout
 from deltalog.errors import CallError, CoordinatorError, EntityNotFoundError, OperationTimeoutError
 from deltalog.storage.secrets import Secrets, check_location
-
-try:
-    import psycopg
-    import psycopg.conninfo
-    from psycopg.pq import TransactionStatus
-except ImportError as error:  # psycopg raises ImportError if it finds no libpq
-    raise CallError(
-        f"PostgreSQL needs the extra 'postgresql' ({error}): pip install 'deltalog[postgresql]'."
-    ) from error
 
 if TYPE_CHECKING:
     from psycopg.abc import PQGen
@@ -144,18 +140,43 @@ class Change:
         self.is_committing = False
 
     def ask(self, *statements: Statement) -> list[Rows]:
-        """Run statements that lock and read. Cost: 1 round trip."""
-        return [cursor.fetchall() for cursor in self._send(statements)]
+        """Run statements that lock and read. Cost: 1 round trip.
+
+        They are one text of the simple protocol, with its values quoted. After a pipeline of psycopg, which ends with a
+        Flush message, the server would not count the time for which the transaction is idle (idle_seconds)."""
+        begin = () if self.has_begun else ((text, ()) for text in self._begin())
+        texts = [*begin, *statements]
+        with psycopg.ClientCursor(self._connection) as cursor:
+            self.has_begun = True
+            cursor.execute(";".join(text for text, _ in texts), [value for _, values in texts for value in values])
+            found: list[Rows] = []
+            while True:
+                found.append(cursor.fetchall() if cursor.description else [])
+                if not cursor.nextset():
+                    return found[len(found) - len(statements) :]
 
     def write(self, *statements: Statement) -> list[int]:
-        """Run statements that write. Returns the numbers of rows. Cost: 1 round trip."""
-        return [cursor.rowcount for cursor in self._send(statements)]
+        """Run statements that write, after ``ask``. Returns the numbers of rows. Cost: 1 round trip for each
+        statement."""
+        return [self._connection.execute(*statement).rowcount for statement in statements]
 
     def finish(self, *statements: Statement) -> list[psycopg.Cursor[Any]]:
         """Run statements and commit. Cost: 1 round trip."""
-        *done, commit = self._send(statements, commit=True)
+        self._connection.has_warned = False
+        begin = [] if self.has_begun else [self._begin()]
+        with self._connection.pipeline():
+            for text in itertools.chain(*begin):
+                self.has_begun = True
+                self._connection.execute(text)
+            cursors = [self._connection.execute(*statement) for statement in statements]
+            self.is_committing = True
+            commit = self._connection.execute("COMMIT")
         self._check_commit(commit.statusmessage == "COMMIT")
-        return done
+        return cursors
+
+    def _begin(self) -> list[str]:
+        setting = [] if self._durable else ["SET LOCAL synchronous_commit TO off"]
+        return ["BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE", *setting]
 
     def at_once(self, statement: str, values: Sequence[Any]) -> int:
         """Run one statement as the whole change. Returns the number of rows. Cost: 1 round trip."""
@@ -169,20 +190,6 @@ class Change:
         if self.has_begun:
             with contextlib.suppress(psycopg.Error):  # the connection is then not used again
                 self._connection.execute("ROLLBACK")
-
-    def _send(self, statements: Sequence[Statement], *, commit: bool = False) -> list[psycopg.Cursor[Any]]:
-        self._connection.has_warned = False
-        with self._connection.pipeline():
-            if not self.has_begun:
-                self.has_begun = True
-                self._connection.execute("BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE")
-                if not self._durable:
-                    self._connection.execute("SET LOCAL synchronous_commit TO off")
-            cursors = [self._connection.execute(*statement) for statement in statements]
-            if commit:
-                self.is_committing = True
-                cursors.append(self._connection.execute("COMMIT"))
-        return cursors
 
     def _check_commit(self, is_committed: bool) -> None:
         """A server that stops waiting for its synchronous standby only warns: the change is then in one place, and may
@@ -433,7 +440,7 @@ class PostgresServer:
         deltalog refuse it. One process at a time does so."""
         change = Change(connection, durable=True)
         _, schemas, tables, encoding = change.ask(
-            ("SELECT pg_advisory_xact_lock(hashtextextended(%s, %s))::text", (self.schema, _LOCK_CLASS)),
+            ("SELECT pg_advisory_xact_lock(hashtextextended(%s::text, %s))::text", (self.schema, _LOCK_CLASS)),
             ("SELECT 1 FROM pg_namespace WHERE nspname = %s", (self.schema,)),
             (
                 "SELECT relname FROM pg_class JOIN pg_namespace n ON n.oid = relnamespace "
@@ -508,6 +515,8 @@ def _parsed(url: str, settings: PostgresSettings) -> tuple[dict[str, Any], str]:
         "idle_in_transaction_session_timeout": settings.idle_seconds,
     }
     ours = [f"-c {name}={max(1, round(seconds * 1000))}" for name, seconds in milliseconds.items()]
+    # A client whose machine is gone keeps its locks until then, if it was sending a change.
+    ours += [f"-c tcp_keepalives_{name}={value}" for name, value in (("idle", 10), ("interval", 5), ("count", 3))]
     ours += ["-c search_path=pg_catalog", "-c default_transaction_isolation=read\\ committed"]
     defaults = {
         "connect_timeout": settings.connect_seconds,

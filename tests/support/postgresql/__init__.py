@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any
 
 import psycopg
-import pytest
 
 from deltalog.catalog.postgresql import PostgresCoordinator
 from tests.support.s3 import free_port
 
 PASSWORD = "pa%ss wörd-sentinel"
 _START_SECONDS = 60.0
+_INITDB = ("--wal-segsize=1",)
 _NUMBERS = itertools.count(1)
 
 
@@ -41,6 +41,7 @@ class Postgres:
         self.port = free_port()
         self._settings = settings
         self._process: subprocess.Popen[bytes] | None = None
+        self._admin: psycopg.Connection[tuple[Any, ...]] | None = None
         # PostgreSQL refuses to run as root.
         account = pwd.getpwnam("nobody") if os.geteuid() == 0 else None
         self._account: dict[str, Any] = {}
@@ -55,7 +56,9 @@ class Postgres:
         assert done.returncode == 0, done.stderr.decode(errors="replace")
 
     def create(self) -> None:
-        self.run("initdb", "-D", str(self.data), "-U", self.admin, "-A", "trust", "-E", "UTF8", "--no-locale", "-N")
+        self.run(
+            "initdb", "-D", str(self.data), "-U", self.admin, "-A", "trust", "-E", "UTF8", "--no-locale", "-N", *_INITDB
+        )
         (self.data / "pg_hba.conf").write_text(
             "local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\nlocal replication all trust\n"
         )
@@ -68,47 +71,41 @@ class Postgres:
             "max_connections": "200",
             "shared_buffers": "32MB",
             "deadlock_timeout": "200ms",
+            "recovery_init_sync_method": "syncfs",
+            "scram_iterations": "100",
+            "min_wal_size": "32MB",
             **self._settings,
         }
         options = [f"--{name}={value}" for name, value in settings.items()]
-        with (self.directory / "log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [self._bin / "postgres", "-D", str(self.data), *options],
-                stdout=log,
-                stderr=log,
-                cwd=self.directory,
-                **self._account,
-            )
         deadline = time.monotonic() + _START_SECONDS
+        process = self._launched(options)
         while True:
             try:
                 self.connect("postgres").close()
-                return
             except psycopg.OperationalError:
-                if self._process.poll() is not None or time.monotonic() > deadline:
+                if time.monotonic() > deadline:
                     raise RuntimeError(self.log()[-3000:]) from None
+                if process.poll() is not None:  # the children of a killed server are still there
+                    process = self._launched(options)
                 time.sleep(0.05)
+            else:
+                self._process = process
+                return
+
+    def _launched(self, options: list[str]) -> subprocess.Popen[bytes]:
+        with (self.directory / "log").open("ab") as log:
+            command = [str(self._bin / "postgres"), "-D", str(self.data), *options]
+            return subprocess.Popen(command, stdout=log, stderr=log, cwd=self.directory, **self._account)
 
     def stop(self, how: signal.Signals = signal.SIGINT) -> None:
-        """SIGTERM: smart, SIGINT: fast, SIGQUIT: immediate, SIGKILL: a crash."""
+        """SIGTERM: smart, SIGINT: fast, SIGQUIT: immediate, SIGKILL: a crash. After a crash, the server's children end
+        by themselves; until then it cannot be started again."""
         process, self._process = self._process, None
-        if process is None:
-            return
-        process.send_signal(how)
-        process.wait(60)
-        if how is signal.SIGKILL:  # its children notice it by themselves, and only then can it be started again
-            deadline = time.monotonic() + 30
-            while self._has_children(process.pid) and time.monotonic() < deadline:
-                time.sleep(0.02)
-
-    @staticmethod
-    def _has_children(pid: int) -> bool:
-        """Whether processes of the process group of a server exist. The server made itself its leader."""
-        try:
-            os.killpg(pid, 0)
-            return True
-        except (ProcessLookupError, PermissionError):
-            return False
+        if self._admin is not None:
+            self._admin.close()
+        if process is not None:
+            process.send_signal(how)
+            process.wait(60)
 
     @property
     def pid(self) -> int:
@@ -124,22 +121,44 @@ class Postgres:
             host=str(self.directory), port=self.port, user=self.admin, dbname=database, autocommit=True
         )
 
-    def execute(self, statement: str, *values: Any, database: str = "catalogs") -> list[tuple[Any, ...]]:
-        with self.connect(database) as connection:
-            cursor = connection.execute(statement, values)
+    def execute(self, statement: str, *values: Any) -> list[tuple[Any, ...]]:
+        """What a statement of the administrator returns."""
+        if self._admin is None or self._admin.closed:
+            self._admin = self.connect()
+        try:
+            cursor = self._admin.execute(statement, values or None)
             return cursor.fetchall() if cursor.description else []
+        except psycopg.OperationalError:
+            self._admin.close()
+            raise
 
     def url(self, schema: str | None = None, *, port: int | None = None, database: str = "catalogs") -> str:
         """The URL of a new catalog, over TCP with a password, which is in a file."""
         schema = schema or f"catalog_{next(_NUMBERS)}"
         passwords = self.directory / "passwords"
-        return (
-            f"postgresql://{self.user}@127.0.0.1:{port or self.port}/{database}?schema={schema}&passfile={passwords}"
-        )
+        return f"postgresql://{self.user}@127.0.0.1:{port or self.port}/{database}?schema={schema}&passfile={passwords}"
 
     def coordinator(self, **settings: Any) -> PostgresCoordinator:
         """A new catalog."""
         return PostgresCoordinator(self.url(), **settings)
+
+    def empty_url(self) -> str:
+        """The URL of an empty catalog over the Unix socket. All calls return the same catalog, because creating one
+        takes longer than most tests."""
+        url = f"postgresql://{self.user}@/catalogs?host={self.directory}&port={self.port}&schema=shared"
+        PostgresCoordinator(url).close()
+        self.empty("shared")
+        return url
+
+    def empty(self, schema: str) -> None:
+        """Remove the contents of a catalog."""
+        names = ("tables", "commits", "markings", "documents", "transactions", "parts")
+        self.execute(";".join(f"DELETE FROM {schema}.{name}" for name in names))
+
+    def end_sessions(self, application: str) -> int:
+        """End the sessions of an application, and wait until they have ended. Returns their number."""
+        pids = "SELECT pid FROM pg_stat_activity WHERE application_name = %s"
+        return len(self.execute(f"SELECT pg_terminate_backend(pid, 10000) FROM ({pids}) AS its", application))
 
 
 @contextlib.contextmanager
@@ -158,11 +177,5 @@ def running(**settings: str) -> Iterator[Postgres]:
         (directory / "passwords").chmod(0o600)
         yield server
     finally:
-        server.stop(signal.SIGQUIT)
+        server.stop(signal.SIGKILL)
         shutil.rmtree(directory, ignore_errors=True)
-
-
-@pytest.fixture(scope="session")
-def postgresql() -> Iterator[Postgres]:
-    with running() as server:
-        yield server
