@@ -15,7 +15,7 @@ import urllib.parse
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -30,6 +30,7 @@ from deltalog.server.exchange import Exchange, Observers
 from deltalog.server.lakeformation import OPERATIONS
 from deltalog.server.lanes import BusyError, Lanes, NotBegunError, NotDoneError
 from deltalog.server.logs import Refusals
+from deltalog.server.quotas import Callers, OverQuotaError, Quotas, Share
 from deltalog.server.tables_in_use import TablesInUse
 from deltalog.server.unity import errors as unity_errors
 from deltalog.server.unity.requests import UnityRequest
@@ -46,6 +47,8 @@ Send = Callable[[Message], Awaitable[None]]
 # If a request body is too large, the server reads up to this multiple of the limit, so that the sender of the body can
 # receive the error.
 _DRAINED = 4
+# A body up to this size has arrived with its headers, so that its connection can be used again without reading it.
+_READ_WITH_HEADERS = 16 << 10
 _HEALTH_SECONDS = 5
 _HEALTH_CACHE_SECONDS = 1
 _SHOWN_PATH = 200
@@ -67,7 +70,7 @@ class Limits:
     it, from the first byte) to the end of the headers. ``pending_bytes``: the maximum total size of bodies that are
     being received or processed; beyond it, bodies of more than 16 KiB are refused. ``response_seconds``: the maximum
     time for which a caller may pause while reading a response. ``connections``: the maximum number of open connections;
-    beyond it, the connections that have been idle longest are closed."""
+    beyond it, the connections that have been idle longest are closed. ``quotas``: the limits of each caller."""
 
     header_bytes: int = 32 << 10
     header_seconds: float = 10
@@ -80,6 +83,7 @@ class Limits:
     threads: int = 16
     requests: int = 64
     connections: int = 512
+    quotas: Quotas = field(default_factory=Quotas)
 
 
 class Refused(Exception):
@@ -128,6 +132,7 @@ class App:
         self._catalog, self._stores = lanes(), lanes()
         self._tables = TablesInUse()
         self._bodies = Bodies(self._limits.pending_bytes)
+        self._callers = Callers(self._limits.quotas)
         self.refusals = Refusals(log)
         self._health_thread = ThreadPoolExecutor(1, thread_name_prefix="deltalog-health")
         self._check: asyncio.Future[None] | None = None
@@ -151,6 +156,9 @@ class App:
         except Refused as refused:
             answer, is_unauthorized = refused.answer, refused.is_unauthorized
             self._log_refusal(answer, exchange)
+        except OverQuotaError as over:
+            answer = _over_quota(over, scope)
+            self._log_refusal(answer, exchange)
         if path_below_root(exchange.path) is not None and answer.error is not None:
             answer = unity_errors.of_refusal(answer, is_unauthorized)
         exchange.status, exchange.error = answer.status, answer.error
@@ -173,20 +181,23 @@ class App:
         found = None if below is not None else _route(exchange.method, exchange.path)
         if below is None and found is None:
             return await self._healthy(exchange.request_id)
+        self._callers.check_address(exchange.caller)
         try:
             identified = await self._authenticator.identify(head)
         except NotAuthenticatedError as error:
+            self._callers.has_failed(exchange.caller)
             denied = refusal(403, DENIED, str(error), connection="close")
             raise Refused(denied, is_unauthorized=True) from None
         exchange.principal = identified.principal
-        # Only authenticated clients are told what is served.
-        route = found or self._unity_route(exchange.method, below or "")
-        exchange.route = route.name
-        with self._bodies.one() as body:
-            await self._receive(headers, receive, body)
+        with self._callers.call(identified.principal.name, _length(headers)) as share, self._bodies.one() as body:
+            # Only authenticated clients are told what is served.
+            route = found or self._unity_route(exchange.method, below or "")
+            exchange.route = route.name
+            await self._receive(headers, receive, body, share)
             data = body.taken()
             exchange.request_bytes = len(data)
             if identified.check_body is not None and not identified.check_body(data):
+                self._callers.has_failed(exchange.caller)
                 raise Refused(refusal(403, DENIED, "The signature of the request is wrong."), is_unauthorized=True)
             try:
                 given = Request(data, query)
@@ -198,7 +209,7 @@ class App:
                 return _explained(route, error, exchange.request_id)
             exchange.table, exchange.transaction_id = call.table, call.transaction_id
             said = (exchange.path, urllib.parse.unquote(exchange.path), *given.said)
-            return await self._run(route, call, said, exchange.request_id)
+            return await self._run(route, call, said, exchange)
 
     def _log_refusal(self, answer: Answer, exchange: Exchange) -> None:
         """Log a refusal with the address of the caller, who may be any client."""
@@ -234,16 +245,16 @@ class App:
 
     # ----------------------------------------------------------------------------------------- requests
 
-    async def _receive(self, headers: Mapping[str, str], receive: Receive, body: Body) -> None:
-        if int(headers.get("content-length", "0")) > _DRAINED * self._limits.body_bytes:
+    async def _receive(self, headers: Mapping[str, str], receive: Receive, body: Body, share: Share) -> None:
+        if _length(headers) > _DRAINED * self._limits.body_bytes:
             raise Refused(self._too_large())
         try:
-            await asyncio.wait_for(self._received(receive, body), self._limits.body_seconds)
+            await asyncio.wait_for(self._received(receive, body, share), self._limits.body_seconds)
         except asyncio.TimeoutError:
             message = f"The body was not received within {self._limits.body_seconds:g} s."
             raise Refused(refusal(408, "RequestTimeoutException", message, connection="close")) from None
 
-    async def _received(self, receive: Receive, body: Body) -> None:
+    async def _received(self, receive: Receive, body: Body, share: Share) -> None:
         size, more = 0, True
         while more and size <= _DRAINED * self._limits.body_bytes:
             message = await receive()
@@ -253,7 +264,9 @@ class App:
             size += len(piece)
             if size > self._limits.body_bytes:
                 body.drop()
-            elif not body.add(piece):
+                continue
+            share.add(len(piece))
+            if not body.add(piece):
                 raise Refused(_TOO_MANY_LARGE)
         if size > self._limits.body_bytes:
             raise Refused(self._too_large())
@@ -264,13 +277,15 @@ class App:
 
     # ----------------------------------------------------------------------------------- running the calls
 
-    async def _run(self, route: Route, call: Call, said: Sequence[str], request_id: str) -> Answer:
+    async def _run(self, route: Route, call: Call, said: Sequence[str], exchange: Exchange) -> Answer:
+        assert exchange.principal is not None
+        request_id, caller = exchange.request_id, exchange.principal.name
         seconds = self._limits.request_seconds
         end_s = time.monotonic() + seconds
         lanes = self._catalog if route.needs is Needs.CATALOG else self._stores
         work = functools.partial(self._carry_out, route, call, said, request_id, end_s)
         try:
-            return await lanes.run(self._lane(route, call), work, seconds)
+            return await lanes.run(self._lane(route, call), work, seconds, caller)
         except BusyError:
             log.warning("request %s: %s: too many requests are in progress", request_id, route.name)
             return refusal(503, "ServiceUnavailableException", "Too many requests are in progress.", retry_after="1")
@@ -354,6 +369,21 @@ class App:
 
 def _failing(code: str) -> Answer:
     return Answer(503, {"status": "failing", "failing": "catalog", "code": code}, headers={"retry-after": "5"})
+
+
+def _length(headers: Mapping[str, str]) -> int:
+    """The declared length of the body."""
+    return int(headers.get("content-length", "0"))
+
+
+def _over_quota(over: OverQuotaError, scope: Mapping[str, Any]) -> Answer:
+    """The response to a caller who reached a limit, before its body is read. The name of the error is one that AWS's
+    clients take for a reason to wait and try again."""
+    answer = refusal(429, "ThrottledException", str(over), retry_after=str(over.retry_after_s))
+    headers = dict(scope["headers"])
+    if b"transfer-encoding" in headers or int(headers.get(b"content-length", b"0")) > _READ_WITH_HEADERS:
+        return replace(answer, headers={**answer.headers, "connection": "close"})
+    return answer
 
 
 def _host_name(host: str) -> str | None:
