@@ -15,7 +15,7 @@ import urllib.parse
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
@@ -43,6 +43,7 @@ from deltalog.server.lakeformation import OPERATIONS
 from deltalog.server.lanes import BusyError, Lanes, NotBegunError, NotDoneError
 from deltalog.server.logs import Refusals
 from deltalog.server.openapi import document as openapi
+from deltalog.server.quotas import Callers, OverQuotaError, Quotas, Share
 from deltalog.server.tables_in_use import TablesInUse
 from deltalog.server.unity import errors as unity_errors
 from deltalog.server.unity.requests import UnityRequest
@@ -59,6 +60,8 @@ Send = Callable[[Message], Awaitable[None]]
 # If a request body is too large, the server reads up to this multiple of the limit, so that the sender of the body can
 # receive the error.
 _DRAINED = 4
+# A body up to this size has arrived with its headers, so that its connection can be used again without reading it.
+_READ_WITH_HEADERS = 16 << 10
 _HEALTH_SECONDS = 5
 _HEALTH_CACHE_SECONDS = 1
 _SHOWN_PATH = 200
@@ -81,7 +84,7 @@ class Limits:
     it, from the first byte) to the end of the headers. ``pending_bytes``: the maximum total size of bodies that are
     being received or processed; beyond it, bodies of more than 16 KiB are refused. ``response_seconds``: the maximum
     time for which a caller may pause while reading a response. ``connections``: the maximum number of open connections;
-    beyond it, the connections that have been idle longest are closed."""
+    beyond it, the connections that have been idle longest are closed. ``quotas``: the limits of each caller."""
 
     header_bytes: int = 32 << 10
     header_seconds: float = 10
@@ -94,6 +97,7 @@ class Limits:
     threads: int = 16
     requests: int = 64
     connections: int = 512
+    quotas: Quotas = field(default_factory=Quotas)
 
 
 class Refused(Exception):
@@ -146,6 +150,7 @@ class App:
         self._catalog, self._stores = lanes(), lanes()
         self._tables = TablesInUse()
         self._bodies = Bodies(self._limits.pending_bytes)
+        self._callers = Callers(self._limits.quotas)
         self.refusals = Refusals(log)
         self._health_thread = ThreadPoolExecutor(1, thread_name_prefix="deltalog-health")
         self._check: asyncio.Future[None] | None = None
@@ -168,6 +173,9 @@ class App:
             answer = await self._answer(scope, receive, exchange)
         except Refused as refused:
             answer, is_unauthorized = refused.answer, refused.is_unauthorized
+            self._log_refusal(answer, exchange)
+        except OverQuotaError as over:
+            answer = _over_quota(over, scope)
             self._log_refusal(answer, exchange)
         if router_of(exchange.path) is not None and answer.error is not None:
             answer = unity_errors.of_refusal(answer, is_unauthorized)
@@ -192,18 +200,20 @@ class App:
         found = None if below is not None else _route(exchange.method, exchange.path)
         if below is None and found is None:
             return await self._healthy(exchange.request_id)
+        self._callers.check_address(exchange.caller)
         identified = await self._identified(head, exchange)
         if identified.check_body is None:
             exchange.principal = identified.principal
-        # Only authenticated clients are told what is served.
-        route = found if below is None else self._unity_route(exchange.method, *below)
-        assert route is not None
-        exchange.route = route.name
-        with self._bodies.one() as body:
-            await self._receive(headers, receive, body)
+        with self._callers.call(identified.principal.name, _length(headers)) as share, self._bodies.one() as body:
+            # Only authenticated clients are told what is served.
+            route = found if below is None else self._unity_route(exchange.method, *below)
+            assert route is not None
+            exchange.route = route.name
+            await self._receive(headers, receive, body, share)
             data = body.taken()
             exchange.request_bytes = len(data)
             if identified.check_body is not None and not identified.check_body(data):
+                self._callers.has_failed(exchange.caller)
                 raise _denied("The signature of the request is wrong.")
             exchange.principal = identified.principal
             try:
@@ -218,13 +228,14 @@ class App:
                 return _explained(route, error, exchange.request_id)
             exchange.table, exchange.transaction_id = call.table, call.transaction_id
             said = (exchange.path, urllib.parse.unquote(exchange.path), *given.said)
-            return await self._run(route, call, guard, said, exchange.request_id)
+            return await self._run(route, call, guard, said, exchange)
 
     async def _identified(self, head: Head, exchange: Exchange) -> Identified:
         """Raises Refused."""
         try:
             return await self._authenticator.identify(head)
         except NotAuthenticatedError as error:
+            self._callers.has_failed(exchange.caller)
             raise _denied(str(error), brought=error.brought) from None
         except NotIdentifiedYetError as error:
             message = str(error)
@@ -270,16 +281,16 @@ class App:
 
     # ----------------------------------------------------------------------------------------- requests
 
-    async def _receive(self, headers: Mapping[str, str], receive: Receive, body: Body) -> None:
-        if int(headers.get("content-length", "0")) > _DRAINED * self._limits.body_bytes:
+    async def _receive(self, headers: Mapping[str, str], receive: Receive, body: Body, share: Share) -> None:
+        if _length(headers) > _DRAINED * self._limits.body_bytes:
             raise Refused(self._too_large())
         try:
-            await asyncio.wait_for(self._received(receive, body), self._limits.body_seconds)
+            await asyncio.wait_for(self._received(receive, body, share), self._limits.body_seconds)
         except asyncio.TimeoutError:
             message = f"The body was not received within {self._limits.body_seconds:g} s."
             raise Refused(refusal(408, "RequestTimeoutException", message, connection="close")) from None
 
-    async def _received(self, receive: Receive, body: Body) -> None:
+    async def _received(self, receive: Receive, body: Body, share: Share) -> None:
         size, more = 0, True
         while more and size <= _DRAINED * self._limits.body_bytes:
             message = await receive()
@@ -289,7 +300,9 @@ class App:
             size += len(piece)
             if size > self._limits.body_bytes:
                 body.drop()
-            elif not body.add(piece):
+                continue
+            share.add(len(piece))
+            if not body.add(piece):
                 raise Refused(_TOO_MANY_LARGE)
         if size > self._limits.body_bytes:
             raise Refused(self._too_large())
@@ -300,13 +313,14 @@ class App:
 
     # ----------------------------------------------------------------------------------- running the calls
 
-    async def _run(self, route: Route, call: Call, guard: Guard, said: Sequence[str], request_id: str) -> Answer:
+    async def _run(self, route: Route, call: Call, guard: Guard, said: Sequence[str], exchange: Exchange) -> Answer:
+        request_id, caller = exchange.request_id, guard.principal.name
         seconds = self._limits.request_seconds
         end_s = time.monotonic() + seconds
         lanes = self._catalog if route.needs is Needs.CATALOG else self._stores
         work = functools.partial(self._carry_out, route, call, guard, said, request_id, end_s)
         try:
-            return await lanes.run(self._lane(route, call), work, seconds)
+            return await lanes.run(self._lane(route, call), work, seconds, caller)
         except BusyError:
             log.warning("request %s: %s: too many requests are in progress", request_id, route.name)
             return refusal(503, "ServiceUnavailableException", "Too many requests are in progress.", retry_after="1")
@@ -404,6 +418,21 @@ def _denied(message: str, *, brought: bool = True) -> Refused:
 
 def _failing(code: str) -> Answer:
     return Answer(503, {"status": "failing", "failing": "catalog", "code": code}, headers={"retry-after": "5"})
+
+
+def _length(headers: Mapping[str, str]) -> int:
+    """The declared length of the body."""
+    return int(headers.get("content-length", "0"))
+
+
+def _over_quota(over: OverQuotaError, scope: Mapping[str, Any]) -> Answer:
+    """The response to a caller who reached a limit, before its body is read. The name of the error is one that AWS's
+    clients take for a reason to wait and try again."""
+    answer = refusal(429, "ThrottledException", str(over), retry_after=str(over.retry_after_s))
+    headers = dict(scope["headers"])
+    if b"transfer-encoding" in headers or int(headers.get(b"content-length", b"0")) > _READ_WITH_HEADERS:
+        return replace(answer, headers={**answer.headers, "connection": "close"})
+    return answer
 
 
 def _host_name(host: str) -> str | None:
