@@ -33,7 +33,7 @@ from deltalog.server.unity.credentials import Vendor, read_rules
 from deltalog.server.unity.publisher import Publisher
 from deltalog.server.unity.service import Service
 from deltalog.transactions.manager import TransactionManager
-from deltalog.transactions.unity.tables import UnitySettings
+from deltalog.transactions.unity.settings import UnitySettings
 
 log = logging.getLogger(__name__)
 
@@ -225,7 +225,7 @@ class Server:
             settings.limits,
             authenticator=self._authentication,
             hosts=_LOOPBACK | {settings.host.lower()} if trusted else None,
-            unity=Service(unity, settings.vendor, self._publisher.ask),
+            unity=Service(unity, settings.vendor, self._publisher.ask, manager),
         )
         self._server = uvicorn.Server(_config(self._app, settings, connections))
 
