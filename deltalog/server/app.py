@@ -8,6 +8,7 @@ before its next read of a table. The response states that the call may have take
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import logging
 import time
@@ -202,9 +203,16 @@ class App:
             return await self._healthy(exchange.request_id)
         self._callers.check_address(exchange.caller)
         identified = await self._identified(head, exchange)
+        name = identified.principal.name
         if identified.check_body is None:
             exchange.principal = identified.principal
-        with self._callers.call(identified.principal.name, _length(headers)) as share, self._bodies.one() as body:
+        else:  # nobody's limits are used up by requests that others have signed
+            name = f"\0{exchange.caller}"
+        with (
+            self._callers.call(name, _length(headers)) as share,
+            self._bodies.one() as body,
+            contextlib.ExitStack() as proven,
+        ):
             # Only authenticated clients are told what is served.
             route = found if below is None else self._unity_route(exchange.method, *below)
             assert route is not None
@@ -215,7 +223,9 @@ class App:
             if identified.check_body is not None and not identified.check_body(data):
                 self._callers.has_failed(exchange.caller)
                 raise _denied("The signature of the request is wrong.")
-            exchange.principal = identified.principal
+            if exchange.principal is None:
+                exchange.principal = identified.principal
+                proven.enter_context(self._callers.call(identified.principal.name, 0))
             try:
                 given = Request(data, query)
                 del data

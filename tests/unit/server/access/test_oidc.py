@@ -122,6 +122,7 @@ WRONG_CLAIMS: dict[str, tuple[dict[str, Any], str]] = {
     "empty subject": ({"sub": ""}, "sub"),
     "control characters": ({"sub": "a\x1b[31m"}, "sub"),
     "long subject": ({"sub": "x" * 300}, "sub"),
+    "a group": ({"sub": "group:admins"}, "sub"),
     "groups are no list": ({"groups": {"a": 1}}, "groups"),
     "many groups": ({"groups": ["g"] * 1001}, "groups"),
 }

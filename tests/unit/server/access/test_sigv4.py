@@ -60,7 +60,7 @@ def server(place: Path, manager: TransactionManager) -> Iterator[Serving]:
 
 @pytest.fixture
 def key(manager: TransactionManager) -> issued.Issued:
-    return issued.issue(manager.coordinator, "etl", groups=["ops"], server_key=KEY.encode())
+    return issued.issue(manager.coordinator, "etl", groups=["ops"], is_admin=True, server_key=KEY.encode())
 
 
 def client(server: Serving, key: issued.Issued, secret: str | None = None, region: str = "eu-central-1") -> Any:
