@@ -27,6 +27,7 @@ from deltalog.errors import (
     TransactionCommittedError,
     UnsupportedFeatureError,
 )
+from deltalog.server.access.denials import PermissionDeniedError
 
 INTERNAL, TIMEOUT = "InternalServiceException", "OperationTimeoutException"
 INVALID, NOT_FOUND, NOT_READY = "InvalidInputException", "EntityNotFoundException", "ResourceNotReadyException"
@@ -38,6 +39,7 @@ DENIED = "AccessDeniedException"
 # operation lists; if it lists none of them, the result is the first name in the row. Errors after which a call can be
 # repeated become OperationTimeoutException if the operation lists no more specific exception.
 _NAMES: tuple[tuple[tuple[type[DeltaLogError], ...], tuple[str, ...]], ...] = (
+    ((PermissionDeniedError,), (DENIED,)),
     ((TransactionCanceledError,), (CANCELED,)),
     ((TransactionCommittedError,), (COMMITTED,)),
     ((TransactionCommitInProgressError,), (IN_PROGRESS, CONCURRENT, TIMEOUT)),

@@ -84,6 +84,11 @@ class Standing:
         """Whether the object exists for the principal."""
         return bool(self.rights & _SEEN) if self.kind is Kind.TABLE else _USE[self.kind] in self.rights
 
+    @property
+    def is_managed(self) -> bool:
+        """Whether the principal owns the object or one around it."""
+        return MANAGE in self.rights
+
     def meets(self, need: Need) -> bool:
         return not need or any(each <= self.rights for each in need)
 

@@ -26,6 +26,12 @@ class Rule:
     own: str | None = None
     cases: Mapping[str, Rule] = field(default_factory=dict)
 
+    @property
+    def asks(self) -> bool:
+        """Whether the call needs rights on an object, or may need them."""
+        needs = (self.catalog, self.schema, self.table, self.own)
+        return bool(self.cases) or any(each is not None for each in needs)
+
 
 def _need(*alternatives: str | Rights) -> Need:
     return tuple(frozenset({each}) if isinstance(each, str) else each for each in alternatives)
@@ -54,7 +60,7 @@ READ_AND_WRITE_TABLE = Rule(scope=_WRITE, catalog=_USE_CATALOG, schema=(), table
 MANAGE_TABLE = Rule(scope=_ADMIN, catalog=_USE_CATALOG, schema=(), table=_need(MANAGE))
 RENAME_TABLE = Rule(scope=_ADMIN, catalog=_USE_CATALOG, schema=_CREATE, table=_need(MANAGE))
 VEND_FOR_TABLE = Rule(scope=_READ, cases={"READ": READ_TABLE, "READ_WRITE": READ_AND_WRITE_TABLE})
-VEND_FOR_STAGED = Rule(scope=_WRITE, own="staged table")
+VEND_FOR_STAGED = Rule(scope=_WRITE, own="staged table", table=_need(_BOTH))
 # Keys for a location are keys for the external table there; if there is none, the owner of the catalog gets them, and
 # whoever may register a table there.
 CREATE_AT_PATH = Rule(scope=_WRITE, catalog=_need(Privilege.CREATE_EXTERNAL_TABLE))
@@ -63,6 +69,7 @@ VEND_FOR_PATH = Rule(
     cases={"READ": READ_TABLE, "READ_WRITE": READ_AND_WRITE_TABLE, "CREATE_TABLE": CREATE_AT_PATH},
 )
 OWN_TRANSACTION = Rule(scope=_READ, own="transaction")
+COMMIT_TRANSACTION = Rule(scope=_READ, own="transaction", table=_need(Privilege.MODIFY))
 START_TRANSACTION = Rule(scope=_READ, cases={"READ_ONLY": ANYONE, "READ_AND_WRITE": Rule(scope=_WRITE)})
 """A credential of the scope READ may end, extend and use its principal's read-only transactions only."""
 SEE_GRANTS = Rule(scope=_READ, cases={"catalog": SEE_CATALOG, "schema": SEE_SCHEMA, "table": SEE_TABLE})

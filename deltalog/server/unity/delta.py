@@ -34,7 +34,7 @@ def config(request: UnityRequest) -> Work:
         raise CallError("protocol-versions must be a list such as 1.0,2.3.")
 
     def run(service: Service) -> messages.Config:
-        service.tables.check_catalog(catalog)
+        service.enter(catalog)
         if not any(each.partition(".")[0] == "1" for each in versions.split(",")):
             raise CallError(f"This server supports the protocol version {messages.PROTOCOL_VERSION} only.")
         return messages.Config(endpoints=SIGNATURES, protocol_version=messages.PROTOCOL_VERSION)
@@ -46,8 +46,8 @@ def create_staging_table(request: UnityRequest) -> Work:
     name = full_name(request.schema, request.body(messages.CreateStagingTable).name)
 
     def run(service: Service) -> messages.StagingTable:
-        service.tables.check_catalog(request.catalog)
-        staged = service.tables.stage(name)
+        service.enter(request.catalog, request.schema)
+        staged = service.tables.stage(name, service.caller)
         location = location_of(staged.url)
         return contract.staged(staged.table_id, location, service.vendor.vend(location, "READ_WRITE"))
 
@@ -58,7 +58,7 @@ def staging_credentials(request: UnityRequest) -> Work:
     table_id = request.parts["table_id"].lower()
 
     def run(service: Service) -> messages.Credentials:
-        location = location_of(service.tables.staged_location(table_id))
+        location = location_of(service.tables.staged_location(table_id, service.caller))
         return messages.Credentials(storage_credentials=tuple(service.vendor.vend(location, "READ_WRITE")))
 
     return Work(run)
@@ -69,32 +69,33 @@ def create_table(request: UnityRequest) -> Work:
     name = full_name(request.schema, given.name)
 
     def run(service: Service) -> messages.LoadedTable:
-        service.tables.check_catalog(request.catalog)
-        return loaded(service.tables.create(name, given))
+        service.caller.case(given.table_type)
+        service.enter(request.catalog, request.schema)
+        return loaded(service.tables.create(name, given, service.caller))
 
     return Work(run, name)
 
 
 def load_table(request: UnityRequest) -> Work:
     def run(service: Service) -> messages.LoadedTable:
-        service.tables.check_catalog(request.catalog)
-        return loaded(service.tables.load(request.table))
+        service.enter(request.catalog, request.schema)
+        return loaded(service.tables.load(request.table, service.caller))
 
     return Work(run, request.table)
 
 
 def table_exists(request: UnityRequest) -> Work:
     def run(service: Service) -> None:
-        service.tables.check_catalog(request.catalog)
-        service.tables.location(request.table)
+        service.enter(request.catalog, request.schema)
+        service.tables.location(request.table, service.caller)
 
     return Work(run, request.table)
 
 
 def delete_table(request: UnityRequest) -> Work:
     def run(service: Service) -> None:
-        service.tables.check_catalog(request.catalog)
-        service.tables.drop(request.table)
+        service.enter(request.catalog, request.schema)
+        service.tables.drop(request.table, service.caller)
 
     return Work(run, request.table)
 
@@ -103,8 +104,8 @@ def rename_table(request: UnityRequest) -> Work:
     new = full_name(request.schema, request.body(messages.RenameTable).new_name)
 
     def run(service: Service) -> None:
-        service.tables.check_catalog(request.catalog)
-        service.tables.rename(request.table, new)
+        service.enter(request.catalog, request.schema)
+        service.tables.rename(request.table, new, service.caller)
 
     return Work(run, request.table)
 
@@ -114,8 +115,8 @@ def update_table(request: UnityRequest) -> Work:
     contract.plan_of(given)
 
     def run(service: Service) -> messages.LoadedTable:
-        service.tables.check_catalog(request.catalog)
-        view = service.tables.update(request.table, given)
+        service.enter(request.catalog, request.schema)
+        view = service.tables.update(request.table, given, service.caller)
         service.on_update(view)
         return loaded(view)
 
@@ -126,8 +127,9 @@ def table_credentials(request: UnityRequest) -> Work:
     operation = operation_of(request)
 
     def run(service: Service) -> messages.Credentials:
-        service.tables.check_catalog(request.catalog)
-        location = location_of(service.tables.credential_location(request.table))
+        service.caller.case(operation)
+        service.enter(request.catalog, request.schema)
+        location = location_of(service.tables.credential_location(request.table, service.caller))
         return messages.Credentials(storage_credentials=tuple(service.vendor.vend(location, operation)))
 
     return Work(run, request.table)
@@ -139,7 +141,8 @@ def path_credentials(request: UnityRequest) -> Work:
         raise BadRequestError("location is required.")
 
     def run(service: Service) -> messages.Credentials:
-        service.tables.check_unmanaged(location)
+        service.caller.case(operation)
+        service.enter_path(location)
         return messages.Credentials(storage_credentials=tuple(service.vendor.vend(location, operation)))
 
     return Work(run)
@@ -157,8 +160,8 @@ def report_metrics(request: UnityRequest) -> Work:
             raise CallError("sorted-bin-boundaries must begin with 0 and increase.")
 
     def run(service: Service) -> None:
-        service.tables.check_catalog(request.catalog)
-        if service.tables.table_id(request.table) != given.table_id.lower():
+        service.enter(request.catalog, request.schema)
+        if service.tables.table_id(request.table, service.caller) != given.table_id.lower():
             raise CallError(f"table-id {given.table_id} is not that of the table {request.table}.")
 
     return Work(run, request.table)

@@ -29,6 +29,7 @@ from deltalog.errors import (
     UnpublishedCommitsError,
     UnsupportedFeatureError,
 )
+from deltalog.server.access.denials import PermissionDeniedError
 from deltalog.server.answers import Answer
 
 
@@ -72,6 +73,7 @@ TYPES: Mapping[str, tuple[int, str]] = {
 # Of the rows of this table, the first whose class matches the error is used.
 _ERRORS: tuple[tuple[type[DeltaLogError], str], ...] = (
     (BadRequestError, BAD_REQUEST),
+    (PermissionDeniedError, "PermissionDeniedException"),
     (UnsupportedTableError, "UnsupportedTableFormatException"),
     # Not 501: clients take that for a server failure, and repeat the request.
     (NotServedError, "NotFoundException"),

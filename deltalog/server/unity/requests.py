@@ -98,3 +98,18 @@ def full_name(schema: str, table: str) -> str:
     if (parsed.schema, parsed.table) != (schema, table):
         raise BadRequestError(f"{schema}.{table}: give names without backticks.")
     return name
+
+
+def two_parts(name: str) -> tuple[str, str]:
+    """The catalog, and the name of a schema in it. Raises BadRequestError."""
+    catalog, _, schema = name.partition(".")
+    full_name(schema, "t")
+    return catalog, schema
+
+
+def three_parts(name: str) -> tuple[str, str]:
+    """The catalog, and the full name of a table in it. Raises BadRequestError."""
+    parts = name.split(".")
+    if len(parts) != 3:
+        raise BadRequestError("The name of a table has three parts: catalog.schema.table.")
+    return parts[0], full_name(parts[1], parts[2])

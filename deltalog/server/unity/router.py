@@ -8,7 +8,7 @@ from __future__ import annotations
 import urllib.parse
 from collections.abc import Iterable
 
-from deltalog.server.unity import administration, delta, general
+from deltalog.server.unity import administration, delta, general, permissions
 from deltalog.server.unity.errors import NotServedError, ResourceNotFoundError
 from deltalog.server.unity.service import Endpoint
 from deltalog.unity.messages import ROOT
@@ -17,7 +17,7 @@ _MOST_SHOWN = 200
 # Resources of Unity Catalog that this server does not have.
 _NOT_SERVED = frozenset(
     {
-        "functions", "volumes", "models", "permissions", "external-locations", "credentials", "storage-credentials",
+        "functions", "volumes", "models", "external-locations", "credentials", "storage-credentials",
         "temporary-volume-credentials", "temporary-model-version-credentials",
     }
 )  # fmt: skip
@@ -64,7 +64,7 @@ def _matched(pattern: tuple[str, ...], segments: list[str]) -> dict[str, str] | 
     return parts
 
 
-ROUTER = Router((*delta.ENDPOINTS, *general.ENDPOINTS))
+ROUTER = Router((*delta.ENDPOINTS, *general.ENDPOINTS, *permissions.ENDPOINTS))
 ROUTERS = {ROOT: ROUTER, administration.ROOT: Router(administration.ENDPOINTS)}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 
 from deltalog.catalog import records
-from deltalog.catalog.records import EXTERNAL, Head, TableRecord
+from deltalog.catalog.records import ACCESS, EXTERNAL, Head, TableRecord, access_key
 from deltalog.environment import Environment
 from deltalog.errors import (
     CallError,
@@ -23,9 +23,10 @@ from deltalog.protocol.codec import decode_commit
 from deltalog.protocol.paths import canonical_url, commit_path
 from deltalog.protocol.timestamps import required_ict
 from deltalog.transactions import external_commits
+from deltalog.transactions.callers import ADMINISTRATOR, Caller
 from deltalog.transactions.managed_tables import ManagedTables
 from deltalog.transactions.unity import contract, documents
-from deltalog.transactions.unity.documents import STAGING, TABLE, StagingDocument, TableDocument
+from deltalog.transactions.unity.documents import STAGING, TABLE, AccessDocument, StagingDocument, TableDocument
 from deltalog.transactions.unity.external import ExternalTables
 from deltalog.transactions.unity.locations import canonical_location
 from deltalog.transactions.unity.managed import ManagedHeads
@@ -57,9 +58,10 @@ class Creation:
         self._external = external
         self._environment = environment
 
-    def stage(self, name: str) -> Staged:
-        """Allocate the id and the location of a new managed table. The name is not reserved. Raises
-        SchemaNotFoundError, TableExistsError, CallError. Cost: 5 coordinator calls, and 1 per 1,000 external tables."""
+    def stage(self, name: str, owner: str | None = None) -> Staged:
+        """Allocate the id and the location of a new managed table. The name is not reserved. ``owner``: the principal
+        who stages it. Raises SchemaNotFoundError, TableExistsError, CallError. Cost: 5 coordinator calls, and 1 per
+        1,000 external tables."""
         if self._warehouse.root is None:
             raise CallError("This server creates no managed tables: it was started without a warehouse.")
         self._names.check_schema(name.partition(".")[0])
@@ -72,7 +74,7 @@ class Creation:
                 )
         table_id = str(uuid.UUID(self._environment.new_uuid()))
         url = f"{self._warehouse.managed_root()}/{table_id}"
-        document = StagingDocument(name=name, url=url, created_ms=self._environment.clock_ms())
+        document = StagingDocument(name=name, url=url, created_ms=self._environment.clock_ms(), owner=owner)
         if not self.coordinator.change_documents([documents.change(STAGING, table_id, 0, document)]):
             raise ConcurrentModificationError("The catalog was changed at the same time. Try again.")
         return Staged(table_id, url)
@@ -82,19 +84,28 @@ class Creation:
         call."""
         found = self.coordinator.document(STAGING, table_id)
         if found is None:
-            raise EntityNotFoundError(f"There is no staging table {table_id}.")
+            raise _not_staged(table_id)
         return documents.decoded(found, StagingDocument)
 
-    def staged_location(self, table_id: str) -> str:
+    def staged_location(self, table_id: str, caller: Caller = ADMINISTRATOR) -> str:
         """The location of a staged table, also after a table was created from it: its creator may still write there
-        with the credentials of the staged table. Raises EntityNotFoundError. Cost: 1 or 2 coordinator calls."""
+        with the credentials of the staged table. Raises EntityNotFoundError, what ``caller.admits`` raises. Cost: 1 or
+        2 coordinator calls."""
         record = self.coordinator.table_with_id(table_id)
-        if record is not None and self._warehouse.owns(record.url):
+        if record is not None and self._warehouse.owns(record.url) and caller.admits(table_id, record.name):
             return record.url
-        return self.staged(table_id).url
+        staged = self.staged(table_id)
+        if not caller.is_own(staged.owner):
+            raise _not_staged(table_id)
+        return staged.url
 
     def create(
-        self, name: str, location: str, comment: str | None, request: messages.CreateTable | None
+        self,
+        name: str,
+        location: str,
+        comment: str | None,
+        request: messages.CreateTable | None,
+        caller: Caller = ADMINISTRATOR,
     ) -> ManagedView:
         """Turn a staged table into a managed table. ``request``: None if the client did not describe version 0. Raises
         EntityNotFoundError, CallError, TableExistsError. Cost: 5 coordinator calls, 1 GET and 2 HEADs."""
@@ -102,8 +113,8 @@ class Creation:
         table_id = root.rpartition("/")[2]
         found = self.coordinator.document(STAGING, table_id)
         staging = None if found is None else documents.decoded(found, StagingDocument)
-        if found is None or staging is None or staging.url != root:
-            created = self._created(table_id, root, name)
+        if found is None or staging is None or staging.url != root or not caller.is_own(staging.owner):
+            created = self._created(table_id, root, name, caller)
             if created is None:
                 raise EntityNotFoundError(f"There is no staging table at {location}.")
             return self._managed.view(created)
@@ -118,8 +129,10 @@ class Creation:
         document = TableDocument(comment=comment, iceberg=iceberg, updated_ms=record.created_ms)
         if comment is not None or iceberg is not None:
             changes.append(documents.change(TABLE, table_id, 0, document))
+        if caller.owner is not None:
+            changes.append(documents.change(ACCESS, access_key(table_id), 0, AccessDocument(owner=caller.owner)))
         if not self.coordinator.register(record, 0, changes):
-            created = self._created(table_id, root, name)
+            created = self._created(table_id, root, name, caller)
             if created is not None:
                 return self._managed.view(created)
             self._names.check_free(name)
@@ -128,11 +141,11 @@ class Creation:
         self._managed.states.keep_time(table_id, 0, at.ict_ms)
         return ManagedView(record, Head(0), at, document, 0, at.ict_ms)
 
-    def _created(self, table_id: str, root: str, name: str) -> TableRecord | None:
+    def _created(self, table_id: str, root: str, name: str, caller: Caller) -> TableRecord | None:
         """The table that an earlier copy of this request, whose answer may have been lost, created from a staged table;
-        None if there is none. Raises CallError if it has another name."""
+        None if there is none that the caller may see. Raises CallError if it has another name."""
         record = self.coordinator.table_with_id(table_id)
-        if record is None or record.url != root:
+        if record is None or record.url != root or not caller.sees(table_id, record.name):
             return None
         if record.name != name:
             raise CallError(f"The staging table {table_id} was already created as {record.name}.")
@@ -171,3 +184,7 @@ class Creation:
         if request is not None:
             contract.check_created(request, state, ict_ms)
         return StateAt(0, state, ict_ms)
+
+
+def _not_staged(table_id: str) -> EntityNotFoundError:
+    return EntityNotFoundError(f"There is no staging table {table_id}.")

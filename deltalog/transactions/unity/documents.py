@@ -30,11 +30,13 @@ class SchemaDocument(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StagingDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """A staged table; its key is the table's id. ``name``: the full name at staging, which is not reserved."""
+    """A staged table; its key is the table's id. ``name``: the full name at staging, which is not reserved.
+    ``owner``: the principal who staged it."""
 
     name: str
     url: str
     created_ms: int
+    owner: str | None = None
 
 
 class TableDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -70,6 +72,14 @@ class ExternalTable(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     updated_ms: int
 
 
+class AccessDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Who owns the catalog, a schema or a table, and what was granted on it; its key is ``catalog``, that of
+    ``schema_access_key``, or ``records.access_key`` of the table's id. ``grants``: words of privileges by name."""
+
+    owner: str | None = None
+    grants: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
+
+
 class DroppedTable(msgspec.Struct, frozen=True, kw_only=True):
     """A dropped table whose files the catalog deletes; its key is the table's id."""
 
@@ -78,7 +88,7 @@ class DroppedTable(msgspec.Struct, frozen=True, kw_only=True):
     dropped_ms: int
 
 
-D = TypeVar("D", SchemaDocument, StagingDocument, TableDocument, ExternalTable, DroppedTable)
+D = TypeVar("D", SchemaDocument, StagingDocument, TableDocument, ExternalTable, DroppedTable, AccessDocument)
 
 
 def decoded(document: Document, kind: type[D]) -> D:
@@ -104,6 +114,14 @@ def deletion(kind: str, key: str, revision: int) -> DocumentChange:
 def absent(kind: str, key: str) -> DocumentChange:
     """A change that writes nothing: it only checks that no document of this kind has this key."""
     return DocumentChange(kind, key, 0, None)
+
+
+CATALOG_ACCESS_KEY = "catalog"
+
+
+def schema_access_key(name: str) -> str:
+    """The key of the document that states the owner and the grants of a schema."""
+    return f"schema {name}"
 
 
 def schema_key(name: str) -> str:

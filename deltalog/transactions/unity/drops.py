@@ -66,7 +66,7 @@ class Drops:
         )
 
     def _on_drop(self, record: TableRecord) -> list[DocumentChange]:
-        changes = []
+        changes = self._tables.without_access(record.table_id)
         _, revision = self._managed.document(record.table_id)
         if revision:
             changes.append(documents.deletion(TABLE, record.table_id, revision))

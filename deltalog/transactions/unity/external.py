@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from deltalog.catalog import records
-from deltalog.catalog.records import EXTERNAL
+from deltalog.catalog.records import ACCESS, EXTERNAL, access_key
 from deltalog.environment import Environment
 from deltalog.errors import (
     CallError,
@@ -20,10 +20,11 @@ from deltalog.errors import (
 )
 from deltalog.protocol import features
 from deltalog.protocol.paths import canonical_url
+from deltalog.transactions.callers import ADMINISTRATOR, Caller
 from deltalog.transactions.managed_tables import ManagedTables
 from deltalog.transactions.unity import contract, documents
 from deltalog.transactions.unity.contract import Plan
-from deltalog.transactions.unity.documents import ExternalTable, checked_comment
+from deltalog.transactions.unity.documents import AccessDocument, ExternalTable, checked_comment
 from deltalog.transactions.unity.locations import canonical_location
 from deltalog.transactions.unity.names import Names
 from deltalog.transactions.unity.views import ExternalView
@@ -46,7 +47,7 @@ class ExternalTables:
         self._warehouse = warehouse
         self._environment = environment
 
-    def create(self, name: str, request: messages.CreateTable) -> ExternalView:
+    def create(self, name: str, request: messages.CreateTable, owner: str | None = None) -> ExternalView:
         if request.uniform is not None:
             contract.check_uniform(request.uniform, request.properties, request.location, 0)
         if features.is_catalog_managed(request.protocol.to_action()):
@@ -65,7 +66,7 @@ class ExternalTables:
             iceberg=None if request.uniform is None else request.uniform.iceberg,
             last_commit_ms=request.last_commit_timestamp_ms,
         )
-        return self.add(table)
+        return self.add(table, owner)
 
     def register(
         self,
@@ -77,6 +78,7 @@ class ExternalTables:
         column_infos: list[dict[str, Any]],
         columns: dict[str, Any] | None,
         partition_columns: tuple[str, ...],
+        owner: str | None = None,
     ) -> ExternalView:
         """Register an external table of any format, as the caller describes it. Raises and costs as
         ``add``."""
@@ -91,7 +93,7 @@ class ExternalTables:
             partition_columns=partition_columns,
             properties=dict(properties),
         )
-        return self.add(table)
+        return self.add(table, owner)
 
     def _new(self, name: str, location: str, **described: Any) -> ExternalTable:
         """An external table with a new id, with these fields. Raises CallError."""
@@ -99,21 +101,29 @@ class ExternalTables:
         url, now_ms = canonical_location(location), self._environment.clock_ms()
         return ExternalTable(table_id=table_id, name=name, url=url, created_ms=now_ms, updated_ms=now_ms, **described)
 
-    def add(self, table: ExternalTable) -> ExternalView:
-        """Register an external table. Raises TableExistsError, CallError as ``check_unmanaged``. Cost: that of
+    def add(self, table: ExternalTable, owner: str | None = None) -> ExternalView:
+        """Register an external table. ``owner``: a principal, who may register it only where no other table lies.
+        Raises TableExistsError, CallError as ``check_unmanaged``. Cost: that of
         ``check_unmanaged``, 2 coordinator calls."""
         self._names.check_free(table.name)
         self.check_unmanaged(table.url)
-        if not self.coordinator.change_documents([documents.change(EXTERNAL, table.name, 0, table)], [table.name]):
+        changes = [documents.change(EXTERNAL, table.name, 0, table)]
+        if owner is not None:
+            if any(records.are_nested(each.url, table.url) for each in self.all()):
+                raise CallError(f"{table.url} lies where another table is, or around one.")
+            changes.append(documents.change(ACCESS, access_key(table.table_id), 0, AccessDocument(owner=owner)))
+        if not self.coordinator.change_documents(changes, [table.name]):
             raise TableExistsError(f"The catalog {self._names.catalog} already has a table {table.name}.")
         return ExternalView(table)
 
-    def get(self, name: str) -> tuple[ExternalTable, int]:
-        """An external table, and the revision of its document. Raises EntityNotFoundError."""
+    def get(self, name: str, caller: Caller = ADMINISTRATOR) -> tuple[ExternalTable, int]:
+        """An external table, and the revision of its document. Raises EntityNotFoundError, what ``caller.admits``
+        raises."""
         found = self.coordinator.document(EXTERNAL, name)
-        if found is None:
+        table = None if found is None else documents.decoded(found, ExternalTable)
+        if not caller.admits(None if table is None else table.table_id, name) or table is None or found is None:
             raise self._names.absent(name)
-        return documents.decoded(found, ExternalTable), found.revision
+        return table, found.revision
 
     def all(self) -> Iterator[ExternalTable]:
         after = ""
@@ -121,9 +131,9 @@ class ExternalTables:
             yield from (documents.decoded(each, ExternalTable) for each in page)
             after = page[-1].key
 
-    def update(self, name: str, plan: Plan) -> ExternalView:
+    def update(self, name: str, plan: Plan, caller: Caller = ADMINISTRATOR) -> ExternalView:
         for _ in range(_TRIES):
-            table, revision = self.get(name)
+            table, revision = self.get(name, caller)
             if plan.table_id != table.table_id:
                 raise TableReplacedError(f"{name} has the id {table.table_id}, not {plan.table_id}.", version=-1)
             if plan.etag is not None and plan.etag != ExternalView(table).etag:
@@ -137,9 +147,9 @@ class ExternalTables:
                 return ExternalView(changed)
         raise ConcurrentModificationError(f"{name} was changed during every attempt to update it. Try again.")
 
-    def rename(self, name: str, new_name: str) -> None:
+    def rename(self, name: str, new_name: str, caller: Caller = ADMINISTRATOR) -> None:
         for _ in range(_TRIES):
-            table, revision = self.get(name)
+            table, revision = self.get(name, caller)
             self._names.check_free(new_name)
             renamed = msgspec.structs.replace(table, name=new_name, updated_ms=self._environment.clock_ms())
             changes = [documents.deletion(EXTERNAL, name, revision), documents.change(EXTERNAL, new_name, 0, renamed)]
@@ -147,10 +157,11 @@ class ExternalTables:
                 return
         raise ConcurrentModificationError(f"{name} was changed during every attempt to rename it. Try again.")
 
-    def drop(self, name: str) -> None:
+    def drop(self, name: str, caller: Caller = ADMINISTRATOR) -> None:
         for _ in range(_TRIES):
-            _, revision = self.get(name)
-            if self.coordinator.change_documents([documents.deletion(EXTERNAL, name, revision)]):
+            table, revision = self.get(name, caller)
+            changes = [documents.deletion(EXTERNAL, name, revision), *self._tables.without_access(table.table_id)]
+            if self.coordinator.change_documents(changes):
                 return
         raise ConcurrentModificationError(f"{name} was changed during every attempt to drop it. Try again.")
 

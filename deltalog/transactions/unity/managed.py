@@ -8,6 +8,7 @@ from deltalog.catalog.records import Head, TableRecord
 from deltalog.commit.hooks import errors_logged
 from deltalog.errors import CallError, EntityNotFoundError
 from deltalog.protocol.paths import canonical_url
+from deltalog.transactions.callers import ADMINISTRATOR, Caller
 from deltalog.transactions.managed_tables import ManagedTables
 from deltalog.transactions.unity import documents
 from deltalog.transactions.unity.documents import TABLE, TableDocument
@@ -76,11 +77,12 @@ class ManagedHeads:
             raise EntityNotFoundError(f"{record.name} was dropped from the catalog.")
         return head
 
-    def managed_with_id(self, table_id: str, location: str) -> TableRecord:
-        """The managed table with an id. Raises EntityNotFoundError; CallError if it has another location. Cost: 1
-        coordinator call."""
+    def managed_with_id(self, table_id: str, location: str, caller: Caller = ADMINISTRATOR) -> TableRecord:
+        """The managed table with an id. Raises EntityNotFoundError, what ``caller.admits`` raises; CallError if it has
+        another location. Cost: 1 coordinator call."""
         record = self.coordinator.table_with_id(table_id)
-        if record is None:
+        name = f"id {table_id}" if record is None else record.name
+        if not caller.admits(None if record is None else table_id, name) or record is None:
             raise EntityNotFoundError(f"There is no managed table with the id {table_id}.")
         if canonical_url(canonical_location(location)) != record.url:
             raise CallError(f"The table {table_id} does not lie at {location}.")

@@ -12,9 +12,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from deltalog.catalog.records import Head, TableRecord
+from deltalog.catalog import records
+from deltalog.catalog.records import DocumentChange, Head, TableRecord
 from deltalog.environment import Environment
 from deltalog.errors import EntityNotFoundError
+from deltalog.protocol.paths import canonical_url
+from deltalog.transactions.callers import ADMINISTRATOR, Caller
 from deltalog.transactions.managed_tables import ManagedTables
 from deltalog.transactions.unity import contract, documents
 from deltalog.transactions.unity.contract import Plan
@@ -23,6 +26,7 @@ from deltalog.transactions.unity.documents import STAGING, ExternalTable, Schema
 from deltalog.transactions.unity.drops import Drops
 from deltalog.transactions.unity.external import ExternalTables
 from deltalog.transactions.unity.external_logs import ExternalLogs
+from deltalog.transactions.unity.locations import canonical_location
 from deltalog.transactions.unity.managed import ManagedHeads
 from deltalog.transactions.unity.names import Names
 from deltalog.transactions.unity.registration import Registration
@@ -35,7 +39,8 @@ from deltalog.unity import messages
 
 
 class UnityTables:
-    """See the module docstring. Thread-safe. Names of tables are ``schema.table``."""
+    """See the module docstring. Thread-safe. Names of tables are ``schema.table``. ``caller``: for whom a method works:
+    it raises what ``caller.admits`` raises, and a table that the caller may not see is reported as missing."""
 
     def __init__(self, tables: ManagedTables, environment: Environment, settings: UnitySettings) -> None:
         self.settings = settings
@@ -74,9 +79,15 @@ class UnityTables:
         """Cost: 1 or 2 coordinator calls."""
         return self._names.exists(name)
 
-    def create_schema(self, name: str, comment: str | None, properties: Mapping[str, str]) -> SchemaDocument:
+    def create_schema(
+        self, name: str, comment: str | None, properties: Mapping[str, str], caller: Caller = ADMINISTRATOR
+    ) -> SchemaDocument:
         """Raises TableExistsError. Cost: 3 coordinator calls."""
-        return self._schemas.create(name, comment, properties)
+        return self._schemas.create(name, comment, properties, caller.owner)
+
+    def kept_schema(self, name: str) -> DocumentChange:
+        """See ``Schemas.kept``."""
+        return self._schemas.kept(name)
 
     def schema(self, name: str) -> SchemaDocument:
         """A schema. Raises SchemaNotFoundError. Cost: as ``check_schema``."""
@@ -90,13 +101,14 @@ class UnityTables:
         """Raises SchemaNotFoundError; CallError if it has tables. Cost: 4 coordinator calls."""
         self._schemas.delete(name)
 
-    def schemas_after(self, after: str, limit: int) -> list[SchemaDocument]:
+    def schemas_after(self, after: str, limit: int, caller: Caller = ADMINISTRATOR) -> list[SchemaDocument]:
         """At most ``limit`` schemas whose key follows ``after``, by key. Cost: that of ``Schemas.after``."""
-        return self._schemas.after(after, limit)
+        return self._schemas.after(after, limit, caller)
 
-    def names_after(self, schema: str, after: str, limit: int) -> list[str]:
-        """At most ``limit`` full names of a schema's tables after ``after``, in order. Cost: 2 coordinator calls."""
-        return self._schemas.names_after(schema, after, limit)
+    def names_after(self, schema: str, after: str, limit: int, caller: Caller = ADMINISTRATOR) -> list[str]:
+        """At most ``limit`` full names of a schema's tables after ``after``, in order. Cost: that of
+        ``Schemas.names_after``."""
+        return self._schemas.names_after(schema, after, limit, caller)
 
     def all_names_after(self, prefix: str, after: str, limit: int) -> list[str]:
         """At most ``limit`` full names of tables that begin with ``prefix`` and come after ``after``, in order. Raises
@@ -105,32 +117,34 @@ class UnityTables:
 
     # ---------------------------------------------------------------------------------------------- creation
 
-    def stage(self, name: str) -> Staged:
+    def stage(self, name: str, caller: Caller = ADMINISTRATOR) -> Staged:
         """Allocate the id and the location of a new managed table. Raises and costs as ``Creation.stage``."""
-        return self._creation.stage(name)
+        return self._creation.stage(name, caller.owner)
 
     def staged(self, table_id: str) -> StagingDocument:
         """A staged table from which no table has been created yet. Raises EntityNotFoundError. Cost: 1 coordinator
         call."""
         return self._creation.staged(table_id)
 
-    def staged_location(self, table_id: str) -> str:
+    def staged_location(self, table_id: str, caller: Caller = ADMINISTRATOR) -> str:
         """The location of a staged table, also after a table was created from it. Raises and costs as
         ``Creation.staged_location``."""
-        return self._creation.staged_location(table_id)
+        return self._creation.staged_location(table_id, caller)
 
-    def create(self, name: str, request: messages.CreateTable) -> View:
+    def create(self, name: str, request: messages.CreateTable, caller: Caller = ADMINISTRATOR) -> View:
         """Turn a staged table into a managed table, or register an external one. Raises EntityNotFoundError, CallError,
         SchemaNotFoundError, TableExistsError. Cost: 5 coordinator calls, 1 GET and 2 HEADs."""
         self.check_schema(name.partition(".")[0])
         if request.table_type == "EXTERNAL":
-            return self._external.create(name, request)
-        return self._creation.create(name, request.location, request.comment, request)
+            return self._external.create(name, request, caller.owner)
+        return self._creation.create(name, request.location, request.comment, request, caller)
 
-    def create_staged(self, name: str, location: str, comment: str | None) -> ManagedView:
+    def create_staged(
+        self, name: str, location: str, comment: str | None, caller: Caller = ADMINISTRATOR
+    ) -> ManagedView:
         """Like ``create``, for a client whose request does not describe version 0. Raises and costs as ``create``."""
         self.check_schema(name.partition(".")[0])
-        return self._creation.create(name, location, comment, None)
+        return self._creation.create(name, location, comment, None, caller)
 
     def register_external(
         self,
@@ -142,11 +156,12 @@ class UnityTables:
         column_infos: list[dict[str, Any]],
         columns: dict[str, Any] | None,
         partition_columns: tuple[str, ...],
+        caller: Caller = ADMINISTRATOR,
     ) -> ExternalView:
         """Register an external table of any format, as the caller describes it. Raises and costs as
         ``ExternalTables.add``."""
         return self._external.register(
-            name, location, kind, comment, properties, column_infos, columns, partition_columns
+            name, location, kind, comment, properties, column_infos, columns, partition_columns, caller.owner
         )
 
     def register_existing(self, name: str, location: str, take_over: bool) -> TableRecord:
@@ -159,6 +174,14 @@ class UnityTables:
         ``ExternalTables.check_unmanaged``."""
         self._external.check_unmanaged(location)
 
+    def externals_near(self, location: str) -> tuple[list[ExternalTable], bool]:
+        """The external tables at a location or around it, and whether others lie below it. Raises CallError. Cost: 1
+        coordinator call per 1,000 external tables."""
+        root = canonical_url(canonical_location(location))
+        near = [each for each in self._external.all() if records.are_nested(canonical_url(each.url), root)]
+        around = [each for each in near if len(canonical_url(each.url)) <= len(root)]
+        return around, len(around) < len(near)
+
     # ---------------------------------------------------------------------------------------------- reading
 
     def record(self, name: str) -> TableRecord:
@@ -169,10 +192,10 @@ class UnityTables:
         """Raises EntityNotFoundError. Cost: 1 coordinator call."""
         return self._managed.head(record)
 
-    def managed_with_id(self, table_id: str, location: str) -> TableRecord:
+    def managed_with_id(self, table_id: str, location: str, caller: Caller = ADMINISTRATOR) -> TableRecord:
         """The managed table with an id. Raises EntityNotFoundError; CallError if it has another location. Cost: 1
         coordinator call."""
-        return self._managed.managed_with_id(table_id, location)
+        return self._managed.managed_with_id(table_id, location, caller)
 
     def external(self, name: str) -> ExternalTable:
         """An external table. Raises EntityNotFoundError. Cost: 1 coordinator call."""
@@ -183,62 +206,70 @@ class UnityTables:
         ``States.at_head``."""
         return self._managed.view(record)
 
-    def load(self, name: str) -> View:
+    def load(self, name: str, caller: Caller = ADMINISTRATOR) -> View:
         """A table. Raises EntityNotFoundError, SchemaNotFoundError. Cost: 3 coordinator calls; that of
         ``States.at_head``, or that of ``load_latest`` for an external table that was registered without its
         protocol."""
-        found = self.listed(name)
+        found = self.listed(name, caller)
         return ExternalView(self._external_logs.shown(found.table)) if isinstance(found, ExternalView) else found
 
-    def listed(self, name: str) -> View:
+    def listed(self, name: str, caller: Caller = ADMINISTRATOR) -> View:
         """Like ``load``, with no more of an external table than was registered: a listing is not delayed by the stores
         of its tables. Cost: as ``load``, without that of ``load_latest``."""
-        record = self.coordinator.table(name)
-        return ExternalView(self._external.get(name)[0]) if record is None else self.view(record)
+        record = self._found(name, caller)
+        return ExternalView(self._external.get(name, caller)[0]) if record is None else self.view(record)
 
-    def location(self, name: str) -> str:
+    def location(self, name: str, caller: Caller = ADMINISTRATOR) -> str:
         """The root of a table. Raises EntityNotFoundError. Cost: 1 or 2 coordinator calls."""
-        record = self.coordinator.table(name)
-        return self._external.get(name)[0].url if record is None else record.url
+        record = self._found(name, caller)
+        return self._external.get(name, caller)[0].url if record is None else record.url
 
-    def table_id(self, name: str) -> str:
+    def table_id(self, name: str, caller: Caller = ADMINISTRATOR) -> str:
         """The id of a table. Raises EntityNotFoundError. Cost: 1 or 2 coordinator calls."""
-        record = self.coordinator.table(name)
-        return self._external.get(name)[0].table_id if record is None else record.table_id
+        record = self._found(name, caller)
+        return self._external.get(name, caller)[0].table_id if record is None else record.table_id
 
-    def credential_location(self, name: str) -> str:
+    def credential_location(self, name: str, caller: Caller = ADMINISTRATOR) -> str:
         """The location for which a client of a table gets credentials. Raises EntityNotFoundError; CallError for an
         external table that was registered before managed tables were created around it or in it. Cost: 1 or 2
         coordinator calls."""
-        record = self.coordinator.table(name)
-        return self._external.checked_location(self._external.get(name)[0]) if record is None else record.url
+        record = self._found(name, caller)
+        return self._external.checked_location(self._external.get(name, caller)[0]) if record is None else record.url
 
-    def credential_location_with_id(self, table_id: str) -> str:
+    def credential_location_with_id(self, table_id: str, caller: Caller = ADMINISTRATOR) -> str:
         """Like ``credential_location``, of the table or staged table with an id. Cost: 1 or 2 coordinator calls; for an
         external table, 1 per 1,000 of these."""
         record = self.coordinator.table_with_id(table_id)
-        if record is not None:
+        if record is not None and caller.admits(table_id, record.name):
             return record.url
-        staged = self.coordinator.document(STAGING, table_id)
-        if staged is not None:
-            return documents.decoded(staged, StagingDocument).url
+        found = self.coordinator.document(STAGING, table_id)
+        if found is not None:
+            staged = documents.decoded(found, StagingDocument)
+            if caller.is_own(staged.owner):
+                return staged.url
         for each in self._external.all():
-            if each.table_id == table_id:
+            if each.table_id == table_id and caller.admits(table_id, each.name):
                 return self._external.checked_location(each)
         raise EntityNotFoundError(f"There is no table with the id {table_id}.")
 
+    def _found(self, name: str, caller: Caller) -> TableRecord | None:
+        """The managed table with a name; None if there is none that exists for the caller: look for an external one
+        then, so that both cases take the same calls."""
+        record = self.coordinator.table(name)
+        return record if record is not None and caller.admits(record.table_id, name) else None
+
     # ------------------------------------------------------------------------------------- updates and drops
 
-    def update(self, name: str, request: messages.UpdateTable) -> View:
+    def update(self, name: str, request: messages.UpdateTable, caller: Caller = ADMINISTRATOR) -> View:
         """Apply the updates of a request, if its requirements are met. Raises CallError for a request that is wrong or
         does not agree with its commit; MetadataChangedError, TableReplacedError if a requirement is not met;
         CommitConflictError; UnpublishedCommitsError; OperationTimeoutError if it is unknown whether a commit was
         ratified; EntityNotFoundError. Nothing is raised after a ratification. Cost: 4 coordinator calls, 1 HEAD and 1
         GET; 1 more call if commits were published."""
         plan = contract.plan_of(request)
-        record = self.coordinator.table(name)
+        record = self._found(name, caller)
         if record is None:
-            return self._external.update(name, plan)
+            return self._external.update(name, plan, caller)
         return self.update_managed(record, plan)
 
     def update_managed(self, record: TableRecord, plan: Plan) -> ManagedView:
@@ -249,18 +280,18 @@ class UnityTables:
         """Publish the commits of a table; returns their number. Cost: that of ``publish``."""
         return self._tables.publish(record)
 
-    def rename(self, name: str, new_name: str) -> None:
+    def rename(self, name: str, new_name: str, caller: Caller = ADMINISTRATOR) -> None:
         """Raises EntityNotFoundError, TableExistsError; CallError. Cost: 3 coordinator calls."""
-        record = self.coordinator.table(name)
+        record = self._found(name, caller)
         if record is None:
-            return self._external.rename(name, new_name)
+            return self._external.rename(name, new_name, caller)
         return self._drops.rename(record, new_name)
 
-    def drop(self, name: str) -> None:
+    def drop(self, name: str, caller: Caller = ADMINISTRATOR) -> None:
         """Remove a table from the catalog. The files of a table that was created below the warehouse are deleted later,
         by ``delete_dropped``; those of other tables stay. Raises EntityNotFoundError, ObjectBeingDeletedError. Cost:
         that of ``publish``, 4 coordinator calls."""
-        record = self.coordinator.table(name)
+        record = self._found(name, caller)
         if record is None:
-            return self._external.drop(name)
+            return self._external.drop(name, caller)
         return self._drops.drop(record)
