@@ -16,7 +16,7 @@ from deltalog.server import answers
 from deltalog.server.lakeformation import OPERATIONS
 from deltalog.server.openapi import calls, shapes
 from deltalog.server.openapi.calls import LAKE_FORMATION, OWN, UNITY, Described, Parameter
-from deltalog.server.unity import administration, delta, general
+from deltalog.server.unity import administration, delta, general, permissions
 from deltalog.server.unity.errors import BAD_REQUEST, INTERNAL, TYPES
 from deltalog.unity import messages
 from deltalog.version import VERSION
@@ -38,6 +38,7 @@ _LAKE_UNREAD = {
     "408": ("RequestTimeoutException",),
     "413": ("RequestEntityTooLargeException",),
     "431": ("RequestHeaderFieldsTooLargeException",),
+    "429": ("ThrottledException",),
     "503": ("ServiceUnavailableException",),
 }
 _TITLES = {
@@ -54,7 +55,7 @@ _TITLES = {
 # The tag, the root, the routes and the descriptions of each API.
 _APIS = (
     ("Unity Catalog: Delta API", messages.ROOT, delta.ENDPOINTS, UNITY),
-    ("Unity Catalog: general API", messages.ROOT, general.ENDPOINTS, UNITY),
+    ("Unity Catalog: general API", messages.ROOT, (*general.ENDPOINTS, *permissions.ENDPOINTS), UNITY),
     ("deltalog", administration.ROOT, administration.ENDPOINTS, OWN),
 )
 _SECURITY: tuple[_Json, ...] = ({"bearer": []}, {"sessionToken": []}, {"signature": []}, {"certificate": []}, {})
