@@ -9,11 +9,11 @@ Spec: UC Delta API 1.0, ManagedTablesSpec.md#apis.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from deltalog.catalog import records
-from deltalog.catalog.records import DocumentChange, Head, TableRecord
+from deltalog.catalog.records import ACCESS, DocumentChange, Head, TableRecord
 from deltalog.environment import Environment
 from deltalog.errors import EntityNotFoundError
 from deltalog.protocol.paths import canonical_url
@@ -185,6 +185,20 @@ class UnityTables:
         around = [each for each in near if len(canonical_url(each.url)) <= len(root)]
         return around, len(around) < len(near)
 
+    def all_tables(self) -> Iterator[tuple[str, str]]:
+        """The name and the id of every table. Cost: 1 coordinator call per 1,000."""
+        for record in self._tables.all():
+            yield record.name, record.table_id
+        for table in self._external.all():
+            yield table.name, table.table_id
+
+    def access_keys(self) -> Iterator[str]:
+        """The keys of the documents that state owners and grants. Cost: 1 coordinator call per 1,000."""
+        after = ""
+        while page := self.coordinator.documents(ACCESS, after):
+            yield from (each.key for each in page)
+            after = page[-1].key
+
     # ---------------------------------------------------------------------------------------------- reading
 
     def record(self, name: str) -> TableRecord:
@@ -260,6 +274,7 @@ class UnityTables:
         for each in self._external.all():
             if each.table_id == table_id and caller.admits(table_id, each.name):
                 return self._external.checked_location(each)
+        caller.admits(None, f"missing.{table_id}")
         raise EntityNotFoundError(f"There is no table with the id {table_id}.")
 
     def _found(self, name: str, caller: Caller) -> TableRecord | None:

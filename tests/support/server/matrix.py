@@ -355,6 +355,14 @@ def _grant(world: World) -> Any:
     return {"changes": [{"principal": "someone", "add": ["SELECT"], "remove": []}]}
 
 
+def _keys(operation: str) -> Callable[[World], Any]:
+    return lambda world: {"table_id": world.table_id, "operation": operation}
+
+
+def _kind(kind: str) -> Callable[[World], Any]:
+    return lambda world: {"TransactionType": kind}
+
+
 _TABLE_BODY = {"DatabaseName": "s", "TableName": "m"}
 _POST, _GET = "POST", "GET"
 _CREDENTIALS = "/temporary-path-credentials"
@@ -400,15 +408,7 @@ CASES: tuple[Case, ...] = (
     Case("GET /tables/{full_name}", _unity(_GET, "/tables/main.s.e")),
     Case("DELETE /tables/{full_name}", _unity("DELETE", lambda world: f"/tables/main.s.{world.fresh()}")),
     *(
-        Case(
-            "POST /temporary-table-credentials",
-            _unity(
-                _POST,
-                "/temporary-table-credentials",
-                lambda world, each=each: {"table_id": world.table_id, "operation": each},
-            ),
-            each,
-        )
+        Case("POST /temporary-table-credentials", _unity(_POST, "/temporary-table-credentials", _keys(each)), each)
         for each in ("READ", "READ_WRITE")
     ),
     *_path_cases(
@@ -513,7 +513,7 @@ CASES: tuple[Case, ...] = (
         ("READ", "READ_WRITE"),
     ),
     *(
-        Case("StartTransaction", _lake("StartTransaction", lambda world, each=each: {"TransactionType": each}), each)
+        Case("StartTransaction", _lake("StartTransaction", _kind(each)), each)
         for each in ("READ_ONLY", "READ_AND_WRITE")
     ),
     *(
