@@ -60,6 +60,9 @@ def _manager(
     return TransactionManager(coordinator, **options)
 
 
+manager_of = _manager
+
+
 # ---------------------------------------------------------------------------------------------- transactions
 
 

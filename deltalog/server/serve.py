@@ -225,7 +225,7 @@ class Server:
             settings.limits,
             authenticator=self._authentication,
             hosts=_LOOPBACK | {settings.host.lower()} if trusted else None,
-            unity=Service(unity, settings.vendor, self._publisher.ask, manager),
+            unity=Service(unity, settings.vendor, self._publisher.ask),
         )
         self._server = uvicorn.Server(_config(self._app, settings, connections))
 
