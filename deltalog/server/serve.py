@@ -291,6 +291,8 @@ def _config(app: App, settings: Settings, connections: Connections) -> uvicorn.C
     }
     tls = settings.tls
     ca = None if tls is None else tls.client_ca
+    rule = settings.authentication.certificates
+    asked = ssl.CERT_REQUIRED if rule is None or rule.required else ssl.CERT_OPTIONAL
     return uvicorn.Config(
         app,
         http=type("Protocol", (TimedProtocol,), known),
@@ -309,7 +311,7 @@ def _config(app: App, settings: Settings, connections: Connections) -> uvicorn.C
         ssl_certfile=None if tls is None else tls.certificate,
         ssl_keyfile=None if tls is None else tls.key,
         ssl_ca_certs=None if ca is None else str(ca),
-        ssl_cert_reqs=ssl.CERT_NONE if ca is None else ssl.CERT_REQUIRED,
+        ssl_cert_reqs=ssl.CERT_NONE if ca is None else asked,
     )
 
 
