@@ -52,6 +52,11 @@ class Lanes:
         self._pool = ThreadPoolExecutor(threads + self._max_slow, thread_name_prefix="deltalog-server")
         self._lanes: dict[str, _Lane] = {}
 
+    @property
+    def is_full(self) -> bool:
+        """Whether a further call would be refused."""
+        return self._count("in_progress") >= self._requests
+
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
