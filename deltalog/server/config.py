@@ -7,9 +7,9 @@ machine can list the arguments of its processes.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import difflib
-import math
 import os
 import re
 import stat
@@ -35,8 +35,9 @@ else:
     import tomli as tomllib
 
 TOKEN_VARIABLE = "DELTALOG_SERVER_TOKEN"
-# Parsing takes time that grows with the square of the file's size at worst; 64 KiB take less than a second.
 _MOST_BYTES = 64 << 10
+# The time for parsing a key grows with the square of the number of its dots at least.
+_MOST_DOTS = 500
 _MOST_NUMBER = 1e12
 _DEEPEST = 16
 # The smallest values of numbers. Other numbers must not be negative.
@@ -176,6 +177,8 @@ def parse(file: Path) -> dict[str, Any]:
         raise CallError(f"{file} cannot be read: {error.strerror}.") from None
     if len(data) > _MOST_BYTES:
         raise CallError(f"{file} is larger than {_MOST_BYTES:,} bytes, the most for a configuration.")
+    if any(line.count(b".") > _MOST_DOTS for line in data.splitlines()):
+        raise CallError(f"{file} has a line with more than {_MOST_DOTS} dots.")
     try:
         return typing.cast(dict[str, Any], tomllib.loads(data.decode()))
     except tomllib.TOMLDecodeError as error:
@@ -198,11 +201,10 @@ def set_of(text: str) -> dict[str, Any]:
             "them in [storage] of the configuration file, or in the file that storage.options_file names."
         )
     found: Any = value
-    try:
-        read = tomllib.loads(f"value = {value}")
-        found = read["value"] if len(read) == 1 else value
-    except (ValueError, RecursionError):
-        pass
+    if value.count(".") <= _MOST_DOTS:
+        with contextlib.suppress(ValueError, RecursionError):
+            read = tomllib.loads(f"value = {value}")
+            found = read["value"] if len(read) == 1 else value
     for key in reversed(keys):
         found = {key: found}
     return typing.cast(dict[str, Any], found)
@@ -222,10 +224,11 @@ def read(given: Given, source: str) -> Config:
     """The configuration with these sections. ``source``: names the origin in messages. Raises CallError, which names
     every wrong key."""
     problems = list(_unknown_keys(given))
+    has_unknown = bool(problems)
     sections: dict[str, Any] = {}
     for name, kind in _fields(Config).items():
         value = given.get(name, {})
-        if not isinstance(value, Mapping) or problems:
+        if not isinstance(value, Mapping) or has_unknown:
             continue
         try:
             sections[name] = msgspec.convert(value, kind)
@@ -287,7 +290,7 @@ def _unknown_in(value: Any, kind: Any, section: str, above: str) -> Iterator[str
 
 
 def _hint(name: str, known: Mapping[str, Any]) -> str:
-    found = difflib.get_close_matches(name[:100], known, 1, 0.5)
+    found = difflib.get_close_matches(name[:100], known, 1, 0.6)
     named = [each for each in (f"{name}_file", f"{name}_env") if each in known]
     if named:
         return f": secrets are not in this file; {named[0]} names the place of this one"
@@ -302,12 +305,14 @@ def _in_section(section: str, message: str) -> str:
     """msgspec's message in terms of the file: ``Expected `int`, got `str` - at `$.threads` ``."""
     what, _, place = message.partition(" - at ")
     key = place.strip("`").removeprefix("$").removeprefix(".")
-    words = {"`str`": "text", "`int`": "an integer", "`float`": "a number", "`bool`": "true or false"}
-    words |= {"`array`": "a list", "`object`": "a table", "`null`": "nothing"}
-    for python, toml in words.items():
-        what = what.replace(python, toml)
+    what = re.sub(r"`([a-z |]+)`", lambda found: " or ".join(map(_in_toml, found[1].split(" | "))), what)
     shown = key if key.isprintable() and len(key) <= 200 else ascii(key[:200])
     return f"[{section}]{shown and ' '}{shown}: {what[:1].lower()}{what[1:]}"
+
+
+def _in_toml(kind: str) -> str:
+    words = {"str": "text", "int": "an integer", "float": "a number", "bool": "true or false"}
+    return {**words, "array": "a list", "object": "a table", "null": "nothing"}.get(kind, kind)
 
 
 def _wrong_numbers(section: str, settings: Any) -> Iterator[str]:
@@ -318,7 +323,7 @@ def _wrong_numbers(section: str, settings: Any) -> Iterator[str]:
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             continue
         least, most = _LEAST.get((section, each.name), 0), _MOST.get((section, each.name), _MOST_NUMBER)
-        if not (math.isfinite(value) and least <= value <= most):
+        if not least <= value <= most:
             yield f"[{section}] {each.name}: must be {least:,} to {most:,.0f}"
 
 

@@ -6,6 +6,7 @@ Without a token or TLS, the server starts only on loopback, where traffic stays 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import ipaddress
 import logging
@@ -227,6 +228,10 @@ class Server:
         """End as after SIGTERM; ``run`` returns when all running calls have finished, or when their time is over. This
         method can be called from any thread."""
         self._process.stop()
+
+    def signals(self) -> contextlib.AbstractContextManager[None]:
+        """In this block, signals wait for ``run``; SIGHUP would end the process. ``run`` does this itself."""
+        return self._process.signals()
 
     def run(self, *, is_process: bool = False) -> None:
         """Serve until ``stop``, SIGTERM or SIGINT. After a second signal, the server does not wait for running calls.
