@@ -7,19 +7,17 @@ import contextlib
 import logging
 import os
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import FrameType
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import uvicorn
 
-if TYPE_CHECKING:
-    import socket
-
-    from deltalog.server.app import App
+from deltalog.server.app import App
 
 log = logging.getLogger(__name__)
 

@@ -42,7 +42,7 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "deltalog.storage.s3.botocore_transport": ("s3fs", "botocore", "urllib3"),
     "deltalog.storage.fsspec_store": ("fsspec",),
     "deltalog.storage.obstore_store": ("obstore",),
-    "deltalog.server.serve": ("uvicorn",),
+    **{f"deltalog.server.{name}": ("uvicorn",) for name in ("config", "config_checks", "process", "serve")},
     "deltalog.unity.credentials": ("botocore",),
     **{f"deltalog.conformance.engines.{name}": (name,) for name in ("deltalake", "duckdb", "polars")},
     "deltalog.conformance.pytest_plugin": ("pytest",),
