@@ -20,6 +20,7 @@ from deltalog.cli.output import Output, facts_of, plain, report_warning, table_o
 
 if TYPE_CHECKING:
     from deltalog import TransactionManager
+    from deltalog.catalog.coordinator import Coordinator
     from deltalog.catalog.records import Head, TableRecord
     from deltalog.transactions import Resync, TransactionDescription
 
@@ -545,7 +546,7 @@ def _serve(source: Any, as_json: bool) -> None:
     )
     made = serve.Server(manager, read, source)
     out = Output(as_json)
-    warnings = [*serve.warnings_of(read), *config.exposed(config.files_of(found)), *_on_command_line(config)]
+    warnings = [*made.warnings, *config.exposed(config.files_of(found)), *_on_command_line(config)]
     for warning in warnings:
         report_warning("UserWarning", warning, as_json)
     with made.signals():  # whoever reads the first line may send them
@@ -572,7 +573,7 @@ def _on_command_line(config: Any) -> list[str]:
 
 def _check_configuration(file: Path | None, above: dict[str, Any], catalog: bool, as_json: bool) -> None:
     checks = _server_module("config_checks")
-    found = checks.check(file, above, _options_in, _is_answering if catalog else None)
+    found = checks.check(file, above, _options_in, _answering if catalog else None)
     out = Output(as_json)
     if as_json:
         out.document(dataclasses.asdict(found))
@@ -600,9 +601,11 @@ def _options_in(file: Path) -> dict[str, Any]:
         raise CallError(error.message.removeprefix("--storage-options-file ")) from None
 
 
-def _is_answering(url: str, options: dict[str, Any]) -> None:
-    """Raises DeltaLogError unless the catalog exists and answers."""
-    _manager(url, options={**options, **storage_options()}).check()
+def _answering(url: str, options: dict[str, Any]) -> Coordinator:
+    """The catalog at a URL. Raises DeltaLogError unless it exists and answers."""
+    manager = _manager(url, options={**options, **storage_options()})
+    manager.check()
+    return manager.coordinator
 
 
 def _server_module(name: str) -> Any:

@@ -19,15 +19,20 @@ import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
 from deltalog.errors import CallError
+from deltalog.server.access.authentication import AuthenticationSettings
+from deltalog.server.access.certificates import CertificateSettings
+from deltalog.server.access.oidc import OidcSettings
+from deltalog.server.access.sigv4 import SigV4Settings
+from deltalog.server.access.token_lookup import TokenSettings
 from deltalog.server.app import Limits
 from deltalog.server.serve import Settings, vendor_of
 from deltalog.server.tls import Tls
-from deltalog.transactions.unity.tables import UnitySettings
+from deltalog.transactions.unity.settings import UnitySettings
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -103,7 +108,7 @@ class CredentialsSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class SharedTokenSettings:
+class AllTokenSettings(TokenSettings):
     """``token_file``: a file with the token whose bearers are administrators; it has at least 16 characters.
     ``token_env``: the environment variable with this token, if no file is given. An environment variable cannot
     change, so that only a token in a file can be replaced without a restart."""
@@ -147,20 +152,24 @@ class ProcessSettings:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """The sections of a configuration file."""
+    """The sections of a configuration file. A section whose default is None takes effect by being there."""
 
     listen: ListenSettings = field(default_factory=ListenSettings)
     tls: TlsSettings = field(default_factory=TlsSettings)
     catalog: CatalogSettings = field(default_factory=CatalogSettings)
     unity: UnitySettings = field(default_factory=UnitySettings)
     credentials: CredentialsSettings = field(default_factory=CredentialsSettings)
-    tokens: SharedTokenSettings = field(default_factory=SharedTokenSettings)
+    tokens: AllTokenSettings = field(default_factory=AllTokenSettings)
+    certificates: CertificateSettings | None = None
+    oidc: OidcSettings | None = None
+    sigv4: SigV4Settings | None = None
     limits: Limits = field(default_factory=Limits)
     storage: StorageSettings = field(default_factory=StorageSettings)
     recovery: RecoverySettings = field(default_factory=RecoverySettings)
     process: ProcessSettings = field(default_factory=ProcessSettings)
 
 
+T = TypeVar("T")
 Given = Mapping[str, Any]
 """Sections with their keys and values, as in a TOML file."""
 
@@ -227,7 +236,7 @@ def read(given: Given, source: str) -> Config:
     has_unknown = bool(problems)
     sections: dict[str, Any] = {}
     for name, kind in _fields(Config).items():
-        value = given.get(name, {})
+        value = given.get(name)
         if not isinstance(value, Mapping) or has_unknown:
             continue
         try:
@@ -315,16 +324,16 @@ def _in_toml(kind: str) -> str:
     return {**words, "array": "a list", "object": "a table", "null": "nothing"}.get(kind, kind)
 
 
-def _wrong_numbers(section: str, settings: Any) -> Iterator[str]:
+def _wrong_numbers(section: str, settings: Any, above: str = "") -> Iterator[str]:
     for each in dataclasses.fields(settings):
         value = getattr(settings, each.name)
         if dataclasses.is_dataclass(value):
-            yield from _wrong_numbers(section, value)
+            yield from _wrong_numbers(section, value, f"{above}{each.name}.")
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             continue
-        least, most = _LEAST.get((section, each.name), 0), _MOST.get((section, each.name), _MOST_NUMBER)
+        least, most = _LEAST.get((section, above + each.name), 0), _MOST.get((section, above + each.name), _MOST_NUMBER)
         if not least <= value <= most:
-            yield f"[{section}] {each.name}: must be {least:,} to {most:,.0f}"
+            yield f"[{section}] {above}{each.name}: must be {least:,} to {most:,.0f}"
 
 
 def _wrong_references(options: Mapping[str, Any], place: str) -> Iterator[str]:
@@ -414,7 +423,13 @@ def settings_of(config: Config) -> Settings:
         process.end_seconds,
         process.watch_seconds,
         process.log_level,
+        AuthenticationSettings(_only(TokenSettings, config.tokens), config.certificates, config.oidc, config.sigv4),
     )
+
+
+def _only(kind: type[T], settings: T) -> T:
+    """The part of settings that a base class has."""
+    return kind(**{each.name: getattr(settings, each.name) for each in dataclasses.fields(typing.cast(Any, kind))})
 
 
 def _tls_of(tls: TlsSettings) -> Tls | None:

@@ -25,30 +25,46 @@ def page() -> str:
 
 
 def sections() -> str:
-    return "".join(_section(each.name, getattr(Config(), each.name)) for each in dataclasses.fields(Config))
+    hints = typing.get_type_hints(Config)
+    return "".join(_section(f"[{each.name}]", kind_of(hints[each.name])) for each in dataclasses.fields(Config))
 
 
-def _section(name: str, settings: Any) -> str:
-    hints = typing.get_type_hints(type(settings))
-    meanings = meanings_of(type(settings))
-    lines = [f"\n### [{name}]\n", "| key | type | default | meaning |", "| --- | --- | --- | --- |"]
-    for each in dataclasses.fields(settings):
-        default = _default(getattr(settings, each.name))
+def kind_of(hint: Any) -> Any:
+    """The dataclass in the type of a section."""
+    return next(each for each in (hint, *typing.get_args(hint)) if dataclasses.is_dataclass(each))
+
+
+def _section(title: str, kind: Any) -> str:
+    hints = typing.get_type_hints(kind)
+    meanings = meanings_of(kind)
+    lines = [f"\n### {title}\n", "| key | type | default | meaning |", "| --- | --- | --- | --- |"]
+    below = ""
+    for each in dataclasses.fields(kind):
+        hint = hints[each.name]
+        inner = next((part for part in (hint, *typing.get_args(hint)) if dataclasses.is_dataclass(part)), None)
+        if inner is not None:
+            brackets = "[{}]" if inner is hint else "[[{}]]"
+            below += _section(brackets.format(f"{title.strip('[]')}.{each.name}"), inner)
+            continue
         meaning = meanings[each.name].replace("``", "`").replace("|", "\\|")
-        lines.append(f"| `{each.name}` | {_type(hints[each.name])} | {default} | {meaning} |")
-    return "\n".join(lines) + "\n"
+        lines.append(f"| `{each.name}` | {_type(hint)} | {_default(each)} | {meaning} |")
+    return "\n".join(lines) + "\n" + below
 
 
 def meanings_of(settings: type) -> dict[str, str]:
-    """What the docstring of a dataclass says about each field. Raises KeyError if it says nothing of one."""
+    """What the docstring of a dataclass says about each field. Raises StopIteration if it says nothing of one."""
     names = [each.name for each in dataclasses.fields(settings)]
-    text = " ".join((settings.__doc__ or "").split())
     mark = "|".join(names)
-    parts = re.split(rf"((?:``(?:{mark})``, )*``(?:{mark})``): ", text)
     found = {}
-    for named, meaning in zip(parts[1::2], parts[2::2], strict=True):
-        for name in re.findall(r"``(\w+)``", named):
-            found[name] = meaning.strip()
+    for cls in settings.__mro__[:-1]:
+        text = " ".join((cls.__doc__ or "").split())
+        parts = re.split(rf"((?:``(?:{mark})``, )*``(?:{mark})``): ", text)
+        for named, meaning in zip(parts[1::2], parts[2::2], strict=True):
+            for name in re.findall(r"``(\w+)``", named):
+                found[name] = meaning.strip()
+    for name in names:
+        if name not in found:
+            found[name] = next(f"see ``{other}``." for other, meaning in found.items() if f"``{name}``" in meaning)
     return {name: found[name] for name in names}
 
 
@@ -65,9 +81,15 @@ def _type(hint: Any) -> str:
     return "table"
 
 
-def _default(value: Any) -> str:
+def _default(found: dataclasses.Field[Any]) -> str:
+    if found.default is dataclasses.MISSING and found.default_factory is dataclasses.MISSING:
+        return "required"
+    make: Any = found.default_factory
+    value = make() if found.default is dataclasses.MISSING else found.default
     if value is None or value in ("", (), {}):
         return ""
+    if isinstance(value, tuple):
+        return ", ".join(f"`{each}`" for each in value)
     if isinstance(value, bool):
         return str(value).lower()
     return f"`{value}`" if isinstance(value, str) else f"{value:,}" if isinstance(value, (int, float)) else str(value)

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from deltalog import CallError
+from deltalog import CallError, TransactionManager
 from deltalog.server import config, config_checks
 from deltalog.server.config import Config, Configuration, parse, read, settings_of
 from tests.support.cli import run
@@ -289,7 +289,6 @@ def test_everything_that_is_wrong_is_found(tmp_path: Path) -> None:
         (f'{url}[tokens]\ntoken_file = "{tmp_path}/none"', "none cannot be read"),
         (f'{url}[credentials]\nrules_file = "{tmp_path}/rules.json"', "not a list of rules"),
         ('[listen]\nport = 0', "no catalog is named"),
-        (f'{url}host = "0.0.0.0"', "reachable from other machines"),
         (f'{url}host = "192.0.2.1"\n[tokens]\ntoken_env = "HOME"', "cannot listen on 192.0.2.1"),
         (f'{url}[storage.options]\nsecret = {{env = "NOT_SET"}}', "NOT_SET is not set"),
         (f'{url}[storage]\noptions_file = "{tmp_path}/short"', "short is not JSON"),
@@ -298,6 +297,33 @@ def test_everything_that_is_wrong_is_found(tmp_path: Path) -> None:
         problems = checked(tmp_path, text, status=1)["problems"]
         assert any(problem in each for each in problems), (problem, problems)
     assert "expires in 2 days" in checked(tmp_path, tls(soon.certificate_file, soon.key_file))["warnings"][0]
+
+
+def test_an_address_for_others_needs_tokens_of_the_catalog(tmp_path: Path) -> None:
+    text = f'[catalog]\nurl = "{tmp_path}/catalog.db"\n[listen]\nport = 0\nhost = "0.0.0.0"'
+    assert "only if the catalog has tokens" in checked(tmp_path, text)["warnings"][0]
+    TransactionManager(str(tmp_path / "catalog.db"))
+    assert "reachable from other machines" in checked(tmp_path, text, "--check-catalog", status=1)["problems"][0]
+
+
+def test_how_callers_prove_who_they_are_is_checked(tmp_path: Path) -> None:
+    url = f'[catalog]\nurl = "{tmp_path}/catalog.db"\n[listen]\nport = 0\n'
+    (tmp_path / "key").write_text("short")
+    for text, problem in (
+        ("[certificates]", "need TLS with the authority of the clients"),
+        ("[certificates]\nprincipal = 'X'", "principal is one of CN"),
+        ("[oidc]\nissuer = 'https://x'", "missing required field `audience`"),
+        ("[oidc]\nissuer = 'x'\naudience = 'y'", "x"),
+        (f"[sigv4]\nkey_file = '{tmp_path}/key'", "key"),
+        (
+            "[[certificates.memberships]]\ngroup = 'a'\nmember = ['b']",
+            "has no key memberships[0].member; did you mean members",
+        ),
+        ("[limits.quotas]\nburst = 'x'", "[limits] quotas.burst: expected an integer, got text"),
+        ("[limits.quotas]\nburst = -1", "[limits] quotas.burst: must be 0 to"),
+    ):
+        problems = checked(tmp_path, url + text, status=1)["problems"]
+        assert problem in problems[0], problems
 
 
 def test_what_may_be_wrong_is_a_warning(tmp_path: Path) -> None:
