@@ -578,7 +578,7 @@ def _check_configuration(file: Path | None, above: dict[str, Any], catalog: bool
     if as_json:
         out.document(dataclasses.asdict(found))
     else:
-        for section, settings in (found.configuration or {}).items():
+        for section, settings in found.configuration.items():
             out.print(f"[{section}]")
             for key, value in ((key, value) for key, value in settings.items() if value is not None):
                 out.print(f"{key} = {plain(json.dumps(value, ensure_ascii=False))}")

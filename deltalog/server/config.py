@@ -479,10 +479,10 @@ def exposed(files: Mapping[str, str]) -> list[str]:
 
 
 def shown(config: Config) -> dict[str, Any]:
-    """The effective configuration, without secrets."""
+    """The effective configuration by sections, without secrets."""
     found = typing.cast(dict[str, Any], msgspec.to_builtins(config))
     found["storage"]["options"] = _redacted(config.storage.options)
-    return found
+    return {name: section for name, section in found.items() if section is not None}
 
 
 def is_secret(option: str) -> bool:

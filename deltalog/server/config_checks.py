@@ -28,12 +28,12 @@ from deltalog.server.config import (
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """``configuration``: the effective configuration without secrets; None if it cannot be read."""
+    """``configuration``: the effective configuration without secrets; empty if it cannot be read."""
 
     ok: bool
     problems: list[str]
     warnings: list[str]
-    configuration: dict[str, Any] | None
+    configuration: dict[str, Any]
 
 
 def check(
@@ -47,7 +47,7 @@ def check(
     try:
         config = Configuration(file, above).config
     except CallError as error:
-        return Checked(False, str(error).splitlines(), [], None)
+        return Checked(False, str(error).splitlines(), [], {})
     problems, warnings = _problems_of(config, read_options, open_catalog)
     return Checked(not problems, problems, warnings, shown(config))
 
