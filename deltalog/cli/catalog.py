@@ -20,6 +20,7 @@ from deltalog.cli.output import Output, facts_of, plain, report_warning, table_o
 
 if TYPE_CHECKING:
     from deltalog import TransactionManager
+    from deltalog.catalog.coordinator import Coordinator
     from deltalog.catalog.records import Head, TableRecord
     from deltalog.transactions import Resync, TransactionDescription
 
@@ -543,20 +544,21 @@ def _serve(source: Any, as_json: bool) -> None:
         found.catalog.idle_timeout_seconds,
         found.catalog.most_ahead_seconds,
         create=True,
-        options={**config.storage_options_of(found.storage, options_in_file), **storage_options()},
+        options={**config.storage_options_of(found.storage, _options_in), **storage_options()},
     )
     made = serve.Server(manager, read, source)
     out = Output(as_json)
-    warnings = [*serve.warnings_of(read), *config.exposed(config.files_of(found)), *_on_command_line(config)]
+    warnings = [*made.warnings, *config.exposed(config.files_of(found)), *_on_command_line(config)]
     for warning in warnings:
         report_warning("UserWarning", warning, as_json)
-    if as_json:
-        out.document({"url": made.url, "pid": os.getpid(), "catalog": found.catalog.url})
-    else:
-        out.print(f"{found.catalog.url} is served at {made.url}")
-    sys.stdout.flush()
-    logs.configure(found.process.log_level)
-    made.run(is_process=True)
+    with made.signals():  # whoever reads the first line may send them
+        if as_json:
+            out.document({"url": made.url, "pid": os.getpid(), "catalog": found.catalog.url})
+        else:
+            out.print(f"{found.catalog.url} is served at {made.url}")
+        sys.stdout.flush()
+        logs.configure(found.process.log_level)
+        made.run(is_process=True)
     if status := made.end_process():
         raise typer.Exit(status)
 
@@ -573,7 +575,7 @@ def _on_command_line(config: Any) -> list[str]:
 
 def _check_configuration(file: Path | None, above: dict[str, Any], catalog: bool, as_json: bool) -> None:
     checks = _server_module("config_checks")
-    found = checks.check(file, above, options_in_file, _is_answering if catalog else None)
+    found = checks.check(file, above, _options_in, _answering if catalog else None)
     out = Output(as_json)
     if as_json:
         out.document(dataclasses.asdict(found))
@@ -591,9 +593,21 @@ def _check_configuration(file: Path | None, above: dict[str, Any], catalog: bool
         raise typer.Exit(1)
 
 
-def _is_answering(url: str, options: dict[str, Any]) -> None:
-    """Raises DeltaLogError unless the catalog exists and answers."""
-    _manager(url, options={**options, **storage_options()}).check()
+def _options_in(file: Path) -> dict[str, Any]:
+    """The storage options in a file that the configuration names. Raises CallError."""
+    from deltalog import CallError
+
+    try:
+        return options_in_file(file)
+    except typer.BadParameter as error:
+        raise CallError(error.message.removeprefix("--storage-options-file ")) from None
+
+
+def _answering(url: str, options: dict[str, Any]) -> Coordinator:
+    """The catalog at a URL. Raises DeltaLogError unless it exists and answers."""
+    manager = _manager(url, options={**options, **storage_options()})
+    manager.check()
+    return manager.coordinator
 
 
 def _server_module(name: str) -> Any:

@@ -7,9 +7,9 @@ machine can list the arguments of its processes.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import difflib
-import math
 import os
 import re
 import stat
@@ -19,15 +19,20 @@ import typing
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
 from deltalog.errors import CallError
+from deltalog.server.access.authentication import AuthenticationSettings
+from deltalog.server.access.certificates import CertificateSettings
+from deltalog.server.access.oidc import OidcSettings
+from deltalog.server.access.sigv4 import SigV4Settings
+from deltalog.server.access.token_lookup import TokenSettings
 from deltalog.server.app import Limits
 from deltalog.server.serve import Settings, vendor_of
 from deltalog.server.tls import Tls
-from deltalog.transactions.unity.tables import UnitySettings
+from deltalog.transactions.unity.settings import UnitySettings
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -35,8 +40,9 @@ else:
     import tomli as tomllib
 
 TOKEN_VARIABLE = "DELTALOG_SERVER_TOKEN"
-# Parsing takes time that grows with the square of the file's size at worst; 64 KiB take less than a second.
 _MOST_BYTES = 64 << 10
+# The time for parsing a key grows with the square of the number of its dots at least.
+_MOST_DOTS = 500
 _MOST_NUMBER = 1e12
 _DEEPEST = 16
 # The smallest values of numbers. Other numbers must not be negative.
@@ -102,7 +108,7 @@ class CredentialsSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class SharedTokenSettings:
+class AllTokenSettings(TokenSettings):
     """``token_file``: a file with the token whose bearers are administrators; it has at least 16 characters.
     ``token_env``: the environment variable with this token, if no file is given. An environment variable cannot
     change, so that only a token in a file can be replaced without a restart."""
@@ -146,20 +152,24 @@ class ProcessSettings:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """The sections of a configuration file."""
+    """The sections of a configuration file. A section whose default is None takes effect by being there."""
 
     listen: ListenSettings = field(default_factory=ListenSettings)
     tls: TlsSettings = field(default_factory=TlsSettings)
     catalog: CatalogSettings = field(default_factory=CatalogSettings)
     unity: UnitySettings = field(default_factory=UnitySettings)
     credentials: CredentialsSettings = field(default_factory=CredentialsSettings)
-    tokens: SharedTokenSettings = field(default_factory=SharedTokenSettings)
+    tokens: AllTokenSettings = field(default_factory=AllTokenSettings)
+    certificates: CertificateSettings | None = None
+    oidc: OidcSettings | None = None
+    sigv4: SigV4Settings | None = None
     limits: Limits = field(default_factory=Limits)
     storage: StorageSettings = field(default_factory=StorageSettings)
     recovery: RecoverySettings = field(default_factory=RecoverySettings)
     process: ProcessSettings = field(default_factory=ProcessSettings)
 
 
+T = TypeVar("T")
 Given = Mapping[str, Any]
 """Sections with their keys and values, as in a TOML file."""
 
@@ -176,6 +186,8 @@ def parse(file: Path) -> dict[str, Any]:
         raise CallError(f"{file} cannot be read: {error.strerror}.") from None
     if len(data) > _MOST_BYTES:
         raise CallError(f"{file} is larger than {_MOST_BYTES:,} bytes, the most for a configuration.")
+    if any(line.count(b".") > _MOST_DOTS for line in data.splitlines()):
+        raise CallError(f"{file} has a line with more than {_MOST_DOTS} dots.")
     try:
         return typing.cast(dict[str, Any], tomllib.loads(data.decode()))
     except tomllib.TOMLDecodeError as error:
@@ -198,11 +210,10 @@ def set_of(text: str) -> dict[str, Any]:
             "them in [storage] of the configuration file, or in the file that storage.options_file names."
         )
     found: Any = value
-    try:
-        read = tomllib.loads(f"value = {value}")
-        found = read["value"] if len(read) == 1 else value
-    except (ValueError, RecursionError):
-        pass
+    if value.count(".") <= _MOST_DOTS:
+        with contextlib.suppress(ValueError, RecursionError):
+            read = tomllib.loads(f"value = {value}")
+            found = read["value"] if len(read) == 1 else value
     for key in reversed(keys):
         found = {key: found}
     return typing.cast(dict[str, Any], found)
@@ -222,10 +233,11 @@ def read(given: Given, source: str) -> Config:
     """The configuration with these sections. ``source``: names the origin in messages. Raises CallError, which names
     every wrong key."""
     problems = list(_unknown_keys(given))
+    has_unknown = bool(problems)
     sections: dict[str, Any] = {}
     for name, kind in _fields(Config).items():
-        value = given.get(name, {})
-        if not isinstance(value, Mapping) or problems:
+        value = given.get(name)
+        if not isinstance(value, Mapping) or has_unknown:
             continue
         try:
             sections[name] = msgspec.convert(value, kind)
@@ -287,7 +299,7 @@ def _unknown_in(value: Any, kind: Any, section: str, above: str) -> Iterator[str
 
 
 def _hint(name: str, known: Mapping[str, Any]) -> str:
-    found = difflib.get_close_matches(name[:100], known, 1, 0.5)
+    found = difflib.get_close_matches(name[:100], known, 1, 0.6)
     named = [each for each in (f"{name}_file", f"{name}_env") if each in known]
     if named:
         return f": secrets are not in this file; {named[0]} names the place of this one"
@@ -302,24 +314,26 @@ def _in_section(section: str, message: str) -> str:
     """msgspec's message in terms of the file: ``Expected `int`, got `str` - at `$.threads` ``."""
     what, _, place = message.partition(" - at ")
     key = place.strip("`").removeprefix("$").removeprefix(".")
-    words = {"`str`": "text", "`int`": "an integer", "`float`": "a number", "`bool`": "true or false"}
-    words |= {"`array`": "a list", "`object`": "a table", "`null`": "nothing"}
-    for python, toml in words.items():
-        what = what.replace(python, toml)
+    what = re.sub(r"`([a-z |]+)`", lambda found: " or ".join(map(_in_toml, found[1].split(" | "))), what)
     shown = key if key.isprintable() and len(key) <= 200 else ascii(key[:200])
     return f"[{section}]{shown and ' '}{shown}: {what[:1].lower()}{what[1:]}"
 
 
-def _wrong_numbers(section: str, settings: Any) -> Iterator[str]:
+def _in_toml(kind: str) -> str:
+    words = {"str": "text", "int": "an integer", "float": "a number", "bool": "true or false"}
+    return {**words, "array": "a list", "object": "a table", "null": "nothing"}.get(kind, kind)
+
+
+def _wrong_numbers(section: str, settings: Any, above: str = "") -> Iterator[str]:
     for each in dataclasses.fields(settings):
         value = getattr(settings, each.name)
         if dataclasses.is_dataclass(value):
-            yield from _wrong_numbers(section, value)
+            yield from _wrong_numbers(section, value, f"{above}{each.name}.")
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             continue
-        least, most = _LEAST.get((section, each.name), 0), _MOST.get((section, each.name), _MOST_NUMBER)
-        if not (math.isfinite(value) and least <= value <= most):
-            yield f"[{section}] {each.name}: must be {least:,} to {most:,.0f}"
+        least, most = _LEAST.get((section, above + each.name), 0), _MOST.get((section, above + each.name), _MOST_NUMBER)
+        if not least <= value <= most:
+            yield f"[{section}] {above}{each.name}: must be {least:,} to {most:,.0f}"
 
 
 def _wrong_references(options: Mapping[str, Any], place: str) -> Iterator[str]:
@@ -409,7 +423,13 @@ def settings_of(config: Config) -> Settings:
         process.end_seconds,
         process.watch_seconds,
         process.log_level,
+        AuthenticationSettings(_only(TokenSettings, config.tokens), config.certificates, config.oidc, config.sigv4),
     )
+
+
+def _only(kind: type[T], settings: T) -> T:
+    """The part of settings that a base class has."""
+    return kind(**{each.name: getattr(settings, each.name) for each in dataclasses.fields(typing.cast(Any, kind))})
 
 
 def _tls_of(tls: TlsSettings) -> Tls | None:

@@ -9,8 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from deltalog.catalog.coordinator import Coordinator
 from deltalog.errors import CallError, DeltaLogError
 from deltalog.server import serve, tls
+from deltalog.server.access import issued
+from deltalog.server.access.authentication import check_authentication
 from deltalog.server.config import (
     Config,
     Configuration,
@@ -37,10 +40,10 @@ def check(
     file: Path | None,
     above: Given,
     read_options: Callable[[Path], dict[str, Any]],
-    open_catalog: Callable[[str, dict[str, Any]], None] | None = None,
+    open_catalog: Callable[[str, dict[str, Any]], Coordinator] | None = None,
 ) -> Checked:
-    """Check a configuration. ``read_options``: reads a file of storage options. ``open_catalog``: raises DeltaLogError
-    unless the catalog at a URL answers; None: this is not checked."""
+    """Check a configuration. ``read_options``: reads a file of storage options. ``open_catalog``: the catalog at a URL,
+    with storage options; raises DeltaLogError unless it answers; None: it is not asked."""
     try:
         config = Configuration(file, above).config
     except CallError as error:
@@ -52,7 +55,7 @@ def check(
 def _problems_of(
     config: Config,
     read_options: Callable[[Path], dict[str, Any]],
-    open_catalog: Callable[[str, dict[str, Any]], None] | None,
+    open_catalog: Callable[[str, dict[str, Any]], Coordinator] | None,
 ) -> tuple[list[str], list[str]]:
     problems, warnings = [], []
     files = files_of(config)
@@ -67,26 +70,38 @@ def _problems_of(
         return problems, warnings
     if not config.catalog.url:
         problems.append("[catalog] url: no catalog is named, neither here nor on the command line.")
+    has_tokens = None
+    try:
+        options = storage_options_of(config.storage, read_options)
+        if open_catalog is not None and config.catalog.url:
+            has_tokens = issued.are_required(open_catalog(config.catalog.url, options))
+    except DeltaLogError as error:
+        problems.append(str(error))
     try:
         settings = settings_of(config)
-        serve.check(settings)
-        warnings += serve.warnings_of(settings)
+        check_authentication(settings.authentication)
+        serve.check(settings, has_tokens=has_tokens is not False)
+        warnings += serve.warnings_of(settings, has_tokens=has_tokens is not False)
         if settings.tls is not None:
             wrong, soon = tls.problems_of(settings.tls)
             problems += wrong
             warnings += soon
     except DeltaLogError as error:
         problems.append(str(error))
+    else:
+        if has_tokens is None:
+            warnings += _without_tokens(settings)
     wrong_address, taken = _address(config.listen.host, config.listen.port)
-    problems += wrong_address
-    warnings += taken
+    return problems + wrong_address, warnings + taken
+
+
+def _without_tokens(settings: serve.Settings) -> list[str]:
+    """What is wrong if the catalog has no tokens, which is not known."""
     try:
-        options = storage_options_of(config.storage, read_options)
-        if open_catalog is not None and config.catalog.url:
-            open_catalog(config.catalog.url, options)
+        serve.check(settings, has_tokens=False)
     except DeltaLogError as error:
-        problems.append(str(error))
-    return problems, warnings
+        return [f"The server starts only if the catalog has tokens (--check-catalog): {error}"]
+    return []
 
 
 def _address(host: str, port: int) -> tuple[list[str], list[str]]:

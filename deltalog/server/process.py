@@ -7,19 +7,17 @@ import contextlib
 import logging
 import os
 import signal
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import FrameType
-from typing import TYPE_CHECKING, NoReturn
+from typing import NoReturn
 
 import uvicorn
 
-if TYPE_CHECKING:
-    import socket
-
-    from deltalog.server.app import App
+from deltalog.server.app import App
 
 log = logging.getLogger(__name__)
 
@@ -163,7 +161,7 @@ class Process(uvicorn.Server):
         if is_cut_off:
             log.error("the server exits while a call is still running: its changes may or may not take effect")
         else:
-            log.warning("the server exits during work in the background, which recovery continues")
+            log.warning("the server exits; recovery continues what was under way in the background")
         logging.shutdown()
         os._exit(EXIT_CUT_OFF if is_cut_off or self._app.has_cut_off else 0)
 

@@ -6,6 +6,7 @@ Without a token or TLS, the server starts only on loopback, where traffic stays 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import ipaddress
 import logging
@@ -19,7 +20,8 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from deltalog.errors import CallError, DeltaLogError
-from deltalog.server.access.principals import SharedToken
+from deltalog.server.access import issued
+from deltalog.server.access.authentication import Authentication, AuthenticationSettings
 from deltalog.server.app import App, Limits
 from deltalog.server.connections import Connections, Listener
 from deltalog.server.logs import Refusals, set_level
@@ -31,7 +33,7 @@ from deltalog.server.unity.credentials import Vendor, read_rules
 from deltalog.server.unity.publisher import Publisher
 from deltalog.server.unity.service import Service
 from deltalog.transactions.manager import TransactionManager
-from deltalog.transactions.unity.tables import UnitySettings
+from deltalog.transactions.unity.settings import UnitySettings
 
 log = logging.getLogger(__name__)
 
@@ -51,11 +53,11 @@ class Settings:
     clients. ``drain_seconds``: the time for which the server still serves after it was asked to end; None: 5, or 0 on
     loopback. ``end_seconds``: then running calls get this time to end. ``watch_seconds``: the interval at which files
     with secrets are checked for changes; 0: they are not. ``log_level``: the lowest level of events in the log; None
-    leaves the log as it is."""
+    leaves the log as it is. ``authentication``: how callers prove who they are, besides ``token``."""
 
     host: str = "127.0.0.1"
     port: int = 0
-    token: str | None = None
+    token: str | None = field(default=None, repr=False)
     tls: Tls | None = None
     limits: Limits = field(default_factory=Limits)
     recover_seconds: float = 60
@@ -65,6 +67,12 @@ class Settings:
     end_seconds: float = 20
     watch_seconds: float = 10
     log_level: str | None = None
+    authentication: AuthenticationSettings = field(default_factory=AuthenticationSettings)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether callers need not prove anything, unless the catalog has tokens."""
+        return self.token is None and not self.authentication.is_required
 
     @property
     def ending(self) -> Ending:
@@ -85,30 +93,41 @@ def vendor_of(file: Path | None) -> Vendor:
     return Vendor() if file is None else Vendor(read_rules(file), sts.assume)
 
 
-def check(settings: Settings) -> None:
-    """Raises CallError for settings that would admit untrusted clients or no clients."""
+def check(settings: Settings, *, has_tokens: bool = False) -> None:
+    """Raises CallError for settings that would admit untrusted clients or no clients. ``has_tokens``: whether the
+    catalog has, or has had, tokens."""
     token = settings.token
     if token is not None and (len(token) < MIN_TOKEN_LENGTH or not token.isascii() or not token.isprintable()):
         raise CallError(
             f"The token must have at least {MIN_TOKEN_LENGTH} printable ASCII characters. Create one with openssl rand "
             "-hex 32."
         )
-    if not is_loopback(settings.host) and token is None and settings.tls is None:
+    if settings.authentication.certificates is not None and (settings.tls is None or settings.tls.client_ca is None):
+        raise CallError(
+            "Principals by client certificates need TLS with the authority of the clients (--tls-client-ca)."
+        )
+    is_open = token is None and not has_tokens and not settings.authentication.is_required
+    if not is_loopback(settings.host) and is_open and settings.tls is None:
         raise CallError(
             f"{settings.host} is reachable from other machines, and every client of the server may change tables. "
-            "Give it a token (--token-file, or DELTALOG_SERVER_TOKEN in the environment) or TLS (--tls-cert and "
-            "--tls-key), or serve on 127.0.0.1."
+            "Make tokens (deltalog tokens create), or give it one token (--token-file, or DELTALOG_SERVER_TOKEN in the "
+            "environment) or TLS (--tls-cert and --tls-key), or serve on 127.0.0.1."
         )
 
 
-def warnings_of(settings: Settings) -> list[str]:
-    """Warnings about settings that are allowed but unsafe on some networks."""
+def warnings_of(settings: Settings, *, has_tokens: bool = False) -> list[str]:
+    """Warnings about settings that are allowed but unsafe on some networks. ``has_tokens``: as for ``check``."""
     if is_loopback(settings.host):
         return []
     found = []
     if settings.tls is None:
         found.append("Without TLS the token and all requests can be intercepted.")
-    elif settings.token is None and settings.tls.client_ca is None:
+    elif (
+        settings.token is None
+        and settings.tls.client_ca is None
+        and not has_tokens
+        and not settings.authentication.is_required
+    ):
         found.append("With neither a token nor --tls-client-ca every client that reaches the server may change tables.")
     return found
 
@@ -128,6 +147,9 @@ class TimedProtocol(H11Protocol):
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         self._number = self.open_connections.made(transport)
+        certificate = transport.get_extra_info("peercert")
+        if certificate:  # empty unless it was verified
+            self.app_state = {**self.app_state, "certificate": certificate}
         self._start_deadline()
 
     def data_received(self, data: bytes) -> None:
@@ -192,13 +214,19 @@ class Server:
 
     def __init__(self, manager: TransactionManager, settings: Settings, source: Source[Settings] | None = None) -> None:
         """Raises CallError, or OSError if the address is not available."""
-        check(settings)
+        self._has_tokens = has_tokens = issued.are_required(manager.coordinator)
+        check(settings, has_tokens=has_tokens)
+        self.warnings = warnings_of(settings, has_tokens=has_tokens)
         self._manager = manager
         self._settings = settings
         tls = None if settings.tls is None else listening(settings.tls)
         self._connections = Connections(settings.limits.connections, settings.limits.header_seconds)
         self._socket = _bound(settings.host, settings.port, self._connections)
-        trusted = is_loopback(settings.host) and settings.token is None
+        is_open = settings.is_open and not has_tokens
+        trusted = is_loopback(settings.host) and is_open
+        self._authentication = Authentication(
+            manager.coordinator, settings.authentication, shared=settings.token, is_open=is_open
+        )
         manager.coordinator.keep_staged_commits()
         manager.coordinator.close()  # so that this change does not stay in a log beside the file of a catalog
         unity = manager.unity_tables(settings.unity)
@@ -206,9 +234,9 @@ class Server:
         self._app = App(
             manager,
             settings.limits,
-            authenticator=_authenticator(settings),
+            authenticator=self._authentication,
             hosts=_LOOPBACK | {settings.host.lower()} if trusted else None,
-            unity=Service(unity, settings.vendor, self._publisher.ask),
+            unity=Service(unity, settings.vendor, self._publisher.ask, manager),
         )
         self._protocol = _protocol(self._app, settings.limits, self._connections)
         self._tls = tls
@@ -228,6 +256,10 @@ class Server:
         method can be called from any thread."""
         self._process.stop()
 
+    def signals(self) -> contextlib.AbstractContextManager[None]:
+        """In this block, signals wait for ``run``; SIGHUP would end the process. ``run`` does this itself."""
+        return self._process.signals()
+
     def run(self, *, is_process: bool = False) -> None:
         """Serve until ``stop``, SIGTERM or SIGINT. After a second signal, the server does not wait for running calls.
         ``is_process``: the process ends with the server, so that it is ended if it does not end in time."""
@@ -246,6 +278,7 @@ class Server:
             if self._reloader is not None:
                 self._reloader.close()
             self._app.close()
+            self._authentication.close()
             self._publisher.close()
             self._socket.close()
 
@@ -264,10 +297,11 @@ class Server:
 
     def _apply(self, settings: Settings) -> None:
         """Use new settings from now on. Raises CallError if they are wrong, and then changes nothing."""
-        check(settings)
+        check(settings, has_tokens=self._has_tokens)
         old = self._settings
-        if (settings.token is None) != (old.token is None):
-            raise CallError("A token cannot be added or removed while the server runs, only replaced: restart it.")
+        if settings.is_open != old.is_open:
+            raise CallError("Whether callers must prove who they are cannot change while the server runs: restart it.")
+        authenticate = self._authentication.prepared(settings.authentication, settings.token)
         for what in _unchangeable(old, settings):
             log.warning("%s has changed in the configuration: this takes effect when the server is restarted", what)
         context = None if settings.tls is None or old.tls is None else context_of(settings.tls)
@@ -275,13 +309,14 @@ class Server:
         readable = settings.unity.readable
         if settings.vendor.rules != old.vendor.rules or readable != old.unity.readable:
             unity = self._manager.unity_tables(dataclasses.replace(old.unity, readable=readable))
-            service = Service(unity, settings.vendor, self._publisher.ask)
+            service = Service(unity, settings.vendor, self._publisher.ask, self._manager)
         done = threading.Event()
 
         def swap() -> None:
             if context is not None and self._tls is not None:
                 self._tls.current = context
-            self._app.reload(settings.limits, _authenticator(settings), service)
+            self._app.reload(settings.limits, service)
+            authenticate()
             self._limit(settings)
             done.set()
 
@@ -320,10 +355,6 @@ class Server:
                 log.warning("recovery is postponed: %s", error)
             except Exception:
                 log.exception("recovery failed")
-
-
-def _authenticator(settings: Settings) -> SharedToken | None:
-    return None if settings.token is None else SharedToken(settings.token)
 
 
 def _unchangeable(old: Settings, new: Settings) -> list[str]:
