@@ -27,7 +27,7 @@ _ALTERNATIVES = ("DNS", "URI", "email")
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """A group and the names of its members."""
+    """``group``: a group. ``members``: the names of principals who are its members."""
 
     group: str
     members: tuple[str, ...] = ()
