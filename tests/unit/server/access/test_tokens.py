@@ -19,6 +19,7 @@ import pytest
 from deltalog import CallError, TransactionManager
 from deltalog.catalog.coordinator import Coordinator
 from deltalog.catalog.dynamodb import DynamoDBCoordinator
+from deltalog.catalog.postgresql import PostgresCoordinator
 from deltalog.catalog.records import Document, DocumentChange
 from deltalog.catalog.sqlite import SQLiteCoordinator
 from deltalog.errors import CoordinatorError, EntityNotFoundError
@@ -89,12 +90,14 @@ def test_tokens_differ_in_all_their_characters() -> None:
 # ------------------------------------------------------------------------------------------ made, listed, revoked
 
 
-@pytest.fixture(params=["memory", "sqlite", "dynamodb"])
+@pytest.fixture(params=["memory", "sqlite", "dynamodb", pytest.param("postgresql", marks=pytest.mark.long)])
 def coordinator(request: pytest.FixtureRequest, tmp_path: Path) -> Coordinator:
     if request.param == "memory":
         return MemoryCoordinator()
     if request.param == "sqlite":
         return catalog(tmp_path)
+    if request.param == "postgresql":
+        return PostgresCoordinator(request.getfixturevalue("postgresql").empty_url())
     ministack: Emulator = request.getfixturevalue("ministack")
     return DynamoDBCoordinator(new_table(ministack, "catalog"), ministack.options())
 
