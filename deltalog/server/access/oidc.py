@@ -123,6 +123,8 @@ class OidcIssuer:
         groups = [] if given is None else [given] if isinstance(given, str) else given
         if not is_name(name) or not is_principal_name(settings.prefix + str(name)):
             raise _refused(f"its claim {settings.principal_claim} is not the name of a principal")
+        if settings.principal_claim == "email" and claims.get("email_verified", True) is not True:
+            raise _refused("its address was not verified by the issuer")
         if not isinstance(groups, list) or len(groups) > _MOST_GROUPS:
             raise _refused(f"its claim {settings.groups_claim} is not a list of at most {_MOST_GROUPS} groups")
         # A group whose name cannot be in a grant gives no rights.
