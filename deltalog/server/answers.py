@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -96,10 +96,14 @@ def refusal(status: int, error: str, message: str, **headers: str) -> Answer:
 
 def exception_of(error: DeltaLogError, listed: Collection[str]) -> Answer:
     """The response that reports an error: as one of the exceptions ``listed`` for an operation, if one of them fits."""
-    for kinds, names in _NAMES:
-        if isinstance(error, kinds):
-            name = next((name for name in names if name in listed), names[0])
-            break
-    else:
-        name = INTERNAL
+    name = next((_listed(names, listed) for kinds, names in _NAMES if isinstance(error, kinds)), INTERNAL)
     return refusal(_STATUS.get(name, 400), name, error.message)
+
+
+def possible(listed: Collection[str]) -> frozenset[str]:
+    """The names of all exceptions that ``exception_of`` can give for an operation."""
+    return frozenset([INTERNAL, *(_listed(names, listed) for _, names in _NAMES)])
+
+
+def _listed(names: Sequence[str], listed: Collection[str]) -> str:
+    return next((name for name in names if name in listed), names[0])

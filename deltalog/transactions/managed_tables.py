@@ -55,7 +55,8 @@ from deltalog.protocol.schema import StructType
 from deltalog.protocol.timestamps import describe
 from deltalog.read.snapshot import Snapshot
 from deltalog.storage.base import LogStore
-from deltalog.storage.registry import open_store
+from deltalog.storage.locations import BY_LOCATION
+from deltalog.storage.registry import open_store, spread
 from deltalog.table import DeltaTable, PointInTime
 from deltalog.transactions.branch import place_in_transaction
 from deltalog.transactions.callers import ADMINISTRATOR, Caller
@@ -144,14 +145,14 @@ class ManagedTables:
             UNITY_TABLE_ID_KEY: table_id,
         }
 
-    def register(self, name: str, url: str, take_over: bool = False) -> DeltaTable:
-        """See ``TransactionManager.register_table``."""
+    def register(self, name: str, url: str, take_over: bool = False, owner: str | None = None) -> DeltaTable:
+        """See ``TransactionManager.register_table``. ``owner``: the principal for whom a server registers it."""
         # The catalog is checked before the log is read, so that commits through the catalog cannot make the version
         # stale.
         full, reader = self._place(name, url)
         table = DeltaTable(handle_on_latest(reader, self._environment))
         table.retrying(lambda current: self._enable_catalog(current, take_over))
-        return self._take_over(full, table, take_over)
+        return self._take_over(full, table, take_over, owner)
 
     def root(self, url: str) -> str:
         """The canonical root of a table, without symbolic links and with one scheme per kind of store, so that a
@@ -260,7 +261,7 @@ class ManagedTables:
                 "take the table over again."
             )
 
-    def _take_over(self, name: str, table: DeltaTable, take_over: bool = False) -> DeltaTable:
+    def _take_over(self, name: str, table: DeltaTable, take_over: bool = False, owner: str | None = None) -> DeltaTable:
         """Register a table at the latest version that was read from its log. After the table's log was read, other
         processes may have registered the table, committed to it and dropped it again. The log is therefore read again
         after the table has been registered; from then on, no other process can change the table in this way."""
@@ -272,13 +273,18 @@ class ManagedTables:
             version, table_id = table.version, self._id_of(table)
             record = TableRecord(table_id, name, table.url, self._environment.clock_ms())
             changes = [DocumentChange(EXTERNAL, name, 0, None), *self._kept_files(table.url)]
+            if owner is not None:
+                access = msgspec.json.encode({"owner": owner}).decode()
+                changes.append(DocumentChange(ACCESS, access_key(table_id), 0, access))
             if not self.coordinator.register(record, version, changes):
                 raise TableExistsError(
                     f"The catalog {self.coordinator.url} has another table {name}, or one at, below or around "
                     f"{table.url}."
                 )
             # if the catalog cannot drop the table at this version, new commits were made through the catalog
-            if table.snapshot().version == version or not self.coordinator.drop(record.table_id, version):
+            if table.snapshot().version == version or not self.coordinator.drop(
+                record.table_id, version, documents=self.without_access(record.table_id)
+            ):
                 with errors_logged(f"{record.name} is in the catalog {self.coordinator.url}", "opening it"):
                     return self.table(record)
                 reader = self._reader(self.store(record))
@@ -313,9 +319,9 @@ class ManagedTables:
         )
         return None if is_used else table_id
 
-    def drop(self, name: str) -> None:
+    def drop(self, name: str, caller: Caller = ADMINISTRATOR) -> None:
         """See ``TransactionManager.drop_table``."""
-        record = self.record(name)
+        record = self.record(name, caller)
         for number in range(_TRIES):
             self._environment.back_off(number)
             head = self.coordinator.head(record.table_id)
@@ -420,6 +426,11 @@ class ManagedTables:
             if at_ms < since_ms:
                 del self._late[table_id]
             return version if at_ms >= since_ms else -1
+
+    def named_locations(self) -> tuple[str, ...]:
+        """The beginnings of locations for which there are storage options (``by_location``). Cost: none."""
+        given = spread(self._storage_options).get(BY_LOCATION)
+        return tuple(given) if isinstance(given, Mapping) else ()
 
     def plain_store(self, url: str) -> LogStore:
         """The store of a table's files, accessed without the catalog."""

@@ -51,6 +51,8 @@ MANAGE_SCHEMA = Rule(scope=_ADMIN, catalog=_USE_CATALOG, schema=_need(MANAGE))
 CREATE_MANAGED = Rule(scope=_WRITE, catalog=_USE_CATALOG, schema=_CREATE)
 CREATE_EXTERNAL = Rule(scope=_WRITE, catalog=_need(Privilege.CREATE_EXTERNAL_TABLE), schema=_CREATE)
 CREATE_TABLE = Rule(scope=_WRITE, cases={"MANAGED": CREATE_MANAGED, "EXTERNAL": CREATE_EXTERNAL})
+# Only the owner of the catalog says that another catalog is gone.
+REGISTER_TABLE = Rule(scope=_WRITE, cases={"REGISTER": CREATE_EXTERNAL, "TAKE_OVER": MANAGE_CATALOG})
 SEE_TABLE = Rule(scope=_READ, catalog=_USE_CATALOG, schema=(), table=_need(MANAGE, Privilege.SELECT, Privilege.MODIFY))
 READ_TABLE = Rule(scope=_READ, catalog=_USE_CATALOG, schema=(), table=_need(Privilege.SELECT))
 WRITE_TABLE = Rule(scope=_WRITE, catalog=_USE_CATALOG, schema=(), table=_need(Privilege.MODIFY))

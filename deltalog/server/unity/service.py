@@ -12,6 +12,7 @@ from deltalog.server.access.rules import Rule
 from deltalog.server.calls import Needs
 from deltalog.server.unity.credentials import Vendor
 from deltalog.server.unity.requests import UnityRequest
+from deltalog.transactions.manager import TransactionManager
 from deltalog.transactions.unity.tables import UnityTables
 from deltalog.transactions.unity.views import ManagedView, View
 
@@ -24,6 +25,7 @@ class Service:
     tables: UnityTables
     vendor: Vendor
     on_backlog: Callable[[str], None]
+    manager: TransactionManager
     guard: Guard | None = None
 
     def called_by(self, guard: Guard) -> Service:

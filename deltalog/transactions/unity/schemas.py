@@ -143,7 +143,22 @@ class Schemas:
     def names_after(self, schema: str, after: str, limit: int, caller: Caller = ADMINISTRATOR) -> list[str]:
         """At most ``limit`` full names of a schema's tables after ``after`` that the caller may see, in order. Cost: 2
         coordinator calls; more if there are tables that the caller may not see."""
-        prefix = documents.schema_key(schema)
+        return self._names_from(documents.schema_key(schema), after, limit, caller)
+
+    def all_names_after(self, prefix: str, after: str, limit: int, caller: Caller = ADMINISTRATOR) -> list[str]:
+        """At most ``limit`` full names of tables that begin with ``prefix``, come after ``after`` and may be seen by
+        the caller, in order. Cost: as ``names_after``; at most 2 more for the first page."""
+        names = self._names_from(prefix, after, limit, caller)
+        is_table = after < prefix and self._names.exists(prefix) and self._is_seen(prefix, caller)
+        return [prefix, *names][:limit] if is_table else names
+
+    def _is_seen(self, name: str, caller: Caller) -> bool:
+        if caller.sees_all:
+            return True
+        found = self.coordinator.table(name) or self.coordinator.document(EXTERNAL, name)
+        return found is not None and caller.sees(_id_of(found), name)
+
+    def _names_from(self, prefix: str, after: str, limit: int, caller: Caller) -> list[str]:
         start, at_once = max(after, prefix), limit if caller.sees_all else _AT_ONCE
         found: list[str] = []
         while len(found) < limit:

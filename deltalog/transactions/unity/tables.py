@@ -29,6 +29,7 @@ from deltalog.transactions.unity.external_logs import ExternalLogs
 from deltalog.transactions.unity.locations import canonical_location
 from deltalog.transactions.unity.managed import ManagedHeads
 from deltalog.transactions.unity.names import Names
+from deltalog.transactions.unity.registration import Registration
 from deltalog.transactions.unity.schemas import Schemas
 from deltalog.transactions.unity.settings import UnitySettings
 from deltalog.transactions.unity.updates import Updates
@@ -53,6 +54,7 @@ class UnityTables:
         self._external = ExternalTables(tables, self._names, self._warehouse, environment)
         self._external_logs = ExternalLogs(tables, environment, [settings.warehouse or "", *settings.readable])
         self._creation = Creation(tables, self._names, self._warehouse, self._managed, self._external, environment)
+        self._registration = Registration(tables, self._names, self._warehouse, self._external)
         self._updates = Updates(tables, self._managed, environment, settings.most_unpublished)
         self._drops = Drops(tables, self._names, self._warehouse, self._managed, environment)
 
@@ -108,6 +110,11 @@ class UnityTables:
         ``Schemas.names_after``."""
         return self._schemas.names_after(schema, after, limit, caller)
 
+    def all_names_after(self, prefix: str, after: str, limit: int, caller: Caller = ADMINISTRATOR) -> list[str]:
+        """At most ``limit`` full names of tables that begin with ``prefix`` and come after ``after``, in order. Raises
+        and costs as ``Schemas.all_names_after``."""
+        return self._schemas.all_names_after(prefix, after, limit, caller)
+
     # ---------------------------------------------------------------------------------------------- creation
 
     def stage(self, name: str, caller: Caller = ADMINISTRATOR) -> Staged:
@@ -157,6 +164,13 @@ class UnityTables:
             name, location, kind, comment, properties, column_infos, columns, partition_columns, caller.owner
         )
 
+    def register_existing(
+        self, name: str, location: str, take_over: bool, caller: Caller = ADMINISTRATOR
+    ) -> TableRecord:
+        """Add an existing table to the catalog, for a remote caller. Raises and costs as
+        ``Registration.register``."""
+        return self._registration.register(name, location, take_over, caller)
+
     def check_unmanaged(self, location: str) -> None:
         """Check that a location can be that of an external table. Raises and costs as
         ``ExternalTables.check_unmanaged``."""
@@ -186,9 +200,9 @@ class UnityTables:
 
     # ---------------------------------------------------------------------------------------------- reading
 
-    def record(self, name: str) -> TableRecord:
+    def record(self, name: str, caller: Caller = ADMINISTRATOR) -> TableRecord:
         """The record of a managed table. Raises EntityNotFoundError. Cost: 1 coordinator call."""
-        return self._managed.record(name)
+        return self._managed.record(name, caller)
 
     def head(self, record: TableRecord) -> Head:
         """Raises EntityNotFoundError. Cost: 1 coordinator call."""
@@ -198,6 +212,10 @@ class UnityTables:
         """The managed table with an id. Raises EntityNotFoundError; CallError if it has another location. Cost: 1
         coordinator call."""
         return self._managed.managed_with_id(table_id, location, caller)
+
+    def external(self, name: str, caller: Caller = ADMINISTRATOR) -> ExternalTable:
+        """An external table. Raises EntityNotFoundError. Cost: 1 coordinator call."""
+        return self._external.get(name, caller)[0]
 
     def view(self, record: TableRecord) -> ManagedView:
         """A managed table at its head. Raises EntityNotFoundError. Cost: 2 coordinator calls, that of
@@ -214,24 +232,24 @@ class UnityTables:
     def listed(self, name: str, caller: Caller = ADMINISTRATOR) -> View:
         """Like ``load``, with no more of an external table than was registered: a listing is not delayed by the stores
         of its tables. Cost: as ``load``, without that of ``load_latest``."""
-        record = self._found(name, caller)
+        record = self.managed(name, caller)
         return ExternalView(self._external.get(name, caller)[0]) if record is None else self.view(record)
 
     def location(self, name: str, caller: Caller = ADMINISTRATOR) -> str:
         """The root of a table. Raises EntityNotFoundError. Cost: 1 or 2 coordinator calls."""
-        record = self._found(name, caller)
+        record = self.managed(name, caller)
         return self._external.get(name, caller)[0].url if record is None else record.url
 
     def table_id(self, name: str, caller: Caller = ADMINISTRATOR) -> str:
         """The id of a table. Raises EntityNotFoundError. Cost: 1 or 2 coordinator calls."""
-        record = self._found(name, caller)
+        record = self.managed(name, caller)
         return self._external.get(name, caller)[0].table_id if record is None else record.table_id
 
     def credential_location(self, name: str, caller: Caller = ADMINISTRATOR) -> str:
         """The location for which a client of a table gets credentials. Raises EntityNotFoundError; CallError for an
         external table that was registered before managed tables were created around it or in it. Cost: 1 or 2
         coordinator calls."""
-        record = self._found(name, caller)
+        record = self.managed(name, caller)
         return self._external.checked_location(self._external.get(name, caller)[0]) if record is None else record.url
 
     def credential_location_with_id(self, table_id: str, caller: Caller = ADMINISTRATOR) -> str:
@@ -251,7 +269,7 @@ class UnityTables:
         caller.admits(None, f"missing.{table_id}")
         raise EntityNotFoundError(f"There is no table with the id {table_id}.")
 
-    def _found(self, name: str, caller: Caller) -> TableRecord | None:
+    def managed(self, name: str, caller: Caller = ADMINISTRATOR) -> TableRecord | None:
         """The managed table with a name; None if there is none that exists for the caller: look for an external one
         then, so that both cases take the same calls."""
         record = self.coordinator.table(name)
@@ -266,7 +284,7 @@ class UnityTables:
         ratified; EntityNotFoundError. Nothing is raised after a ratification. Cost: 4 coordinator calls, 1 HEAD and 1
         GET; 1 more call if commits were published."""
         plan = contract.plan_of(request)
-        record = self._found(name, caller)
+        record = self.managed(name, caller)
         if record is None:
             return self._external.update(name, plan, caller)
         return self.update_managed(record, plan)
@@ -281,7 +299,7 @@ class UnityTables:
 
     def rename(self, name: str, new_name: str, caller: Caller = ADMINISTRATOR) -> None:
         """Raises EntityNotFoundError, TableExistsError; CallError. Cost: 3 coordinator calls."""
-        record = self._found(name, caller)
+        record = self.managed(name, caller)
         if record is None:
             return self._external.rename(name, new_name, caller)
         return self._drops.rename(record, new_name)
@@ -290,7 +308,7 @@ class UnityTables:
         """Remove a table from the catalog. The files of a table that was created below the warehouse are deleted later,
         by ``delete_dropped``; those of other tables stay. Raises EntityNotFoundError, ObjectBeingDeletedError. Cost:
         that of ``publish``, 4 coordinator calls."""
-        record = self._found(name, caller)
+        record = self.managed(name, caller)
         if record is None:
             return self._external.drop(name, caller)
         return self._drops.drop(record)
