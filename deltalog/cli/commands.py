@@ -575,7 +575,7 @@ def check(
 app.command("serve", epilog=_examples("deltalog serve bank.db", "deltalog serve bank.db --port 8751"))(catalog.serve)
 app.add_typer(catalog.txn, name="txn")
 app.add_typer(catalog.tables, name="tables")
-app.add_typer(grants.app, name="grants")
 app.add_typer(tokens.app, name="tokens")
+app.add_typer(grants.app, name="grants")
 app.add_typer(commit_tables.app, name="commit-table")
 app.add_typer(conformance.app, name="conformance")

@@ -170,16 +170,16 @@ class TransactionManager:
         """
         return self._tables.register(name, url, take_over)
 
-    def drop_table(self, name: str, *, caller: Caller = ADMINISTRATOR) -> None:
+    def drop_table(self, name: str) -> None:
         """Publish all commits of a table and remove it from the catalog. The table's files are kept; ``register_table``
-        adds the table again. ``caller``: for whom a server calls.
+        adds the table again.
 
         Raises EntityNotFoundError; ObjectBeingDeletedError while the clean-up of a transaction may be deleting objects
         of the table. Cost: that of ``publish``, and 2 coordinator calls.
         """
-        self._tables.drop(name, caller)
+        self._tables.drop_record(self._tables.record(name))
 
-    def release_table(self, name: str, *, caller: Caller = ADMINISTRATOR) -> None:
+    def release_table(self, name: str) -> None:
         """Release a table from the catalog, so that any engine can access it by its path: a commit removes
         ``catalogManaged`` from its protocol, and once all commits are published, the catalog removes the table.
         In-commit timestamps remain enabled. After the release, writers that have opened the table through the catalog
@@ -191,7 +191,7 @@ class TransactionManager:
         released; ObjectBeingDeletedError as ``drop_table``. Cost: that of ``publish``, a snapshot, a commit and
         ``drop_table``.
         """
-        release(self._tables, self._tables.record(name, caller), self._environment)
+        release(self._tables, self._tables.record(name), self._environment)
 
     def places(self) -> list[str]:
         """The locations of the catalog and of all tables that were opened, for callers that remove these locations from

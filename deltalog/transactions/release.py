@@ -63,7 +63,7 @@ def complete_release(tables: ManagedTables, record: TableRecord, environment: En
                 version = head.version
                 publish(store, coordinator, record.table_id, head)
             if head is None or coordinator.drop(
-                record.table_id, head.version, documents=tables.without_access(record.table_id)
+                record.table_id, head.version, None, tables.without_access(record.table_id)
             ):
                 return tables.forget(record.table_id)
         except DeltaLogError as error:

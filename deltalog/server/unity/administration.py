@@ -148,9 +148,8 @@ def drop_table(request: UnityRequest) -> Work:
 
     def run(service: Service) -> RemovedTable:
         _enter(service, name)
-        record = service.tables.record(name, service.caller)
         with _refusals():
-            service.manager.drop_table(name, caller=service.caller)
+            record = service.tables.remove(name, service.caller)
         return RemovedTable(name=name, location=location_of(record.url))
 
     return Work(run, name)
@@ -161,9 +160,8 @@ def release_table(request: UnityRequest) -> Work:
 
     def run(service: Service) -> RemovedTable:
         _enter(service, name)
-        record = service.tables.record(name, service.caller)
         with _refusals():
-            service.manager.release_table(name, caller=service.caller)
+            record = service.tables.release(name, service.caller)
         return RemovedTable(name=name, location=location_of(record.url))
 
     return Work(run, name)
@@ -174,8 +172,8 @@ def publish_table(request: UnityRequest) -> Work:
 
     def run(service: Service) -> PublishedTable:
         _enter(service, name)
-        record = service.tables.record(name, service.caller)
         with _refusals():
+            record = service.tables.managed(name, service.caller)
             count = service.tables.publish(record)
         return PublishedTable(table=_managed(record, service.tables.head(record)), published=count)
 
@@ -188,6 +186,7 @@ def resync(request: UnityRequest) -> Work:
 
     def run(service: Service) -> ResyncPlan:
         service.caller.enter(None)
+        assert service.manager is not None
         done = service.manager.resync(dry_run=True)
         tables = [_resynced(each) for each in done.tables]
         return ResyncPlan(in_step=done.is_in_step, tables=tables, committed=done.committed, aborted=done.aborted)
@@ -196,7 +195,7 @@ def resync(request: UnityRequest) -> Work:
 
 
 def _enter(service: Service, name: str) -> None:
-    """Check what the caller may do with the schema of a table."""
+    """Check what the caller may do with the catalog and with the schema of a table."""
     service.caller.enter(None, name.partition(".")[0])
 
 
@@ -219,17 +218,15 @@ def _listed(service: Service, name: str) -> CatalogTable | None:
 
 def _table(service: Service, name: str) -> CatalogTable:
     """A table of either kind. Raises EntityNotFoundError. Cost: 2 coordinator calls."""
-    tables = service.tables
-    record = tables.managed(name, service.caller)
-    if record is not None:
-        return _managed(record, tables.head(record))
-    external = tables.external(name, service.caller)
+    found = service.tables.found(name, service.caller)
+    if isinstance(found, TableRecord):
+        return _managed(found, service.tables.head(found))
     return CatalogTable(
         name=name,
-        table_id=external.table_id,
+        table_id=found.table_id,
         table_type="EXTERNAL",
-        location=location_of(external.url),
-        created_ms=external.created_ms,
+        location=location_of(found.url),
+        created_ms=found.created_ms,
     )
 
 

@@ -6,7 +6,7 @@ Spec: Unity Catalog, api/all.yaml, /permissions.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -33,15 +33,6 @@ class Changes(msgspec.Struct, frozen=True, kw_only=True):
     changes: list[Change]
 
 
-class PrivilegeAssignment(msgspec.Struct, frozen=True, kw_only=True):
-    principal: str
-    privileges: list[str]
-
-
-class PermissionsList(msgspec.Struct, frozen=True, kw_only=True):
-    privilege_assignments: list[PrivilegeAssignment]
-
-
 class _Object(NamedTuple):
     """The object of a call. ``key``: of the document of its grants. ``kept``: as for ``Grants.grant``."""
 
@@ -55,7 +46,7 @@ class _Object(NamedTuple):
 def get_permissions(request: UnityRequest) -> Work:
     find, wanted = _finder(request), request.parameter("principal")
 
-    def run(service: Service) -> PermissionsList:
+    def run(service: Service) -> dict[str, Any]:
         found, caller = find(service), service.caller
         own = None if found.is_managed else caller.names
         return _assignments(found.access, lambda name: wanted in (None, name) and (own is None or name in own))
@@ -70,7 +61,7 @@ def update_permissions(request: UnityRequest) -> Work:
     changes = [GrantChange(each.principal, privileges_of(each.add), privileges_of(each.remove)) for each in given]
     names = {each.name for each in changes}
 
-    def run(service: Service) -> PermissionsList:
+    def run(service: Service) -> dict[str, Any]:
         found = find(service)
         access = service.caller.grants.grant(found.kind, found.key, changes, found.kept)
         return _assignments(access, names.__contains__)
@@ -78,11 +69,9 @@ def update_permissions(request: UnityRequest) -> Work:
     return Work(run)
 
 
-def _assignments(access: Access, is_shown: Callable[[str], bool]) -> PermissionsList:
-    found = [
-        PrivilegeAssignment(principal=name, privileges=words) for name, words in shown(access).items() if is_shown(name)
-    ]
-    return PermissionsList(privilege_assignments=found)
+def _assignments(access: Access, is_shown: Callable[[str], bool]) -> dict[str, Any]:
+    found = ({"principal": name, "privileges": words} for name, words in shown(access).items() if is_shown(name))
+    return {"privilege_assignments": list(found)}
 
 
 def _finder(request: UnityRequest) -> Callable[[Service], _Object]:
@@ -131,5 +120,5 @@ ENDPOINTS = (
 
 
 # msgspec builds the decoder of a class at its first use. If threads do so at the same moment, the process can crash.
-for _cls in (Change, Changes, PermissionsList):
+for _cls in (Change, Changes):
     msgspec.json.Decoder(_cls)

@@ -38,11 +38,10 @@ class ManagedHeads:
         self.states = States(tables)
         self._names = names
 
-    def record(self, name: str, caller: Caller = ADMINISTRATOR) -> TableRecord:
-        """The record of a managed table. Raises EntityNotFoundError, what ``caller.admits`` raises. Cost: 1
-        coordinator call."""
+    def record(self, name: str) -> TableRecord:
+        """The record of a managed table. Raises EntityNotFoundError. Cost: 1 coordinator call."""
         record = self.coordinator.table(name)
-        if not caller.admits(None if record is None else record.table_id, name) or record is None:
+        if record is None:
             raise self._names.absent(name)
         return record
 

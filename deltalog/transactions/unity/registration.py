@@ -10,12 +10,14 @@ import os
 import urllib.parse
 
 from deltalog.catalog import records
-from deltalog.catalog.records import TableRecord
+from deltalog.catalog.records import ACCESS, DocumentChange, TableRecord, access_key
 from deltalog.errors import CallError, CorruptTableError, EntityNotFoundError, ResourceNotReadyError
 from deltalog.protocol.paths import LOG_DIRECTORY, canonical_url
 from deltalog.storage.fs import local_root
 from deltalog.transactions.callers import ADMINISTRATOR, Caller
 from deltalog.transactions.managed_tables import ManagedTables
+from deltalog.transactions.unity import documents
+from deltalog.transactions.unity.documents import AccessDocument
 from deltalog.transactions.unity.external import ExternalTables
 from deltalog.transactions.unity.locations import canonical_location
 from deltalog.transactions.unity.names import Names
@@ -43,7 +45,7 @@ class Registration:
         self._names.check_free(name)
         self._check_apart(root, location, caller)
         try:
-            self._tables.register(name, root, take_over, caller.owner)
+            self._tables.register(name, root, take_over, lambda table_id: _owned(table_id, caller.owner))
         except (CorruptTableError, ResourceNotReadyError) as error:
             raise CallError(error.message) from error
         record = self._tables.coordinator.table(name)
@@ -86,6 +88,12 @@ class Registration:
                     f"{location} and {shown} lie in one another. Drop that table first, if this "
                     "is the table that it shows."
                 )
+
+
+def _owned(table_id: str, owner: str | None) -> list[DocumentChange]:
+    if owner is None:
+        return []
+    return [documents.change(ACCESS, access_key(table_id), 0, AccessDocument(owner=owner))]
 
 
 def _is_below(root: str, location: str, prefix: str) -> bool:

@@ -19,6 +19,7 @@ from deltalog.errors import EntityNotFoundError
 from deltalog.protocol.paths import canonical_url
 from deltalog.transactions.callers import ADMINISTRATOR, Caller
 from deltalog.transactions.managed_tables import ManagedTables
+from deltalog.transactions.release import release
 from deltalog.transactions.unity import contract, documents
 from deltalog.transactions.unity.contract import Plan
 from deltalog.transactions.unity.creation import Creation
@@ -200,9 +201,9 @@ class UnityTables:
 
     # ---------------------------------------------------------------------------------------------- reading
 
-    def record(self, name: str, caller: Caller = ADMINISTRATOR) -> TableRecord:
+    def record(self, name: str) -> TableRecord:
         """The record of a managed table. Raises EntityNotFoundError. Cost: 1 coordinator call."""
-        return self._managed.record(name, caller)
+        return self._managed.record(name)
 
     def head(self, record: TableRecord) -> Head:
         """Raises EntityNotFoundError. Cost: 1 coordinator call."""
@@ -213,9 +214,16 @@ class UnityTables:
         coordinator call."""
         return self._managed.managed_with_id(table_id, location, caller)
 
-    def external(self, name: str, caller: Caller = ADMINISTRATOR) -> ExternalTable:
-        """An external table. Raises EntityNotFoundError. Cost: 1 coordinator call."""
-        return self._external.get(name, caller)[0]
+    def found(self, name: str, caller: Caller = ADMINISTRATOR) -> TableRecord | ExternalTable:
+        """What the catalog has of a table. Raises EntityNotFoundError. Cost: 1 or 2 coordinator calls."""
+        return self._found(name, caller) or self._external.get(name, caller)[0]
+
+    def managed(self, name: str, caller: Caller = ADMINISTRATOR) -> TableRecord:
+        """The record of a managed table. Raises EntityNotFoundError. Cost: 1 coordinator call."""
+        record = self.coordinator.table(name)
+        if not caller.admits(None if record is None else record.table_id, name) or record is None:
+            raise self._names.absent(name)
+        return record
 
     def view(self, record: TableRecord) -> ManagedView:
         """A managed table at its head. Raises EntityNotFoundError. Cost: 2 coordinator calls, that of
@@ -232,24 +240,24 @@ class UnityTables:
     def listed(self, name: str, caller: Caller = ADMINISTRATOR) -> View:
         """Like ``load``, with no more of an external table than was registered: a listing is not delayed by the stores
         of its tables. Cost: as ``load``, without that of ``load_latest``."""
-        record = self.managed(name, caller)
+        record = self._found(name, caller)
         return ExternalView(self._external.get(name, caller)[0]) if record is None else self.view(record)
 
     def location(self, name: str, caller: Caller = ADMINISTRATOR) -> str:
         """The root of a table. Raises EntityNotFoundError. Cost: 1 or 2 coordinator calls."""
-        record = self.managed(name, caller)
+        record = self._found(name, caller)
         return self._external.get(name, caller)[0].url if record is None else record.url
 
     def table_id(self, name: str, caller: Caller = ADMINISTRATOR) -> str:
         """The id of a table. Raises EntityNotFoundError. Cost: 1 or 2 coordinator calls."""
-        record = self.managed(name, caller)
+        record = self._found(name, caller)
         return self._external.get(name, caller)[0].table_id if record is None else record.table_id
 
     def credential_location(self, name: str, caller: Caller = ADMINISTRATOR) -> str:
         """The location for which a client of a table gets credentials. Raises EntityNotFoundError; CallError for an
         external table that was registered before managed tables were created around it or in it. Cost: 1 or 2
         coordinator calls."""
-        record = self.managed(name, caller)
+        record = self._found(name, caller)
         return self._external.checked_location(self._external.get(name, caller)[0]) if record is None else record.url
 
     def credential_location_with_id(self, table_id: str, caller: Caller = ADMINISTRATOR) -> str:
@@ -269,7 +277,7 @@ class UnityTables:
         caller.admits(None, f"missing.{table_id}")
         raise EntityNotFoundError(f"There is no table with the id {table_id}.")
 
-    def managed(self, name: str, caller: Caller = ADMINISTRATOR) -> TableRecord | None:
+    def _found(self, name: str, caller: Caller) -> TableRecord | None:
         """The managed table with a name; None if there is none that exists for the caller: look for an external one
         then, so that both cases take the same calls."""
         record = self.coordinator.table(name)
@@ -284,7 +292,7 @@ class UnityTables:
         ratified; EntityNotFoundError. Nothing is raised after a ratification. Cost: 4 coordinator calls, 1 HEAD and 1
         GET; 1 more call if commits were published."""
         plan = contract.plan_of(request)
-        record = self.managed(name, caller)
+        record = self._found(name, caller)
         if record is None:
             return self._external.update(name, plan, caller)
         return self.update_managed(record, plan)
@@ -299,7 +307,7 @@ class UnityTables:
 
     def rename(self, name: str, new_name: str, caller: Caller = ADMINISTRATOR) -> None:
         """Raises EntityNotFoundError, TableExistsError; CallError. Cost: 3 coordinator calls."""
-        record = self.managed(name, caller)
+        record = self._found(name, caller)
         if record is None:
             return self._external.rename(name, new_name, caller)
         return self._drops.rename(record, new_name)
@@ -308,7 +316,21 @@ class UnityTables:
         """Remove a table from the catalog. The files of a table that was created below the warehouse are deleted later,
         by ``delete_dropped``; those of other tables stay. Raises EntityNotFoundError, ObjectBeingDeletedError. Cost:
         that of ``publish``, 4 coordinator calls."""
-        record = self.managed(name, caller)
+        record = self._found(name, caller)
         if record is None:
             return self._external.drop(name, caller)
         return self._drops.drop(record)
+
+    def remove(self, name: str, caller: Caller = ADMINISTRATOR) -> TableRecord:
+        """Remove a managed table from the catalog, and keep its files. Returns the record that it had. Raises and costs
+        as ``TransactionManager.drop_table``."""
+        record = self.managed(name, caller)
+        self._tables.drop_record(record)
+        return record
+
+    def release(self, name: str, caller: Caller = ADMINISTRATOR) -> TableRecord:
+        """Release a managed table from the catalog. Returns the record that it had. Raises and costs as
+        ``TransactionManager.release_table``."""
+        record = self.managed(name, caller)
+        release(self._tables, record, self._environment)
+        return record

@@ -17,14 +17,12 @@ from deltalog.catalog.records import ACCESS, access_key
 from deltalog.server.access.principals import Principal, Scope
 from deltalog.server.access.rules import Rule
 from deltalog.server.lakeformation import OPERATIONS
-from deltalog.server.unity.administration import ROOT as OWN_ROOT
 from deltalog.server.unity.router import ROUTERS
-from deltalog.transactions.manager import VirtualObject
+from deltalog.transactions.manager import TransactionManager, VirtualObject
 from deltalog.transactions.unity import documents
 from deltalog.transactions.unity.documents import CATALOG_ACCESS_KEY, AccessDocument, schema_access_key
 from tests.support.server import SCHEMA, add
 from tests.support.server.in_process import InProcess
-from tests.support.server.unity import COLUMNS, ROOT, Table
 
 PAGE = Path(__file__).parents[3] / "docs" / "authorisation-matrix.md"
 LEVELS = ("catalog", "schema", "table")
@@ -201,20 +199,20 @@ class World:
         return name
 
     def fresh_managed(self) -> str:
-        """A new table of the catalog, like ``fresh``."""
+        """A new managed table, on which the principal has the same as on the others."""
         name = self.name()
-        self.server.manager.create_table(f"s.{name}", str(self.server.place / name), SCHEMA)
-        record = self.server.manager.coordinator.table(f"s.{name}")
-        assert record is not None
-        self.put(access_key(record.table_id), "table")
+        self.put(access_key(self.admin.new_table(name).id), "table")
         return name
 
-    def unregistered(self) -> Any:
-        """A request to register a table that is in no catalog."""
-        name = self.name()
-        location = self.server.place / "warehouse" / name
-        DeltaTable.create(str(location), SCHEMA)
-        return {"name": f"s.{name}", "location": str(location)}
+    def unregistered(self, *, is_taken: bool = False) -> Any:
+        """A request that registers a new table, which another catalog manages if ``is_taken``."""
+        root = str(self.server.place / "warehouse" / self.name())
+        if is_taken:
+            other = TransactionManager(str(self.server.place / "other.db"))
+            other.create_table(f"x.{self.name()}", root, SCHEMA)
+        else:
+            DeltaTable.create(root, SCHEMA)
+        return {"name": f"s.{self.name()}", "location": root, "take_over": is_taken}
 
     def fresh_schema(self) -> str:
         name = self.name()
@@ -294,18 +292,26 @@ def _not_served(who: Who, rule: Rule) -> str:
     return DENIED if rule.scope > who.scope else HIDDEN
 
 
-def _unity(
-    method: str, path: Callable[[World], str] | str, body: Callable[[World], Any] | None = None, root: str = ROOT
-) -> Any:
+def _unity(method: str, path: Callable[[World], str] | str, body: Callable[[World], Any] | None = None) -> Any:
+    from tests.support.server.unity import ROOT
+
     def request(world: World) -> tuple[str, str, Any]:
         found = path if isinstance(path, str) else path(world)
-        return method, f"{root}{found}", None if body is None else body(world)
+        return method, f"{ROOT}{found}", None if body is None else body(world)
 
     return request
 
 
 def _own_api(method: str, path: Callable[[World], str] | str, body: Callable[[World], Any] | None = None) -> Any:
-    return _unity(method, path, body, OWN_ROOT)
+    def request(world: World) -> tuple[str, str, Any]:
+        found = path if isinstance(path, str) else path(world)
+        return method, f"/api/deltalog{found}", None if body is None else body(world)
+
+    return request
+
+
+def _path_to(verb: str) -> Callable[[World], str]:
+    return lambda world: f"/v1/tables/s.{world.fresh_managed()}/{verb}"
 
 
 def _lake(operation: str, body: Callable[[World], Any]) -> Any:
@@ -316,6 +322,8 @@ _EXT = {"table_type": "EXTERNAL", "data_source_format": "DELTA", "columns": [], 
 
 
 def _managed_request(world: World) -> Any:
+    from tests.support.server.unity import Table
+
     staged = world.staged(world.who.principal)
     name = world.name()
     table = Table(world.admin, "s", name, {"table-id": staged.table_id, "location": staged.url})
@@ -331,6 +339,8 @@ def _general_managed(world: World) -> Any:
 
 
 def _external_request(world: World, name: str = "") -> Any:
+    from tests.support.server.unity import COLUMNS
+
     protocol = {"min-reader-version": 1, "min-writer-version": 2}
     return {
         "name": name or world.name(), "location": world.location(), "table-type": "EXTERNAL", "columns": COLUMNS,
@@ -430,6 +440,21 @@ CASES: tuple[Case, ...] = (
             },
         ),
     ),
+    Case("GET /v1/tables", _own_api(_GET, "/v1/tables?prefix=s.")),
+    Case("POST /v1/tables", _own_api(_POST, "/v1/tables", lambda world: world.unregistered()), "REGISTER"),
+    Case(
+        "POST /v1/tables", _own_api(_POST, "/v1/tables", lambda world: world.unregistered(is_taken=True)), "TAKE_OVER"
+    ),
+    Case("GET /v1/tables/{name}", _own_api(_GET, "/v1/tables/s.e")),
+    Case("DELETE /v1/tables/{name}", _own_api("DELETE", lambda world: f"/v1/tables/s.{world.fresh_managed()}")),
+    *(
+        Case(
+            f"POST /v1/tables/{{name}}/{verb}",
+            _own_api(_POST, _path_to(verb)),
+        )
+        for verb in ("release", "publish")
+    ),
+    Case("POST /v1/resync", _own_api(_POST, "/v1/resync", lambda world: {"dry_run": True})),
     *(
         Case("GET /permissions/{securable_type}/{full_name}", _unity(_GET, f"/permissions/{kind}/{name}"), kind)
         for kind, name in (("catalog", "main"), ("schema", "main.s"), ("table", "main.s.e"))
@@ -562,21 +587,6 @@ CASES: tuple[Case, ...] = (
         _lake("UpdateTableObjects", lambda world: {**_TABLE_BODY, "WriteOperations": world.writes()}),
     ),
     Case("GetTableObjects", _lake("GetTableObjects", lambda world: _TABLE_BODY)),
-    Case("GET /v1/tables", _own_api(_GET, "/v1/tables")),
-    Case("POST /v1/tables", _own_api(_POST, "/v1/tables", lambda world: world.unregistered()), "REGISTER"),
-    Case(
-        "POST /v1/tables",
-        _own_api(_POST, "/v1/tables", lambda world: {**world.unregistered(), "take_over": True}),
-        "TAKE_OVER",
-    ),
-    Case("GET /v1/tables/{name}", _own_api(_GET, "/v1/tables/s.m")),
-    Case("DELETE /v1/tables/{name}", _own_api("DELETE", lambda world: f"/v1/tables/s.{world.fresh_managed()}")),
-    Case(
-        "POST /v1/tables/{name}/release",
-        _own_api(_POST, lambda world: f"/v1/tables/s.{world.fresh_managed()}/release", lambda world: {}),
-    ),
-    Case("POST /v1/tables/{name}/publish", _own_api(_POST, "/v1/tables/s.m/publish", lambda world: {})),
-    Case("POST /v1/resync", _own_api(_POST, "/v1/resync", lambda world: {"dry_run": True})),
 )
 
 
