@@ -170,7 +170,7 @@ class UnityTables:
     ) -> TableRecord:
         """Add an existing table to the catalog, for a remote caller. Raises and costs as
         ``Registration.register``."""
-        return self._registration.register(name, location, take_over, caller.owner)
+        return self._registration.register(name, location, take_over, caller)
 
     def check_unmanaged(self, location: str) -> None:
         """Check that a location can be that of an external table. Raises and costs as

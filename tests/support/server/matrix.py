@@ -310,6 +310,10 @@ def _own_api(method: str, path: Callable[[World], str] | str, body: Callable[[Wo
     return request
 
 
+def _path_to(verb: str) -> Callable[[World], str]:
+    return lambda world: f"/v1/tables/s.{world.fresh_managed()}/{verb}"
+
+
 def _lake(operation: str, body: Callable[[World], Any]) -> Any:
     return lambda world: ("POST", f"/{operation}", body(world))
 
@@ -446,7 +450,7 @@ CASES: tuple[Case, ...] = (
     *(
         Case(
             f"POST /v1/tables/{{name}}/{verb}",
-            _own_api(_POST, lambda world, verb=verb: f"/v1/tables/s.{world.fresh_managed()}/{verb}"),
+            _own_api(_POST, _path_to(verb)),
         )
         for verb in ("release", "publish")
     ),
