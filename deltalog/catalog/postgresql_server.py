@@ -292,6 +292,7 @@ class PostgresServer:
     def forget(self) -> None:
         """Discard the parent's connections after a fork, without a message to the server."""
         _INHERITED.append(self._all)
+        self._at_end.detach()
         self._reset()
 
     def _reset(self) -> None:
@@ -299,6 +300,7 @@ class PostgresServer:
         self._free = threading.BoundedSemaphore(self._settings.connections)
         self._idle: list[_Connection] = []
         self._all: set[_Connection] = set()
+        self._at_end = weakref.finalize(self, _close_each, self._all)
 
     def close(self) -> None:
         with self._lock:
@@ -537,6 +539,12 @@ def _parsed(url: str, settings: PostgresSettings) -> tuple[dict[str, Any], str]:
 
 def _note(connection: _Connection, severity: str | None) -> None:
     connection.has_warned = connection.has_warned or severity == "WARNING"
+
+
+def _close_each(connections: set[_Connection]) -> None:
+    while connections:
+        with contextlib.suppress(psycopg.Error):
+            connections.pop().close()
 
 
 def _never() -> bool:

@@ -425,7 +425,8 @@ def of_all(path: Path, options: argparse.Namespace) -> None:
 
 CALLS: dict[str, Callable[[Path, argparse.Namespace], None]] = {
     "base": lambda path, options: None, "cli": of_cli, "spark": of_spark, "connect": of_connect, "s3": of_s3,
-    "dynamodb": of_dynamodb, "postgresql": of_postgresql, "fsspec": of_fsspec, "gcs": of_gcs, "azure": of_azure, "obstore": of_obstore,
+    "dynamodb": of_dynamodb, "postgresql": of_postgresql, "fsspec": of_fsspec, "gcs": of_gcs, "azure": of_azure,
+    "obstore": of_obstore,
     "server": of_server, "unity": of_unity, "demo": of_demo, "all": of_all,
 }  # fmt: skip
 
