@@ -17,7 +17,16 @@ from deltalog.catalog import records
 from deltalog.catalog.committer import publish
 from deltalog.catalog.coordinator import Coordinator
 from deltalog.catalog.marks import KnownMarks, check_none_deletes
-from deltalog.catalog.records import DROPPED, EXTERNAL, RETIRED, DocumentChange, RatifiedCommit, TableRecord
+from deltalog.catalog.records import (
+    ACCESS,
+    DROPPED,
+    EXTERNAL,
+    RETIRED,
+    DocumentChange,
+    RatifiedCommit,
+    TableRecord,
+    access_key,
+)
 from deltalog.catalog.store import ManagedStore
 from deltalog.commit.hooks import errors_logged
 from deltalog.create.new_table import create, creation
@@ -46,9 +55,11 @@ from deltalog.protocol.schema import StructType
 from deltalog.protocol.timestamps import describe
 from deltalog.read.snapshot import Snapshot
 from deltalog.storage.base import LogStore
-from deltalog.storage.registry import open_store
+from deltalog.storage.locations import BY_LOCATION
+from deltalog.storage.registry import open_store, spread
 from deltalog.table import DeltaTable, PointInTime
 from deltalog.transactions.branch import place_in_transaction
+from deltalog.transactions.callers import ADMINISTRATOR, Caller
 from deltalog.write.table_handle import TableHandle
 from deltalog.write.transaction import Transaction
 
@@ -314,7 +325,8 @@ class ManagedTables:
             publish(self.plain_store(record.url), self.coordinator, record.table_id, head)
             last = check_none_deletes(self.coordinator, record, self._environment.clock_ms())
             retired = DocumentChange(RETIRED, record.table_id, 0, "{}")
-            if self.coordinator.drop(record.table_id, head.version, last, [retired]):
+            changes = [retired, *self.without_access(record.table_id)]
+            if self.coordinator.drop(record.table_id, head.version, last, changes):
                 break
         else:
             raise ConcurrentModificationError(
@@ -322,6 +334,12 @@ class ManagedTables:
                 "still registered: stop its writers, and drop it again."
             )
         self.forget(record.table_id)
+
+    def without_access(self, table_id: str) -> list[DocumentChange]:
+        """The changes that remove the owner and the grants of a table. Cost: 1 coordinator call."""
+        key = access_key(table_id)
+        found = self.coordinator.document(ACCESS, key)
+        return [DocumentChange(ACCESS, key, 0 if found is None else found.revision, None)]
 
     def forget(self, table_id: str) -> None:
         """Discard this process's cached state of a table that is no longer in the catalog. Cost: none."""
@@ -336,11 +354,12 @@ class ManagedTables:
             found += page
         return found
 
-    def record(self, name: str) -> TableRecord:
-        """The record of a table. Raises EntityNotFoundError, CallError. Cost: 1 coordinator call."""
+    def record(self, name: str, caller: Caller = ADMINISTRATOR) -> TableRecord:
+        """The record of a table. Raises EntityNotFoundError, CallError, what ``caller.admits`` raises. Cost: 1
+        coordinator call."""
         full = records.check_table_name(name)
         record = self.coordinator.table(full)
-        if record is None:
+        if not caller.admits(None if record is None else record.table_id, full) or record is None:
             raise EntityNotFoundError(f"The catalog {self.coordinator.url} has no table {full}.")
         return record
 
@@ -402,6 +421,11 @@ class ManagedTables:
             if at_ms < since_ms:
                 del self._late[table_id]
             return version if at_ms >= since_ms else -1
+
+    def named_locations(self) -> tuple[str, ...]:
+        """The beginnings of locations for which there are storage options (``by_location``). Cost: none."""
+        given = spread(self._storage_options).get(BY_LOCATION)
+        return tuple(given) if isinstance(given, Mapping) else ()
 
     def plain_store(self, url: str) -> LogStore:
         """The store of a table's files, accessed without the catalog."""

@@ -25,7 +25,7 @@ from deltalog.storage.fs import LocalStore
 from deltalog.testing.coordinators import FaultyCoordinator
 from deltalog.testing.stores import Call, Fault
 from deltalog.transactions import external_commits
-from deltalog.transactions.unity.tables import UnitySettings
+from deltalog.transactions.unity.settings import UnitySettings
 from tests.support.server.unity import COLUMNS, ROOT, Response, Table, Unity
 
 
@@ -42,7 +42,7 @@ class InProcess(Unity):
         )
         self.manager = TransactionManager(self.coordinator)
         self.tables = self.manager.unity_tables(UnitySettings(warehouse=str(place / "w")))
-        self.app = App(self.manager, limits, unity=Service(self.tables, Vendor(), lambda table_id: None))
+        self.app = App(self.manager, limits, unity=Service(self.tables, Vendor(), lambda table_id: None, self.manager))
 
     def ask(self, method: str, path: str, body: Any = None) -> Response:
         return asyncio.run(self.answer(method, path, body))
