@@ -5,6 +5,7 @@ from __future__ import annotations
 import collections
 import json
 import random
+import signal
 import threading
 import time
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 
 import deltalog
 from deltalog.server.recovery_lease import LEASE
+from deltalog.transactions.unity.settings import UnitySettings
 from tests.support.postgresql import Postgres, running
 from tests.support.unity_clients.server import CATALOG, UnityServer
 
@@ -30,8 +32,7 @@ class Site:
         self.servers = [
             UnityServer(
                 place / f"server{number}",
-                "--recover-every",
-                "1",
+                "--set=recovery.every_seconds=1",
                 catalog=self.catalog,
                 warehouse=str(place / "warehouse"),
             )
@@ -93,7 +94,7 @@ def test_servers_of_one_catalog_are_killed(tmp_path: Path, kills_database: bool)
     with running() as database:
         site = Site(tmp_path, database)
         try:
-            site.manager.unity_tables(deltalog_settings(tmp_path)).create_schema("s", None, {})
+            site.manager.unity_tables(UnitySettings(warehouse=str(tmp_path / "warehouse"))).create_schema("s", None, {})
             for name in names:
                 deltalog.DeltaTable.create(f"uc://{CATALOG}.s.{name}", SCHEMA, unity_catalog_url=site.servers[0].url)
             writers = [threading.Thread(target=site.write, args=(who, names, each)) for who in range(WRITERS)]
@@ -103,7 +104,7 @@ def test_servers_of_one_catalog_are_killed(tmp_path: Path, kills_database: bool)
             while any(thread.is_alive() for thread in writers) and kills < 12:
                 time.sleep(0.3 + chance.random())
                 if kills_database and kills % 4 == 2:
-                    database.stop(chance.choice([2, 3, 9]))  # type: ignore[arg-type]
+                    database.stop(chance.choice([signal.SIGINT, signal.SIGQUIT, signal.SIGKILL]))
                     database.start()
                 else:
                     server = chance.choice(site.servers)
@@ -118,12 +119,6 @@ def test_servers_of_one_catalog_are_killed(tmp_path: Path, kills_database: bool)
             check(site, names, each)
         finally:
             site.stop()
-
-
-def deltalog_settings(place: Path) -> deltalog.transactions.unity.tables.UnitySettings:  # type: ignore[name-defined]
-    from deltalog.transactions.unity.tables import UnitySettings
-
-    return UnitySettings(warehouse=str(place / "warehouse"))
 
 
 def check(site: Site, names: list[str], each: int) -> None:
