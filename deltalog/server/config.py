@@ -90,9 +90,10 @@ class TlsSettings:
 
 @dataclass(frozen=True, slots=True)
 class CatalogSettings:
-    """``url``: the catalog: the path of a SQLite file, or ``dynamodb:<table>``; the argument of the command line
-    overrides it. ``idle_timeout_seconds``: a transaction is aborted after this time without activity.
-    ``most_ahead_seconds``: commits whose timestamp is ahead of this machine's clock by more than this are refused."""
+    """``url``: the catalog: the path of a SQLite file, ``dynamodb:<table>`` or ``postgresql://user@host/database``; the
+    argument of the command line overrides it. ``idle_timeout_seconds``: a transaction is aborted after this time
+    without activity. ``most_ahead_seconds``: commits whose timestamp is ahead of this machine's clock by more than
+    this are refused."""
 
     url: str = ""
     idle_timeout_seconds: float = 1800

@@ -26,6 +26,7 @@ from deltalog.server.app import App, Limits
 from deltalog.server.connections import Connections, Listener
 from deltalog.server.logs import Refusals, set_level
 from deltalog.server.process import EXIT_CUT_OFF, Ending, Process
+from deltalog.server.recovery_lease import RecoveryLease
 from deltalog.server.reload import Reloader, Source
 from deltalog.server.tls import ServerContext, Tls, context_of, listening
 from deltalog.server.unity import sts
@@ -41,6 +42,9 @@ MIN_TOKEN_LENGTH = 16
 _KEEP_ALIVE_SECONDS = 60
 _TLS_SHUTDOWN_SECONDS = 0.5
 _DRAIN_SECONDS = 5.0
+# A recovery may take longer than the interval between two.
+_LEASE_INTERVALS = 1.9
+_LEASE_SECONDS = 1.0
 _MAX_END_SECONDS = 10.0
 _BACKLOG = 256
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
@@ -281,6 +285,8 @@ class Server:
                 self._process.run(sockets=[self._socket])
         finally:
             over.set()
+            if sweeper.is_alive():
+                sweeper.join(_LEASE_SECONDS)  # it gives up its lease, unless it is recovering
             if self._reloader is not None:
                 self._reloader.close()
             self._app.close()
@@ -355,13 +361,19 @@ class Server:
             self._reloader.watch_seconds = settings.watch_seconds
 
     def _recover_repeatedly(self, over: threading.Event) -> None:
-        while not over.wait(self._settings.recover_seconds):
+        """Recover while this server has the lease; others of the same catalog do so otherwise."""
+        seconds = self._settings.recover_seconds
+        lease = RecoveryLease(self._manager.coordinator, _LEASE_INTERVALS * seconds)
+        lease.look()
+        while not over.wait(seconds):
             try:
-                self._manager.recover()
+                if lease.take():
+                    self._manager.recover()
             except DeltaLogError as error:
                 log.warning("recovery is postponed: %s", error)
             except Exception:
                 log.exception("recovery failed")
+        lease.give_up()
 
 
 def _unchangeable(old: Settings, new: Settings) -> list[str]:
