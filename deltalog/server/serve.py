@@ -42,7 +42,7 @@ _KEEP_ALIVE_SECONDS = 60
 _TLS_SHUTDOWN_SECONDS = 0.5
 _MAX_END_SECONDS = 10
 _BACKLOG = 256
-# With the usual 5 ms between the turns of threads, a call that computes for long delays each step of the others by that.
+# With the usual 5 ms between the turns of threads, a call that computes for long delays every step of the others so.
 _SWITCH_SECONDS = 0.001
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
