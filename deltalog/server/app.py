@@ -22,19 +22,32 @@ import msgspec
 
 from deltalog import deadline
 from deltalog.errors import DeltaLogError, OperationTimeoutError, StoreError
-from deltalog.server.access.principals import Authenticator, Everyone, Head, NotAuthenticatedError
+from deltalog.server.access import rules
+from deltalog.server.access.denials import PermissionDeniedError
+from deltalog.server.access.grants import Grants
+from deltalog.server.access.guard import Guard
+from deltalog.server.access.principals import (
+    Authenticator,
+    Everyone,
+    Head,
+    Identified,
+    NotAuthenticatedError,
+    NotIdentifiedYetError,
+)
+from deltalog.server.access.rules import Rule
 from deltalog.server.answers import DENIED, INTERNAL, Answer, exception_of, refusal, without_places
 from deltalog.server.bodies import Bodies, Body
-from deltalog.server.calls import Call, Needs, Request
+from deltalog.server.calls import Call, Context, Needs, Request
 from deltalog.server.exchange import Exchange, Observers
 from deltalog.server.lakeformation import OPERATIONS
 from deltalog.server.lanes import BusyError, Lanes, NotBegunError, NotDoneError
 from deltalog.server.logs import Refusals
+from deltalog.server.openapi import document as openapi
 from deltalog.server.quotas import Callers, OverQuotaError, Quotas, Share
 from deltalog.server.tables_in_use import TablesInUse
 from deltalog.server.unity import errors as unity_errors
 from deltalog.server.unity.requests import UnityRequest
-from deltalog.server.unity.router import ROUTER, path_below_root
+from deltalog.server.unity.router import Router, router_of
 from deltalog.server.unity.service import Endpoint, Service
 from deltalog.transactions.manager import TransactionManager
 
@@ -61,18 +74,23 @@ _TOO_MANY_LARGE = refusal(
     retry_after="1",
     connection="close",
 )
+_SINGLE = frozenset({"authorization", "host", "content-length"})
 _CATALOG, _SOME_TRANSACTION = "", "transaction"
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits of the server. ``requests``: the maximum number of calls that run in the threads or wait for a thread;
-    further calls are refused. ``slow_seconds``: the number of calls that take longer than this is limited for each
-    table. ``header_seconds``: the maximum time, including the TLS handshake, from the connection (for later requests on
-    it, from the first byte) to the end of the headers. ``pending_bytes``: the maximum total size of bodies that are
-    being received or processed; beyond it, bodies of more than 16 KiB are refused. ``response_seconds``: the maximum
-    time for which a caller may pause while reading a response. ``connections``: the maximum number of open connections;
-    beyond it, the connections that have been idle longest are closed. ``quotas``: the limits of each caller."""
+    """The limits of the server. ``header_bytes``: the largest headers. ``header_seconds``: the maximum time, including
+    the TLS handshake, from the connection (for later requests on it, from the first byte) to the end of the headers.
+    ``body_bytes``: the largest body. ``pending_bytes``: the maximum total size of bodies that are being received or
+    processed; beyond it, bodies of more than 16 KiB are refused. ``body_seconds``: the maximum time for receiving a
+    body. ``request_seconds``: the time within which a call is answered. ``response_seconds``: the maximum time for
+    which a caller may pause while reading a response. ``slow_seconds``: the number of calls that take longer than this
+    is limited for each table. ``threads``: the maximum number of calls that run at the same time, of those that need
+    stores and of those that need only the catalog. ``requests``: the maximum number of calls of each of these kinds
+    that run in the threads or wait for a thread; further calls are refused. ``connections``: the maximum number of open
+    connections; beyond it, the connections that have been idle longest are closed. ``quotas``: the limits of each
+    caller."""
 
     header_bytes: int = 32 << 10
     header_seconds: float = 10
@@ -99,10 +117,12 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A route. ``read``: creates the call from the request. ``explain``: the response for an error. ``defer``: the
-    response for a call that had no effect because the server had no time for it; None: as for a time-out."""
+    """A route. ``access``: what its calls need. ``read``: creates the call from the request. ``explain``: the response
+    for an error. ``defer``: the response for a call that had no effect because the server had no time for it; None: as
+    for a time-out."""
 
     name: str
+    access: Rule
     read: Callable[[Request], Call]
     explain: Callable[[DeltaLogError], Answer]
     needs: Needs = Needs.TABLE
@@ -130,8 +150,9 @@ class App:
         self._authenticator = authenticator or Everyone()
         self._observers = observers
         self._hosts = hosts
-        lanes = functools.partial(Lanes, self._limits.threads, self._limits.requests, self._limits.slow_seconds)
-        self._catalog, self._stores = lanes(), lanes()
+        self._catalog, self._stores = _lanes(self._limits), _lanes(self._limits)
+        self.grants = Grants(manager.coordinator)
+        self._catalog_name = "main" if unity is None else unity.tables.settings.catalog
         self._tables = TablesInUse()
         self._bodies = Bodies(self._limits.pending_bytes)
         self._callers = Callers(self._limits.quotas)
@@ -140,6 +161,43 @@ class App:
         self._health_thread = ThreadPoolExecutor(1, thread_name_prefix="deltalog-health")
         self._check: asyncio.Future[None] | None = None
         self._health: tuple[float, Answer] | None = None
+        self._is_draining = self._is_cutting_off = self.has_cut_off = False
+        self._in_progress: dict[str, asyncio.Task[Any] | None] = {}
+        self._running: dict[str, str] = {}
+
+    # ------------------------------------------------------------------------------- what changes while it runs
+
+    def reload(self, limits: Limits, unity: Service | None) -> None:
+        """Use other settings for requests that arrive from now on. ``unity``: None leaves it as it is. Call this on the
+        event loop."""
+        old, self._limits = self._limits, limits
+        self._unity = unity or self._unity
+        self._bodies.limit(limits.pending_bytes)
+        if old.quotas != limits.quotas:
+            self._callers = Callers(limits.quotas)
+        names = ("threads", "requests", "slow_seconds")
+        if any(getattr(old, name) != getattr(limits, name) for name in names):
+            # Calls in the lanes so far keep these alive until they end.
+            self._catalog, self._stores = _lanes(limits), _lanes(limits)
+
+    def drain(self) -> None:
+        """From now on, the server is not ready, and connections are closed after their next response. Calls are still
+        served."""
+        self._is_draining = True
+
+    def cut_off(self) -> None:
+        """Answer all calls that are in progress with an error. Call this on the event loop."""
+        self._is_draining = self._is_cutting_off = True
+        for task in list(self._in_progress.values()):
+            if task is not None:
+                task.cancel()
+
+    def log_unfinished(self) -> int:
+        """Log the calls that threads are still working on; returns their number."""
+        found = dict(self._running)
+        for request_id, name in found.items():
+            log.error("request %s: %s is unfinished; it may still take effect", request_id, name)
+        return len(found)
 
     def close(self) -> None:
         """Stop accepting calls; running calls finish."""
@@ -163,10 +221,12 @@ class App:
             answer = _over_quota(over, scope)
             self._log_refusal(answer, exchange)
             await self._hold_up()
-        if path_below_root(exchange.path) is not None and answer.error is not None:
+        if router_of(exchange.path) is not None and answer.error is not None:
             answer = unity_errors.of_refusal(answer, is_unauthorized)
         exchange.status, exchange.error = answer.status, answer.error
         try:
+            if self._is_draining:
+                answer = replace(answer, headers={**answer.headers, "connection": "close"})
             exchange.response_bytes = await _send(send, answer, exchange.request_id)
         finally:
             exchange.seconds = time.monotonic() - exchange.started_s
@@ -176,35 +236,36 @@ class App:
     async def _answer(self, scope: Mapping[str, Any], receive: Receive, exchange: Exchange) -> Answer:
         if sum(len(name) + len(value) for name, value in scope["headers"]) > self._limits.header_bytes:
             raise Refused(refusal(431, "RequestHeaderFieldsTooLargeException", "The headers are too large."))
-        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        headers = _headers_of(scope["headers"])
         _check_framing(scope.get("http_version"), headers)
         self._check_origin(headers)
         query = scope.get("query_string", b"")
-        head = Head(exchange.method, exchange.path, query, headers)
-        below = path_below_root(exchange.path)
+        certificate = scope.get("state", {}).get("certificate")
+        head = Head(exchange.method, exchange.path, query, headers, certificate or None, exchange.caller)
+        below = router_of(exchange.path)
         found = None if below is not None else _route(exchange.method, exchange.path)
         if below is None and found is None:
-            return await self._healthy(exchange.request_id)
-        try:
-            identified = await self._authenticator.identify(head)
-        except NotAuthenticatedError as error:
-            self._callers.has_failed(exchange.caller)
-            denied = refusal(403, DENIED, str(error), connection="close")
-            raise Refused(denied, is_unauthorized=True) from None
-        exchange.principal = identified.principal
+            return await self._health_of(exchange)
+        identified = await self._identified(head, exchange)
+        if identified.check_body is None:
+            exchange.principal = identified.principal
         with self._callers.call(identified.principal.name, _length(headers)) as share, self._bodies.one() as body:
             # Only authenticated clients are told what is served.
-            route = found or self._unity_route(exchange.method, below or "")
+            route = found if below is None else self._unity_route(exchange.method, *below)
+            assert route is not None
             exchange.route = route.name
             await self._receive(headers, receive, body, share)
             data = body.taken()
             exchange.request_bytes = len(data)
             if identified.check_body is not None and not identified.check_body(data):
                 self._callers.has_failed(exchange.caller)
-                raise Refused(refusal(403, DENIED, "The signature of the request is wrong."), is_unauthorized=True)
+                raise _denied("The signature of the request is wrong.")
+            exchange.principal = identified.principal
             try:
                 given = Request(data, query)
                 del data
+                guard = Guard(identified.principal, route.access, self.grants, self._catalog_name)
+                guard.check_scope()
                 call = route.read(given)
             except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
                 raise Refused(refusal(400, "SerializationException", "The body is not JSON.")) from None
@@ -212,7 +273,7 @@ class App:
                 return _explained(route, error, exchange.request_id)
             exchange.table, exchange.transaction_id = call.table, call.transaction_id
             said = (exchange.path, urllib.parse.unquote(exchange.path), *given.said)
-            return await self._run(route, call, said, exchange, share)
+            return await self._run(route, call, guard, said, exchange, share)
 
     async def _hold_up(self) -> None:
         """Delay the refusal of a caller who is over a limit: one who does not wait before the next call, although it is
@@ -223,6 +284,23 @@ class App:
                 await asyncio.sleep(_HELD_UP_SECONDS)
             finally:
                 self._held_up -= 1
+
+    async def _identified(self, head: Head, exchange: Exchange) -> Identified:
+        """Raises Refused."""
+        try:
+            return await self._authenticator.identify(head)
+        except NotAuthenticatedError as error:
+            self._callers.has_failed(exchange.caller)
+            raise _denied(str(error), brought=error.brought) from None
+        except NotIdentifiedYetError as error:
+            message = str(error)
+        except DeltaLogError as error:
+            log.error(
+                "request %s: whose it is cannot be found out: %s: %s",
+                exchange.request_id, type(error).__name__, error,
+            )  # fmt: skip
+            message = "The server cannot find out now whose this request is."
+        raise Refused(refusal(503, "ServiceUnavailableException", message, retry_after="1", connection="close"))
 
     def _log_refusal(self, answer: Answer, exchange: Exchange) -> None:
         """Log a refusal with the address of the caller, who may be any client."""
@@ -242,19 +320,19 @@ class App:
         if self._hosts is not None and _host_name(headers.get("host", "")) not in self._hosts:
             raise Refused(refusal(403, DENIED, f"Call this server as {' or '.join(sorted(self._hosts))}."))
 
-    def _unity_route(self, method: str, path: str) -> Route:
-        """The route of a call of Unity Catalog's API. Raises Refused."""
+    def _unity_route(self, method: str, router: Router, path: str) -> Route:
+        """The route of a call of Unity Catalog's API, or of deltalog's own. Raises Refused."""
         unity = self._unity
         if unity is None:
             raise Refused(refusal(404, "UnknownOperationException", "This server does not serve Unity Catalog's API."))
         try:
-            endpoint, parts = ROUTER.find(method, path)
+            endpoint, parts = router.find(method, path)
         except DeltaLogError as error:
             raise Refused(unity_errors.answer_of(error)) from None
         answer = unity_errors.answer_to_commit if endpoint.commits else unity_errors.answer_of
         explain = functools.partial(answer, missing=endpoint.missing)
         call, defer = functools.partial(_unity_call, unity, endpoint, parts), unity_errors.deferred
-        return Route(endpoint.name, call, explain, endpoint.needs, defer)
+        return Route(endpoint.name, endpoint.access, call, explain, endpoint.needs, defer)
 
     # ----------------------------------------------------------------------------------------- requests
 
@@ -290,15 +368,22 @@ class App:
 
     # ----------------------------------------------------------------------------------- running the calls
 
-    async def _run(self, route: Route, call: Call, said: Sequence[str], exchange: Exchange, share: Share) -> Answer:
-        assert exchange.principal is not None
-        request_id, caller = exchange.request_id, exchange.principal.name
+    async def _run(
+        self, route: Route, call: Call, guard: Guard, said: Sequence[str], exchange: Exchange, share: Share
+    ) -> Answer:
+        request_id, caller = exchange.request_id, guard.principal.name
         seconds = self._limits.request_seconds
         end_s = time.monotonic() + seconds
         lanes = self._catalog if route.needs is Needs.CATALOG else self._stores
-        work = functools.partial(self._carry_out, route, call, said, request_id, end_s, share)
+        work = functools.partial(self._carry_out, route, call, guard, said, request_id, end_s, share)
+        self._in_progress[request_id] = asyncio.current_task()
         try:
             return await lanes.run(self._lane(route, call), work, seconds, caller)
+        except asyncio.CancelledError:
+            if not self._is_cutting_off:
+                raise
+            self.has_cut_off = True
+            reason = "The server ended before the call did; it may still take effect."
         except BusyError:
             log.warning("request %s: %s: too many requests are in progress", request_id, route.name)
             return refusal(503, "ServiceUnavailableException", "Too many requests are in progress.", retry_after="1")
@@ -309,6 +394,8 @@ class App:
                 return route.defer(reason)
         except NotDoneError:
             reason = f"The call did not finish within {seconds:g} s; it may still take effect."
+        finally:
+            del self._in_progress[request_id]
         log.error("request %s: %s: %s", request_id, route.name, reason)
         return route.explain(OperationTimeoutError(reason))
 
@@ -326,14 +413,25 @@ class App:
         return call.table
 
     def _carry_out(
-        self, route: Route, call: Call, said: Sequence[str], request_id: str, end_s: float, share: Share
+        self,
+        route: Route,
+        call: Call,
+        guard: Guard,
+        said: Sequence[str],
+        request_id: str,
+        end_s: float,
+        share: Share,
     ) -> Answer:
         """Run a call in a thread; never raises. If the call has not finished at ``end_s``, it stops before its next
         read."""
         begun_s = time.thread_time()
+        self._running[request_id] = route.name
         try:
             with deadline.until(end_s):
-                result = call.run(self._manager)
+                result = call.run(Context(self._manager, guard))
+                if not guard.is_asked:
+                    log.error("request %s: %s did not ask what its caller may do", request_id, route.name)
+                    raise PermissionDeniedError(f"{guard.principal.name} may not make this call.")
                 return Answer(204 if result is None else 200, result)
         except DeltaLogError as error:
             answer = _explained(route, error, request_id)
@@ -345,6 +443,7 @@ class App:
             log.exception("request %s: %s failed", request_id, route.name)
             return refusal(500, INTERNAL, f"The server failed; see request {request_id} in its log.")
         finally:
+            del self._running[request_id]
             share.cpu_s = time.thread_time() - begun_s
 
     def _shown(self, answer: Answer, said: Sequence[str]) -> Answer:
@@ -360,6 +459,21 @@ class App:
         return replace(answer, body=hidden(dict(answer.body)))
 
     # ----------------------------------------------------------------------------------------- health checks
+
+    async def _health_of(self, exchange: Exchange) -> Answer:
+        """The answer to a health check. An orchestrator restarts a process that is not alive, and sends no requests to
+        one that is not ready: a catalog that fails is no reason for the former."""
+        what = urllib.parse.unquote(exchange.path)
+        if what == "/health/live":
+            return Answer(200, {"status": "live"})
+        if what == "/health":
+            return await self._healthy(exchange.request_id)
+        if self._is_draining:
+            return _unready("draining")
+        if self._catalog.is_full or self._stores.is_full:
+            return _unready("overloaded")
+        answer = await self._healthy(exchange.request_id)
+        return Answer(200, {"status": "ready"}) if answer.status == 200 else answer
 
     async def _healthy(self, request_id: str) -> Answer:
         """Whether the catalog responds. Health checks need no token, so they query the catalog at most once a
@@ -385,8 +499,25 @@ class App:
         return answer
 
 
+def _denied(message: str, *, brought: bool = True) -> Refused:
+    """The refusal of a request that does not prove whose it is.
+
+    Spec: RFC 6750, section 3."""
+    challenge = 'Bearer realm="deltalog"' + (', error="invalid_token"' if brought else "")
+    denied = refusal(403, DENIED, message, connection="close", www_authenticate=challenge)
+    return Refused(denied, is_unauthorized=True)
+
+
 def _failing(code: str) -> Answer:
     return Answer(503, {"status": "failing", "failing": "catalog", "code": code}, headers={"retry-after": "5"})
+
+
+def _unready(status: str) -> Answer:
+    return Answer(503, {"status": status}, headers={"retry-after": "1"})
+
+
+def _lanes(limits: Limits) -> Lanes:
+    return Lanes(limits.threads, limits.requests, limits.slow_seconds)
 
 
 def _length(headers: Mapping[str, str]) -> int:
@@ -414,22 +545,45 @@ def _host_name(host: str) -> str | None:
 def _route(method: str, raw_path: str) -> Route | None:
     """The route that handles a request; None for the health check. Raises Refused."""
     parts = [urllib.parse.unquote(part) for part in raw_path.split("/")[1:]]
-    if parts == ["health"] and method == "GET":
+    if parts in (["health"], ["health", "live"], ["health", "ready"]) and method == "GET":
         return None
+    if parts == ["openapi.json"] and method == "GET":
+        return _DESCRIPTION
     operation = OPERATIONS.get(parts[0]) if len(parts) == 1 and method == "POST" else None
     if operation is not None:
         explain = functools.partial(exception_of, listed=operation.errors)
         read = operation.read
-        return Route(parts[0], lambda request: read(request.fields), explain, operation.needs)
+        return Route(parts[0], operation.access, lambda request: read(request.fields), explain, operation.needs)
     shown = raw_path[:_SHOWN_PATH]
     raise Refused(refusal(404, "UnknownOperationException", f"{method} {shown} does not exist on this server."))
+
+
+def _description(request: Request) -> Call:
+    return Call(lambda context: msgspec.Raw(openapi.encoded()))
+
+
+_DESCRIPTION = Route(
+    f"GET {openapi.PATH}", rules.ANYONE, _description, functools.partial(exception_of, listed=()), Needs.CATALOG
+)
 
 
 def _unity_call(unity: Service, endpoint: Endpoint, parts: Mapping[str, str], request: Request) -> Call:
     """The call of a request of Unity Catalog's API."""
     work = endpoint.read(UnityRequest(parts, request.query, request.body))
     request.body = b""
-    return Call(lambda manager: work.run(unity), work.table or "")
+    return Call(lambda context: work.run(unity.called_by(context.guard, context.manager)), work.table or "")
+
+
+def _headers_of(raw: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:
+    """Headers, by their names in lower case. Raises Refused if one occurs twice that says where a request goes or whose
+    it is: a proxy and this server could take different ones."""
+    found: dict[str, str] = {}
+    for name, value in raw:
+        lower = name.decode("latin-1").lower()
+        if lower in found and (lower in _SINGLE or lower.startswith("x-amz-")):
+            raise Refused(refusal(400, "BadRequestException", f"{lower} occurs twice.", connection="close"))
+        found[lower] = value.decode("latin-1")
+    return found
 
 
 def _check_framing(version: str | None, headers: Mapping[str, str]) -> None:

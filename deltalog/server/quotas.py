@@ -24,16 +24,15 @@ _AT_ONCE_CPU_S = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Quotas:
-    """The limits of each principal; 0: no limit. ``calls_per_second``: on average; ``burst``: how many calls may come
-    at once after a pause (0: those of one second, at least one). ``concurrent_calls``: calls that are not answered
-    yet. ``pending_bytes``: the total size of bodies that are being received or processed; one body alone may be larger.
-    ``processors``: how much CPU time its calls may use on average, in processors (0.5: half of the time of one); half
-    a second may be used at once after a pause.
-
-    ``failures_per_second``, ``failure_burst``: as for calls, for the requests from one address (IPv6: from one network
-    of 64 bits) that do not prove whose they are. Requests from there that do are answered as ever. ``remembered``: the
-    most principals, and the most addresses, whose rates are in memory; beyond it, those that have been idle longest are
-    forgotten."""
+    """The limits of each principal; 0: no limit. ``calls_per_second``: how many calls a principal may make on average.
+    ``burst``: how many calls may come at once after a pause (0: those of one second, at least one).
+    ``concurrent_calls``: how many of its calls may be unanswered. ``pending_bytes``: the total size of its bodies that
+    are being received or processed; one body alone may be larger. ``processors``: how much CPU time its calls may use
+    on average, in processors (0.5: half of the time of one); half a second may be used at once after a pause.
+    ``failures_per_second``: how many requests from one address (IPv6: from one network of 64 bits) may fail to prove
+    whose they are on average; requests from there that do prove it are answered as ever. ``failure_burst``: how many of
+    these may come at once after a pause. ``remembered``: the most principals, and the most addresses, whose rates are
+    in memory; beyond it, those that have been idle longest are forgotten."""
 
     calls_per_second: float = 0
     burst: int = 0

@@ -39,7 +39,7 @@ from deltalog.server.app import Limits
 from deltalog.server.quotas import Quotas
 from deltalog.server.serve import Server, Settings
 from deltalog.transactions.manager import TransactionManager
-from deltalog.transactions.unity.tables import UnitySettings
+from deltalog.transactions.unity.settings import UnitySettings
 from deltalog.unity import messages, rules
 from tests.benchmarks.unity_server import ADD, ROOT, Commits, Place, path_of
 from tests.benchmarks.unity_server import Server as Running

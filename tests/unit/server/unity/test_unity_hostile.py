@@ -16,7 +16,7 @@ import pytest
 from deltalog import CallError
 from deltalog.server.unity.errors import NotServedError, ResourceNotFoundError
 from deltalog.server.unity.router import ROUTER
-from deltalog.transactions.unity.tables import canonical_location, location_of
+from deltalog.transactions.unity.locations import canonical_location, location_of
 from tests.support.server import Served, served
 from tests.support.server.unity import COLUMNS, PROTOCOL, Table, Unity, now_ms
 
@@ -249,7 +249,7 @@ def test_other_texts_are_no_locations(given: str) -> None:
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, Path]]:
     """A server with a token, and its log."""
     place = tmp_path_factory.mktemp("guarded")
-    options = ("--warehouse", str(place / "w"), "--recover-every", "0")
+    options = ("--warehouse", str(place / "w"), "--set=recovery.every_seconds=0")
     token = {"DELTALOG_SERVER_TOKEN": "t" * 32}
     with served(place / "catalog.db", *options, env=token, log=place / "log") as server:
         yield server, place / "log"
