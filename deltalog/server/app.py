@@ -444,7 +444,7 @@ class App:
             return refusal(500, INTERNAL, f"The server failed; see request {request_id} in its log.")
         finally:
             del self._running[request_id]
-            share.cpu_s = time.thread_time() - begun_s
+            share.cpu_s += time.thread_time() - begun_s
 
     def _shown(self, answer: Answer, said: Sequence[str]) -> Answer:
         """Remove the names of this machine's directories from a response, unless the caller sent them."""
