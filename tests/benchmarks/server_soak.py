@@ -197,7 +197,7 @@ def compacts(place: Place, _: str, seed: int) -> None:
     while True:
         time.sleep(4)
         try:
-            manager.table(f"bank.{chance.choice(TABLES)}").optimize().compact()
+            manager.table(f"bank.{chance.choice(TABLES)}").optimize.compact()
         except (DeltaLogError, OSError) as error:
             place.note("refused", f"compaction: {type(error).__name__}")
             continue
