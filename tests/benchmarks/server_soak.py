@@ -22,6 +22,7 @@ import multiprocessing
 import os
 import random
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -40,7 +41,6 @@ import deltalog
 from deltalog.doctor.check import check as examine
 from deltalog.errors import DeltaLogError
 from tests.benchmarks.unity_server import Server as Running
-from tests.support.s3 import free_port
 
 SCHEMA = pa.schema([("transfer", pa.string()), ("amount", pa.int64())])
 TABLES = ("a", "b", "c", "d")
@@ -250,6 +250,16 @@ class Service:
         self._process.wait()
 
 
+def quiet_port() -> int:
+    """A free port that no client gets: one that tries to connect while the server is away could else connect to itself,
+    and occupy the port."""
+    for port in random.sample(range(15_000, 30_000), 100):
+        with contextlib.suppress(OSError), socket.socket() as tried:
+            tried.bind(("127.0.0.1", port))
+            return port
+    raise OSError("no port is free")
+
+
 @contextlib.contextmanager
 def catalog_of(kind: str, root: Path) -> Iterator[tuple[str, Callable[[], None] | None]]:
     """The URL of a new catalog, and how its database is killed and started again."""
@@ -364,13 +374,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--below", type=Path, help="the directory to work in (default: the one for temporary files)")
     parser.add_argument("--json", type=Path, metavar="OUT", help="write the figures to this file")
     chosen = parser.parse_args(arguments)
-    root, report = Path(tempfile.mkdtemp(dir=chosen.below)), Report()
+    root, report, is_done = Path(tempfile.mkdtemp(dir=chosen.below)), Report(), False
     try:
         with catalog_of(chosen.catalog, root) as (catalog, kill_database):
-            place = Place(root, catalog, f"http://127.0.0.1:{free_port()}")
+            place = Place(root, catalog, f"http://127.0.0.1:{quiet_port()}")
             soak(place, chosen.minutes, chosen.seed, kill_database, report)
+            is_done = True
     finally:
-        if report.wrong:
+        if report.wrong or not is_done:
             print(f"see {root}", file=sys.stderr)
         else:
             shutil.rmtree(root)
