@@ -63,6 +63,8 @@ Send = Callable[[Message], Awaitable[None]]
 _DRAINED = 4
 # A body up to this size has arrived with its headers, so that its connection can be used again without reading it.
 _READ_WITH_HEADERS = 16 << 10
+_HELD_UP_SECONDS = 1
+_MOST_HELD_UP = 64
 _HEALTH_SECONDS = 5
 _HEALTH_CACHE_SECONDS = 1
 _SHOWN_PATH = 200
@@ -155,6 +157,7 @@ class App:
         self._tables = TablesInUse()
         self._bodies = Bodies(self._limits.pending_bytes)
         self._callers = Callers(self._limits.quotas)
+        self._held_up = 0
         self.refusals = Refusals(log)
         self._health_thread = ThreadPoolExecutor(1, thread_name_prefix="deltalog-health")
         self._check: asyncio.Future[None] | None = None
@@ -218,6 +221,7 @@ class App:
         except OverQuotaError as over:
             answer = _over_quota(over, scope)
             self._log_refusal(answer, exchange)
+            await self._hold_up()
         if router_of(exchange.path) is not None and answer.error is not None:
             answer = unity_errors.of_refusal(answer, is_unauthorized)
         exchange.status, exchange.error = answer.status, answer.error
@@ -243,7 +247,6 @@ class App:
         found = None if below is not None else _route(exchange.method, exchange.path)
         if below is None and found is None:
             return await self._health_of(exchange)
-        self._callers.check_address(exchange.caller)
         identified = await self._identified(head, exchange)
         name = identified.principal.name
         if identified.check_body is None:
@@ -280,7 +283,17 @@ class App:
                 return _explained(route, error, exchange.request_id)
             exchange.table, exchange.transaction_id = call.table, call.transaction_id
             said = (exchange.path, urllib.parse.unquote(exchange.path), *given.said)
-            return await self._run(route, call, guard, said, exchange)
+            return await self._run(route, call, guard, said, exchange, share)
+
+    async def _hold_up(self) -> None:
+        """Delay the refusal of a caller who is over a limit: one who does not wait before the next call, although it is
+        told to, waits here, where that costs the others nothing."""
+        if self._held_up < _MOST_HELD_UP:
+            self._held_up += 1
+            try:
+                await asyncio.sleep(_HELD_UP_SECONDS)
+            finally:
+                self._held_up -= 1
 
     async def _identified(self, head: Head, exchange: Exchange) -> Identified:
         """Raises Refused."""
@@ -365,12 +378,14 @@ class App:
 
     # ----------------------------------------------------------------------------------- running the calls
 
-    async def _run(self, route: Route, call: Call, guard: Guard, said: Sequence[str], exchange: Exchange) -> Answer:
+    async def _run(
+        self, route: Route, call: Call, guard: Guard, said: Sequence[str], exchange: Exchange, share: Share
+    ) -> Answer:
         request_id, caller = exchange.request_id, guard.principal.name
         seconds = self._limits.request_seconds
         end_s = time.monotonic() + seconds
         lanes = self._catalog if route.needs is Needs.CATALOG else self._stores
-        work = functools.partial(self._carry_out, route, call, guard, said, request_id, end_s)
+        work = functools.partial(self._carry_out, route, call, guard, said, request_id, end_s, share)
         self._in_progress[request_id] = asyncio.current_task()
         try:
             return await lanes.run(self._lane(route, call), work, seconds, caller)
@@ -408,10 +423,18 @@ class App:
         return call.table
 
     def _carry_out(
-        self, route: Route, call: Call, guard: Guard, said: Sequence[str], request_id: str, end_s: float
+        self,
+        route: Route,
+        call: Call,
+        guard: Guard,
+        said: Sequence[str],
+        request_id: str,
+        end_s: float,
+        share: Share,
     ) -> Answer:
         """Run a call in a thread; never raises. If the call has not finished at ``end_s``, it stops before its next
         read."""
+        begun_s = time.thread_time()
         self._running[request_id] = route.name
         try:
             with deadline.until(end_s):
@@ -431,6 +454,7 @@ class App:
             return refusal(500, INTERNAL, f"The server failed; see request {request_id} in its log.")
         finally:
             del self._running[request_id]
+            share.cpu_s += time.thread_time() - begun_s
 
     def _shown(self, answer: Answer, said: Sequence[str]) -> Answer:
         """Remove the names of this machine's directories from a response, unless the caller sent them."""

@@ -11,6 +11,7 @@ import dataclasses
 import ipaddress
 import logging
 import socket
+import sys
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,6 +48,8 @@ _LEASE_INTERVALS = 1.9
 _LEASE_SECONDS = 1.0
 _MAX_END_SECONDS = 10.0
 _BACKLOG = 256
+# With the usual 5 ms between the turns of threads, a call that computes for long delays every step of the others so.
+_SWITCH_SECONDS = 0.001
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -273,6 +276,7 @@ class Server:
     def run(self, *, is_process: bool = False) -> None:
         """Serve until ``stop``, SIGTERM or SIGINT. After a second signal, the server does not wait for running calls.
         ``is_process``: the process ends with the server, so that it is ended if it does not end in time."""
+        sys.setswitchinterval(_SWITCH_SECONDS)
         over = threading.Event()
         sweeper = threading.Thread(target=self._recover_repeatedly, args=(over,), name="deltalog-recover", daemon=True)
         self._process.is_process = is_process
