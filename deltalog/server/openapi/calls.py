@@ -1,4 +1,4 @@
-"""What the description says of each call, by the name of its route. Pure.
+"""What the description says of each call, by the name of its route.
 
 Statuses and bodies that every call of an API can give are in ``document``.
 """

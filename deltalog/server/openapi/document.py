@@ -1,4 +1,4 @@
-"""The OpenAPI document. Pure.
+"""The OpenAPI document.
 
 Spec: OpenAPI 3.1.
 """

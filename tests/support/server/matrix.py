@@ -204,15 +204,18 @@ class World:
         self.put(access_key(self.admin.new_table(name).id), "table")
         return name
 
-    def unregistered(self, *, is_taken: bool = False) -> Any:
-        """A request that registers a new table, which another catalog manages if ``is_taken``."""
+    def unregistered(self) -> Any:
+        """A request that registers a new table."""
         root = str(self.server.place / "warehouse" / self.name())
-        if is_taken:
-            other = TransactionManager(str(self.server.place / "other.db"))
-            other.create_table(f"x.{self.name()}", root, SCHEMA)
-        else:
-            DeltaTable.create(root, SCHEMA)
-        return {"name": f"s.{self.name()}", "location": root, "take_over": is_taken}
+        DeltaTable.create(root, SCHEMA)
+        return {"name": f"s.{self.name()}", "location": root}
+
+    def taken(self) -> Any:
+        """A request that takes over a new table of another catalog."""
+        root = str(self.server.place / "warehouse" / self.name())
+        other = TransactionManager(str(self.server.place / "other.db"))
+        other.create_table(f"x.{self.name()}", root, SCHEMA)
+        return {"name": f"s.{self.name()}", "location": root, "take_over": True}
 
     def fresh_schema(self) -> str:
         name = self.name()
@@ -437,18 +440,17 @@ CASES: tuple[Case, ...] = (
         ),
     ),
     Case("GET /v1/tables", _own_api(_GET, "/v1/tables?prefix=s.")),
-    Case("POST /v1/tables", _own_api(_POST, "/v1/tables", lambda world: world.unregistered()), "REGISTER"),
-    Case(
-        "POST /v1/tables", _own_api(_POST, "/v1/tables", lambda world: world.unregistered(is_taken=True)), "TAKE_OVER"
-    ),
+    Case("POST /v1/tables", _own_api(_POST, "/v1/tables", World.unregistered), "REGISTER"),
+    Case("POST /v1/tables", _own_api(_POST, "/v1/tables", World.taken), "TAKE_OVER"),
     Case("GET /v1/tables/{name}", _own_api(_GET, "/v1/tables/s.e")),
     Case("DELETE /v1/tables/{name}", _own_api("DELETE", lambda world: f"/v1/tables/s.{world.fresh_managed()}")),
-    *(
-        Case(
-            f"POST /v1/tables/{{name}}/{verb}",
-            _own_api(_POST, lambda world, verb=verb: f"/v1/tables/s.{world.fresh_managed()}/{verb}"),
-        )
-        for verb in ("release", "publish")
+    Case(
+        "POST /v1/tables/{name}/release",
+        _own_api(_POST, lambda world: f"/v1/tables/s.{world.fresh_managed()}/release"),
+    ),
+    Case(
+        "POST /v1/tables/{name}/publish",
+        _own_api(_POST, lambda world: f"/v1/tables/s.{world.fresh_managed()}/publish"),
     ),
     Case("POST /v1/resync", _own_api(_POST, "/v1/resync", lambda world: {"dry_run": True})),
     *(
