@@ -47,6 +47,10 @@ class Bodies:
         self._most_bytes = most_bytes
         self._counted = 0
 
+    def limit(self, most_bytes: int) -> None:
+        """Replace the limit; it applies to new bodies."""
+        self._most_bytes = most_bytes
+
     @contextlib.contextmanager
     def one(self) -> Iterator[Body]:
         """Create a body, whose bytes count towards the limit until the ``with`` block ends."""

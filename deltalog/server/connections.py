@@ -49,6 +49,11 @@ class Connections:
         self._open: dict[int, Connection] = {}
         self._idle: OrderedDict[int, Connection] = OrderedDict()
 
+    def limit(self, most: int, first_byte_seconds: float) -> None:
+        """Replace the limits; they apply to new connections."""
+        self._limit = min(most, _available_descriptors())
+        self._first_byte_seconds = first_byte_seconds
+
     def has_room(self) -> bool:
         """Whether another connection can be accepted now. When the limit on connections is reached, an idle connection
         is closed."""
