@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from deltalog import DeltaTable, TransactionManager
 from tests.support.server import SCHEMA, Served, add
-from tests.support.server.unity import Unity
+from tests.support.server.unity import Table, Unity
 
 _NESTED = {"items", "anyOf", "allOf", "oneOf", "prefixItems", "additionalProperties"}
 _UNKNOWN = {str: ("unknown",), int: (7,)}
@@ -22,9 +22,13 @@ ROWS = pa.table({"id": [1, 2], "day": ["mon", "tue"]})
 
 @dataclass(frozen=True)
 class World:
-    """``known``: real values by the names of members and parameters."""
+    """``known``: real values by the names of members and parameters. ``managed``: a table that has an unpublished
+    commit, and ``staged``: its next one. ``lake``: where callers may register tables."""
 
     known: Mapping[str, list[Any]]
+    managed: Table
+    staged: Mapping[str, Any]
+    lake: Path
 
 
 def populate(server: Served, place: Path, headers: Mapping[str, str] | None = None) -> World:
@@ -94,7 +98,10 @@ def populate(server: Served, place: Path, headers: Mapping[str, str] | None = No
             "partition-columns": [["day"]], "last-commit-timestamp-ms": [spare.last_ms],
             "table-type": ["MANAGED", "EXTERNAL"],
             "operation": ["READ", "READ_WRITE", "PATH_READ", "PATH_CREATE_TABLE"],
-        }
+        },
+        managed,
+        staged_commit,
+        place / "lake",
     )  # fmt: skip
 
 
