@@ -33,7 +33,7 @@ _S3 = ("store", "client", "direct_transport", "settings")
 # The top-level modules that a module needs in addition to deltalog's dependencies.
 NEEDS: dict[str, tuple[str, ...]] = {
     **{f"deltalog.cli.{name}": ("typer", "rich") for name in (
-        "catalog", "commands", "commit_tables", "conformance", "copies", "doctor", "inspection", "maintenance",
+        "catalog", "catalog_versions", "commands", "commit_tables", "conformance", "copies", "doctor", "inspection", "maintenance",
         "options",
     )},
     "deltalog.storage.s3.connections": ("urllib3",),
