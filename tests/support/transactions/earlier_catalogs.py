@@ -81,9 +81,8 @@ def make(path: Path, version: int) -> None:
         database.execute("INSERT INTO parts VALUES ('active', ?, ?)", (f"part-{number}", bytes([number]) * 1000))
     if version >= 2:
         database.execute("INSERT INTO marks VALUES ('id-1', 7)")
-        database.execute(
-            """INSERT INTO markings VALUES ('id-1', 7, '{"transaction_id":"t","made_ms":1,"deleting":["a"]}')"""
-        )
+        marking = b'{"transaction_id":"t","made_ms":1,"deleting":["a"]}'
+        database.execute("INSERT INTO markings VALUES ('id-1', 7, ?)", (marking,))
     database.execute("PRAGMA application_id = 1682129236")
     database.execute(f"PRAGMA user_version = {version}")
     database.close()

@@ -1,5 +1,5 @@
-"""Tests upgrades of catalogs: from each earlier version with data, interrupted at each step, refused backwards, and with
-programs of two versions on one catalog."""
+"""Tests upgrades of catalogs: from each earlier version with data, interrupted at each step, refused backwards, and
+with programs of two versions on one catalog."""
 
 from __future__ import annotations
 
