@@ -70,6 +70,9 @@ def _manager(
     return TransactionManager(coordinator, **options)
 
 
+manager_of = _manager
+
+
 # ---------------------------------------------------------------------------------------------- transactions
 
 
@@ -253,8 +256,10 @@ def list_tables(catalog: _Catalog, as_json: _Json = False) -> None:
         out.documents(_shown(record, head) for record, head in found)
         return
     table = table_of()
-    for column in ("Name", "Version", "Unpublished", "Location"):
-        table.add_column(column, no_wrap=True, justify="right" if column in ("Version", "Unpublished") else "left")
+    table.add_column("Name", no_wrap=True)
+    for column in ("Version", "Unpublished"):
+        table.add_column(column, no_wrap=True, justify="right")
+    table.add_column("Location", overflow="fold")  # the longest column: of the others, nothing is cut for it
     for record, head in found:
         table.add_row(plain(record.name), str(head.version), str(len(head.unpublished)), plain(record.url))
     out.print(table)

@@ -547,7 +547,7 @@ def _unity_call(unity: Service, endpoint: Endpoint, parts: Mapping[str, str], re
     """The call of a request of Unity Catalog's API."""
     work = endpoint.read(UnityRequest(parts, request.query, request.body))
     request.body = b""
-    return Call(lambda context: work.run(unity.called_by(context.guard)), work.table or "")
+    return Call(lambda context: work.run(unity.called_by(context.guard, context.manager)), work.table or "")
 
 
 def _headers_of(raw: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:

@@ -75,6 +75,12 @@ class Settings:
         return self.token is None and not self.authentication.is_required
 
     @property
+    def needs_certificate(self) -> bool:
+        """Whether clients without a certificate are refused, if certificates are verified."""
+        rule = self.authentication.certificates
+        return rule is None or rule.required
+
+    @property
     def ending(self) -> Ending:
         default = 0.0 if is_loopback(self.host) else _DRAIN_SECONDS
         return Ending(default if self.drain_seconds is None else self.drain_seconds, self.end_seconds)
@@ -219,7 +225,7 @@ class Server:
         self.warnings = warnings_of(settings, has_tokens=has_tokens)
         self._manager = manager
         self._settings = settings
-        tls = None if settings.tls is None else listening(settings.tls)
+        tls = None if settings.tls is None else listening(settings.tls, needs_certificate=settings.needs_certificate)
         self._connections = Connections(settings.limits.connections, settings.limits.header_seconds)
         self._socket = _bound(settings.host, settings.port, self._connections)
         is_open = settings.is_open and not has_tokens
@@ -236,7 +242,7 @@ class Server:
             settings.limits,
             authenticator=self._authentication,
             hosts=_LOOPBACK | {settings.host.lower()} if trusted else None,
-            unity=Service(unity, settings.vendor, self._publisher.ask, manager),
+            unity=Service(unity, settings.vendor, self._publisher.ask),
         )
         self._protocol = _protocol(self._app, settings.limits, self._connections)
         self._tls = tls
@@ -304,12 +310,13 @@ class Server:
         authenticate = self._authentication.prepared(settings.authentication, settings.token)
         for what in _unchangeable(old, settings):
             log.warning("%s has changed in the configuration: this takes effect when the server is restarted", what)
-        context = None if settings.tls is None or old.tls is None else context_of(settings.tls)
+        tls = None if old.tls is None else settings.tls
+        context = None if tls is None else context_of(tls, needs_certificate=settings.needs_certificate)
         service = None
         readable = settings.unity.readable
         if settings.vendor.rules != old.vendor.rules or readable != old.unity.readable:
             unity = self._manager.unity_tables(dataclasses.replace(old.unity, readable=readable))
-            service = Service(unity, settings.vendor, self._publisher.ask, self._manager)
+            service = Service(unity, settings.vendor, self._publisher.ask)
         done = threading.Event()
 
         def swap() -> None:

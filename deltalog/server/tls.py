@@ -34,20 +34,21 @@ class ServerContext(ssl.SSLContext):
         return self.current.wrap_bio(*arguments, **named)
 
 
-def listening(tls: Tls) -> ServerContext:
+def listening(tls: Tls, *, needs_certificate: bool = True) -> ServerContext:
     """The context of a listener. Raises CallError."""
     context = ServerContext(ssl.PROTOCOL_TLS_SERVER)
-    context.current = context_of(tls)
+    context.current = context_of(tls, needs_certificate=needs_certificate)
     return context
 
 
-def context_of(tls: Tls) -> ssl.SSLContext:
-    """The context of new connections. Raises CallError if a file cannot be read or has no PEM of its kind, or if the
+def context_of(tls: Tls, *, needs_certificate: bool = True) -> ssl.SSLContext:
+    """The context of new connections. ``needs_certificate``: if there is a ``client_ca``, whether clients without a
+    certificate are refused. Raises CallError if a file cannot be read or has no PEM of its kind, or if the
     key is not that of the certificate."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     _load_certificate(context, tls)
     if tls.client_ca is not None:
-        context.verify_mode = ssl.CERT_REQUIRED
+        context.verify_mode = ssl.CERT_REQUIRED if needs_certificate else ssl.CERT_OPTIONAL
         _load_authorities(context, tls.client_ca)
     return context
 

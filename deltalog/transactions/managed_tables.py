@@ -6,7 +6,7 @@ Spec: PROTOCOL.md#creating-and-dropping-catalog-managed-tables, #catalog-managed
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -145,14 +145,21 @@ class ManagedTables:
             UNITY_TABLE_ID_KEY: table_id,
         }
 
-    def register(self, name: str, url: str, take_over: bool = False) -> DeltaTable:
-        """See ``TransactionManager.register_table``."""
+    def register(
+        self,
+        name: str,
+        url: str,
+        take_over: bool = False,
+        along: Callable[[str], Sequence[DocumentChange]] = lambda table_id: (),
+    ) -> DeltaTable:
+        """See ``TransactionManager.register_table``. ``along``: returns the changes of documents that are made together
+        with the registration, by the id of the table."""
         # The catalog is checked before the log is read, so that commits through the catalog cannot make the version
         # stale.
         full, reader = self._place(name, url)
         table = DeltaTable(handle_on_latest(reader, self._environment))
         table.retrying(lambda current: self._enable_catalog(current, take_over))
-        return self._take_over(full, table, take_over)
+        return self._take_over(full, table, take_over, along)
 
     def root(self, url: str) -> str:
         """The canonical root of a table, without symbolic links and with one scheme per kind of store, so that a
@@ -261,7 +268,13 @@ class ManagedTables:
                 "take the table over again."
             )
 
-    def _take_over(self, name: str, table: DeltaTable, take_over: bool = False) -> DeltaTable:
+    def _take_over(
+        self,
+        name: str,
+        table: DeltaTable,
+        take_over: bool = False,
+        along: Callable[[str], Sequence[DocumentChange]] = lambda table_id: (),
+    ) -> DeltaTable:
         """Register a table at the latest version that was read from its log. After the table's log was read, other
         processes may have registered the table, committed to it and dropped it again. The log is therefore read again
         after the table has been registered; from then on, no other process can change the table in this way."""
@@ -272,14 +285,16 @@ class ManagedTables:
                 table.retrying(lambda current: self._enable_catalog(current, take_over))
             version, table_id = table.version, self._id_of(table)
             record = TableRecord(table_id, name, table.url, self._environment.clock_ms())
-            changes = [DocumentChange(EXTERNAL, name, 0, None), *self._kept_files(table.url)]
+            changes = [DocumentChange(EXTERNAL, name, 0, None), *self._kept_files(table.url), *along(table_id)]
             if not self.coordinator.register(record, version, changes):
                 raise TableExistsError(
                     f"The catalog {self.coordinator.url} has another table {name}, or one at, below or around "
                     f"{table.url}."
                 )
             # if the catalog cannot drop the table at this version, new commits were made through the catalog
-            if table.snapshot().version == version or not self.coordinator.drop(record.table_id, version):
+            if table.snapshot().version == version or not self.coordinator.drop(
+                record.table_id, version, None, self.without_access(record.table_id)
+            ):
                 with errors_logged(f"{record.name} is in the catalog {self.coordinator.url}", "opening it"):
                     return self.table(record)
                 reader = self._reader(self.store(record))
@@ -314,9 +329,8 @@ class ManagedTables:
         )
         return None if is_used else table_id
 
-    def drop(self, name: str) -> None:
+    def drop_record(self, record: TableRecord) -> None:
         """See ``TransactionManager.drop_table``."""
-        record = self.record(name)
         for number in range(_TRIES):
             self._environment.back_off(number)
             head = self.coordinator.head(record.table_id)

@@ -177,7 +177,7 @@ class TransactionManager:
         Raises EntityNotFoundError; ObjectBeingDeletedError while the clean-up of a transaction may be deleting objects
         of the table. Cost: that of ``publish``, and 2 coordinator calls.
         """
-        self._tables.drop(name)
+        self._tables.drop_record(self._tables.record(name))
 
     def release_table(self, name: str) -> None:
         """Release a table from the catalog, so that any engine can access it by its path: a commit removes

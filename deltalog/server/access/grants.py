@@ -57,19 +57,19 @@ class Grants:
     def of_catalog(self) -> Access:
         """Cost of this and of the next methods: none if it was read in the last ``fresh_seconds``, else 1 coordinator
         call."""
-        return self._of(CATALOG_ACCESS_KEY)
+        return self.of(CATALOG_ACCESS_KEY)
 
     def of_schema(self, name: str) -> Access:
-        return self._of(schema_access_key(name))
+        return self.of(schema_access_key(name))
 
     def of_table(self, table_id: str) -> Access:
-        return self._of(access_key(table_id))
+        return self.of(access_key(table_id))
 
     def of_missing(self, name: str) -> None:
-        """Take as long as for a table that exists."""
-        self._of(f"missing {name}")
+        """Take as long as ``of_table``."""
+        self.of(f"missing {name}")
 
-    def _of(self, key: str) -> Access:
+    def of(self, key: str) -> Access:
         now = self._clock()
         with self._lock:
             kept, changes = self._kept.get(key), self._changes
@@ -154,6 +154,15 @@ class Grants:
             finally:
                 self.forget()
         raise ConcurrentModificationError("The grants were changed during every attempt to change them. Try again.")
+
+
+def privileges_of(words: Sequence[str]) -> frozenset[Privilege]:
+    """Raises CallError for a word that is none."""
+    try:
+        return frozenset(map(Privilege, words))
+    except ValueError:
+        known = ", ".join(each.value for each in Privilege)
+        raise CallError(f"This catalog has the privileges {known}.") from None
 
 
 def check_name(name: str) -> None:

@@ -21,7 +21,7 @@ class Guard(Caller):
     """For whom a call works, and what its rule asks. For an administrator, only the scope of the credential is checked,
     and nothing is looked up. ``catalog``: the name under which the catalog is served."""
 
-    __slots__ = ("_catalog", "_names", "_rule", "grants", "is_asked", "principal")
+    __slots__ = ("_catalog", "_found", "_has_refused", "_names", "_rule", "grants", "is_asked", "principal")
 
     def __init__(self, principal: Principal, rule: Rule, grants: Grants, catalog: str) -> None:
         self.principal = principal
@@ -29,6 +29,9 @@ class Guard(Caller):
         self.is_asked = principal.is_admin or not rule.asks
         self._rule = rule
         self._catalog = catalog
+        # What the caller may do with the catalog and with schemas: it stays the same during the call.
+        self._found: dict[str, Standing] = {}
+        self._has_refused = False
         self._names = frozenset() if principal.is_admin else names_of(principal.name, principal.groups)
 
     # ----------------------------------------------------------------------------------- the rule of the call
@@ -76,10 +79,13 @@ class Guard(Caller):
             return table_id is not None
         self.is_asked = True
         if table_id is None:
-            self.grants.of_missing(name)
+            if not self._has_refused:  # take as long as for a table that the caller may not see
+                self._on_schema(name.partition(".")[0])
+                self.grants.of_missing(name)
             return False
         standing = self._on_table(table_id, name)
         if not standing.is_seen:
+            self._has_refused = True
             return False
         self._check(standing, self._rule.table, f"the table {name}")
         return True
@@ -185,10 +191,17 @@ class Guard(Caller):
             raise PermissionDeniedError(f"{self.principal.name} needs {words} on {what}.")
 
     def _on_catalog(self) -> Standing:
-        return standing_on(Kind.CATALOG, self.grants.of_catalog(), self._names)
+        found = self._found.get("")
+        if found is None:
+            found = self._found[""] = standing_on(Kind.CATALOG, self.grants.of_catalog(), self._names)
+        return found
 
     def _on_schema(self, name: str) -> Standing:
-        return standing_on(Kind.SCHEMA, self.grants.of_schema(name), self._names, self._on_catalog())
+        found = self._found.get(name)
+        if found is None:
+            access = self.grants.of_schema(name)
+            found = self._found[name] = standing_on(Kind.SCHEMA, access, self._names, self._on_catalog())
+        return found
 
     def _on_table(self, table_id: str, name: str) -> Standing:
         schema = self._on_schema(name.partition(".")[0])

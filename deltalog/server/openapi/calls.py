@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from deltalog.server.openapi import shapes
-from deltalog.server.unity import administration, general
+from deltalog.server.unity import administration, general, permissions
 from deltalog.server.unity.errors import UNKNOWN
 from deltalog.unity import messages
 
@@ -171,6 +171,18 @@ UNITY: Mapping[str, Described] = {
         shapes.TemporaryCredentials,
         general.PathCredential,
         errors=(INVALID,),
+    ),
+    "GET /permissions/{securable_type}/{full_name}": Described(
+        "The owner and the grants of the catalog, a schema or a table.",
+        shapes.Permissions,
+        query=(Parameter("principal", "Only grants to this principal.", _TEXT),),
+        errors=(INVALID, NOT_FOUND, NO_CATALOG, NO_SCHEMA, NO_TABLE),
+    ),
+    "PATCH /permissions/{securable_type}/{full_name}": Described(
+        "Change grants.",
+        shapes.Permissions,
+        permissions.Changes,
+        errors=(INVALID, NOT_FOUND, NO_CATALOG, NO_SCHEMA, NO_TABLE, CONFLICT),
     ),
     "GET /delta/preview/commits": Described(
         "The unpublished commits of a table, by the older API.",

@@ -16,7 +16,7 @@ from deltalog.server import answers
 from deltalog.server.lakeformation import OPERATIONS
 from deltalog.server.openapi import calls, shapes
 from deltalog.server.openapi.calls import LAKE_FORMATION, OWN, UNITY, Described, Parameter
-from deltalog.server.unity import administration, delta, general
+from deltalog.server.unity import administration, delta, general, permissions
 from deltalog.server.unity.errors import BAD_REQUEST, INTERNAL, TYPES
 from deltalog.unity import messages
 from deltalog.version import VERSION
@@ -38,6 +38,7 @@ _LAKE_UNREAD = {
     "408": ("RequestTimeoutException",),
     "413": ("RequestEntityTooLargeException",),
     "431": ("RequestHeaderFieldsTooLargeException",),
+    "429": ("ThrottledException",),
     "503": ("ServiceUnavailableException",),
 }
 _TITLES = {
@@ -54,7 +55,7 @@ _TITLES = {
 # The tag, the root, the routes and the descriptions of each API.
 _APIS = (
     ("Unity Catalog: Delta API", messages.ROOT, delta.ENDPOINTS, UNITY),
-    ("Unity Catalog: general API", messages.ROOT, general.ENDPOINTS, UNITY),
+    ("Unity Catalog: general API", messages.ROOT, (*general.ENDPOINTS, *permissions.ENDPOINTS), UNITY),
     ("deltalog", administration.ROOT, administration.ENDPOINTS, OWN),
 )
 _SECURITY: tuple[_Json, ...] = ({"bearer": []}, {"sessionToken": []}, {"signature": []}, {"certificate": []}, {})
@@ -105,13 +106,34 @@ def document() -> _Json:
         paths[f"/{name}"] = {"post": _operation("Lake Formation", name, "", call, refs, responses)}
     paths.update(_of_server(refs))
     components |= {"UnityError": _UNITY_ERROR, "Error": _LAKE_ERROR}
+    responses = _shared(paths)
     return {
         "openapi": "3.1.0",
         "info": {"title": "deltalog", "version": VERSION, "description": _ABOUT},
         "security": list(_SECURITY),
         "paths": dict(sorted(paths.items())),
-        "components": {"schemas": dict(sorted(components.items())), "securitySchemes": _SCHEMES},
+        "components": {
+            "schemas": dict(sorted(components.items())),
+            "responses": responses,
+            "securitySchemes": _SCHEMES,
+        },
     }
+
+
+def _shared(paths: Mapping[str, _Json]) -> _Json:
+    """Replace the responses that several calls have by references, and return them by name: calls have few different
+    ones for errors, and the document is a third of the size."""
+    found: dict[bytes, tuple[str, _Json]] = {}
+    for path in paths.values():
+        for operation in path.values():
+            for status, response in operation["responses"].items():
+                if status.startswith("2"):
+                    continue
+                key = msgspec.json.encode(response)
+                number = sum(name.startswith(f"{status}.") for name, _ in found.values()) + 1
+                name, _ = found.setdefault(key, (f"{status}.{number}", response))
+                operation["responses"][status] = {"$ref": f"#/components/responses/{name}"}
+    return dict(sorted(found.values()))
 
 
 def _schemas(kinds: Iterable[Any]) -> tuple[dict[Any, _Json], _Json]:

@@ -144,6 +144,15 @@ class PreviewCommits(_Shape, frozen=True, kw_only=True):
     latest_table_version: Long
 
 
+class Assignment(_Shape, frozen=True, kw_only=True):
+    principal: str
+    privileges: list[str]
+
+
+class Permissions(_Shape, frozen=True, kw_only=True):
+    privilege_assignments: list[Assignment]
+
+
 # --------------------------------------------------------------------------------------------- Lake Formation
 
 

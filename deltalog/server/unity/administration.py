@@ -105,11 +105,12 @@ def list_tables(request: UnityRequest) -> Work:
     start = prefix if schema is None else f"{schema}.{prefix}"
 
     def run(service: Service) -> CatalogTables:
+        service.caller.enter(None, schema)
         if schema is not None:
             service.tables.check_schema(schema)
 
         def find(after: str, limit: int) -> Sequence[str]:
-            return service.tables.all_names_after(start, after, limit)
+            return service.tables.all_names_after(start, after, limit, service.caller)
 
         found, token = page(request, f"catalog {start}", MOST_RESULTS, find, lambda each: each)()
         shown = [table for name in found if (table := _listed(service, name)) is not None]
@@ -121,7 +122,12 @@ def list_tables(request: UnityRequest) -> Work:
 
 def get_table(request: UnityRequest) -> Work:
     name = _name(request)
-    return Work(lambda service: _table(service, name), name)
+
+    def run(service: Service) -> CatalogTable:
+        _enter(service, name)
+        return _table(service, name)
+
+    return Work(run, name)
 
 
 def register_table(request: UnityRequest) -> Work:
@@ -129,7 +135,9 @@ def register_table(request: UnityRequest) -> Work:
     name = _checked(given.name)
 
     def run(service: Service) -> CatalogTable:
-        record = service.tables.register_existing(name, given.location, given.take_over)
+        service.caller.case("TAKE_OVER" if given.take_over else "REGISTER")
+        _enter(service, name)
+        record = service.tables.register_existing(name, given.location, given.take_over, service.caller)
         return _managed(record, service.tables.head(record))
 
     return Work(run, name)
@@ -139,9 +147,9 @@ def drop_table(request: UnityRequest) -> Work:
     name = _name(request)
 
     def run(service: Service) -> RemovedTable:
-        record = service.tables.record(name)
+        _enter(service, name)
         with _refusals():
-            service.manager.drop_table(name)
+            record = service.tables.remove(name, service.caller)
         return RemovedTable(name=name, location=location_of(record.url))
 
     return Work(run, name)
@@ -151,9 +159,9 @@ def release_table(request: UnityRequest) -> Work:
     name = _name(request)
 
     def run(service: Service) -> RemovedTable:
-        record = service.tables.record(name)
+        _enter(service, name)
         with _refusals():
-            service.manager.release_table(name)
+            record = service.tables.release(name, service.caller)
         return RemovedTable(name=name, location=location_of(record.url))
 
     return Work(run, name)
@@ -163,8 +171,9 @@ def publish_table(request: UnityRequest) -> Work:
     name = _name(request)
 
     def run(service: Service) -> PublishedTable:
-        record = service.tables.record(name)
+        _enter(service, name)
         with _refusals():
+            record = service.tables.managed(name, service.caller)
             count = service.tables.publish(record)
         return PublishedTable(table=_managed(record, service.tables.head(record)), published=count)
 
@@ -176,11 +185,18 @@ def resync(request: UnityRequest) -> Work:
         raise NotServedError("Over HTTP a resync changes nothing: send dry_run as true, or run deltalog tables resync.")
 
     def run(service: Service) -> ResyncPlan:
+        service.caller.enter(None)
+        assert service.manager is not None
         done = service.manager.resync(dry_run=True)
         tables = [_resynced(each) for each in done.tables]
         return ResyncPlan(in_step=done.is_in_step, tables=tables, committed=done.committed, aborted=done.aborted)
 
     return Work(run, "")
+
+
+def _enter(service: Service, name: str) -> None:
+    """Check what the caller may do with the catalog and with the schema of a table."""
+    service.caller.enter(None, name.partition(".")[0])
 
 
 @contextlib.contextmanager
@@ -202,17 +218,15 @@ def _listed(service: Service, name: str) -> CatalogTable | None:
 
 def _table(service: Service, name: str) -> CatalogTable:
     """A table of either kind. Raises EntityNotFoundError. Cost: 2 coordinator calls."""
-    tables = service.tables
-    record = tables.coordinator.table(name)
-    if record is not None:
-        return _managed(record, tables.head(record))
-    external = tables.external(name)
+    found = service.tables.found(name, service.caller)
+    if isinstance(found, TableRecord):
+        return _managed(found, service.tables.head(found))
     return CatalogTable(
         name=name,
-        table_id=external.table_id,
+        table_id=found.table_id,
         table_type="EXTERNAL",
-        location=location_of(external.url),
-        created_ms=external.created_ms,
+        location=location_of(found.url),
+        created_ms=found.created_ms,
     )
 
 

@@ -11,10 +11,9 @@ from typing import Any, NamedTuple
 import msgspec
 
 from deltalog.catalog.records import DocumentChange, access_key
-from deltalog.errors import CallError
 from deltalog.server.access import rules
-from deltalog.server.access.grants import GrantChange, shown
-from deltalog.server.access.privileges import Access, Kind, Privilege
+from deltalog.server.access.grants import GrantChange, privileges_of, shown
+from deltalog.server.access.privileges import Access, Kind
 from deltalog.server.unity.errors import BadRequestError, NotServedError
 from deltalog.server.unity.requests import UnityRequest, three_parts, two_parts
 from deltalog.server.unity.service import Endpoint, Service, Work
@@ -59,7 +58,7 @@ def update_permissions(request: UnityRequest) -> Work:
     find, given = _finder(request), request.body(Changes).changes
     if len(given) > _MOST_CHANGES:
         raise BadRequestError(f"At most {_MOST_CHANGES} changes can be made at once.")
-    changes = [GrantChange(each.principal, _privileges(each.add), _privileges(each.remove)) for each in given]
+    changes = [GrantChange(each.principal, privileges_of(each.add), privileges_of(each.remove)) for each in given]
     names = {each.name for each in changes}
 
     def run(service: Service) -> dict[str, Any]:
@@ -68,14 +67,6 @@ def update_permissions(request: UnityRequest) -> Work:
         return _assignments(access, names.__contains__)
 
     return Work(run)
-
-
-def _privileges(words: Sequence[str]) -> frozenset[Privilege]:
-    try:
-        return frozenset(map(Privilege, words))
-    except ValueError:
-        known = ", ".join(each.value for each in Privilege)
-        raise CallError(f"This catalog has the privileges {known}.") from None
 
 
 def _assignments(access: Access, is_shown: Callable[[str], bool]) -> dict[str, Any]:

@@ -20,16 +20,16 @@ from deltalog.transactions.unity.views import ManagedView, View
 @dataclass(frozen=True, slots=True)
 class Service:
     """``on_backlog``: called with the id of a table that has many commits to publish. ``guard``: for whom the call
-    works; None between calls."""
+    works, and ``manager``: the manager of the catalog; None between calls."""
 
     tables: UnityTables
     vendor: Vendor
     on_backlog: Callable[[str], None]
-    manager: TransactionManager
     guard: Guard | None = None
+    manager: TransactionManager | None = None
 
-    def called_by(self, guard: Guard) -> Service:
-        return replace(self, guard=guard)
+    def called_by(self, guard: Guard, manager: TransactionManager) -> Service:
+        return replace(self, guard=guard, manager=manager)
 
     @property
     def caller(self) -> Guard:

@@ -81,7 +81,7 @@ class ManagedHeads:
         """The managed table with an id. Raises EntityNotFoundError, what ``caller.admits`` raises; CallError if it has
         another location. Cost: 1 coordinator call."""
         record = self.coordinator.table_with_id(table_id)
-        name = f"id {table_id}" if record is None else record.name
+        name = f"missing.{table_id}" if record is None else record.name
         if not caller.admits(None if record is None else table_id, name) or record is None:
             raise EntityNotFoundError(f"There is no managed table with the id {table_id}.")
         if canonical_url(canonical_location(location)) != record.url:

@@ -10,11 +10,13 @@ import os
 import urllib.parse
 
 from deltalog.catalog import records
-from deltalog.catalog.records import TableRecord
+from deltalog.catalog.records import ACCESS, DocumentChange, TableRecord, access_key
 from deltalog.errors import CallError, CorruptTableError, EntityNotFoundError, ResourceNotReadyError
 from deltalog.protocol.paths import LOG_DIRECTORY, canonical_url
 from deltalog.storage.fs import local_root
 from deltalog.transactions.managed_tables import ManagedTables
+from deltalog.transactions.unity import documents
+from deltalog.transactions.unity.documents import AccessDocument
 from deltalog.transactions.unity.external import ExternalTables
 from deltalog.transactions.unity.locations import canonical_location
 from deltalog.transactions.unity.names import Names
@@ -32,8 +34,9 @@ class Registration:
         self._warehouse = warehouse
         self._external = external
 
-    def register(self, name: str, location: str, take_over: bool) -> TableRecord:
-        """Add an existing table to the catalog, as ``TransactionManager.register_table``. Raises CallError for a
+    def register(self, name: str, location: str, take_over: bool, owner: str | None = None) -> TableRecord:
+        """Add an existing table to the catalog, as ``TransactionManager.register_table``. ``owner``: the principal who
+        owns it from now on. Raises CallError for a
         location that is not permitted, and for a table that cannot be registered; TableNotFoundError,
         TableExistsError, SchemaNotFoundError. Cost: that of ``TransactionManager.register_table``, 4 coordinator calls,
         and 1 per 1,000 external tables."""
@@ -42,7 +45,7 @@ class Registration:
         self._names.check_free(name)
         self._check_apart(root, location)
         try:
-            self._tables.register(name, root, take_over)
+            self._tables.register(name, root, take_over, lambda table_id: _owned(table_id, owner))
         except (CorruptTableError, ResourceNotReadyError) as error:
             raise CallError(error.message) from error
         record = self._tables.coordinator.table(name)
@@ -84,6 +87,12 @@ class Registration:
                     f"{location} and the external table {each.name} lie in one another. Drop that table first, if this "
                     "is the table that it shows."
                 )
+
+
+def _owned(table_id: str, owner: str | None) -> list[DocumentChange]:
+    if owner is None:
+        return []
+    return [documents.change(ACCESS, access_key(table_id), 0, AccessDocument(owner=owner))]
 
 
 def _is_below(root: str, location: str, prefix: str) -> bool:

@@ -9,16 +9,17 @@ Spec: UC Delta API 1.0, ManagedTablesSpec.md#apis.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from deltalog.catalog import records
-from deltalog.catalog.records import DocumentChange, Head, TableRecord
+from deltalog.catalog.records import ACCESS, DocumentChange, Head, TableRecord
 from deltalog.environment import Environment
 from deltalog.errors import EntityNotFoundError
 from deltalog.protocol.paths import canonical_url
 from deltalog.transactions.callers import ADMINISTRATOR, Caller
 from deltalog.transactions.managed_tables import ManagedTables
+from deltalog.transactions.release import release
 from deltalog.transactions.unity import contract, documents
 from deltalog.transactions.unity.contract import Plan
 from deltalog.transactions.unity.creation import Creation
@@ -110,10 +111,10 @@ class UnityTables:
         ``Schemas.names_after``."""
         return self._schemas.names_after(schema, after, limit, caller)
 
-    def all_names_after(self, prefix: str, after: str, limit: int) -> list[str]:
+    def all_names_after(self, prefix: str, after: str, limit: int, caller: Caller = ADMINISTRATOR) -> list[str]:
         """At most ``limit`` full names of tables that begin with ``prefix`` and come after ``after``, in order. Raises
         and costs as ``Schemas.all_names_after``."""
-        return self._schemas.all_names_after(prefix, after, limit)
+        return self._schemas.all_names_after(prefix, after, limit, caller)
 
     # ---------------------------------------------------------------------------------------------- creation
 
@@ -164,10 +165,12 @@ class UnityTables:
             name, location, kind, comment, properties, column_infos, columns, partition_columns, caller.owner
         )
 
-    def register_existing(self, name: str, location: str, take_over: bool) -> TableRecord:
+    def register_existing(
+        self, name: str, location: str, take_over: bool, caller: Caller = ADMINISTRATOR
+    ) -> TableRecord:
         """Add an existing table to the catalog, for a remote caller. Raises and costs as
         ``Registration.register``."""
-        return self._registration.register(name, location, take_over)
+        return self._registration.register(name, location, take_over, caller.owner)
 
     def check_unmanaged(self, location: str) -> None:
         """Check that a location can be that of an external table. Raises and costs as
@@ -181,6 +184,20 @@ class UnityTables:
         near = [each for each in self._external.all() if records.are_nested(canonical_url(each.url), root)]
         around = [each for each in near if len(canonical_url(each.url)) <= len(root)]
         return around, len(around) < len(near)
+
+    def all_tables(self) -> Iterator[tuple[str, str]]:
+        """The name and the id of every table. Cost: 1 coordinator call per 1,000."""
+        for record in self._tables.all():
+            yield record.name, record.table_id
+        for table in self._external.all():
+            yield table.name, table.table_id
+
+    def access_keys(self) -> Iterator[str]:
+        """The keys of the documents that state owners and grants. Cost: 1 coordinator call per 1,000."""
+        after = ""
+        while page := self.coordinator.documents(ACCESS, after):
+            yield from (each.key for each in page)
+            after = page[-1].key
 
     # ---------------------------------------------------------------------------------------------- reading
 
@@ -197,9 +214,16 @@ class UnityTables:
         coordinator call."""
         return self._managed.managed_with_id(table_id, location, caller)
 
-    def external(self, name: str) -> ExternalTable:
-        """An external table. Raises EntityNotFoundError. Cost: 1 coordinator call."""
-        return self._external.get(name)[0]
+    def found(self, name: str, caller: Caller = ADMINISTRATOR) -> TableRecord | ExternalTable:
+        """What the catalog has of a table. Raises EntityNotFoundError. Cost: 1 or 2 coordinator calls."""
+        return self._found(name, caller) or self._external.get(name, caller)[0]
+
+    def managed(self, name: str, caller: Caller = ADMINISTRATOR) -> TableRecord:
+        """The record of a managed table. Raises EntityNotFoundError. Cost: 1 coordinator call."""
+        record = self.coordinator.table(name)
+        if not caller.admits(None if record is None else record.table_id, name) or record is None:
+            raise self._names.absent(name)
+        return record
 
     def view(self, record: TableRecord) -> ManagedView:
         """A managed table at its head. Raises EntityNotFoundError. Cost: 2 coordinator calls, that of
@@ -250,6 +274,7 @@ class UnityTables:
         for each in self._external.all():
             if each.table_id == table_id and caller.admits(table_id, each.name):
                 return self._external.checked_location(each)
+        caller.admits(None, f"missing.{table_id}")
         raise EntityNotFoundError(f"There is no table with the id {table_id}.")
 
     def _found(self, name: str, caller: Caller) -> TableRecord | None:
@@ -295,3 +320,17 @@ class UnityTables:
         if record is None:
             return self._external.drop(name, caller)
         return self._drops.drop(record)
+
+    def remove(self, name: str, caller: Caller = ADMINISTRATOR) -> TableRecord:
+        """Remove a managed table from the catalog, and keep its files. Returns the record that it had. Raises and costs
+        as ``TransactionManager.drop_table``."""
+        record = self.managed(name, caller)
+        self._tables.drop_record(record)
+        return record
+
+    def release(self, name: str, caller: Caller = ADMINISTRATOR) -> TableRecord:
+        """Release a managed table from the catalog. Returns the record that it had. Raises and costs as
+        ``TransactionManager.release_table``."""
+        record = self.managed(name, caller)
+        release(self._tables, record, self._environment)
+        return record

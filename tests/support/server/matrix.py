@@ -12,22 +12,23 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from deltalog import DeltaTable
 from deltalog.catalog.records import ACCESS, access_key
 from deltalog.server.access.principals import Principal, Scope
 from deltalog.server.access.rules import Rule
 from deltalog.server.lakeformation import OPERATIONS
-from deltalog.server.unity.router import ROUTER
-from deltalog.transactions.manager import VirtualObject
+from deltalog.server.unity.router import ROUTERS
+from deltalog.transactions.manager import TransactionManager, VirtualObject
 from deltalog.transactions.unity import documents
 from deltalog.transactions.unity.documents import CATALOG_ACCESS_KEY, AccessDocument, schema_access_key
-from tests.support.server import add
+from tests.support.server import SCHEMA, add
 from tests.support.server.in_process import InProcess
 
 PAGE = Path(__file__).parents[3] / "docs" / "authorisation-matrix.md"
 LEVELS = ("catalog", "schema", "table")
 ALLOWED, DENIED, HIDDEN = "yes", "403", "404"
 OTHER = Principal("other")
-ENDPOINTS = {endpoint.name: endpoint for found in ROUTER._by_length.values() for _, endpoint in found}
+ENDPOINTS = {endpoint.name: endpoint for router in ROUTERS.values() for endpoint in router.endpoints}
 _D = "/delta/v1/catalogs/main/schemas/s"
 _T = "/delta/v1/catalogs/{catalog}/schemas/{schema}/tables/{table}"
 
@@ -197,6 +198,22 @@ class World:
         self.put(access_key(self.external(name)), "table")
         return name
 
+    def fresh_managed(self) -> str:
+        """A new managed table, on which the principal has the same as on the others."""
+        name = self.name()
+        self.put(access_key(self.admin.new_table(name).id), "table")
+        return name
+
+    def unregistered(self, *, is_taken: bool = False) -> Any:
+        """A request that registers a new table, which another catalog manages if ``is_taken``."""
+        root = str(self.server.place / "warehouse" / self.name())
+        if is_taken:
+            other = TransactionManager(str(self.server.place / "other.db"))
+            other.create_table(f"x.{self.name()}", root, SCHEMA)
+        else:
+            DeltaTable.create(root, SCHEMA)
+        return {"name": f"s.{self.name()}", "location": root, "take_over": is_taken}
+
     def fresh_schema(self) -> str:
         name = self.name()
         self.admin.ok("POST", "/schemas", {"name": name, "catalog_name": "main"})
@@ -285,6 +302,14 @@ def _unity(method: str, path: Callable[[World], str] | str, body: Callable[[Worl
     return request
 
 
+def _own_api(method: str, path: Callable[[World], str] | str, body: Callable[[World], Any] | None = None) -> Any:
+    def request(world: World) -> tuple[str, str, Any]:
+        found = path if isinstance(path, str) else path(world)
+        return method, f"/api/deltalog{found}", None if body is None else body(world)
+
+    return request
+
+
 def _lake(operation: str, body: Callable[[World], Any]) -> Any:
     return lambda world: ("POST", f"/{operation}", body(world))
 
@@ -328,6 +353,14 @@ def _update(world: World) -> Any:
 
 def _grant(world: World) -> Any:
     return {"changes": [{"principal": "someone", "add": ["SELECT"], "remove": []}]}
+
+
+def _keys(operation: str) -> Callable[[World], Any]:
+    return lambda world: {"table_id": world.table_id, "operation": operation}
+
+
+def _kind(kind: str) -> Callable[[World], Any]:
+    return lambda world: {"TransactionType": kind}
 
 
 _TABLE_BODY = {"DatabaseName": "s", "TableName": "m"}
@@ -375,15 +408,7 @@ CASES: tuple[Case, ...] = (
     Case("GET /tables/{full_name}", _unity(_GET, "/tables/main.s.e")),
     Case("DELETE /tables/{full_name}", _unity("DELETE", lambda world: f"/tables/main.s.{world.fresh()}")),
     *(
-        Case(
-            "POST /temporary-table-credentials",
-            _unity(
-                _POST,
-                "/temporary-table-credentials",
-                lambda world, each=each: {"table_id": world.table_id, "operation": each},
-            ),
-            each,
-        )
+        Case("POST /temporary-table-credentials", _unity(_POST, "/temporary-table-credentials", _keys(each)), each)
         for each in ("READ", "READ_WRITE")
     ),
     *_path_cases(
@@ -411,6 +436,21 @@ CASES: tuple[Case, ...] = (
             },
         ),
     ),
+    Case("GET /v1/tables", _own_api(_GET, "/v1/tables?prefix=s.")),
+    Case("POST /v1/tables", _own_api(_POST, "/v1/tables", lambda world: world.unregistered()), "REGISTER"),
+    Case(
+        "POST /v1/tables", _own_api(_POST, "/v1/tables", lambda world: world.unregistered(is_taken=True)), "TAKE_OVER"
+    ),
+    Case("GET /v1/tables/{name}", _own_api(_GET, "/v1/tables/s.e")),
+    Case("DELETE /v1/tables/{name}", _own_api("DELETE", lambda world: f"/v1/tables/s.{world.fresh_managed()}")),
+    *(
+        Case(
+            f"POST /v1/tables/{{name}}/{verb}",
+            _own_api(_POST, lambda world, verb=verb: f"/v1/tables/s.{world.fresh_managed()}/{verb}"),
+        )
+        for verb in ("release", "publish")
+    ),
+    Case("POST /v1/resync", _own_api(_POST, "/v1/resync", lambda world: {"dry_run": True})),
     *(
         Case("GET /permissions/{securable_type}/{full_name}", _unity(_GET, f"/permissions/{kind}/{name}"), kind)
         for kind, name in (("catalog", "main"), ("schema", "main.s"), ("table", "main.s.e"))
@@ -473,7 +513,7 @@ CASES: tuple[Case, ...] = (
         ("READ", "READ_WRITE"),
     ),
     *(
-        Case("StartTransaction", _lake("StartTransaction", lambda world, each=each: {"TransactionType": each}), each)
+        Case("StartTransaction", _lake("StartTransaction", _kind(each)), each)
         for each in ("READ_ONLY", "READ_AND_WRITE")
     ),
     *(

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from deltalog.server.access.rules import Rule
 from deltalog.server.lakeformation import OPERATIONS, Operation
 from deltalog.server.unity.service import Endpoint
 from tests.support.server import matrix
@@ -29,9 +30,13 @@ def test_every_call_as_every_principal(world: World, who: Who) -> None:
 def test_every_route_and_every_case_of_its_rule_is_in_the_matrix() -> None:
     routes = {name: endpoint.access for name, endpoint in ENDPOINTS.items()}
     routes |= {name: operation.access for name, operation in OPERATIONS.items()}
-    wanted = {(name, case) for name, access in routes.items() for case in (list(access.cases) or [None])}
+    wanted = {(name, case) for name, access in routes.items() for case in _cases(access)}
     wanted -= {(f"{name}", "CREATE_TABLE") for name in routes if "/delta/v1/temporary-path" in name}
     assert {(case.route, case.case) for case in CASES} == wanted
+
+
+def _cases(rule: Rule) -> list[str | None]:
+    return [*rule.cases] or [None]
 
 
 def test_a_route_without_a_rule_cannot_be_made() -> None:

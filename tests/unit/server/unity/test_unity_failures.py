@@ -42,7 +42,7 @@ class InProcess(Unity):
         )
         self.manager = TransactionManager(self.coordinator)
         self.tables = self.manager.unity_tables(UnitySettings(warehouse=str(place / "w")))
-        self.app = App(self.manager, limits, unity=Service(self.tables, Vendor(), lambda table_id: None, self.manager))
+        self.app = App(self.manager, limits, unity=Service(self.tables, Vendor(), lambda table_id: None))
 
     def ask(self, method: str, path: str, body: Any = None) -> Response:
         return asyncio.run(self.answer(method, path, body))
