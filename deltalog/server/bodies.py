@@ -47,6 +47,11 @@ class Bodies:
         self._most_bytes = most_bytes
         self._counted = 0
 
+    @property
+    def counted(self) -> int:
+        """The bytes that count towards the limit now."""
+        return self._counted
+
     @contextlib.contextmanager
     def one(self) -> Iterator[Body]:
         """Create a body, whose bytes count towards the limit until the ``with`` block ends."""

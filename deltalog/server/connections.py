@@ -49,6 +49,11 @@ class Connections:
         self._open: dict[int, Connection] = {}
         self._idle: OrderedDict[int, Connection] = OrderedDict()
 
+    def counts(self) -> dict[str, int]:
+        """The number of connections by state."""
+        idle = len(self._idle)
+        return {"busy": max(0, len(self._open) - idle), "idle": idle}
+
     def has_room(self) -> bool:
         """Whether another connection can be accepted now. When the limit on connections is reached, an idle connection
         is closed."""

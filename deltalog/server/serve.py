@@ -27,6 +27,8 @@ from deltalog.server.access.principals import SharedToken
 from deltalog.server.app import App, Limits
 from deltalog.server.connections import Connections, Listener
 from deltalog.server.logs import Refusals
+from deltalog.server.observe.observation import Observation
+from deltalog.server.observe.settings import AuditSettings, MetricsSettings, TraceSettings
 from deltalog.server.unity import sts
 from deltalog.server.unity.credentials import Vendor, read_rules
 from deltalog.server.unity.publisher import Publisher
@@ -57,7 +59,7 @@ class Tls:
 class Settings:
     """Settings. ``port`` 0 selects a free port. ``recover_seconds``: the interval between calls of ``recover``; 0
     disables these calls. ``unity``: how Unity Catalog's API is served. ``vendor``: vends credentials to its
-    clients."""
+    clients. ``audit``, ``metrics``, ``traces``: what is observed."""
 
     host: str = "127.0.0.1"
     port: int = 0
@@ -67,6 +69,9 @@ class Settings:
     recover_seconds: float = 60
     unity: UnitySettings = field(default_factory=UnitySettings)
     vendor: Vendor = field(default_factory=Vendor)
+    audit: AuditSettings = field(default_factory=AuditSettings)
+    metrics: MetricsSettings = field(default_factory=MetricsSettings)
+    traces: TraceSettings = field(default_factory=TraceSettings)
 
 
 def is_loopback(host: str) -> bool:
@@ -118,6 +123,7 @@ class TimedProtocol(H11Protocol):
     response_seconds: ClassVar[float]
     refusals: ClassVar[Refusals]
     open_connections: ClassVar[Connections]
+    observation: ClassVar[Observation]
     _deadline: asyncio.TimerHandle | None = None
     _unread: asyncio.TimerHandle | None = None
     _number: int = -1
@@ -151,6 +157,7 @@ class TimedProtocol(H11Protocol):
     def send_400_response(self, msg: str) -> None:
         caller = self.client[0] if self.client else "an unknown address"
         self.refusals.log(f"refused a request from {caller} that is not HTTP")
+        self.observation.refused_not_http(self.client[0] if self.client else None)
         super().send_400_response(msg)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -196,22 +203,29 @@ class Server:
         trusted = is_loopback(settings.host) and settings.token is None
         manager.coordinator.keep_staged_commits()
         manager.coordinator.close()  # so that this change does not stay in a log beside the file of a catalog
+        self.observation = _observation(settings, connections, self._socket)
         unity = manager.unity_tables(settings.unity)
-        self._publisher = Publisher(unity)
+        self._publisher = Publisher(unity, self.observation.work_as_server)
         self._app = App(
             manager,
             settings.limits,
             authenticator=None if settings.token is None else SharedToken(settings.token),
             hosts=_LOOPBACK | {settings.host.lower()} if trusted else None,
             unity=Service(unity, settings.vendor, self._publisher.ask),
+            observation=self.observation,
         )
-        self._server = uvicorn.Server(_config(self._app, settings, connections))
+        self._server = uvicorn.Server(_config(self._app, settings, connections, self.observation))
 
     @property
     def url(self) -> str:
         host, port = self._socket.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         return f"{'http' if self._settings.tls is None else 'https'}://{shown}:{port}"
+
+    @property
+    def metrics_url(self) -> str | None:
+        """Where the metrics are served; None if they are not."""
+        return self.observation.metrics_url
 
     def stop(self) -> None:
         """Stop accepting calls, and make ``run`` return when all running calls have finished. This method can be called
@@ -238,11 +252,13 @@ class Server:
         """Call this after ``run``. Calls that have timed out and are still running get the request timeout once more to
         finish, but at most ten seconds. If a call is still running after this extra time, for example because a store
         hangs, the process exits with status 1; Python itself would wait for the thread."""
-        timer = threading.Timer(min(_MAX_END_SECONDS, self._settings.limits.request_seconds), _exit_now)
+        seconds = min(_MAX_END_SECONDS, self._settings.limits.request_seconds)
+        timer = threading.Timer(seconds, _exit_now, (self.observation,))
         timer.daemon = True
         timer.start()
 
     def _recover_repeatedly(self, over: threading.Event) -> None:
+        self.observation.work_as_server()
         while not over.wait(self._settings.recover_seconds):
             try:
                 self._manager.recover()
@@ -252,19 +268,35 @@ class Server:
                 log.exception("recovery failed")
 
 
-def _exit_now() -> None:
+def _exit_now(observation: Observation) -> None:
     log.error("the server exits while a call is still running: its changes may or may not take effect")
+    observation.close()
     logging.shutdown()
     os._exit(1)
 
 
-def _config(app: App, settings: Settings, connections: Connections) -> uvicorn.Config:
+def _observation(settings: Settings, connections: Connections, bound: socket.socket) -> Observation:
+    """What is observed. Closes the socket if that cannot be."""
+    try:
+        found = Observation(settings.audit, settings.metrics, settings.traces)
+    except (OSError, DeltaLogError):
+        bound.close()
+        raise
+    if found.metrics is not None:
+        text = "Open connections, busy or idle."
+        source = lambda: [({"state": state}, count) for state, count in connections.counts().items()]  # noqa: E731
+        found.metrics.watch("deltalog_server_connections", text, source, "state")
+    return found
+
+
+def _config(app: App, settings: Settings, connections: Connections, observation: Observation) -> uvicorn.Config:
     limits = settings.limits
     known = {
         "header_seconds": limits.header_seconds,
         "response_seconds": limits.response_seconds,
         "refusals": app.refusals,
         "open_connections": connections,
+        "observation": observation,
     }
     tls = settings.tls
     ca = None if tls is None else tls.client_ca

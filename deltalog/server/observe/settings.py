@@ -14,8 +14,9 @@ class AuditSettings:
     operating system's cache, and only a crash of the machine can lose it. ``write_seconds``: how long a response waits
     for its line to be written. ``line_bytes``: the longest line; longer members are shortened. ``queue_lines``: how
     many lines may wait for a slow disk; more count as lines that cannot be written. ``reads``: whether calls that only
-    read and succeed are written, too. ``access_file``: the file for the access log, one line per request in the
-    combined log format; ``-``: standard output; empty: there is no access log."""
+    read and succeed are written, too. ``refused_per_second``: how many refused calls of callers who are not known get
+    lines of their own; the others are counted. ``access_file``: the file for the access log, one line per request in
+    the common log format; ``-``: standard output; empty: there is no access log."""
 
     file: str = ""
     on_failure: str = "warn"
@@ -24,6 +25,7 @@ class AuditSettings:
     line_bytes: int = 8192
     queue_lines: int = 10_000
     reads: bool = True
+    refused_per_second: int = 100
     access_file: str = ""
 
 
