@@ -177,8 +177,6 @@ def check(settings: AuditSettings) -> None:
 
 def _is_read(exchange: Exchange) -> bool:
     """Whether a call succeeded and changed nothing."""
-    name = exchange.route or ""
-    if "credentials" in name:
+    if "credentials" in (exchange.route or ""):
         return False
-    is_get = exchange.method in ("GET", "HEAD") or name.startswith(("Get", "List", "Describe"))
-    return is_get and exchange.status < 400 and not exchange.versions
+    return records.only_reads(exchange) and exchange.status < 400 and not exchange.versions

@@ -32,9 +32,15 @@ def outcome_of(exchange: Exchange) -> str:
         return "denied"
     if 200 <= exchange.status < 400:
         return "allowed"
-    if exchange.in_doubt or exchange.error in UNKNOWN_ERRORS:
+    if exchange.in_doubt or (exchange.error in UNKNOWN_ERRORS and not only_reads(exchange)):
         return "unknown"
     return "allowed" if exchange.versions else "failed"
+
+
+def only_reads(exchange: Exchange) -> bool:
+    """Whether a call can change nothing."""
+    name = exchange.route or ""
+    return exchange.method in ("GET", "HEAD") or name.startswith(("Get", "List", "Describe"))
 
 
 def of_exchange(exchange: Exchange, now_ms: int, server: str, event: str = "call") -> dict[str, Any]:
