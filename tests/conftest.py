@@ -4,7 +4,9 @@ import collections
 import hashlib
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 # Support code can be imported as `tests.support.<name>` from whatever directory pytest is started in.
 _ROOT = str(Path(__file__).resolve().parents[1])
@@ -21,6 +23,9 @@ from tests.support.s3 import ministack, moto, one_at_a_time  # noqa: E402, F401 
 # examples; all other runs of the same source tree use the same examples.
 settings.register_profile("deltalog", max_examples=30, deadline=None, derandomize=True)
 settings.register_profile("deltalog --long", max_examples=100, deadline=None)
+
+if TYPE_CHECKING:
+    from tests.support.postgresql import Postgres
 
 _COLLECTED = pytest.StashKey[int]()
 
@@ -78,6 +83,15 @@ def pytest_report_collectionfinish(config: pytest.Config, items: list[pytest.Ite
     """Print a line for dev.py; a hash in this line shows whether two runs selected the same tests."""
     which = hashlib.sha256("\n".join(sorted(item.nodeid for item in items)).encode()).hexdigest()[:8]
     return f"selected {len(items)} of {config.stash[_COLLECTED]} tests, {which}"
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[Postgres]:
+    """A PostgreSQL server."""
+    from tests.support.postgresql import running  # not above: the tests of Spark have no psycopg
+
+    with running() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

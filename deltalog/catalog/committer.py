@@ -179,10 +179,15 @@ def changes_metadata(actions: CommitActions) -> bool:
 def discard_commits(store: LogStore, commits: Iterable[RatifiedCommit]) -> None:
     """Delete staged commits that are no longer needed, on a best-effort basis. Cost: 1 DELETE per commit."""
     for commit in commits:
-        try:
-            store.delete(staged_commit_path(commit.file))
-        except StoreError as error:
-            log.debug("%s: %s could not be deleted yet: %s", store.url, commit.file, error)
+        discard_staged(store, commit.file)
+
+
+def discard_staged(store: LogStore, file: str) -> None:
+    """Delete the file of a staged commit that is no longer needed, on a best-effort basis. Cost: 1 DELETE."""
+    try:
+        store.delete(staged_commit_path(file))
+    except StoreError as error:
+        log.debug("%s: %s could not be deleted yet: %s", store.url, file, error)
 
 
 def publish(

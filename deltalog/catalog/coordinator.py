@@ -64,7 +64,7 @@ class Coordinator(ABC):
         "If the catalog was restored from a backup, commits are missing here: deltalog tables resync --dry-run shows "
         "which. If the table was being released, run deltalog tables release again, and open it by its path."
     )
-    to_publish = "Publish the others first, with TransactionManager.publish or deltalog tables publish."
+    to_publish = "Publish the remaining commits first, with TransactionManager.publish or deltalog tables publish."
     most_ahead_ms: int = MOST_AHEAD_MS
     #: Whether clients read staged commits at times of their own, so that these are kept for a while after their
     #: publication. Known since the catalog was opened, or since the last call of ``published``.

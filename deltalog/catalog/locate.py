@@ -20,7 +20,8 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 def open_coordinator(url: str, *, create: bool = True, **options: Any) -> Coordinator:
     """Open the coordinator at ``url``: a path or ``sqlite:////absolute/path`` for a SQLite file, ``dynamodb:<table>``
-    for a DynamoDB table. ``options``: as for S3.
+    for a DynamoDB table, ``postgresql://user@host:5432/database`` for a PostgreSQL database. ``options``: as for S3;
+    only DynamoDB uses them.
 
     Raises CallError; EntityNotFoundError if there is no catalog and ``create`` is false. Cost: that of the
     coordinator's constructor.
@@ -31,6 +32,14 @@ def open_coordinator(url: str, *, create: bool = True, **options: Any) -> Coordi
 
         found = option_names.of_dynamodb(options_at(url, spread(options)))
         return DynamoDBCoordinator(url.removeprefix("dynamodb:").lstrip("/"), found, create=create)
+    if url.startswith(("postgresql://", "postgres://")):
+        try:
+            from deltalog.catalog.postgresql import PostgresCoordinator
+        except ImportError as error:
+            raise CallError(
+                f"PostgreSQL needs the extra 'postgresql' ({error}): pip install 'deltalog[postgresql]'."
+            ) from error
+        return PostgresCoordinator(url, create=create)
     from deltalog.catalog.sqlite import SQLiteCoordinator
 
     return SQLiteCoordinator(_sqlite_path(url), create=create)
@@ -42,7 +51,7 @@ def _sqlite_path(url: str) -> str:
         raise CallError(
             f"{url} is a Unity Catalog, whose API has no transactions over several tables. Open its tables one by one, "
             "with DeltaTable.open('uc://catalog.schema.table'). For a server of deltalog, give the catalog that it "
-            "serves: the path of its SQLite file, or dynamodb:<table>."
+            "serves: the path of its SQLite file, dynamodb:<table>, or postgresql://…"
         )
     if url.startswith(CATALOG_SCHEME):
         raise CallError(f"{url} is the address of a table, not a catalog. Use the part between 'catalog:' and '#'.")
@@ -59,6 +68,6 @@ def _sqlite_path(url: str) -> str:
     if _URL.match(url):
         raise CallError(
             f"{url} is not a catalog. Specify the path of a SQLite file, such as catalog.db or "
-            "sqlite:////data/catalog.db, or dynamodb:<table>."
+            "sqlite:////data/catalog.db, dynamodb:<table>, or postgresql://user@host:5432/database."
         )
     return url

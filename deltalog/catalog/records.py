@@ -10,6 +10,7 @@ Spec: the Transaction API of AWS Lake Formation; PROTOCOL.md#catalog-managed-tab
 from __future__ import annotations
 
 import enum
+import hashlib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -33,6 +34,8 @@ VACUUM_ID = "vacuum-"
 # The kinds of documents that name external tables, by full name, and the ids of dropped tables: those whose files stay,
 # and those whose files are being deleted.
 EXTERNAL, RETIRED, DROPPED = "external", "retired", "dropped"
+# The kind of documents that state the owners and grants of objects: ``access_key`` for tables.
+ACCESS = "access"
 # Databases cannot store lone surrogates.
 _ID = re.compile(r"[^\s\x00-\x1f\x7f\ud800-\udfff]+")
 _UUID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
@@ -420,6 +423,28 @@ def check_transaction_id(transaction_id: object) -> str:
         )
     assert isinstance(transaction_id, str)
     return transaction_id
+
+
+def id_for(new: str, starter: str | None) -> str:
+    """The id of a transaction that is started for a principal. It says whose the transaction is, in a way in which only
+    ids can be checked, so that no record is needed. ``new``: a new UUID. ``starter``: None: for nobody in
+    particular."""
+    return new if starter is None else f"{new}.{_mark_of(new, starter)}"
+
+
+def is_started_for(transaction_id: str, starter: str) -> bool:
+    """Whether a transaction was started for a principal, according to its id."""
+    new, _, mark = transaction_id.partition(".")
+    return mark == _mark_of(new, starter)
+
+
+def _mark_of(new: str, starter: str) -> str:
+    return hashlib.sha256(f"{new} {starter}".encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def access_key(table_id: str) -> str:
+    """The key of the document of a table."""
+    return f"table {table_id}"
 
 
 def is_table_id(text: str) -> bool:

@@ -1,8 +1,9 @@
 """SQLiteCoordinator: a catalog in one SQLite file, for all processes of one machine.
 
-Every change is one ``BEGIN IMMEDIATE`` transaction in WAL mode with ``synchronous=FULL``: it is on disk when the call
-returns, and a killed process leaves no part of it. Changes that a coordinator is allowed to lose are not synced to
-disk: a crash of the machine can undo them, but a crash of a process cannot. Readers never wait for writers.
+Every change is made in a ``BEGIN IMMEDIATE`` transaction in WAL mode with ``synchronous=FULL``: it is on disk when the
+call returns, and a killed process leaves no part of it. Changes that threads of a process make at the same time share
+transactions (group commit), and with them the waits for the disk. Changes that a coordinator is allowed to lose are not
+synced to disk: a crash of the machine can undo them, but a crash of a process cannot. Readers never wait for writers.
 
 The file must be on a local disk. Network file systems are refused, because neither locks nor the shared memory of
 SQLite's WAL work on them. Network file systems are detected only on Linux; on other systems, the caller must avoid
@@ -14,8 +15,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import os
-import sqlite3
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -23,6 +23,7 @@ import msgspec
 
 from deltalog.arguments import safe_repr
 from deltalog.catalog.coordinator import Coordinator
+from deltalog.catalog.group_commit import Execute
 from deltalog.catalog.records import (
     Document,
     DocumentChange,
@@ -91,8 +92,6 @@ _LAST_MARK = "SELECT coalesce(last, 0) FROM tables LEFT JOIN marks USING (table_
 _MARKINGS = "SELECT last, number, marking FROM marks LEFT JOIN markings USING (table_id) WHERE table_id = ?"
 _SET_LAST = "INSERT INTO marks VALUES (?, ?) ON CONFLICT (table_id) DO UPDATE SET last = excluded.last"
 
-_Execute = Callable[..., sqlite3.Cursor]
-
 
 class SQLiteCoordinator(Coordinator):
     """A catalog in the SQLite file at ``path``. A missing file is created unless ``create`` is false; its directory
@@ -134,19 +133,21 @@ class SQLiteCoordinator(Coordinator):
     # ----------------------------------------------------------------------------------------------- tables
 
     def register(self, table: TableRecord, version: int, documents: Sequence[DocumentChange] = ()) -> bool:
-        with self._file.writing() as execute:
+        def make(execute: Execute) -> bool:
             if not _are_current(execute, documents) or any(are_nested(table.url, url) for (url,) in execute(_URLS)):
                 return False
             row = (table.table_id, table.name, table.url, table.created_ms, version, version)
             if execute(_REGISTER, row).rowcount != 1:
                 return False
             _change_documents(execute, documents)
-        return True
+            return True
+
+        return self._file.write(make)
 
     def drop(
         self, table_id: str, version: int, marks: int | None = None, documents: Sequence[DocumentChange] = ()
     ) -> bool:
-        with self._file.writing() as execute:
+        def make(execute: Execute) -> bool:
             if marks is not None and not _are_last(execute, {table_id: marks}):
                 return False
             if not _are_current(execute, documents) or execute(_DROP, (table_id, version)).rowcount != 1:
@@ -154,16 +155,20 @@ class SQLiteCoordinator(Coordinator):
             for name in ("marks", "markings"):
                 execute(f"DELETE FROM {name} WHERE table_id = ?", (table_id,))
             _change_documents(execute, documents)
-        return True
+            return True
+
+        return self._file.write(make)
 
     def rename(self, table_id: str, name: str, documents: Sequence[DocumentChange] = ()) -> bool:
-        with self._file.writing() as execute:
+        def make(execute: Execute) -> bool:
             if execute("SELECT 1 FROM tables WHERE name = ?", (name,)).fetchone() is not None:
                 return False
             if not _are_current(execute, documents) or execute(_RENAME, (name, table_id)).rowcount != 1:
                 return False
             _change_documents(execute, documents)
-        return True
+            return True
+
+        return self._file.write(make)
 
     def table(self, name: str) -> TableRecord | None:
         rows = self._read(f"{_TABLE} WHERE name = ?", (name,))
@@ -197,7 +202,8 @@ class SQLiteCoordinator(Coordinator):
 
     def ratify(self, proposal: Proposal) -> Ratification:
         self.check_times(proposal)
-        with self._file.writing() as execute:
+
+        def make(execute: Execute) -> Ratification:
             before, after = proposal.before, proposal.after
             if before is not None and execute(_REVISION, (before.id,)).fetchone() != (before.revision,):
                 return Ratification.DECIDED
@@ -218,13 +224,17 @@ class SQLiteCoordinator(Coordinator):
             _change_documents(execute, proposal.documents)
             if before is not None and after is not None:
                 _replace(execute, after, before.revision)
-        return Ratification.RATIFIED
+            return Ratification.RATIFIED
+
+        return self._file.write(make)
 
     def published(self, table_id: str, version: int) -> None:
-        with self._file.writing(durable=False) as execute:
+        def make(execute: Execute) -> None:
             execute("DELETE FROM commits WHERE table_id = ? AND version <= ?", (table_id, version))
             if not self.keeps_staged_commits:  # another process may have begun to serve the catalog
                 self.keeps_staged_commits = execute(_DOCUMENT_REVISION, _KEEPS_STAGED).fetchone() is not None
+
+        self._file.write(make, durable=False)
 
     def keep_staged_commits(self) -> None:
         if not self.keeps_staged_commits:
@@ -242,14 +252,16 @@ class SQLiteCoordinator(Coordinator):
         return [Document(*row) for row in self._read(f"{_DOCUMENT} {where}", (kind, after, limit))]
 
     def change_documents(self, changes: Sequence[DocumentChange], free_names: Sequence[str] = ()) -> bool:
-        with self._file.writing() as execute:
+        def make(execute: Execute) -> bool:
             for name in free_names:
                 if execute("SELECT 1 FROM tables WHERE name = ?", (name,)).fetchone() is not None:
                     return False
             if not _are_current(execute, changes):
                 return False
             _change_documents(execute, changes)
-        return True
+            return True
+
+        return self._file.write(make)
 
     # ------------------------------------------------------------------------------------------------ marks
 
@@ -259,35 +271,43 @@ class SQLiteCoordinator(Coordinator):
         return Marks(rows[0][0], markings) if rows else Marks()
 
     def mark(self, table_id: str, number: int, marking: Marking) -> bool:
-        with self._file.writing() as execute:
+        def make(execute: Execute) -> bool:
             if not _are_last(execute, {table_id: number - 1}):
                 return False
             execute(_SET_LAST, (table_id, number))
             execute("INSERT INTO markings VALUES (?, ?, ?)", (table_id, number, msgspec.json.encode(marking)))
-        return True
+            return True
+
+        return self._file.write(make)
 
     def remark(self, table_id: str, number: int, marking: Marking | None) -> None:
-        with self._file.writing() as execute:
+        def make(execute: Execute) -> None:
             if marking is None:
                 execute("DELETE FROM markings WHERE table_id = ? AND number = ?", (table_id, number))
                 return
             changed = (msgspec.json.encode(marking), table_id, number)
             execute("UPDATE markings SET marking = ? WHERE table_id = ? AND number = ?", changed)
 
+        self._file.write(make)
+
     # ----------------------------------------------------------------------------------------- transactions
 
     def insert(self, record: TransactionRecord) -> bool:
-        with self._file.writing() as execute:
+        def make(execute: Execute) -> bool:
             row = (record.id, record.status.value, record.start_ms, record.revision, msgspec.json.encode(record))
-            return execute(_INSERT, row).rowcount == 1
+            return bool(execute(_INSERT, row).rowcount == 1)
+
+        return self._file.write(make)
 
     def transaction(self, transaction_id: str) -> TransactionRecord | None:
         rows = self._read("SELECT record FROM transactions WHERE id = ?", (transaction_id,))
         return _record(rows[0][0]) if rows else None
 
     def replace(self, record: TransactionRecord) -> bool:
-        with self._file.writing(durable=record.status.is_final) as execute:
+        def make(execute: Execute) -> bool:
             return _replace(execute, record, record.revision - 1)
+
+        return self._file.write(make, durable=record.status.is_final)
 
     def transactions(
         self, statuses: frozenset[TransactionStatus], after: tuple[int, str] | None = None, limit: int = 1000
@@ -302,23 +322,27 @@ class SQLiteCoordinator(Coordinator):
         return [_record(record) for (record,) in self._read(_UNCLEANED, (*(after or (-(2**63), "")), limit))]
 
     def delete(self, transaction_id: str) -> None:
-        with self._file.writing() as execute:
+        def make(execute: Execute) -> None:
             execute("DELETE FROM parts WHERE transaction_id = ?", (transaction_id,))
             execute("DELETE FROM transactions WHERE id = ?", (transaction_id,))
+
+        self._file.write(make)
 
     # ------------------------------------------------------------------------------------------------ parts
 
     def put_parts(
         self, record: TransactionRecord, parts: Mapping[str, bytes], marks: Mapping[str, int] | None = None
     ) -> bool:
-        with self._file.writing() as execute:
+        def make(execute: Execute) -> bool:
             if not _are_last(execute, marks or {}):
                 return False
             if not _replace(execute, record, record.revision - 1):
                 return False
             for key, part in parts.items():
                 execute(_PUT_PART, (record.id, key, part))
-        return True
+            return True
+
+        return self._file.write(make)
 
     def parts(self, transaction_id: str, prefix: str = "") -> dict[str, bytes]:
         with self._file.reading() as execute:
@@ -326,14 +350,16 @@ class SQLiteCoordinator(Coordinator):
             return dict(itertools.takewhile(lambda row: row[0].startswith(prefix), rows))
 
     def delete_parts(self, transaction_id: str, keys: Sequence[str] | None = None) -> None:
-        with self._file.writing(durable=False) as execute:
+        def make(execute: Execute) -> None:
             if keys is None:
                 execute("DELETE FROM parts WHERE transaction_id = ?", (transaction_id,))
             for key in keys or ():
                 execute("DELETE FROM parts WHERE transaction_id = ? AND key = ?", (transaction_id, key))
 
+        self._file.write(make, durable=False)
 
-def _are_current(execute: _Execute, changes: Sequence[DocumentChange]) -> bool:
+
+def _are_current(execute: Execute, changes: Sequence[DocumentChange]) -> bool:
     """Whether the documents have the revisions that the changes expect."""
     for each in changes:
         found = execute(_DOCUMENT_REVISION, (each.kind, each.key)).fetchone()
@@ -342,7 +368,7 @@ def _are_current(execute: _Execute, changes: Sequence[DocumentChange]) -> bool:
     return True
 
 
-def _change_documents(execute: _Execute, changes: Sequence[DocumentChange]) -> None:
+def _change_documents(execute: Execute, changes: Sequence[DocumentChange]) -> None:
     for each in changes:
         if each.content is None:
             execute("DELETE FROM documents WHERE kind = ? AND key = ?", (each.kind, each.key))
@@ -350,14 +376,14 @@ def _change_documents(execute: _Execute, changes: Sequence[DocumentChange]) -> N
             execute(_PUT_DOCUMENT, (each.kind, each.key, each.revision + 1, each.content))
 
 
-def _are_last(execute: _Execute, marks: Mapping[str, int]) -> bool:
+def _are_last(execute: Execute, marks: Mapping[str, int]) -> bool:
     return all(execute(_LAST_MARK, (table_id,)).fetchone() == (number,) for table_id, number in marks.items())
 
 
-def _replace(execute: _Execute, record: TransactionRecord, revision: int) -> bool:
+def _replace(execute: Execute, record: TransactionRecord, revision: int) -> bool:
     """Replace the record if its revision is ``revision``; returns whether it was replaced."""
     row = (record.status.value, record.start_ms, record.revision, msgspec.json.encode(record))
-    return execute(_REPLACE, (*row, record.id, revision)).rowcount == 1
+    return bool(execute(_REPLACE, (*row, record.id, revision)).rowcount == 1)
 
 
 def _record(encoded: bytes) -> TransactionRecord:

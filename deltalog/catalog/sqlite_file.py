@@ -10,8 +10,10 @@ import time
 import urllib.parse
 import uuid
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
 
+from deltalog.catalog.group_commit import Change, Execute, GroupCommit
 from deltalog.errors import (
     CallError,
     CoordinatorError,
@@ -20,6 +22,8 @@ from deltalog.errors import (
     UnsafeStoreError,
 )
 from deltalog.storage.mounts import network_file_system
+
+R = TypeVar("R")
 
 SCHEMA_VERSION = 3
 _APPLICATION_ID = 0x6443_4154  # in the header of the file: "dCAT"
@@ -137,7 +141,7 @@ class SQLiteFile:
 
     def _reset(self) -> None:
         self._lock = threading.Lock()
-        self._turn = threading.Lock()
+        self._group = GroupCommit(self._commit, self._busy_seconds)
         self._idle: list[tuple[_Identity, sqlite3.Connection]] = []
         self._all: set[sqlite3.Connection] = set()
 
@@ -150,40 +154,75 @@ class SQLiteFile:
     @contextlib.contextmanager
     def connection(self) -> Iterator[sqlite3.Connection]:
         """A connection for the block. A transaction that is still open at the end is rolled back."""
-        with self.errors():
-            identity, connection = self._take()
-            try:
-                yield connection
-            except BaseException:
-                self._give_back(identity, connection)
-                raise
+        with self.errors(), self._borrowed() as connection:
+            yield connection
+
+    @contextlib.contextmanager
+    def _borrowed(self) -> Iterator[sqlite3.Connection]:
+        identity, connection = self._take()
+        try:
+            yield connection
+        finally:
             self._give_back(identity, connection)
 
-    @contextlib.contextmanager
-    def writing(self, *, durable: bool = True) -> Iterator[Callable[..., sqlite3.Cursor]]:
-        """An exclusive write transaction, committed if the block ends without an exception. Unless ``durable`` is set,
-        the transaction does not wait for the disk; it becomes durable at the latest with the next durable
-        transaction.
+    def write(self, make: Callable[[Execute], R], *, durable: bool = True) -> R:
+        """Run ``make`` in a write transaction, and return its result after the COMMIT. If it raises, none of its
+        changes is kept. Unless ``durable`` is set, the transaction does not wait for the disk; it becomes durable at
+        the latest with the next durable transaction. ``make`` may run in another thread, and again if its transaction
+        fails.
 
-        The writers of this process wait for each other here, because SQLite's wait for the lock of its file is a poll
-        with growing pauses, after which a writer may find that others were faster again and again."""
-        with self._turn_to_write(), self.connection() as connection:
-            connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
-            connection.execute("BEGIN IMMEDIATE")
-            yield connection.execute
-            with self.errors(committing=True):
-                connection.execute("COMMIT")
-
-    @contextlib.contextmanager
-    def _turn_to_write(self) -> Iterator[None]:
-        turn = self._turn  # a fork replaces it
-        if not turn.acquire(timeout=self._busy_seconds):
-            with self.errors():
+        Changes of several threads share a transaction. They do not wait for each other in SQLite, whose wait for the
+        lock of its file is a poll with growing pauses, after which a writer may find that others were faster again and
+        again."""
+        change = Change(make, durable)
+        with self.errors():
+            if not self._group.run(change):
                 raise sqlite3.OperationalError("database is locked")
+        if change.error is not None:
+            with self.errors(committing=change.may_have_effect):
+                raise change.error
+        result: R = change.result
+        return result
+
+    def _commit(self, changes: Iterable[Change], durable: bool) -> None:
+        """Make changes in one transaction. If it fails, each is made in a transaction of its own, so that each has the
+        outcome that it has alone."""
+        made: list[Change] = []
+        committing = False
         try:
-            yield
-        finally:
-            turn.release()
+            with self._borrowed() as connection:
+                connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+                connection.execute("BEGIN IMMEDIATE")
+                for change in changes:
+                    made.append(change)
+                    change.result = change.make(connection.execute)
+                committing = True
+                connection.execute("COMMIT")
+            for change in made:
+                change.is_done = True
+        except Exception as error:
+            if committing and not _is_without_effect(error):
+                for change in made:
+                    change.fail(type(error)(*error.args), may_have_effect=True)
+            elif len(made) == 1:
+                made[0].fail(error)
+            elif made:
+                self._commit_each(made)
+            else:
+                raise
+        except BaseException:  # such as KeyboardInterrupt
+            for change in made if committing else ():
+                change.fail(sqlite3.OperationalError("interrupted"), may_have_effect=True)
+            raise
+
+    def _commit_each(self, changes: Sequence[Change]) -> None:
+        for number, change in enumerate(changes):
+            try:
+                self._commit([change], change.durable)
+            except Exception as error:  # no transaction was begun, so the others would wait in vain
+                for each in changes[number:]:
+                    each.fail(type(error)(*error.args) if isinstance(error, sqlite3.Error) else error)
+                return
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[Callable[..., sqlite3.Cursor]]:
@@ -199,7 +238,7 @@ class SQLiteFile:
         except sqlite3.Error as error:
             reason = str(error)
             advice = next((advice for said, advice in _ADVICE.items() if said in reason), "Check its disk.")
-            if committing and not any(said in reason for said in _WITHOUT_EFFECT):
+            if committing and not _is_without_effect(error):
                 raise OperationTimeoutError(
                     f"The catalog in {self.path} failed at the end of a change ({reason}), which may or may not have "
                     f"taken effect: read it back. {advice}",
@@ -358,6 +397,11 @@ def file_path(path: str | os.PathLike[str]) -> str:
     if not text or text.startswith(":") or text.endswith(os.sep) or "\0" in text or os.path.isdir(text):
         raise CallError(f"{text!r} cannot be the file of a catalog: specify a path such as /data/catalog.db.")
     return os.path.abspath(text)
+
+
+def _is_without_effect(error: Exception) -> bool:
+    """Whether nothing was written although COMMIT failed with this error."""
+    return any(said in str(error) for said in _WITHOUT_EFFECT)
 
 
 def _pragma(connection: sqlite3.Connection, name: str) -> int:

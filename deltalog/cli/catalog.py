@@ -60,6 +60,9 @@ def _manager(
     return TransactionManager(coordinator, **options)
 
 
+manager_of = _manager
+
+
 # ---------------------------------------------------------------------------------------------- transactions
 
 
@@ -513,7 +516,7 @@ def serve(
         raise typer.BadParameter(f"--log-level must be one of {', '.join(logs.LEVELS)}.")
     made = server.Server(_manager(catalog, idle_timeout, most_ahead, create=True), settings)
     out = Output(as_json)
-    for warning in server.warnings_of(settings):
+    for warning in made.warnings:
         report_warning("UserWarning", warning, as_json)
     if as_json:
         out.document({"url": made.url, "pid": os.getpid(), "catalog": catalog})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,6 +27,7 @@ from deltalog.errors import (
     TransactionCommittedError,
     UnsupportedFeatureError,
 )
+from deltalog.server.access.denials import PermissionDeniedError
 
 INTERNAL, TIMEOUT = "InternalServiceException", "OperationTimeoutException"
 INVALID, NOT_FOUND, NOT_READY = "InvalidInputException", "EntityNotFoundException", "ResourceNotReadyException"
@@ -38,6 +39,7 @@ DENIED = "AccessDeniedException"
 # operation lists; if it lists none of them, the result is the first name in the row. Errors after which a call can be
 # repeated become OperationTimeoutException if the operation lists no more specific exception.
 _NAMES: tuple[tuple[tuple[type[DeltaLogError], ...], tuple[str, ...]], ...] = (
+    ((PermissionDeniedError,), (DENIED,)),
     ((TransactionCanceledError,), (CANCELED,)),
     ((TransactionCommittedError,), (COMMITTED,)),
     ((TransactionCommitInProgressError,), (IN_PROGRESS, CONCURRENT, TIMEOUT)),
@@ -94,10 +96,14 @@ def refusal(status: int, error: str, message: str, **headers: str) -> Answer:
 
 def exception_of(error: DeltaLogError, listed: Collection[str]) -> Answer:
     """The response that reports an error: as one of the exceptions ``listed`` for an operation, if one of them fits."""
-    for kinds, names in _NAMES:
-        if isinstance(error, kinds):
-            name = next((name for name in names if name in listed), names[0])
-            break
-    else:
-        name = INTERNAL
+    name = next((_listed(names, listed) for kinds, names in _NAMES if isinstance(error, kinds)), INTERNAL)
     return refusal(_STATUS.get(name, 400), name, error.message)
+
+
+def possible(listed: Collection[str]) -> frozenset[str]:
+    """The names of all exceptions that ``exception_of`` can give for an operation."""
+    return frozenset([INTERNAL, *(_listed(names, listed) for _, names in _NAMES)])
+
+
+def _listed(names: Sequence[str], listed: Collection[str]) -> str:
+    return next((name for name in names if name in listed), names[0])

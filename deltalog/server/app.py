@@ -17,27 +17,41 @@ import urllib.parse
 import uuid
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import msgspec
 
 from deltalog import deadline
 from deltalog.errors import DeltaLogError, OperationTimeoutError, StoreError
-from deltalog.server.access.principals import Authenticator, Everyone, Head, NotAuthenticatedError
+from deltalog.server.access import rules
+from deltalog.server.access.denials import PermissionDeniedError
+from deltalog.server.access.grants import Grants
+from deltalog.server.access.guard import Guard
+from deltalog.server.access.principals import (
+    Authenticator,
+    Everyone,
+    Head,
+    Identified,
+    NotAuthenticatedError,
+    NotIdentifiedYetError,
+)
+from deltalog.server.access.rules import Rule
 from deltalog.server.answers import DENIED, INTERNAL, Answer, exception_of, refusal, without_places
 from deltalog.server.bodies import Bodies, Body
-from deltalog.server.calls import Call, Needs, Request
+from deltalog.server.calls import Call, Context, Needs, Request
 from deltalog.server.exchange import CURRENT, Exchange, Observers
 from deltalog.server.lakeformation import OPERATIONS
 from deltalog.server.lanes import BusyError, Lanes, NotBegunError, NotDoneError
 from deltalog.server.logs import Refusals
 from deltalog.server.observe.observation import Observation
 from deltalog.server.observe.request_ids import given_id
+from deltalog.server.openapi import document as openapi
+from deltalog.server.quotas import Callers, OverQuotaError, Quotas, Share
 from deltalog.server.tables_in_use import TablesInUse
 from deltalog.server.unity import errors as unity_errors
 from deltalog.server.unity.requests import UnityRequest
-from deltalog.server.unity.router import ROUTER, path_below_root
+from deltalog.server.unity.router import Router, router_of
 from deltalog.server.unity.service import Endpoint, Service
 from deltalog.transactions.manager import TransactionManager
 
@@ -50,6 +64,8 @@ Send = Callable[[Message], Awaitable[None]]
 # If a request body is too large, the server reads up to this multiple of the limit, so that the sender of the body can
 # receive the error.
 _DRAINED = 4
+# A body up to this size has arrived with its headers, so that its connection can be used again without reading it.
+_READ_WITH_HEADERS = 16 << 10
 _HEALTH_SECONDS = 5
 _HEALTH_CACHE_SECONDS = 1
 _SHOWN_PATH = 200
@@ -66,6 +82,7 @@ _NOT_AUDITED = refusal(
     "The server makes no calls now, because it cannot write its audit log. Nothing was changed.",
     retry_after="5",
 )
+_SINGLE = frozenset({"authorization", "host", "content-length"})
 _CATALOG, _SOME_TRANSACTION = "", "transaction"
 
 
@@ -77,7 +94,7 @@ class Limits:
     it, from the first byte) to the end of the headers. ``pending_bytes``: the maximum total size of bodies that are
     being received or processed; beyond it, bodies of more than 16 KiB are refused. ``response_seconds``: the maximum
     time for which a caller may pause while reading a response. ``connections``: the maximum number of open connections;
-    beyond it, the connections that have been idle longest are closed."""
+    beyond it, the connections that have been idle longest are closed. ``quotas``: the limits of each caller."""
 
     header_bytes: int = 32 << 10
     header_seconds: float = 10
@@ -90,6 +107,7 @@ class Limits:
     threads: int = 16
     requests: int = 64
     connections: int = 512
+    quotas: Quotas = field(default_factory=Quotas)
 
 
 class Refused(Exception):
@@ -103,10 +121,12 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Route:
-    """A route. ``read``: creates the call from the request. ``explain``: the response for an error. ``defer``: the
-    response for a call that had no effect because the server had no time for it; None: as for a time-out."""
+    """A route. ``access``: what its calls need. ``read``: creates the call from the request. ``explain``: the response
+    for an error. ``defer``: the response for a call that had no effect because the server had no time for it; None: as
+    for a time-out."""
 
     name: str
+    access: Rule
     read: Callable[[Request], Call]
     explain: Callable[[DeltaLogError], Answer]
     needs: Needs = Needs.TABLE
@@ -137,10 +157,13 @@ class App:
         self._observation = observation or Observation()
         self._observers = (self._observation.after_response, *observers)
         self._hosts = hosts
+        self.grants = Grants(manager.coordinator)
+        self._catalog_name = "main" if unity is None else unity.tables.settings.catalog
         lanes = functools.partial(Lanes, self._limits.threads, self._limits.requests, self._limits.slow_seconds)
         self._catalog, self._stores = lanes(), lanes()
         self._tables = TablesInUse()
         self._bodies = Bodies(self._limits.pending_bytes)
+        self._callers = Callers(self._limits.quotas)
         self.refusals = Refusals(log)
         self._health_thread = ThreadPoolExecutor(1, thread_name_prefix="deltalog-health")
         self._check: asyncio.Future[None] | None = None
@@ -210,12 +233,16 @@ class App:
             answer, is_unauthorized = refused.answer, refused.is_unauthorized
             self._log_refusal(answer, exchange)
             self._observation.refused(answer.status, is_unauthorized)
+        except OverQuotaError as over:
+            answer = _over_quota(over, scope)
+            self._log_refusal(answer, exchange)
+            self._observation.refused(answer.status)
         except BaseException:
             exchange.status, exchange.error = 500, INTERNAL
             self._observation.failed(exchange)
             self._tell(exchange)
             raise
-        if path_below_root(exchange.path) is not None and answer.error is not None:
+        if router_of(exchange.path) is not None and answer.error is not None:
             answer = unity_errors.of_refusal(answer, is_unauthorized)
         exchange.status, exchange.error = answer.status, answer.error
         try:
@@ -235,36 +262,40 @@ class App:
     async def _answer(self, scope: Mapping[str, Any], receive: Receive, exchange: Exchange) -> Answer:
         if sum(len(name) + len(value) for name, value in scope["headers"]) > self._limits.header_bytes:
             raise Refused(refusal(431, "RequestHeaderFieldsTooLargeException", "The headers are too large."))
-        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        headers = _headers_of(scope["headers"])
         _check_framing(scope.get("http_version"), headers)
         self._check_origin(headers)
         query = scope.get("query_string", b"")
-        head = Head(exchange.method, exchange.path, query, headers)
-        below = path_below_root(exchange.path)
+        certificate = scope.get("state", {}).get("certificate")
+        head = Head(exchange.method, exchange.path, query, headers, certificate or None, exchange.caller)
+        below = router_of(exchange.path)
         found = None if below is not None else _route(exchange.method, exchange.path)
         if below is None and found is None:
             exchange.route = "GET /health"
             return await self._healthy(exchange.request_id)
-        try:
-            identified = await self._authenticator.identify(head)
-        except NotAuthenticatedError as error:
-            denied = refusal(403, DENIED, str(error), connection="close")
-            raise Refused(denied, is_unauthorized=True) from None
-        exchange.principal = identified.principal
-        # Only authenticated clients are told what is served.
-        route = found or self._unity_route(exchange, below or "")
-        exchange.route = route.name
-        if self._observation.refuses:
-            raise Refused(_NOT_AUDITED)
-        with self._bodies.one() as body:
-            await self._receive(headers, receive, body)
+        self._callers.check_address(exchange.caller)
+        identified = await self._identified(head, exchange)
+        if identified.check_body is None:
+            exchange.principal = identified.principal
+        with self._callers.call(identified.principal.name, _length(headers)) as share, self._bodies.one() as body:
+            # Only authenticated clients are told what is served.
+            route = found if below is None else self._unity_route(exchange, *below)
+            assert route is not None
+            exchange.route = route.name
+            if self._observation.refuses:
+                raise Refused(_NOT_AUDITED)
+            await self._receive(headers, receive, body, share)
             data = body.taken()
             exchange.request_bytes = len(data)
             if identified.check_body is not None and not identified.check_body(data):
-                raise Refused(refusal(403, DENIED, "The signature of the request is wrong."), is_unauthorized=True)
+                self._callers.has_failed(exchange.caller)
+                raise _denied("The signature of the request is wrong.")
+            exchange.principal = identified.principal
             try:
                 given = Request(data, query)
                 del data
+                guard = Guard(identified.principal, route.access, self.grants, self._catalog_name)
+                guard.check_scope()
                 call = route.read(given)
             except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
                 raise Refused(refusal(400, "SerializationException", "The body is not JSON.")) from None
@@ -272,7 +303,24 @@ class App:
                 return _explained(route, error, exchange.request_id)
             exchange.table, exchange.transaction_id = call.table, call.transaction_id
             said = (exchange.path, urllib.parse.unquote(exchange.path), *given.said)
-            return await self._run(route, call, said, exchange.request_id)
+            return await self._run(route, call, guard, said, exchange)
+
+    async def _identified(self, head: Head, exchange: Exchange) -> Identified:
+        """Raises Refused."""
+        try:
+            return await self._authenticator.identify(head)
+        except NotAuthenticatedError as error:
+            self._callers.has_failed(exchange.caller)
+            raise _denied(str(error), brought=error.brought) from None
+        except NotIdentifiedYetError as error:
+            message = str(error)
+        except DeltaLogError as error:
+            log.error(
+                "request %s: whose it is cannot be found out: %s: %s",
+                exchange.request_id, type(error).__name__, error,
+            )  # fmt: skip
+            message = "The server cannot find out now whose this request is."
+        raise Refused(refusal(503, "ServiceUnavailableException", message, retry_after="1", connection="close"))
 
     def _log_refusal(self, answer: Answer, exchange: Exchange) -> None:
         """Log a refusal with the address of the caller, who may be any client."""
@@ -292,33 +340,33 @@ class App:
         if self._hosts is not None and _host_name(headers.get("host", "")) not in self._hosts:
             raise Refused(refusal(403, DENIED, f"Call this server as {' or '.join(sorted(self._hosts))}."))
 
-    def _unity_route(self, exchange: Exchange, path: str) -> Route:
-        """The route of a call of Unity Catalog's API. Raises Refused."""
+    def _unity_route(self, exchange: Exchange, router: Router, path: str) -> Route:
+        """The route of a call of Unity Catalog's API, or of deltalog's own. Raises Refused."""
         unity = self._unity
         if unity is None:
             raise Refused(refusal(404, "UnknownOperationException", "This server does not serve Unity Catalog's API."))
         try:
-            endpoint, parts = ROUTER.find(exchange.method, path)
+            endpoint, parts = router.find(exchange.method, path)
         except DeltaLogError as error:
             raise Refused(unity_errors.answer_of(error)) from None
         exchange.names = parts
         answer = unity_errors.answer_to_commit if endpoint.commits else unity_errors.answer_of
         explain = functools.partial(answer, missing=endpoint.missing)
         call, defer = functools.partial(_unity_call, unity, endpoint, parts), unity_errors.deferred
-        return Route(endpoint.name, call, explain, endpoint.needs, defer)
+        return Route(endpoint.name, endpoint.access, call, explain, endpoint.needs, defer)
 
     # ----------------------------------------------------------------------------------------- requests
 
-    async def _receive(self, headers: Mapping[str, str], receive: Receive, body: Body) -> None:
-        if int(headers.get("content-length", "0")) > _DRAINED * self._limits.body_bytes:
+    async def _receive(self, headers: Mapping[str, str], receive: Receive, body: Body, share: Share) -> None:
+        if _length(headers) > _DRAINED * self._limits.body_bytes:
             raise Refused(self._too_large())
         try:
-            await asyncio.wait_for(self._received(receive, body), self._limits.body_seconds)
+            await asyncio.wait_for(self._received(receive, body, share), self._limits.body_seconds)
         except asyncio.TimeoutError:
             message = f"The body was not received within {self._limits.body_seconds:g} s."
             raise Refused(refusal(408, "RequestTimeoutException", message, connection="close")) from None
 
-    async def _received(self, receive: Receive, body: Body) -> None:
+    async def _received(self, receive: Receive, body: Body, share: Share) -> None:
         size, more = 0, True
         while more and size <= _DRAINED * self._limits.body_bytes:
             message = await receive()
@@ -328,7 +376,9 @@ class App:
             size += len(piece)
             if size > self._limits.body_bytes:
                 body.drop()
-            elif not body.add(piece):
+                continue
+            share.add(len(piece))
+            if not body.add(piece):
                 raise Refused(_TOO_MANY_LARGE)
         if size > self._limits.body_bytes:
             raise Refused(self._too_large())
@@ -339,15 +389,16 @@ class App:
 
     # ----------------------------------------------------------------------------------- running the calls
 
-    async def _run(self, route: Route, call: Call, said: Sequence[str], request_id: str) -> Answer:
+    async def _run(self, route: Route, call: Call, guard: Guard, said: Sequence[str], exchange: Exchange) -> Answer:
+        request_id, caller = exchange.request_id, guard.principal.name
         seconds = self._limits.request_seconds
         end_s = time.monotonic() + seconds
         lanes = self._catalog if route.needs is Needs.CATALOG else self._stores
         # In the context of this task, so that the events and log lines of the call have its request.
         context = contextvars.copy_context()
-        work = functools.partial(context.run, self._carry_out, route, call, said, request_id, end_s)
+        work = functools.partial(context.run, self._carry_out, route, call, guard, said, request_id, end_s)
         try:
-            return await lanes.run(self._lane(route, call), work, seconds)
+            return await lanes.run(self._lane(route, call), work, seconds, caller)
         except BusyError:
             log.warning("request %s: %s: too many requests are in progress", request_id, route.name)
             self._observation.refused(503)
@@ -376,12 +427,17 @@ class App:
             self._tables.add(call.transaction_id, call.table)
         return call.table
 
-    def _carry_out(self, route: Route, call: Call, said: Sequence[str], request_id: str, end_s: float) -> Answer:
+    def _carry_out(
+        self, route: Route, call: Call, guard: Guard, said: Sequence[str], request_id: str, end_s: float
+    ) -> Answer:
         """Run a call in a thread; never raises. If the call has not finished at ``end_s``, it stops before its next
         read."""
         try:
             with deadline.until(end_s):
-                result = call.run(self._manager)
+                result = call.run(Context(self._manager, guard))
+                if not guard.is_asked:
+                    log.error("request %s: %s did not ask what its caller may do", request_id, route.name)
+                    raise PermissionDeniedError(f"{guard.principal.name} may not make this call.")
                 return Answer(204 if result is None else 200, result)
         except DeltaLogError as error:
             answer = _explained(route, error, request_id)
@@ -431,8 +487,32 @@ class App:
         return answer
 
 
+def _denied(message: str, *, brought: bool = True) -> Refused:
+    """The refusal of a request that does not prove whose it is.
+
+    Spec: RFC 6750, section 3."""
+    challenge = 'Bearer realm="deltalog"' + (', error="invalid_token"' if brought else "")
+    denied = refusal(403, DENIED, message, connection="close", www_authenticate=challenge)
+    return Refused(denied, is_unauthorized=True)
+
+
 def _failing(code: str) -> Answer:
     return Answer(503, {"status": "failing", "failing": "catalog", "code": code}, headers={"retry-after": "5"})
+
+
+def _length(headers: Mapping[str, str]) -> int:
+    """The declared length of the body."""
+    return int(headers.get("content-length", "0"))
+
+
+def _over_quota(over: OverQuotaError, scope: Mapping[str, Any]) -> Answer:
+    """The response to a caller who reached a limit, before its body is read. The name of the error is one that AWS's
+    clients take for a reason to wait and try again."""
+    answer = refusal(429, "ThrottledException", str(over), retry_after=str(over.retry_after_s))
+    headers = dict(scope["headers"])
+    if b"transfer-encoding" in headers or int(headers.get(b"content-length", b"0")) > _READ_WITH_HEADERS:
+        return replace(answer, headers={**answer.headers, "connection": "close"})
+    return answer
 
 
 def _host_name(host: str) -> str | None:
@@ -447,20 +527,43 @@ def _route(method: str, raw_path: str) -> Route | None:
     parts = [urllib.parse.unquote(part) for part in raw_path.split("/")[1:]]
     if parts == ["health"] and method == "GET":
         return None
+    if parts == ["openapi.json"] and method == "GET":
+        return _DESCRIPTION
     operation = OPERATIONS.get(parts[0]) if len(parts) == 1 and method == "POST" else None
     if operation is not None:
         explain = functools.partial(exception_of, listed=operation.errors)
         read = operation.read
-        return Route(parts[0], lambda request: read(request.fields), explain, operation.needs)
+        return Route(parts[0], operation.access, lambda request: read(request.fields), explain, operation.needs)
     shown = raw_path[:_SHOWN_PATH]
     raise Refused(refusal(404, "UnknownOperationException", f"{method} {shown} does not exist on this server."))
+
+
+def _description(request: Request) -> Call:
+    return Call(lambda context: msgspec.Raw(openapi.encoded()))
+
+
+_DESCRIPTION = Route(
+    f"GET {openapi.PATH}", rules.ANYONE, _description, functools.partial(exception_of, listed=()), Needs.CATALOG
+)
 
 
 def _unity_call(unity: Service, endpoint: Endpoint, parts: Mapping[str, str], request: Request) -> Call:
     """The call of a request of Unity Catalog's API."""
     work = endpoint.read(UnityRequest(parts, request.query, request.body))
     request.body = b""
-    return Call(lambda manager: work.run(unity), work.table or "")
+    return Call(lambda context: work.run(unity.called_by(context.guard, context.manager)), work.table or "")
+
+
+def _headers_of(raw: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:
+    """Headers, by their names in lower case. Raises Refused if one occurs twice that says where a request goes or whose
+    it is: a proxy and this server could take different ones."""
+    found: dict[str, str] = {}
+    for name, value in raw:
+        lower = name.decode("latin-1").lower()
+        if lower in found and (lower in _SINGLE or lower.startswith("x-amz-")):
+            raise Refused(refusal(400, "BadRequestException", f"{lower} occurs twice.", connection="close"))
+        found[lower] = value.decode("latin-1")
+    return found
 
 
 def _check_framing(version: str | None, headers: Mapping[str, str]) -> None:

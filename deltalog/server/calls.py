@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from deltalog.server.access.guard import Guard
 from deltalog.server.fields import Fields
 from deltalog.transactions.manager import TransactionManager
 
@@ -21,11 +22,19 @@ class Needs(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Context:
+    """What a call works with: the manager, and for whom it works."""
+
+    manager: TransactionManager
+    guard: Guard
+
+
+@dataclass(frozen=True, slots=True)
 class Call:
     """``run`` executes the call and returns the body of the response, None for a response without a body. ``table``,
     ``transaction_id``: the table and transaction that the request names, if any; their lengths have been checked."""
 
-    run: Callable[[TransactionManager], Any]
+    run: Callable[[Context], Any]
     table: str | None = None
     transaction_id: str | None = None
 

@@ -13,6 +13,8 @@ from typing import Any
 from deltalog.catalog.records import table_name
 from deltalog.errors import CallError, EntityNotFoundError
 from deltalog.protocol.partitions import HIVE_NULL
+from deltalog.server.access import rules
+from deltalog.server.access.rules import Rule
 from deltalog.server.answers import (
     CANCELED,
     COMMITTED,
@@ -24,7 +26,7 @@ from deltalog.server.answers import (
     NOT_READY,
     TIMEOUT,
 )
-from deltalog.server.calls import Call, Needs
+from deltalog.server.calls import Call, Context, Needs
 from deltalog.server.fields import Fields
 from deltalog.transactions.ledger import TransactionDescription
 from deltalog.transactions.manager import TransactionManager, VirtualObject
@@ -38,35 +40,47 @@ _PREDICATE = 4 * 2048  # the limit in AWS's model is 2,048 characters
 @dataclass(frozen=True, slots=True)
 class Operation:
     """An operation. ``read``: creates the call from the request's members, and checks all lengths. ``errors``: the
-    exceptions that AWS's service model lists for the operation. ``needs``: what the call may have to wait for: the
-    catalog, or also the stores of one or more tables."""
+    exceptions that AWS's service model lists for the operation. ``access``: what the call needs. ``needs``: what the
+    call may have to wait for: the catalog, or also the stores of one or more tables."""
 
     read: Callable[[Fields], Call]
     errors: frozenset[str]
     needs: Needs
+    access: Rule
 
 
 def start_transaction(given: Fields) -> Call:
     kind = given.optional_text("TransactionType") or "READ_AND_WRITE"
-    return Call(lambda manager: {"TransactionId": manager.start_transaction(kind)})
+
+    def run(context: Context) -> Mapping[str, Any]:
+        context.guard.case("READ_ONLY" if kind == "READ_ONLY" else "READ_AND_WRITE")
+        return {"TransactionId": context.manager.start_transaction(kind, starter=context.guard.owner)}
+
+    return Call(run)
 
 
 def commit_transaction(given: Fields) -> Call:
-    return _in_transaction(given, lambda manager, id_: {"TransactionStatus": manager.commit_transaction(id_).value})
+    def commit(context: Context, id_: str) -> Mapping[str, Any]:
+        if not context.guard.is_admin:
+            context.guard.check_tables(context.manager.changed_tables(id_))
+        return {"TransactionStatus": context.manager.commit_transaction(id_).value}
+
+    return _in_transaction(given, commit)
 
 
 def cancel_transaction(given: Fields) -> Call:
-    return _in_transaction(given, lambda manager, id_: _nothing(manager.cancel_transaction, id_))
+    return _in_transaction(given, lambda context, id_: _nothing(context.manager.cancel_transaction, id_))
 
 
 def extend_transaction(given: Fields) -> Call:
-    return _in_transaction(given, lambda manager, id_: _nothing(manager.extend_transaction, id_))
+    return _in_transaction(given, lambda context, id_: _nothing(context.manager.extend_transaction, id_))
 
 
 def describe_transaction(given: Fields) -> Call:
-    return _in_transaction(
-        given, lambda manager, id_: {"TransactionDescription": _described(manager.describe_transaction(id_))}
-    )
+    def describe(context: Context, id_: str) -> Mapping[str, Any]:
+        return {"TransactionDescription": _described(context.manager.describe_transaction(id_))}
+
+    return _in_transaction(given, describe, is_changed=False)
 
 
 def _nothing(change: Callable[[str], None], transaction_id: str) -> Mapping[str, Any]:
@@ -74,9 +88,16 @@ def _nothing(change: Callable[[str], None], transaction_id: str) -> Mapping[str,
     return {}
 
 
-def _in_transaction(given: Fields, run: Callable[[TransactionManager, str], Mapping[str, Any]]) -> Call:
+def _in_transaction(
+    given: Fields, run: Callable[[Context, str], Mapping[str, Any]], *, is_changed: bool = True
+) -> Call:
     id_ = given.text("TransactionId")
-    return Call(lambda manager: run(manager, id_), transaction_id=id_)
+
+    def checked(context: Context) -> Mapping[str, Any]:
+        context.guard.check_transaction(context.manager.coordinator, id_, is_changed=is_changed)
+        return run(context, id_)
+
+    return Call(checked, transaction_id=id_)
 
 
 def list_transactions(given: Fields) -> Call:
@@ -84,9 +105,10 @@ def list_transactions(given: Fields) -> Call:
     wanted = given.optional_text("StatusFilter") or "ALL"
     max_results, token = given.optional_number("MaxResults", 1000), given.optional_text("NextToken", _TOKEN)
 
-    def run(manager: TransactionManager) -> Mapping[str, Any]:
+    def run(context: Context) -> Mapping[str, Any]:
+        manager, guard = context.manager, context.guard
         _check_catalog(manager, catalog)
-        page = manager.list_transactions(wanted, max_results, token)
+        page = manager.list_transactions(wanted, max_results, token, starter=guard.own_transactions())
         return _with_token({"Transactions": [_described(each) for each in page.transactions]}, page.next_token)
 
     return Call(run)
@@ -96,9 +118,11 @@ def delete_objects_on_cancel(given: Fields) -> Call:
     name, catalog, id_ = _table(given), given.optional_text("CatalogId"), given.text("TransactionId")
     objects = [VirtualObject(each.text("Uri", _URI), each.optional_text("ETag")) for each in given.objects("Objects")]
 
-    def run(manager: TransactionManager) -> Mapping[str, Any]:
+    def run(context: Context) -> Mapping[str, Any]:
+        manager, guard = context.manager, context.guard
         _check_catalog(manager, catalog)
-        manager.delete_objects_on_cancel(id_, name, objects)
+        guard.check_transaction(manager.coordinator, id_)
+        manager.delete_objects_on_cancel(id_, name, objects, caller=guard)
         return {}
 
     return Call(run, name, id_)
@@ -108,9 +132,12 @@ def update_table_objects(given: Fields) -> Call:
     name, catalog, id_ = _table(given), given.optional_text("CatalogId"), given.optional_text("TransactionId")
     operations = [_write(each) for each in given.objects("WriteOperations")]
 
-    def run(manager: TransactionManager) -> Mapping[str, Any]:
+    def run(context: Context) -> Mapping[str, Any]:
+        manager, guard = context.manager, context.guard
         _check_catalog(manager, catalog)
-        manager.update_table_objects(name, operations, id_)
+        if id_ is not None:
+            guard.check_transaction(manager.coordinator, id_)
+        manager.update_table_objects(name, operations, id_, caller=guard)
         return {}
 
     return Call(run, name, id_)
@@ -122,10 +149,13 @@ def get_table_objects(given: Fields) -> Call:
     where = given.optional_text("PartitionPredicate", _PREDICATE, 0) or None
     max_results, token = given.optional_number("MaxResults", 1000), given.optional_text("NextToken", _TOKEN)
 
-    def run(manager: TransactionManager) -> Mapping[str, Any]:
+    def run(context: Context) -> Mapping[str, Any]:
+        manager, guard = context.manager, context.guard
         _check_catalog(manager, catalog)
+        if id_ is not None:
+            guard.check_transaction(manager.coordinator, id_)
         page = manager.get_table_objects(
-            name, id_, timestamp=timestamp, where=where, max_results=max_results, next_token=token
+            name, id_, timestamp=timestamp, where=where, max_results=max_results, next_token=token, caller=guard
         )
         return _with_token({"Objects": _by_partition(page)}, page.next_token)
 
@@ -137,27 +167,35 @@ _KNOWN = {*_ALL, INVALID, NOT_FOUND}
 _ENDS = {*_KNOWN, CONCURRENT}
 _TABLE = {*_KNOWN, COMMITTED, CANCELED, NOT_READY}
 OPERATIONS: Mapping[str, Operation] = {
-    name: Operation(read, frozenset(errors), needs)
-    for name, read, errors, needs in (
-        ("StartTransaction", start_transaction, _ALL, Needs.CATALOG),
-        ("CommitTransaction", commit_transaction, {*_ENDS, CANCELED}, Needs.TRANSACTION),
+    name: Operation(read, frozenset(errors), needs, access)
+    for name, access, read, errors, needs in (
+        ("StartTransaction", rules.START_TRANSACTION, start_transaction, _ALL, Needs.CATALOG),
+        ("CommitTransaction", rules.COMMIT_TRANSACTION, commit_transaction, {*_ENDS, CANCELED}, Needs.TRANSACTION),
         (
             "CancelTransaction",
+            rules.OWN_TRANSACTION,
             cancel_transaction,
             {*_ENDS, COMMITTED, IN_PROGRESS},
             Needs.TRANSACTION,
         ),
         (
             "ExtendTransaction",
+            rules.OWN_TRANSACTION,
             extend_transaction,
             {*_KNOWN, COMMITTED, CANCELED, IN_PROGRESS},
             Needs.CATALOG,
         ),
-        ("DescribeTransaction", describe_transaction, _KNOWN, Needs.CATALOG),
-        ("ListTransactions", list_transactions, {*_ALL, INVALID}, Needs.CATALOG),
-        ("DeleteObjectsOnCancel", delete_objects_on_cancel, {*_TABLE, CONCURRENT}, Needs.CATALOG),
-        ("UpdateTableObjects", update_table_objects, {*_TABLE, IN_PROGRESS, CONCURRENT}, Needs.TABLE),
-        ("GetTableObjects", get_table_objects, _TABLE, Needs.TABLE),
+        ("DescribeTransaction", rules.OWN_TRANSACTION, describe_transaction, _KNOWN, Needs.CATALOG),
+        ("ListTransactions", rules.OWN_TRANSACTION, list_transactions, {*_ALL, INVALID}, Needs.CATALOG),
+        ("DeleteObjectsOnCancel", rules.WRITE_TABLE, delete_objects_on_cancel, {*_TABLE, CONCURRENT}, Needs.CATALOG),
+        (
+            "UpdateTableObjects",
+            rules.WRITE_TABLE,
+            update_table_objects,
+            {*_TABLE, IN_PROGRESS, CONCURRENT},
+            Needs.TABLE,
+        ),
+        ("GetTableObjects", rules.READ_TABLE, get_table_objects, _TABLE, Needs.TABLE),
     )
 }
 

@@ -3,12 +3,17 @@
 Every call is assigned to a lane, usually the lane of the table that it accesses. A call that takes longer than
 ``slow_seconds`` no longer counts towards the total of running calls, but only towards its lane. A lane with slow calls
 is limited to a share of the threads and to a share of the requests in progress; calls beyond these shares are refused.
+
+Callers share the threads too: the next call to run is one of the caller who has the fewest running calls. When all
+requests that are allowed are in progress, a caller with few of them may still make some, so that a caller who makes
+very many keeps nobody else out.
 """
 
 from __future__ import annotations
 
 import asyncio
 import collections
+import itertools
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -18,6 +23,9 @@ T = TypeVar("T")
 
 # The maximum number of slow calls, as a multiple of the number of threads.
 _SLOW_PER_THREAD = 4
+# A caller with less than this part of the requests may make more when no others may. All callers together then have at
+# most twice as many requests as are allowed.
+_SMALL_PART = 8
 
 
 class BusyError(Exception):
@@ -37,12 +45,22 @@ class _Lane:
     in_progress: int = 0
     running: int = 0
     slow: int = 0
-    waiting: collections.deque[asyncio.Future[None]] = field(default_factory=collections.deque)
+    waiting: collections.deque[_Turn] = field(default_factory=collections.deque)
+
+
+@dataclass(slots=True, eq=False)
+class _Turn:
+    """A call that waits for a thread. ``number``: in the order of arrival."""
+
+    number: int
+    caller: str
+    begins: asyncio.Future[None]
 
 
 class Lanes:
     """The lanes of a server. All calls must be made on one event loop. ``threads``: the maximum number of concurrent
-    calls, excluding slow calls. ``requests``: the maximum number of calls that have not been answered yet."""
+    calls, excluding slow calls. ``requests``: the maximum number of calls that have not been answered yet, except those
+    of callers who have few."""
 
     def __init__(self, threads: int, requests: int, slow_seconds: float) -> None:
         self._threads = threads
@@ -51,6 +69,10 @@ class Lanes:
         self._max_slow = _SLOW_PER_THREAD * threads
         self._pool = ThreadPoolExecutor(threads + self._max_slow, thread_name_prefix="deltalog-server")
         self._lanes: dict[str, _Lane] = {}
+        self._numbers = itertools.count()
+        self._total = _Lane()  # the sums of all lanes
+        self._in_progress: collections.Counter[str] = collections.Counter()  # by caller
+        self._running: collections.Counter[str] = collections.Counter()  # by caller, without slow calls
 
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
@@ -62,24 +84,25 @@ class Lanes:
         found = {name: sum(getattr(lane, name) for lane in lanes) for name in ("running", "slow", "in_progress")}
         return {**found, "waiting": sum(len(lane.waiting) for lane in lanes)}
 
-    async def run(self, name: str, work: Callable[[], T], seconds: float) -> T:
-        """Run ``work`` in a thread. Raises BusyError, NotBegunError, NotDoneError, and the errors of ``work``."""
+    async def run(self, name: str, work: Callable[[], T], seconds: float, caller: str = "") -> T:
+        """Run ``work`` in a thread, for a caller. Raises BusyError, NotBegunError, NotDoneError, and the errors of
+        ``work``."""
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
         lane = self._lanes.setdefault(name, _Lane())
-        if self._count("in_progress") >= self._requests or lane.in_progress >= self._max_in_progress(lane):
+        if not self._has_room(caller) or lane.in_progress >= self._max_in_progress(lane):
             self._forget(name)
             raise BusyError
-        lane.in_progress += 1
+        self._enter(lane, caller)
         counts = True
         try:
             try:
-                await self._turn(lane, seconds)
-            except BusyError:  # ``_shed`` has already decremented ``in_progress``
+                await self._turn(lane, caller, seconds)
+            except BusyError:  # ``_shed`` has already counted the call as answered
                 counts = False
                 raise
             done = loop.run_in_executor(self._pool, work)
-            self._watch(name, lane, done)
+            self._watch(name, lane, caller, done)
             try:
                 return await asyncio.wait_for(asyncio.shield(done), end - loop.time())
             except asyncio.TimeoutError:
@@ -87,49 +110,80 @@ class Lanes:
                     return done.result()
                 raise NotDoneError from None
         finally:
-            lane.in_progress -= counts
+            if counts:
+                self._leave(lane, caller)
             self._forget(name)
+
+    # ------------------------------------------------------------------------------------------ counting
+
+    def _enter(self, lane: _Lane, caller: str) -> None:
+        lane.in_progress += 1
+        self._total.in_progress += 1
+        self._in_progress[caller] += 1
+
+    def _leave(self, lane: _Lane, caller: str) -> None:
+        lane.in_progress -= 1
+        self._total.in_progress -= 1
+        _decrement(self._in_progress, caller)
+
+    def _begin(self, lane: _Lane, caller: str) -> None:
+        lane.running += 1
+        self._total.running += 1
+        self._running[caller] += 1
+
+    def _end(self, lane: _Lane, caller: str) -> None:
+        lane.running -= 1
+        self._total.running -= 1
+        _decrement(self._running, caller)
+
+    def _add_slow(self, lane: _Lane, count: int) -> None:
+        lane.slow += count
+        self._total.slow += count
 
     # ---------------------------------------------------------------------------------- waiting for a turn
 
-    async def _turn(self, lane: _Lane, seconds: float) -> None:
+    async def _turn(self, lane: _Lane, caller: str, seconds: float) -> None:
         if not lane.waiting and self._may_run(lane):
-            lane.running += 1
+            self._begin(lane, caller)
             return
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        turn = _Turn(next(self._numbers), caller, asyncio.get_running_loop().create_future())
         lane.waiting.append(turn)
         try:
-            await asyncio.wait_for(asyncio.shield(turn), seconds)
+            await asyncio.wait_for(asyncio.shield(turn.begins), seconds)
         except BaseException as error:
             if turn in lane.waiting:
                 lane.waiting.remove(turn)
             elif not isinstance(error, BusyError):  # a thread was assigned to the call just before the time-out
-                if turn.exception() is None:
-                    lane.running -= 1
+                if turn.begins.exception() is None:
+                    self._end(lane, caller)
                     self._wake()
                 else:
-                    # ``_shed`` has already decremented the count, and ``run`` will decrement it again.
-                    lane.in_progress += 1
+                    # ``_shed`` has already counted the call as answered, and ``run`` will do so again.
+                    self._enter(lane, caller)
             if isinstance(error, asyncio.TimeoutError):
                 raise NotBegunError from None
             raise
 
-    def _watch(self, name: str, lane: _Lane, done: asyncio.Future[T]) -> None:
-        counted = ["running"]
+    def _watch(self, name: str, lane: _Lane, caller: str, done: asyncio.Future[T]) -> None:
+        is_slow = False
 
-        def is_slow() -> None:
-            if self._count("slow") < self._max_slow:
-                lane.running -= 1
-                lane.slow += 1
-                counted[0] = "slow"
+        def becomes_slow() -> None:
+            nonlocal is_slow
+            if self._total.slow < self._max_slow:
+                self._end(lane, caller)
+                self._add_slow(lane, 1)
+                is_slow = True
                 self._shed(lane)
                 self._wake()
 
-        timer = asyncio.get_running_loop().call_later(self._slow_seconds, is_slow)
+        timer = asyncio.get_running_loop().call_later(self._slow_seconds, becomes_slow)
 
         def is_done(_: object) -> None:
             timer.cancel()
-            setattr(lane, counted[0], getattr(lane, counted[0]) - 1)
+            if is_slow:
+                self._add_slow(lane, -1)
+            else:
+                self._end(lane, caller)
             if not done.cancelled():
                 done.exception()  # avoids asyncio's warning about an exception that was never retrieved
             self._wake()
@@ -138,22 +192,28 @@ class Lanes:
         done.add_done_callback(is_done)
 
     def _wake(self) -> None:
-        """Start waiting calls, one from each lane in turn."""
-        woken = True
-        while woken:
-            woken = False
-            for lane in list(self._lanes.values()):
-                if lane.waiting and self._may_run(lane):
-                    lane.running += 1
-                    lane.waiting.popleft().set_result(None)
-                    woken = True
+        """Start waiting calls: first those of the callers who have the fewest running calls; of these, those in the
+        lanes with the fewest; of these, those that came first."""
+        while self._total.running < self._threads:
+            waiting = [each for each in self._lanes.values() if each.waiting and self._may_run(each)]
+            if not waiting:
+                return
+            lane = min(waiting, key=self._order)
+            turn = lane.waiting.popleft()
+            self._begin(lane, turn.caller)
+            turn.begins.set_result(None)
+
+    def _order(self, lane: _Lane) -> tuple[int, int, int]:
+        turn = lane.waiting[0]
+        return self._running[turn.caller], lane.running, turn.number
 
     def _shed(self, lane: _Lane) -> None:
         """Refuse the waiting calls that exceed a lane's share, beginning with the latest."""
         surplus = lane.in_progress - self._max_in_progress(lane)
         for _ in range(min(surplus, len(lane.waiting))):
-            lane.in_progress -= 1
-            lane.waiting.pop().set_exception(BusyError())
+            turn = lane.waiting.pop()
+            self._leave(lane, turn.caller)
+            turn.begins.set_exception(BusyError())
 
     def _forget(self, name: str) -> None:
         lane = self._lanes.get(name)
@@ -163,14 +223,25 @@ class Lanes:
     # ------------------------------------------------------------------------------- shares of the threads
 
     def _may_run(self, lane: _Lane) -> bool:
-        share = min(self._threads, max(1, (self._max_slow - self._count("slow") + lane.slow) // 2))
-        return self._count("running") < self._threads and lane.running + lane.slow < share
+        share = min(self._threads, max(1, (self._max_slow - self._total.slow + lane.slow) // 2))
+        return self._total.running < self._threads and lane.running + lane.slow < share
+
+    def _has_room(self, caller: str) -> bool:
+        """Whether a caller may have one more call in progress."""
+        count = self._total.in_progress
+        if count < self._requests:
+            return True
+        return self._in_progress[caller] < self._requests // _SMALL_PART and count < 2 * self._requests
 
     def _max_in_progress(self, lane: _Lane) -> int:
         """The maximum number of calls that a lane may have in progress. If a lane has slow calls, it may use at most
         half of the capacity that other lanes do not use."""
-        others = self._count("in_progress") - lane.in_progress
-        return max(1, (self._requests - others) // 2) if lane.slow else self._requests
+        if not lane.slow:
+            return 2 * self._requests
+        return max(1, (self._requests - self._total.in_progress + lane.in_progress) // 2)
 
-    def _count(self, what: str) -> int:
-        return sum(getattr(lane, what) for lane in self._lanes.values())
+
+def _decrement(counts: collections.Counter[str], name: str) -> None:
+    counts[name] -= 1
+    if counts[name] <= 0:
+        del counts[name]

@@ -23,7 +23,8 @@ import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from deltalog.errors import CallError, DeltaLogError
-from deltalog.server.access.principals import SharedToken
+from deltalog.server.access import issued
+from deltalog.server.access.authentication import Authentication, AuthenticationSettings
 from deltalog.server.app import App, Limits
 from deltalog.server.connections import Connections, Listener
 from deltalog.server.logs import Refusals
@@ -34,7 +35,7 @@ from deltalog.server.unity.credentials import Vendor, read_rules
 from deltalog.server.unity.publisher import Publisher
 from deltalog.server.unity.service import Service
 from deltalog.transactions.manager import TransactionManager
-from deltalog.transactions.unity.tables import UnitySettings
+from deltalog.transactions.unity.settings import UnitySettings
 
 log = logging.getLogger(__name__)
 
@@ -59,16 +60,18 @@ class Tls:
 class Settings:
     """Settings. ``port`` 0 selects a free port. ``recover_seconds``: the interval between calls of ``recover``; 0
     disables these calls. ``unity``: how Unity Catalog's API is served. ``vendor``: vends credentials to its
-    clients. ``audit``, ``metrics``, ``traces``: what is observed."""
+    clients. ``authentication``: how callers prove who they are, besides ``token``. ``audit``, ``metrics``, ``traces``:
+    what is observed."""
 
     host: str = "127.0.0.1"
     port: int = 0
-    token: str | None = None
+    token: str | None = field(default=None, repr=False)
     tls: Tls | None = None
     limits: Limits = field(default_factory=Limits)
     recover_seconds: float = 60
     unity: UnitySettings = field(default_factory=UnitySettings)
     vendor: Vendor = field(default_factory=Vendor)
+    authentication: AuthenticationSettings = field(default_factory=AuthenticationSettings)
     audit: AuditSettings = field(default_factory=AuditSettings)
     metrics: MetricsSettings = field(default_factory=MetricsSettings)
     traces: TraceSettings = field(default_factory=TraceSettings)
@@ -87,30 +90,41 @@ def vendor_of(file: Path | None) -> Vendor:
     return Vendor() if file is None else Vendor(read_rules(file), sts.assume)
 
 
-def check(settings: Settings) -> None:
-    """Raises CallError for settings that would admit untrusted clients or no clients."""
+def check(settings: Settings, *, has_tokens: bool = False) -> None:
+    """Raises CallError for settings that would admit untrusted clients or no clients. ``has_tokens``: whether the
+    catalog has, or has had, tokens."""
     token = settings.token
     if token is not None and (len(token) < MIN_TOKEN_LENGTH or not token.isascii() or not token.isprintable()):
         raise CallError(
             f"The token must have at least {MIN_TOKEN_LENGTH} printable ASCII characters. Create one with openssl rand "
             "-hex 32."
         )
-    if not is_loopback(settings.host) and token is None and settings.tls is None:
+    if settings.authentication.certificates is not None and (settings.tls is None or settings.tls.client_ca is None):
+        raise CallError(
+            "Principals by client certificates need TLS with the authority of the clients (--tls-client-ca)."
+        )
+    is_open = token is None and not has_tokens and not settings.authentication.is_required
+    if not is_loopback(settings.host) and is_open and settings.tls is None:
         raise CallError(
             f"{settings.host} is reachable from other machines, and every client of the server may change tables. "
-            "Give it a token (--token-file, or DELTALOG_SERVER_TOKEN in the environment) or TLS (--tls-cert and "
-            "--tls-key), or serve on 127.0.0.1."
+            "Make tokens (deltalog tokens create), or give it one token (--token-file, or DELTALOG_SERVER_TOKEN in the "
+            "environment) or TLS (--tls-cert and --tls-key), or serve on 127.0.0.1."
         )
 
 
-def warnings_of(settings: Settings) -> list[str]:
-    """Warnings about settings that are allowed but unsafe on some networks."""
+def warnings_of(settings: Settings, *, has_tokens: bool = False) -> list[str]:
+    """Warnings about settings that are allowed but unsafe on some networks. ``has_tokens``: as for ``check``."""
     if is_loopback(settings.host):
         return []
     found = []
     if settings.tls is None:
         found.append("Without TLS the token and all requests can be intercepted.")
-    elif settings.token is None and settings.tls.client_ca is None:
+    elif (
+        settings.token is None
+        and settings.tls.client_ca is None
+        and not has_tokens
+        and not settings.authentication.is_required
+    ):
         found.append("With neither a token nor --tls-client-ca every client that reaches the server may change tables.")
     return found
 
@@ -131,6 +145,9 @@ class TimedProtocol(H11Protocol):
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         self._number = self.open_connections.made(transport)
+        certificate = transport.get_extra_info("peercert")
+        if certificate:  # empty unless it was verified
+            self.app_state = {**self.app_state, "certificate": certificate}
         self._start_deadline()
 
     def data_received(self, data: bytes) -> None:
@@ -195,12 +212,18 @@ class Server:
 
     def __init__(self, manager: TransactionManager, settings: Settings) -> None:
         """Raises CallError, or OSError if the address is not available."""
-        check(settings)
+        has_tokens = issued.are_required(manager.coordinator)
+        check(settings, has_tokens=has_tokens)
+        self.warnings = warnings_of(settings, has_tokens=has_tokens)
         self._manager = manager
         self._settings = settings
         connections = Connections(settings.limits.connections, settings.limits.header_seconds)
         self._socket = _bound(settings.host, settings.port, connections)
-        trusted = is_loopback(settings.host) and settings.token is None
+        is_open = settings.token is None and not has_tokens and not settings.authentication.is_required
+        trusted = is_loopback(settings.host) and is_open
+        self._authentication = Authentication(
+            manager.coordinator, settings.authentication, shared=settings.token, is_open=is_open
+        )
         manager.coordinator.keep_staged_commits()
         manager.coordinator.close()  # so that this change does not stay in a log beside the file of a catalog
         self.observation = _observation(settings, connections, self._socket)
@@ -209,7 +232,7 @@ class Server:
         self._app = App(
             manager,
             settings.limits,
-            authenticator=None if settings.token is None else SharedToken(settings.token),
+            authenticator=self._authentication,
             hosts=_LOOPBACK | {settings.host.lower()} if trusted else None,
             unity=Service(unity, settings.vendor, self._publisher.ask),
             observation=self.observation,
@@ -245,6 +268,7 @@ class Server:
         finally:
             over.set()
             self._app.close()
+            self._authentication.close()
             self._publisher.close()
             self._socket.close()
 

@@ -20,6 +20,8 @@ _SHORTEST_SECRET = 4
 _PLAIN_OPTIONS = {"region_name", "profile", "signature_version", "addressing_style"}
 # Patterns for the secret parts of connection strings and signed URLs: AccountKey=…;, ?sig=…&
 _SECRET_PART = re.compile(r"[^?&;=]*(?:key|sig|secret|token|pass|credential)[^?&;=]*=([^&;]+)", re.IGNORECASE)
+# Parameters in the URL of a PostgreSQL database that name files.
+_FILES_OF_POSTGRESQL = re.compile(r"(?:^|&)(?:passfile|sslkey)=[^&]*")
 
 
 # Options whose values are sent in a header or used in a signature.
@@ -28,7 +30,9 @@ _CREDENTIALS = frozenset(
     | {"aws_access_key_id", "aws_secret_access_key", "aws_session_token"}
 )
 # Environment variables that contain secrets for the clients of AWS, Azure and Google.
-_SECRET_VARIABLES = re.compile(r"(?:AWS|AZURE|GOOGLE)_\w*(?:SECRET|TOKEN|PASSWORD|_KEY|CONNECTION_STRING)\w*")
+_SECRET_VARIABLES = re.compile(
+    r"(?:AWS|AZURE|GOOGLE)_\w*(?:SECRET|TOKEN|PASSWORD|_KEY|CONNECTION_STRING)\w*|PGPASSWORD"
+)
 _LOCATION_VARIABLES = re.compile(r"\w*(?:_FILE|_URI|_URL|_PATH)$")
 
 
@@ -104,7 +108,10 @@ def check_location(url: str) -> None:
     messages. Cost: none."""
     scheme, mark, rest = url.partition("://")
     user, _, password = rest.partition("/")[0].rpartition("@")[0].partition(":")
-    if mark and (password or _SECRET_PART.search(rest.partition("?")[2])):
+    query = rest.partition("?")[2]
+    if scheme.endswith(("postgresql", "postgres")):
+        query = _FILES_OF_POSTGRESQL.sub("", query)
+    if mark and (password or _SECRET_PART.search(query)):
         place = (f"{user}:***@" + rest.rpartition("@")[2] if password else rest).partition("?")[0]
         raise CallError(
             f"The location {scheme}://{place} was given with credentials in its URL, which would be in every message. "

@@ -6,7 +6,7 @@ Spec: PROTOCOL.md#creating-and-dropping-catalog-managed-tables, #catalog-managed
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -17,7 +17,16 @@ from deltalog.catalog import records
 from deltalog.catalog.committer import publish
 from deltalog.catalog.coordinator import Coordinator
 from deltalog.catalog.marks import KnownMarks, check_none_deletes
-from deltalog.catalog.records import DROPPED, EXTERNAL, RETIRED, DocumentChange, RatifiedCommit, TableRecord
+from deltalog.catalog.records import (
+    ACCESS,
+    DROPPED,
+    EXTERNAL,
+    RETIRED,
+    DocumentChange,
+    RatifiedCommit,
+    TableRecord,
+    access_key,
+)
 from deltalog.catalog.store import ManagedStore
 from deltalog.commit.hooks import errors_logged
 from deltalog.create.new_table import create, creation
@@ -46,9 +55,11 @@ from deltalog.protocol.schema import StructType
 from deltalog.protocol.timestamps import describe
 from deltalog.read.snapshot import Snapshot
 from deltalog.storage.base import LogStore
-from deltalog.storage.registry import open_store
+from deltalog.storage.locations import BY_LOCATION
+from deltalog.storage.registry import open_store, spread
 from deltalog.table import DeltaTable, PointInTime
 from deltalog.transactions.branch import place_in_transaction
+from deltalog.transactions.callers import ADMINISTRATOR, Caller
 from deltalog.write.table_handle import TableHandle
 from deltalog.write.transaction import Transaction
 
@@ -134,14 +145,21 @@ class ManagedTables:
             UNITY_TABLE_ID_KEY: table_id,
         }
 
-    def register(self, name: str, url: str, take_over: bool = False) -> DeltaTable:
-        """See ``TransactionManager.register_table``."""
+    def register(
+        self,
+        name: str,
+        url: str,
+        take_over: bool = False,
+        along: Callable[[str], Sequence[DocumentChange]] = lambda table_id: (),
+    ) -> DeltaTable:
+        """See ``TransactionManager.register_table``. ``along``: returns the changes of documents that are made together
+        with the registration, by the id of the table."""
         # The catalog is checked before the log is read, so that commits through the catalog cannot make the version
         # stale.
         full, reader = self._place(name, url)
         table = DeltaTable(handle_on_latest(reader, self._environment))
         table.retrying(lambda current: self._enable_catalog(current, take_over))
-        return self._take_over(full, table, take_over)
+        return self._take_over(full, table, take_over, along)
 
     def root(self, url: str) -> str:
         """The canonical root of a table, without symbolic links and with one scheme per kind of store, so that a
@@ -250,7 +268,13 @@ class ManagedTables:
                 "take the table over again."
             )
 
-    def _take_over(self, name: str, table: DeltaTable, take_over: bool = False) -> DeltaTable:
+    def _take_over(
+        self,
+        name: str,
+        table: DeltaTable,
+        take_over: bool = False,
+        along: Callable[[str], Sequence[DocumentChange]] = lambda table_id: (),
+    ) -> DeltaTable:
         """Register a table at the latest version that was read from its log. After the table's log was read, other
         processes may have registered the table, committed to it and dropped it again. The log is therefore read again
         after the table has been registered; from then on, no other process can change the table in this way."""
@@ -261,14 +285,16 @@ class ManagedTables:
                 table.retrying(lambda current: self._enable_catalog(current, take_over))
             version, table_id = table.version, self._id_of(table)
             record = TableRecord(table_id, name, table.url, self._environment.clock_ms())
-            changes = [DocumentChange(EXTERNAL, name, 0, None), *self._kept_files(table.url)]
+            changes = [DocumentChange(EXTERNAL, name, 0, None), *self._kept_files(table.url), *along(table_id)]
             if not self.coordinator.register(record, version, changes):
                 raise TableExistsError(
                     f"The catalog {self.coordinator.url} has another table {name}, or one at, below or around "
                     f"{table.url}."
                 )
             # if the catalog cannot drop the table at this version, new commits were made through the catalog
-            if table.snapshot().version == version or not self.coordinator.drop(record.table_id, version):
+            if table.snapshot().version == version or not self.coordinator.drop(
+                record.table_id, version, None, self.without_access(record.table_id)
+            ):
                 with errors_logged(f"{record.name} is in the catalog {self.coordinator.url}", "opening it"):
                     return self.table(record)
                 reader = self._reader(self.store(record))
@@ -303,9 +329,8 @@ class ManagedTables:
         )
         return None if is_used else table_id
 
-    def drop(self, name: str) -> None:
+    def drop_record(self, record: TableRecord) -> None:
         """See ``TransactionManager.drop_table``."""
-        record = self.record(name)
         for number in range(_TRIES):
             self._environment.back_off(number)
             head = self.coordinator.head(record.table_id)
@@ -314,7 +339,8 @@ class ManagedTables:
             publish(self.plain_store(record.url), self.coordinator, record.table_id, head)
             last = check_none_deletes(self.coordinator, record, self._environment.clock_ms())
             retired = DocumentChange(RETIRED, record.table_id, 0, "{}")
-            if self.coordinator.drop(record.table_id, head.version, last, [retired]):
+            changes = [retired, *self.without_access(record.table_id)]
+            if self.coordinator.drop(record.table_id, head.version, last, changes):
                 break
         else:
             raise ConcurrentModificationError(
@@ -322,6 +348,12 @@ class ManagedTables:
                 "still registered: stop its writers, and drop it again."
             )
         self.forget(record.table_id)
+
+    def without_access(self, table_id: str) -> list[DocumentChange]:
+        """The changes that remove the owner and the grants of a table. Cost: 1 coordinator call."""
+        key = access_key(table_id)
+        found = self.coordinator.document(ACCESS, key)
+        return [DocumentChange(ACCESS, key, 0 if found is None else found.revision, None)]
 
     def forget(self, table_id: str) -> None:
         """Discard this process's cached state of a table that is no longer in the catalog. Cost: none."""
@@ -336,11 +368,12 @@ class ManagedTables:
             found += page
         return found
 
-    def record(self, name: str) -> TableRecord:
-        """The record of a table. Raises EntityNotFoundError, CallError. Cost: 1 coordinator call."""
+    def record(self, name: str, caller: Caller = ADMINISTRATOR) -> TableRecord:
+        """The record of a table. Raises EntityNotFoundError, CallError, what ``caller.admits`` raises. Cost: 1
+        coordinator call."""
         full = records.check_table_name(name)
         record = self.coordinator.table(full)
-        if record is None:
+        if not caller.admits(None if record is None else record.table_id, full) or record is None:
             raise EntityNotFoundError(f"The catalog {self.coordinator.url} has no table {full}.")
         return record
 
@@ -402,6 +435,11 @@ class ManagedTables:
             if at_ms < since_ms:
                 del self._late[table_id]
             return version if at_ms >= since_ms else -1
+
+    def named_locations(self) -> tuple[str, ...]:
+        """The beginnings of locations for which there are storage options (``by_location``). Cost: none."""
+        given = spread(self._storage_options).get(BY_LOCATION)
+        return tuple(given) if isinstance(given, Mapping) else ()
 
     def plain_store(self, url: str) -> LogStore:
         """The store of a table's files, accessed without the catalog."""

@@ -55,6 +55,7 @@ from deltalog.read.snapshot import Snapshot
 from deltalog.table import DeltaTable, PointInTime
 from deltalog.time_zones import TimeZone, zone_of
 from deltalog.transactions import external_commits, table_objects, timestamp_restart
+from deltalog.transactions.callers import ADMINISTRATOR, Caller
 from deltalog.transactions.commit import CommitTarget, at_once, commit
 from deltalog.transactions.ledger import Ledger, TransactionDescription, TransactionPage, description
 from deltalog.transactions.managed_tables import ManagedTables
@@ -63,8 +64,9 @@ from deltalog.transactions.recovery import clean_up, recover
 from deltalog.transactions.release import release
 from deltalog.transactions.resync import Resync, resync
 from deltalog.transactions.table_objects import AddObject, DeleteObject, ObjectPage, deletable_path
-from deltalog.transactions.transaction import OBJECTS, ManagedTransaction
-from deltalog.transactions.unity.tables import UnitySettings, UnityTables
+from deltalog.transactions.transaction import CHANGES, OBJECTS, ManagedTransaction
+from deltalog.transactions.unity.settings import UnitySettings
+from deltalog.transactions.unity.tables import UnityTables
 from deltalog.transactions.vacuum import vacuum
 from deltalog.write.transaction import Transaction
 
@@ -176,7 +178,7 @@ class TransactionManager:
         Raises EntityNotFoundError; ObjectBeingDeletedError while the clean-up of a transaction may be deleting objects
         of the table. Cost: that of ``publish``, and 2 coordinator calls.
         """
-        self._tables.drop(name)
+        self._tables.drop_record(self._tables.record(name))
 
     def release_table(self, name: str) -> None:
         """Release a table from the catalog, so that any engine can access it by its path: a commit removes
@@ -313,13 +315,16 @@ class TransactionManager:
         records.check_allowed(record, call)
         return record
 
-    def start_transaction(self, transaction_type: str = "READ_AND_WRITE", *, isolation: str = "SNAPSHOT") -> str:
-        """Start a transaction and return its id. Raises CallError. Cost: 1 coordinator call."""
-        return self._start(transaction_type, isolation).id
+    def start_transaction(
+        self, transaction_type: str = "READ_AND_WRITE", *, isolation: str = "SNAPSHOT", starter: str | None = None
+    ) -> str:
+        """Start a transaction and return its id. ``starter``: the principal for whom a server starts it, which the id
+        says in a way in which only ids can be checked. Raises CallError. Cost: 1 coordinator call."""
+        return self._start(transaction_type, isolation, starter).id
 
-    def _start(self, transaction_type: str, isolation: str) -> TransactionRecord:
+    def _start(self, transaction_type: str, isolation: str, starter: str | None = None) -> TransactionRecord:
         kind = _member(TransactionType, transaction_type, "transaction type")
-        return self._ledger.start(kind, _member(Isolation, isolation, "isolation"))
+        return self._ledger.start(kind, _member(Isolation, isolation, "isolation"), starter)
 
     def commit_transaction(self, transaction_id: str) -> TransactionStatus:
         """Commit the changes of a transaction as the next versions of its tables. The call is idempotent: it returns
@@ -383,23 +388,39 @@ class TransactionManager:
         return description(self._current(transaction_id))
 
     def list_transactions(
-        self, status_filter: str = "ALL", max_results: int = 1000, next_token: str | None = None
+        self,
+        status_filter: str = "ALL",
+        max_results: int = 1000,
+        next_token: str | None = None,
+        *,
+        starter: str | None = None,
     ) -> TransactionPage:
         """Lists transactions in the order of their start times. Decided transactions are included until ``recover``
-        deletes their records.
+        deletes their records. ``starter``: list only the transactions that were started for this principal.
 
         A page may have fewer than ``max_results`` (1 to 1,000) items; the last page has no token. Raises CallError,
-        also if the token belongs to another catalog or filter. Cost: 1 coordinator call.
+        also if the token belongs to another catalog or filter. Cost: 1 coordinator call; with a starter, 1 per 1,000
+        transactions.
         """
         wanted = _member(StatusFilter, status_filter, "status filter")
         _check_max_results(max_results)
-        found, token = self._ledger.page(wanted, max_results, next_token)
+        found, token = self._ledger.page(wanted, max_results, next_token, starter)
         return TransactionPage([description(record) for record in found], token)
 
-    def delete_objects_on_cancel(self, transaction_id: str, name: str, objects: Sequence[VirtualObject]) -> None:
+    def changed_tables(self, transaction_id: str) -> list[TableRecord]:
+        """The tables that a transaction changes, or of which it deletes objects if it is aborted; without tables that
+        were dropped. Cost: 1 coordinator call, and 1 per table."""
+        parts = (key.split("/", 2) for key in self.coordinator.parts(transaction_id))
+        ids = {table_id for kind, table_id, _ in parts if kind in (CHANGES, OBJECTS)}
+        found = map(self.coordinator.table_with_id, sorted(ids))
+        return [record for record in found if record is not None]
+
+    def delete_objects_on_cancel(
+        self, transaction_id: str, name: str, objects: Sequence[VirtualObject], *, caller: Caller = ADMINISTRATOR
+    ) -> None:
         """Register 1 to 100 objects of a table for deletion if the transaction is aborted. Register objects before
         writing them, so that none is left behind. An object must be a Parquet file: its name ends with ".parquet", and
-        no part of its path starts with "_" or ".", except partition directories.
+        no part of its path starts with "_" or ".", except partition directories. ``caller``: for whom a server calls.
 
         Raises ObjectBeingDeletedError if the clean-up of another transaction may be deleting one of the objects;
         CallError, EntityNotFoundError; TransactionStateError or ConcurrentModificationError depending on the
@@ -408,7 +429,7 @@ class TransactionManager:
         if not 1 <= len(objects) <= 100:
             raise CallError(f"delete_objects_on_cancel takes 1 to 100 objects; got {len(objects)}.")
         self._allowed(transaction_id, Call.DELETE_OBJECTS_ON_CANCEL)
-        table = self._tables.record(name)
+        table = self._tables.record(name, caller)
         named = {deletable_path(table, each.uri): each.etag for each in objects}
         parts = {f"{OBJECTS}/{table.table_id}/{path}": json.dumps(etag).encode() for path, etag in named.items()}
         known = self._tables.marks(table.table_id)
@@ -421,25 +442,30 @@ class TransactionManager:
         self._ledger.change(transaction_id, Call.DELETE_OBJECTS_ON_CANCEL, parts=lambda record: parts, marks=marks)
 
     def update_table_objects(
-        self, name: str, operations: Sequence[AddObject | DeleteObject], transaction_id: str | None = None
+        self,
+        name: str,
+        operations: Sequence[AddObject | DeleteObject],
+        transaction_id: str | None = None,
+        *,
+        caller: Caller = ADMINISTRATOR,
     ) -> None:
         """Add Parquet files that the caller has written below the table root, and remove files from the table, in one
         commit; with ``transaction_id``, the commit belongs to that transaction. Takes 1 to 100 operations on distinct
         objects.
 
         If the transaction is cancelled, the caller's files are kept unless they were registered with
-        ``delete_objects_on_cancel``. Raises CallError, InvalidDataFileError and the errors of ``Transaction.commit``;
-        EntityNotFoundError, TransactionStateError. Cost: ``Transaction.add_parquet_files`` and ``LogStore.etag`` for
-        each added object; a commit.
+        ``delete_objects_on_cancel``. ``caller``: for whom a server calls. Raises CallError, InvalidDataFileError and
+        the errors of ``Transaction.commit``; EntityNotFoundError, TransactionStateError. Cost:
+        ``Transaction.add_parquet_files`` and ``LogStore.etag`` for each added object; a commit.
         """
         if transaction_id is None:
-            record = self._tables.record(name)
+            record = self._tables.record(name, caller)
             return table_objects.update(self._tables.table(record), record, operations)
         self._allowed(transaction_id, Call.WRITE)
-        record = self._tables.record(name)
+        record = self._tables.record(name, caller)
         transaction = self.transaction(transaction_id)
         with transaction.alone():
-            table_objects.update(transaction.table(name), record, operations)
+            table_objects.update(transaction.opened(lambda: record), record, operations)
 
     def get_table_objects(
         self,
@@ -451,19 +477,24 @@ class TransactionManager:
         where: str | None = None,
         max_results: int = 1000,
         next_token: str | None = None,
+        caller: Caller = ADMINISTRATOR,
     ) -> ObjectPage:
         """The files of a table as seen by a transaction (including its own changes), at a point in time as in
         ``consistent_cut``, or of the latest version. All pages belong to the same version.
 
-        ``where``: a predicate on partition columns. Raises CallError, also if the token belongs to another listing;
-        EntityNotFoundError, TimestampOutOfRangeError, VersionNotFoundError; ResourceNotReadyError if a file has a
-        deletion vector; TransactionStateError. Cost: a snapshot and its files.
+        ``where``: a predicate on partition columns. ``caller``: for whom a server calls. Raises CallError, also if the
+        token belongs to another listing; EntityNotFoundError, TimestampOutOfRangeError, VersionNotFoundError;
+        ResourceNotReadyError if a file has a deletion vector; TransactionStateError. Cost: a snapshot and its
+        files.
         """
         _check_max_results(max_results)
         if transaction_id is not None and timestamp is not None:
             raise CallError("Pass either a transaction or a timestamp, not both.")
-        record = self._tables.record(name)
-        table = self._tables.table(record) if transaction_id is None else self.transaction(transaction_id).table(name)
+        record = self._tables.record(name, caller)
+        if transaction_id is None:
+            table = self._tables.table(record)
+        else:
+            table = self.transaction(transaction_id).opened(lambda: record)
         listing = _listing(record.table_id, transaction_id, where)
         version, start = None, 0
         if next_token is not None:

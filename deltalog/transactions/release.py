@@ -62,7 +62,9 @@ def complete_release(tables: ManagedTables, record: TableRecord, environment: En
             if head is not None:
                 version = head.version
                 publish(store, coordinator, record.table_id, head)
-            if head is None or coordinator.drop(record.table_id, head.version):
+            if head is None or coordinator.drop(
+                record.table_id, head.version, None, tables.without_access(record.table_id)
+            ):
                 return tables.forget(record.table_id)
         except DeltaLogError as error:
             failure = error

@@ -104,10 +104,14 @@ class ManagedTransaction:
         table, 1 call if another process worked on the transaction, and 1 to 3 calls to record the read if the
         transaction is serializable.
         """
+        return self.opened(lambda: self._tables.record(name))
+
+    def opened(self, find: Callable[[], TableRecord]) -> DeltaTable:
+        """Like ``table``, for the table that ``find`` finds."""
         record = self._ledger.allowed(self.id, Call.READ)
         with self.alone():
             self._changed_elsewhere(record)
-            return self._open(record, self._tables.record(name))[0]
+            return self._open(record, find())[0]
 
     def commit(self) -> TransactionStatus:
         """See ``TransactionManager.commit_transaction``."""

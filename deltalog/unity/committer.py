@@ -17,7 +17,7 @@ from functools import partial
 import msgspec
 
 from deltalog.background import in_background
-from deltalog.catalog.committer import copy_to_log, write_staged
+from deltalog.catalog.committer import copy_to_log, discard_staged, write_staged
 from deltalog.catalog.records import Head
 from deltalog.catalog.store import ManagedStore
 from deltalog.commit import hooks
@@ -130,7 +130,7 @@ class UnityCommitter(Committer):
             except CoordinatorError:
                 if is_sent:
                     return Unknown()
-                self._discard(commit)
+                discard_staged(self._store.inner, commit.file_name)
                 raise
             else:
                 if self._shows(loaded, attempt, commit):
@@ -145,14 +145,14 @@ class UnityCommitter(Committer):
             if reaction in (Reaction.REFUSED, Reaction.PUBLISH):
                 if is_sent:
                     return Unknown()
-                self._discard(commit)
+                discard_staged(self._store.inner, commit.file_name)
                 raise of_table(error, table.name) if isinstance(error, CatalogRequestError) else error
             settled = self._settled(attempt, commit, error, is_sent=is_sent)
             if settled is not None:
                 return settled
         if commit.file_name in self._in_flight:
             return Unknown()
-        self._discard(commit)
+        discard_staged(self._store.inner, commit.file_name)
         raise CoordinatorError(
             f"{table.name.address}: the catalog {table.url} refuses version {version} as taken, and has versions up "
             f"to {version - 1} only. Nothing was committed; try again.",
@@ -199,7 +199,7 @@ class UnityCommitter(Committer):
         except (TableReplacedError, TableNotFoundError):
             if is_sent:
                 return Unknown()
-            self._discard(commit)
+            discard_staged(self._store.inner, commit.file_name)
             raise
         except DeltaLogError as failed:
             log.warning("%s: the outcome of version %s is not known yet: %s", self._store.url, version, failed)
@@ -209,12 +209,12 @@ class UnityCommitter(Committer):
             return Committed()
         if found is Verdict.ANOTHERS:  # an earlier request that arrives late can no longer be accepted
             self._in_flight.discard(commit.file_name)
-            self._discard(commit)
+            discard_staged(self._store.inner, commit.file_name)
             return Exists()
         if isinstance(error, CatalogRequestError) and rules.is_requirement(error):
             if is_sent:
                 return Unknown()
-            self._discard(commit)
+            discard_staged(self._store.inner, commit.file_name)
             raise MetadataChangedError(
                 f"{table.name.address}: the table's metadata was changed in the catalog since it was read (for example "
                 "its comment), and this commit changes it too. Nothing was committed. Read the table again, and repeat "
@@ -232,13 +232,6 @@ class UnityCommitter(Committer):
                 self._table.record_accepted(commit)
             else:
                 self._table.record(loaded)
-
-    def _discard(self, commit: messages.Commit) -> None:
-        """Delete a staged file that can never be accepted, on a best-effort basis."""
-        try:
-            self._store.inner.delete(staged_commit_path(commit.file_name))
-        except StoreError as error:
-            log.debug("%s: %s could not be deleted: %s", self._store.url, commit.file_name, error)
 
     # ------------------------------------------------------------------------------------------- publication
 

@@ -65,14 +65,14 @@ class Server:
         except ValueError:
             is_valid = False
         if is_valid and parts.username is not None:
-            raise CallError("The URL of the Unity Catalog has a user in it. Give the token as unity_catalog_token.")
+            raise CallError("The URL of the Unity Catalog contains a user name. Give the token as unity_catalog_token.")
         if not is_valid or parts.query or parts.fragment:
             raise CallError(
                 f"{url!r} is not the URL of a Unity Catalog: write https://<host>, or http://<host>:<port>, with or "
                 f"without {ROOT}."
             )
         if token is not None and not (token.isascii() and token.isprintable() and token.strip() == token and token):
-            raise CallError("The token of the Unity Catalog is empty, or has a blank or a control character at an end.")
+            raise CallError("The token of the Unity Catalog is empty, not printable ASCII, or padded with blanks.")
         if token is not None and parts.scheme == "http" and not _is_loopback(parts.hostname or ""):
             warnings.warn(
                 f"The token of the Unity Catalog is sent to {parts.hostname} without encryption, because its URL "

@@ -30,9 +30,9 @@ class UnityTable:
     created.
     """
 
-    if_behind = "Reading again shows the latest version if the server has read an older copy of its database."
+    if_behind = "If the server has read from an older copy of its database, reading again shows the latest version."
     if_log_is_ahead = "Another program may have written to the log by its path, which the catalog does not allow."
-    to_publish = "Publish the others first: the next commit through the catalog does that."
+    to_publish = "Publish the remaining commits first: the next commit through the catalog does that."
 
     def __init__(
         self,

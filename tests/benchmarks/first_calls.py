@@ -182,10 +182,10 @@ def _root(program: Program, side: int, place: Path, tables: Path) -> str:
 def _run(program: str, environment: dict[str, str], place: str) -> tuple[float, float]:
     """The CPU and wall times of one process, in milliseconds. Raises CalledProcessError.
 
-    A process of deltalake sometimes aborts when it exits, after its work ("terminate called without an active
+    A process of deltalake often aborts when it exits, after its work ("terminate called without an active
     exception"); such a run is repeated.
     """
-    for attempts_left in reversed(range(5)):
+    for attempts_left in reversed(range(30)):
         before, start = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
         done = subprocess.run([sys.executable, "-c", program], env=environment, cwd=place, stdout=subprocess.DEVNULL)
         wall_s, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -113,6 +113,24 @@ def test_the_sdk_lists_catalogs_and_schemas(sdk: Sdk, name: str) -> None:
         sdk.call("CatalogsApi", lambda api: api.get_catalog("nothing"))
 
 
+def test_the_sdk_shows_and_changes_grants(sdk: Sdk) -> None:
+    models = sdk.client.models
+    kind, words = models.SecurableType.SCHEMA, [models.Privilege.USE_SCHEMA, models.Privilege.SELECT]
+    given = models.PermissionsChange(principal="alice@example.com", add=words, remove=[])
+    request = models.UpdatePermissions(changes=[given])
+    answer = sdk.call("GrantsApi", lambda api: api.update(kind, f"{CATALOG}.s", request))
+    assert [(each.principal, each.privileges) for each in answer.privilege_assignments] == [
+        ("alice@example.com", [models.Privilege.SELECT, models.Privilege.USE_SCHEMA])
+    ]
+    shown = sdk.call("GrantsApi", lambda api: api.get(kind, f"{CATALOG}.s", principal="alice@example.com"))
+    assert shown == answer
+    taken = models.PermissionsChange(principal="alice@example.com", add=[], remove=words)
+    request = models.UpdatePermissions(changes=[taken])
+    assert sdk.call("GrantsApi", lambda api: api.update(kind, f"{CATALOG}.s", request)).privilege_assignments == []
+    with pytest.raises(sdk.client.exceptions.NotFoundException):
+        sdk.call("GrantsApi", lambda api: api.get(models.SecurableType.TABLE, f"{CATALOG}.s.none"))
+
+
 def test_the_sdk_finds_and_deletes_tables(sdk: Sdk, server: UnityServer, name: str) -> None:
     table = managed(server, name)
     found = sdk.call("TablesApi", lambda api: api.get_table(f"{CATALOG}.s.{name}"))

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import enum
+import hashlib
 import hmac
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
+
+from deltalog.errors import CallError
+
+NAME_LENGTH = 255
 
 
 class Scope(enum.IntEnum):
@@ -32,31 +37,45 @@ class Principal:
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """A request before its body. ``headers``: names in lower case. ``certificate``: the verified certificate of the
-    client, as ``ssl.SSLSocket.getpeercert`` returns it."""
+    """A request before its body. ``headers``: names in lower case; those that prove whose the request is occur once.
+    ``certificate``: the verified certificate of the client, as ``ssl.SSLSocket.getpeercert`` returns it. ``caller``:
+    the address of the client."""
 
     method: str
     raw_path: str
-    query: bytes
-    headers: Mapping[str, str]
-    certificate: Mapping[str, Any] | None = None
+    query: bytes = field(repr=False)
+    headers: Mapping[str, str] = field(repr=False)
+    certificate: Mapping[str, Any] | None = field(default=None, repr=False)
+    caller: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Identified:
-    """``check_body``: whether the body is the one that the caller signed; None if the caller signed none."""
+    """``check_body``: whether the body is the one that the caller signed; None if the caller signed none. Unless it
+    returns True, nothing proves that the request is of ``principal``."""
 
     principal: Principal
     check_body: Callable[[bytes | bytearray], bool] | None = None
 
 
 class NotAuthenticatedError(Exception):
-    """A request does not prove whose it is. The message is shown to the caller, and has no secret."""
+    """A request does not prove whose it is. The message is shown to the caller, and has no secret. ``brought``: whether
+    the request has something that should prove it."""
+
+    def __init__(self, message: str, *, brought: bool = True) -> None:
+        super().__init__(message)
+        self.brought = brought
+
+
+class NotIdentifiedYetError(Exception):
+    """Whose a request is cannot be found out now; the caller may repeat it later. The message is shown to the
+    caller."""
 
 
 class Authenticator(Protocol):
     async def identify(self, head: Head) -> Identified:
-        """Whose request it is. Raises NotAuthenticatedError, and DeltaLogError if this cannot be found out now."""
+        """Whose request it is. Raises NotAuthenticatedError; NotIdentifiedYetError, or a DeltaLogError that is not
+        shown to the caller, if this cannot be found out now."""
         ...
 
 
@@ -74,19 +93,32 @@ class SharedToken:
     """Whoever has the one token is an administrator."""
 
     def __init__(self, token: str) -> None:
-        self._token = token.encode()
-        self._principal = Principal("admin", is_admin=True, credential="shared token")
+        self._digest = _digest(token)
+        self.principal = Principal("admin", is_admin=True, credential="shared token")
 
-    async def identify(self, head: Head) -> Identified:
-        if not any(hmac.compare_digest(each.encode(), self._token) for each in bearer_tokens(head.headers)):
-            raise NotAuthenticatedError(
-                "The token is missing or wrong: send it as 'Authorization: Bearer' or as AWS session token."
-            )
-        return Identified(self._principal)
+    def is_token(self, text: str) -> bool:
+        """Compares in a time that depends neither on how many characters agree nor on the token's length."""
+        return hmac.compare_digest(_digest(text), self._digest)
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
+
+
+def is_name(name: object) -> bool:
+    """Whether something can be the name of a principal or a group."""
+    return isinstance(name, str) and 0 < len(name) <= NAME_LENGTH and name.isprintable() and name == name.strip()
+
+
+def scope_of(name: str) -> Scope:
+    """Raises CallError."""
+    if name.upper() not in Scope.__members__:
+        raise CallError(f"A scope is one of {', '.join(Scope.__members__)}, not {name!r}.")
+    return Scope[name.upper()]
 
 
 def bearer_tokens(headers: Mapping[str, str]) -> list[str]:
     """The tokens of a request. ``headers``: names in lower case."""
     scheme, _, credentials = headers.get("authorization", "").partition(" ")
     given = [credentials.strip()] if scheme.lower() == "bearer" else []
-    return [*given, headers.get("x-amz-security-token", "")]
+    return [each for each in (*given, headers.get("x-amz-security-token", "")) if each]

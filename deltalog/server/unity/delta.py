@@ -11,12 +11,14 @@ from typing import Any, cast, get_args
 import msgspec
 
 from deltalog.errors import CallError, EntityNotFoundError, SchemaNotFoundError
+from deltalog.server.access import rules
 from deltalog.server.calls import Needs
 from deltalog.server.unity.errors import BadRequestError, UnsupportedTableError, rendering
 from deltalog.server.unity.requests import UnityRequest, full_name
 from deltalog.server.unity.service import Endpoint, Service, Work
 from deltalog.transactions.unity import contract
-from deltalog.transactions.unity.tables import ExternalView, ManagedView, View, location_of
+from deltalog.transactions.unity.locations import location_of
+from deltalog.transactions.unity.views import ExternalView, ManagedView, View
 from deltalog.unity import messages
 from deltalog.unity.table_state import LAST_COMMIT_TIMESTAMP, LAST_UPDATE_VERSION, TABLE_ID_KEY, TableState
 
@@ -32,7 +34,7 @@ def config(request: UnityRequest) -> Work:
         raise CallError("protocol-versions must be a list such as 1.0,2.3.")
 
     def run(service: Service) -> messages.Config:
-        service.tables.check_catalog(catalog)
+        service.enter(catalog)
         if not any(each.partition(".")[0] == "1" for each in versions.split(",")):
             raise CallError(f"This server supports the protocol version {messages.PROTOCOL_VERSION} only.")
         return messages.Config(endpoints=SIGNATURES, protocol_version=messages.PROTOCOL_VERSION)
@@ -44,8 +46,8 @@ def create_staging_table(request: UnityRequest) -> Work:
     name = full_name(request.schema, request.body(messages.CreateStagingTable).name)
 
     def run(service: Service) -> messages.StagingTable:
-        service.tables.check_catalog(request.catalog)
-        staged = service.tables.stage(name)
+        service.enter(request.catalog, request.schema)
+        staged = service.tables.stage(name, service.caller)
         location = location_of(staged.url)
         return contract.staged(staged.table_id, location, service.vendor.vend(location, "READ_WRITE"))
 
@@ -56,7 +58,7 @@ def staging_credentials(request: UnityRequest) -> Work:
     table_id = request.parts["table_id"].lower()
 
     def run(service: Service) -> messages.Credentials:
-        location = location_of(service.tables.staged_location(table_id))
+        location = location_of(service.tables.staged_location(table_id, service.caller))
         return messages.Credentials(storage_credentials=tuple(service.vendor.vend(location, "READ_WRITE")))
 
     return Work(run)
@@ -67,32 +69,33 @@ def create_table(request: UnityRequest) -> Work:
     name = full_name(request.schema, given.name)
 
     def run(service: Service) -> messages.LoadedTable:
-        service.tables.check_catalog(request.catalog)
-        return loaded(service.tables.create(name, given))
+        service.caller.case(given.table_type)
+        service.enter(request.catalog, request.schema)
+        return loaded(service.tables.create(name, given, service.caller))
 
     return Work(run, name)
 
 
 def load_table(request: UnityRequest) -> Work:
     def run(service: Service) -> messages.LoadedTable:
-        service.tables.check_catalog(request.catalog)
-        return loaded(service.tables.load(request.table))
+        service.enter(request.catalog, request.schema)
+        return loaded(service.tables.load(request.table, service.caller))
 
     return Work(run, request.table)
 
 
 def table_exists(request: UnityRequest) -> Work:
     def run(service: Service) -> None:
-        service.tables.check_catalog(request.catalog)
-        service.tables.location(request.table)
+        service.enter(request.catalog, request.schema)
+        service.tables.location(request.table, service.caller)
 
     return Work(run, request.table)
 
 
 def delete_table(request: UnityRequest) -> Work:
     def run(service: Service) -> None:
-        service.tables.check_catalog(request.catalog)
-        service.tables.drop(request.table)
+        service.enter(request.catalog, request.schema)
+        service.tables.drop(request.table, service.caller)
 
     return Work(run, request.table)
 
@@ -101,8 +104,8 @@ def rename_table(request: UnityRequest) -> Work:
     new = full_name(request.schema, request.body(messages.RenameTable).new_name)
 
     def run(service: Service) -> None:
-        service.tables.check_catalog(request.catalog)
-        service.tables.rename(request.table, new)
+        service.enter(request.catalog, request.schema)
+        service.tables.rename(request.table, new, service.caller)
 
     return Work(run, request.table)
 
@@ -112,8 +115,8 @@ def update_table(request: UnityRequest) -> Work:
     contract.plan_of(given)
 
     def run(service: Service) -> messages.LoadedTable:
-        service.tables.check_catalog(request.catalog)
-        view = service.tables.update(request.table, given)
+        service.enter(request.catalog, request.schema)
+        view = service.tables.update(request.table, given, service.caller)
         service.on_update(view)
         return loaded(view)
 
@@ -124,8 +127,9 @@ def table_credentials(request: UnityRequest) -> Work:
     operation = operation_of(request)
 
     def run(service: Service) -> messages.Credentials:
-        service.tables.check_catalog(request.catalog)
-        location = location_of(service.tables.credential_location(request.table))
+        service.caller.case(operation)
+        service.enter(request.catalog, request.schema)
+        location = location_of(service.tables.credential_location(request.table, service.caller))
         return messages.Credentials(storage_credentials=tuple(service.vendor.vend(location, operation)))
 
     return Work(run, request.table)
@@ -137,7 +141,8 @@ def path_credentials(request: UnityRequest) -> Work:
         raise BadRequestError("location is required.")
 
     def run(service: Service) -> messages.Credentials:
-        service.tables.check_unmanaged(location)
+        service.caller.case(operation)
+        service.enter_path(location)
         return messages.Credentials(storage_credentials=tuple(service.vendor.vend(location, operation)))
 
     return Work(run)
@@ -155,8 +160,8 @@ def report_metrics(request: UnityRequest) -> Work:
             raise CallError("sorted-bin-boundaries must begin with 0 and increase.")
 
     def run(service: Service) -> None:
-        service.tables.check_catalog(request.catalog)
-        if service.tables.table_id(request.table) != given.table_id.lower():
+        service.enter(request.catalog, request.schema)
+        if service.tables.table_id(request.table, service.caller) != given.table_id.lower():
             raise CallError(f"table-id {given.table_id} is not that of the table {request.table}.")
 
     return Work(run, request.table)
@@ -262,26 +267,38 @@ def _derived(view: ExternalView) -> dict[str, str]:
 
 _SCHEMA, _TABLE_ONLY = SchemaNotFoundError, EntityNotFoundError
 ENDPOINTS = (
-    Endpoint("GET", "/delta/v1/config", config),
+    Endpoint("GET", "/delta/v1/config", config, rules.SEE_CATALOG),
     Endpoint(
         "POST",
         "/delta/v1/catalogs/{catalog}/schemas/{schema}/staging-tables",
         create_staging_table,
+        rules.CREATE_MANAGED,
         Needs.TABLE,
         missing=_SCHEMA,
     ),
-    Endpoint("GET", "/delta/v1/staging-tables/{table_id}/credentials", staging_credentials, Needs.TABLE),
     Endpoint(
-        "POST", "/delta/v1/catalogs/{catalog}/schemas/{schema}/tables", create_table, Needs.TABLE, missing=_SCHEMA
+        "GET",
+        "/delta/v1/staging-tables/{table_id}/credentials",
+        staging_credentials,
+        rules.VEND_FOR_STAGED,
+        Needs.TABLE,
     ),
-    Endpoint("GET", _TABLE, load_table, Needs.TABLE, missing=_SCHEMA),
-    Endpoint("HEAD", _TABLE, table_exists, missing=_TABLE_ONLY),
-    Endpoint("DELETE", _TABLE, delete_table, Needs.TABLE, missing=_TABLE_ONLY),
-    Endpoint("POST", _TABLE, update_table, Needs.TABLE, commits=True, missing=_TABLE_ONLY),
-    Endpoint("POST", f"{_TABLE}/rename", rename_table, missing=_TABLE_ONLY),
-    Endpoint("GET", f"{_TABLE}/credentials", table_credentials, Needs.TABLE, missing=_TABLE_ONLY),
-    Endpoint("POST", f"{_TABLE}/metrics", report_metrics, missing=_TABLE_ONLY),
-    Endpoint("GET", "/delta/v1/temporary-path-credentials", path_credentials, Needs.TABLE),
+    Endpoint(
+        "POST",
+        "/delta/v1/catalogs/{catalog}/schemas/{schema}/tables",
+        create_table,
+        rules.CREATE_TABLE,
+        Needs.TABLE,
+        missing=_SCHEMA,
+    ),
+    Endpoint("GET", _TABLE, load_table, rules.SEE_TABLE, Needs.TABLE, missing=_SCHEMA),
+    Endpoint("HEAD", _TABLE, table_exists, rules.SEE_TABLE, missing=_TABLE_ONLY),
+    Endpoint("DELETE", _TABLE, delete_table, rules.MANAGE_TABLE, Needs.TABLE, missing=_TABLE_ONLY),
+    Endpoint("POST", _TABLE, update_table, rules.WRITE_TABLE, Needs.TABLE, commits=True, missing=_TABLE_ONLY),
+    Endpoint("POST", f"{_TABLE}/rename", rename_table, rules.RENAME_TABLE, missing=_TABLE_ONLY),
+    Endpoint("GET", f"{_TABLE}/credentials", table_credentials, rules.VEND_FOR_TABLE, Needs.TABLE, missing=_TABLE_ONLY),
+    Endpoint("POST", f"{_TABLE}/metrics", report_metrics, rules.WRITE_TABLE, missing=_TABLE_ONLY),
+    Endpoint("GET", "/delta/v1/temporary-path-credentials", path_credentials, rules.VEND_FOR_PATH, Needs.TABLE),
 )
 # As ``config`` lists them.
 SIGNATURES = tuple(

@@ -29,6 +29,7 @@ from deltalog.errors import (
     UnpublishedCommitsError,
     UnsupportedFeatureError,
 )
+from deltalog.server.access.denials import PermissionDeniedError
 from deltalog.server.answers import Answer
 
 
@@ -50,7 +51,7 @@ class ResourceNotFoundError(NotFoundError):
 
 BAD_REQUEST, INTERNAL, UNKNOWN = "BadRequestException", "InternalServerErrorException", "CommitStateUnknownException"
 # By error type of the Delta API: the HTTP status, and the name of the error in the general API.
-_TYPES: Mapping[str, tuple[int, str]] = {
+TYPES: Mapping[str, tuple[int, str]] = {
     BAD_REQUEST: (400, "INVALID_ARGUMENT"),
     "InvalidParameterValueException": (400, "INVALID_ARGUMENT"),
     "UnsupportedTableFormatException": (400, "UNSUPPORTED_TABLE_FORMAT"),
@@ -72,6 +73,7 @@ _TYPES: Mapping[str, tuple[int, str]] = {
 # Of the rows of this table, the first whose class matches the error is used.
 _ERRORS: tuple[tuple[type[DeltaLogError], str], ...] = (
     (BadRequestError, BAD_REQUEST),
+    (PermissionDeniedError, "PermissionDeniedException"),
     (UnsupportedTableError, "UnsupportedTableFormatException"),
     # Not 501: clients take that for a server failure, and repeat the request.
     (NotServedError, "NotFoundException"),
@@ -128,7 +130,7 @@ def deferred(message: str) -> Answer:
 
 def response(kind: str, message: str, headers: Mapping[str, str] | None = None, status: int | None = None) -> Answer:
     """An error response whose body has the forms of both APIs."""
-    code, name = _TYPES[kind]
+    code, name = TYPES[kind]
     code = status or code
     body: dict[str, Any] = {
         "error": {"type": kind, "code": code, "message": message},

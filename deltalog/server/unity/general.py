@@ -13,16 +13,18 @@ import msgspec
 
 from deltalog.errors import CallError, DeltaLogError, EntityNotFoundError
 from deltalog.protocol.actions import Long
+from deltalog.server.access import rules
 from deltalog.server.calls import Needs
 from deltalog.server.unity.column_infos import columns_of, infos_of, partition_columns_of
 from deltalog.server.unity.delta import properties_of
 from deltalog.server.unity.errors import BadRequestError, NotServedError, rendering
 from deltalog.server.unity.pages import MOST_RESULTS, page
-from deltalog.server.unity.requests import UnityRequest, full_name
+from deltalog.server.unity.requests import UnityRequest, full_name, three_parts, two_parts
 from deltalog.server.unity.service import Endpoint, Service, Work
 from deltalog.transactions.unity import contract
 from deltalog.transactions.unity.documents import SchemaDocument
-from deltalog.transactions.unity.tables import ExternalView, ManagedView, View, location_of
+from deltalog.transactions.unity.locations import location_of
+from deltalog.transactions.unity.views import ExternalView, ManagedView, View
 from deltalog.unity import messages
 from deltalog.unity.columns import from_columns
 
@@ -125,12 +127,17 @@ def metastore_summary(request: UnityRequest) -> Work:
 
 def list_catalogs(request: UnityRequest) -> Work:
     request.number("max_results", MOST_RESULTS)
-    return Work(lambda service: {"catalogs": [_catalog(service)], "next_page_token": None})
+
+    def run(service: Service) -> dict[str, Any]:
+        found = [_catalog(service)] if service.caller.sees_catalog() else []
+        return {"catalogs": found, "next_page_token": None}
+
+    return Work(run)
 
 
 def get_catalog(request: UnityRequest) -> Work:
     def run(service: Service) -> dict[str, Any]:
-        service.tables.check_catalog(request.parts["name"])
+        service.enter(request.parts["name"])
         return _catalog(service)
 
     return Work(run)
@@ -162,8 +169,10 @@ def create_schema(request: UnityRequest) -> Work:
         raise NotServedError("This server creates all managed tables below its warehouse: omit storage_root.")
 
     def run(service: Service) -> dict[str, Any]:
-        service.tables.check_catalog(given.catalog_name)
-        return _schema(service, service.tables.create_schema(given.name, given.comment, given.properties or {}))
+        service.enter(given.catalog_name)
+        made = service.tables.create_schema(given.name, given.comment, given.properties or {}, service.caller)
+        service.caller.grants.forget()
+        return _schema(service, made)
 
     return Work(run)
 
@@ -172,11 +181,12 @@ def list_schemas(request: UnityRequest) -> Work:
     catalog = _required(request, "catalog_name")
 
     def run(service: Service) -> dict[str, Any]:
-        service.tables.check_catalog(catalog)
-        read = page(
-            request, f"schemas {catalog}", MOST_RESULTS, service.tables.schemas_after, lambda each: f"{each.name}."
-        )
-        found, token = read()
+        service.enter(catalog)
+
+        def find(after: str, limit: int) -> Sequence[SchemaDocument]:
+            return service.tables.schemas_after(after, limit, service.caller)
+
+        found, token = page(request, f"schemas {catalog}", MOST_RESULTS, find, lambda each: f"{each.name}.")()
         return {"schemas": [_schema(service, each) for each in found], "next_page_token": token}
 
     request.number("max_results", MOST_RESULTS)
@@ -184,35 +194,36 @@ def list_schemas(request: UnityRequest) -> Work:
 
 
 def get_schema(request: UnityRequest) -> Work:
-    catalog, name = _two_parts(request.parts["full_name"])
+    catalog, name = two_parts(request.parts["full_name"])
 
     def run(service: Service) -> dict[str, Any]:
-        service.tables.check_catalog(catalog)
+        service.enter(catalog, name)
         return _schema(service, service.tables.schema(name))
 
     return Work(run)
 
 
 def update_schema(request: UnityRequest) -> Work:
-    catalog, name = _two_parts(request.parts["full_name"])
+    catalog, name = two_parts(request.parts["full_name"])
     given = request.body(UpdateSchema)
     _check_comment(given.comment)
     if given.new_name not in (None, name):
         raise NotServedError("This server does not rename schemas.")
 
     def run(service: Service) -> dict[str, Any]:
-        service.tables.check_catalog(catalog)
+        service.enter(catalog, name)
         return _schema(service, service.tables.update_schema(name, given.comment, given.properties))
 
     return Work(run)
 
 
 def delete_schema(request: UnityRequest) -> Work:
-    catalog, name = _two_parts(request.parts["full_name"])
+    catalog, name = two_parts(request.parts["full_name"])
 
     def run(service: Service) -> dict[str, Any]:
-        service.tables.check_catalog(catalog)
+        service.enter(catalog, name)
         service.tables.delete_schema(name)
+        service.caller.grants.forget()
         return {}
 
     return Work(run)
@@ -240,8 +251,8 @@ def create_staging_table(request: UnityRequest) -> Work:
     name = full_name(given.schema_name, given.name)
 
     def run(service: Service) -> dict[str, Any]:
-        service.tables.check_catalog(given.catalog_name)
-        staged = service.tables.stage(name)
+        service.enter(given.catalog_name, given.schema_name)
+        staged = service.tables.stage(name, service.caller)
         return {
             "name": given.name,
             "catalog_name": given.catalog_name,
@@ -266,15 +277,16 @@ def create_table(request: UnityRequest) -> Work:
         raise CallError(f"A table has at most {_MOST_COLUMNS} columns.")
 
     def run(service: Service) -> dict[str, Any]:
-        service.tables.check_catalog(given.catalog_name)
+        service.caller.case(given.table_type)
+        service.enter(given.catalog_name, given.schema_name)
         if given.table_type == "MANAGED":
             if given.data_source_format != "DELTA":
-                raise CallError("A managed table is a Delta table.")
-            return table_info(service, service.tables.create_staged(name, location, given.comment))
+                raise CallError("A managed table must be a Delta table.")
+            return table_info(service, service.tables.create_staged(name, location, given.comment, service.caller))
         infos = given.columns or []
         view = service.tables.register_external(
             name, location, given.data_source_format, given.comment, given.properties or {}, infos, columns_of(infos),
-            partition_columns_of(infos),
+            partition_columns_of(infos), service.caller,
         )  # fmt: skip
         return table_info(service, view)
 
@@ -288,11 +300,11 @@ def list_tables(request: UnityRequest) -> Work:
 
     def run(service: Service) -> dict[str, Any]:
         tables = service.tables
-        tables.check_catalog(catalog)
+        service.enter(catalog, schema)
         tables.check_schema(schema)
 
         def find(after: str, limit: int) -> Sequence[str]:
-            return tables.names_after(schema, after, limit)
+            return tables.names_after(schema, after, limit, service.caller)
 
         found, token = page(request, f"tables {catalog}.{schema}", MOST_RESULTS, find, lambda each: each)()
         shown = [info for name in found if (info := _listed(service, name)) is not None]
@@ -323,21 +335,21 @@ def _listed(service: Service, name: str) -> dict[str, Any] | None:
 
 
 def get_table(request: UnityRequest) -> Work:
-    catalog, name = _three_parts(request.parts["full_name"])
+    catalog, name = three_parts(request.parts["full_name"])
 
     def run(service: Service) -> dict[str, Any]:
-        service.tables.check_catalog(catalog)
-        return table_info(service, service.tables.load(name))
+        service.enter(catalog, name.partition(".")[0])
+        return table_info(service, service.tables.load(name, service.caller))
 
     return Work(run, name)
 
 
 def delete_table(request: UnityRequest) -> Work:
-    catalog, name = _three_parts(request.parts["full_name"])
+    catalog, name = three_parts(request.parts["full_name"])
 
     def run(service: Service) -> dict[str, Any]:
-        service.tables.check_catalog(catalog)
-        service.tables.drop(name)
+        service.enter(catalog, name.partition(".")[0])
+        service.tables.drop(name, service.caller)
         return {}
 
     return Work(run, name)
@@ -402,7 +414,9 @@ def table_credentials(request: UnityRequest) -> Work:
     table_id = given.table_id.lower()
 
     def run(service: Service) -> dict[str, Any]:
-        return _vended(service, location_of(service.tables.credential_location_with_id(table_id)), operation)
+        service.caller.case(operation)
+        location = service.tables.credential_location_with_id(table_id, service.caller)
+        return _vended(service, location_of(location), operation)
 
     return Work(run)
 
@@ -425,7 +439,8 @@ def path_credentials(request: UnityRequest) -> Work:
         raise BadRequestError(f"operation must be one of {', '.join(operations)}.")
 
     def run(service: Service) -> dict[str, Any]:
-        service.tables.check_unmanaged(given.url)
+        service.caller.case(given.operation.removeprefix("PATH_"))
+        service.enter_path(given.url)
         return _vended(service, given.url, operation)
 
     return Work(run)
@@ -462,7 +477,7 @@ def get_commits(request: UnityRequest) -> Work:
         raise CallError("start_version must not be negative, nor after end_version.")
 
     def run(service: Service) -> dict[str, Any]:
-        record = service.tables.managed_with_id(given.table_id.lower(), given.table_uri)
+        record = service.tables.managed_with_id(given.table_id.lower(), given.table_uri, service.caller)
         head = service.tables.head(record)
         commits = [
             {
@@ -497,7 +512,7 @@ def post_commit(request: UnityRequest) -> Work:
     plan = contract.plan_of(messages.UpdateTable(requirements=requirements, updates=tuple(updates)))
 
     def run(service: Service) -> dict[str, Any]:
-        record = service.tables.managed_with_id(table_id, given.table_uri)
+        record = service.tables.managed_with_id(table_id, given.table_uri, service.caller)
         view = service.tables.update_managed(record, plan)
         service.on_update(view)
         return {}
@@ -534,46 +549,32 @@ def _required(request: UnityRequest, name: str) -> str:
     return found
 
 
-def _two_parts(name: str) -> tuple[str, str]:
-    catalog, _, schema = name.partition(".")
-    full_name(schema, "t")
-    return catalog, schema
-
-
-def _three_parts(name: str) -> tuple[str, str]:
-    """The catalog, and the name of a table in it."""
-    parts = name.split(".")
-    if len(parts) != 3:
-        raise BadRequestError("The name of a table has three parts: catalog.schema.table.")
-    return parts[0], full_name(parts[1], parts[2])
-
-
 def _check_comment(comment: str | None) -> None:
     if comment is not None and len(comment) > _MOST_COMMENT:
         raise CallError(f"A comment has at most {_MOST_COMMENT} characters.")
 
 
 ENDPOINTS = (
-    Endpoint("GET", "/metastore_summary", metastore_summary),
-    Endpoint("GET", "/catalogs", list_catalogs),
-    Endpoint("POST", "/catalogs", change_catalogs),
-    Endpoint("GET", "/catalogs/{name}", get_catalog),
-    Endpoint("PATCH", "/catalogs/{name}", change_catalogs),
-    Endpoint("DELETE", "/catalogs/{name}", change_catalogs),
-    Endpoint("GET", "/schemas", list_schemas),
-    Endpoint("POST", "/schemas", create_schema),
-    Endpoint("GET", "/schemas/{full_name}", get_schema),
-    Endpoint("PATCH", "/schemas/{full_name}", update_schema),
-    Endpoint("DELETE", "/schemas/{full_name}", delete_schema),
-    Endpoint("POST", "/staging-tables", create_staging_table),
-    Endpoint("GET", "/tables", list_tables, Needs.TABLE),
-    Endpoint("POST", "/tables", create_table, Needs.TABLE),
-    Endpoint("GET", "/tables/{full_name}", get_table, Needs.TABLE),
-    Endpoint("DELETE", "/tables/{full_name}", delete_table, Needs.TABLE),
-    Endpoint("POST", "/temporary-table-credentials", table_credentials, Needs.TABLE),
-    Endpoint("POST", "/temporary-path-credentials", path_credentials, Needs.TABLE),
-    Endpoint("GET", "/delta/preview/commits", get_commits),
-    Endpoint("POST", "/delta/preview/commits", post_commit, Needs.TABLE, commits=True),
+    Endpoint("GET", "/metastore_summary", metastore_summary, rules.ANYONE),
+    Endpoint("GET", "/catalogs", list_catalogs, rules.ANYONE),
+    Endpoint("POST", "/catalogs", change_catalogs, rules.MANAGE_CATALOG),
+    Endpoint("GET", "/catalogs/{name}", get_catalog, rules.SEE_CATALOG),
+    Endpoint("PATCH", "/catalogs/{name}", change_catalogs, rules.MANAGE_CATALOG),
+    Endpoint("DELETE", "/catalogs/{name}", change_catalogs, rules.MANAGE_CATALOG),
+    Endpoint("GET", "/schemas", list_schemas, rules.SEE_CATALOG),
+    Endpoint("POST", "/schemas", create_schema, rules.CREATE_SCHEMA),
+    Endpoint("GET", "/schemas/{full_name}", get_schema, rules.SEE_SCHEMA),
+    Endpoint("PATCH", "/schemas/{full_name}", update_schema, rules.MANAGE_SCHEMA),
+    Endpoint("DELETE", "/schemas/{full_name}", delete_schema, rules.MANAGE_SCHEMA),
+    Endpoint("POST", "/staging-tables", create_staging_table, rules.CREATE_MANAGED),
+    Endpoint("GET", "/tables", list_tables, rules.SEE_SCHEMA, Needs.TABLE),
+    Endpoint("POST", "/tables", create_table, rules.CREATE_TABLE, Needs.TABLE),
+    Endpoint("GET", "/tables/{full_name}", get_table, rules.SEE_TABLE, Needs.TABLE),
+    Endpoint("DELETE", "/tables/{full_name}", delete_table, rules.MANAGE_TABLE, Needs.TABLE),
+    Endpoint("POST", "/temporary-table-credentials", table_credentials, rules.VEND_FOR_TABLE, Needs.TABLE),
+    Endpoint("POST", "/temporary-path-credentials", path_credentials, rules.VEND_FOR_PATH, Needs.TABLE),
+    Endpoint("GET", "/delta/preview/commits", get_commits, rules.READ_TABLE),
+    Endpoint("POST", "/delta/preview/commits", post_commit, rules.WRITE_TABLE, Needs.TABLE, commits=True),
 )
 
 

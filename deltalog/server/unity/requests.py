@@ -73,7 +73,7 @@ class UnityRequest:
         except msgspec.ValidationError as error:
             if "missing required field" in str(error):
                 raise CallError(f"The body is incomplete: {error}.") from None
-            raise BadRequestError(f"The body is not as it must be: {error}.") from None
+            raise BadRequestError(f"The body does not have the required form: {error}.") from None
         except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
             raise BadRequestError("The body is not JSON.") from None
 
@@ -83,7 +83,7 @@ def decoded(body: bytes | bytearray, kind: type[T]) -> T:
     try:
         return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as error:
-        raise BadRequestError(f"The body is not as it must be: {error}.") from None
+        raise BadRequestError(f"The body does not have the required form: {error}.") from None
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         raise BadRequestError("The body is not JSON.") from None
 
@@ -98,3 +98,18 @@ def full_name(schema: str, table: str) -> str:
     if (parsed.schema, parsed.table) != (schema, table):
         raise BadRequestError(f"{schema}.{table}: give names without backticks.")
     return name
+
+
+def two_parts(name: str) -> tuple[str, str]:
+    """The catalog, and the name of a schema in it. Raises BadRequestError."""
+    catalog, _, schema = name.partition(".")
+    full_name(schema, "t")
+    return catalog, schema
+
+
+def three_parts(name: str) -> tuple[str, str]:
+    """The catalog, and the full name of a table in it. Raises BadRequestError."""
+    parts = name.split(".")
+    if len(parts) != 3:
+        raise BadRequestError("The name of a table has three parts: catalog.schema.table.")
+    return parts[0], full_name(parts[1], parts[2])

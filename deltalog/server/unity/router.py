@@ -1,4 +1,4 @@
-"""Finds the endpoint of a request of Unity Catalog's API.
+"""Finds the endpoint of a request of Unity Catalog's API, or of deltalog's own.
 
 The segments of a path are decoded one by one, so that an encoded slash does not split a name.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import urllib.parse
 from collections.abc import Iterable
 
-from deltalog.server.unity import delta, general
+from deltalog.server.unity import administration, delta, general, permissions
 from deltalog.server.unity.errors import NotServedError, ResourceNotFoundError
 from deltalog.server.unity.service import Endpoint
 from deltalog.unity.messages import ROOT
@@ -17,18 +17,19 @@ _MOST_SHOWN = 200
 # Resources of Unity Catalog that this server does not have.
 _NOT_SERVED = frozenset(
     {
-        "functions", "volumes", "models", "permissions", "external-locations", "credentials", "storage-credentials",
+        "functions", "volumes", "models", "external-locations", "credentials", "storage-credentials",
         "temporary-volume-credentials", "temporary-model-version-credentials",
     }
 )  # fmt: skip
 
 
 class Router:
-    """The endpoints by method and path."""
+    """The endpoints of an API by method and path."""
 
     def __init__(self, endpoints: Iterable[Endpoint]) -> None:
+        self.endpoints = tuple(endpoints)
         self._by_length: dict[int, list[tuple[tuple[str, ...], Endpoint]]] = {}
-        for each in endpoints:
+        for each in self.endpoints:
             pattern = tuple(each.path.split("/")[1:])
             self._by_length.setdefault(len(pattern), []).append((pattern, each))
 
@@ -63,9 +64,13 @@ def _matched(pattern: tuple[str, ...], segments: list[str]) -> dict[str, str] | 
     return parts
 
 
-ROUTER = Router((*delta.ENDPOINTS, *general.ENDPOINTS))
+ROUTER = Router((*delta.ENDPOINTS, *general.ENDPOINTS, *permissions.ENDPOINTS))
+ROUTERS = {ROOT: ROUTER, administration.ROOT: Router(administration.ENDPOINTS)}
 
 
-def path_below_root(raw_path: str) -> str | None:
-    """The part of a path below the root of the API; None for another path."""
-    return raw_path.removeprefix(ROOT) if raw_path.startswith(f"{ROOT}/") else None
+def router_of(raw_path: str) -> tuple[Router, str] | None:
+    """The router for a path, and the part of the path below the root of its API; None for a path of another API."""
+    for root, router in ROUTERS.items():
+        if raw_path.startswith(f"{root}/"):
+            return router, raw_path.removeprefix(root)
+    return None

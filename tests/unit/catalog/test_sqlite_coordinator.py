@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -12,11 +13,13 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from deltalog.catalog import sqlite_file
+from deltalog.catalog.group_commit import Execute
 from deltalog.catalog.records import (
     Head,
     Marking,
@@ -318,12 +321,31 @@ def test_a_lock_that_is_not_let_go_is_an_error_and_nothing_changes(tmp_path: Pat
     holder.close()
 
 
+@contextlib.contextmanager
+def a_change_in_progress(catalog: SQLiteCoordinator) -> Iterator[None]:
+    """Another thread makes a change, which ends with the block."""
+    begun, over = threading.Event(), threading.Event()
+
+    def make(execute: Execute) -> None:
+        begun.set()
+        over.wait(60)
+
+    thread = threading.Thread(target=catalog._file.write, args=(make,))
+    thread.start()
+    assert begun.wait(60)
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
 def test_the_writers_of_a_process_wait_without_connections(tmp_path: Path) -> None:
     catalog = SQLiteCoordinator(tmp_path / "catalog.db")
     catalog.register(table(1), 0)
     results: list[Ratification] = []
     writers = [threading.Thread(target=lambda: results.append(catalog.ratify(proposal({"id-1": 1})))) for _ in range(8)]
-    with catalog._file.writing():
+    with a_change_in_progress(catalog):
         for each in writers:
             each.start()
         time.sleep(0.2)
@@ -336,7 +358,7 @@ def test_the_writers_of_a_process_wait_without_connections(tmp_path: Path) -> No
 def test_a_writer_of_the_same_process_that_does_not_end_is_an_error(tmp_path: Path) -> None:
     catalog = SQLiteCoordinator(tmp_path / "catalog.db", busy_seconds=0.05)
     catalog.register(table(1), 0)
-    with catalog._file.writing(), pytest.raises(CoordinatorError, match=r"locked.*Try again"):
+    with a_change_in_progress(catalog), pytest.raises(CoordinatorError, match=r"locked.*Try again"):
         catalog.ratify(proposal({"id-1": 1}))
     assert catalog.ratify(proposal({"id-1": 1})) is RATIFIED
 
@@ -396,9 +418,13 @@ def test_a_file_that_may_not_be_written_is_an_error(catalog: SQLiteCoordinator) 
 def test_an_error_of_the_caller_in_a_change_undoes_it(catalog: SQLiteCoordinator) -> None:
     before = transaction("t")
     catalog.insert(before)
-    with pytest.raises(ZeroDivisionError), catalog._file.writing() as execute:
+
+    def wrong(execute: Execute) -> float:
         execute("DELETE FROM transactions")
-        _ = 1 / 0
+        return 1 / 0
+
+    with pytest.raises(ZeroDivisionError):
+        catalog._file.write(wrong)
     assert catalog.transaction("t") == before
     assert catalog.replace(touched(before, 2000))
 

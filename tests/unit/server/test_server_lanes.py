@@ -29,16 +29,16 @@ class World:
         self.begun = threading.Semaphore(0)
         self.calls: list[asyncio.Task[Any]] = []
 
-    def hang(self, lane: str, count: int, seconds: float = 60) -> None:
-        self.calls += [asyncio.create_task(self.lanes.run(lane, self._wait, seconds)) for _ in range(count)]
+    def hang(self, lane: str, count: int, seconds: float = 60, caller: str = "") -> None:
+        self.calls += [asyncio.create_task(self.lanes.run(lane, self._wait, seconds, caller)) for _ in range(count)]
 
     def _wait(self) -> str:
         self.begun.release()
         self.release.wait(60)
         return "late"
 
-    async def quick(self, lane: str) -> str:
-        return await self.lanes.run(lane, lambda: "done", 60)
+    async def quick(self, lane: str, caller: str = "") -> str:
+        return await self.lanes.run(lane, lambda: "done", 60, caller)
 
     async def begin(self, count: int) -> None:
         """Wait until ``count`` more calls have begun to hang."""
@@ -50,6 +50,9 @@ class World:
         found = await asyncio.gather(*self.calls, return_exceptions=True)
         while self.lanes._lanes:  # these calls were abandoned
             await asyncio.sleep(0.01)
+        total = self.lanes._total
+        assert (total.in_progress, total.running, total.slow) == (0, 0, 0)
+        assert not self.lanes._in_progress and not self.lanes._running
         self.lanes.close()
         return found
 
@@ -119,13 +122,13 @@ def test_one_that_is_shed_as_its_caller_leaves_counts_once() -> None:
         world.hang("bad", 16)
         await world.begin(4)
         lane = world.lanes._lanes["bad"]
-        lane.slow += 1
+        world.lanes._add_slow(lane, 1)
         world.lanes._shed(lane)
         for call in world.calls[4:]:
             call.cancel()
         await asyncio.wait(world.calls[4:])
         assert lane.in_progress == 4
-        lane.slow -= 1
+        world.lanes._add_slow(lane, -1)
         await world.end()
 
     play(scene())
@@ -139,6 +142,71 @@ def test_what_is_over_time_is_told_by_whether_it_has_begun() -> None:
         world.hang("bad", 2, seconds=0.01)
         found = await asyncio.gather(*world.calls, return_exceptions=True)
         assert [type(each) for each in found] == [NotDoneError] * 4 + [NotBegunError] * 2
+        await world.end()
+
+    play(scene())
+
+
+@pytest.mark.parametrize("slow_seconds", [0.01, 60])
+def test_a_caller_who_fills_the_server_keeps_no_other_out(slow_seconds: float) -> None:
+    """Whether its calls are slow, or many."""
+
+    async def scene() -> None:
+        world = World(requests=32, slow_seconds=slow_seconds)
+        for number in range(32):
+            world.hang(f"table {number}", 1, caller="greedy")
+        await world.begin(4)
+        with pytest.raises(BusyError):
+            await world.quick("one more", "greedy")
+        others = [asyncio.create_task(world.quick(f"other {number}", "modest")) for number in range(4)]
+        if slow_seconds < 1:
+            assert await asyncio.gather(*others) == ["done"] * 4
+        await asyncio.sleep(0)
+        assert all(each.done() == (slow_seconds < 1) for each in others)
+        world.release.set()
+        assert await asyncio.gather(*others) == ["done"] * 4
+        assert await world.end() == ["late"] * 32
+
+    play(scene())
+
+
+def test_the_next_call_is_one_of_the_caller_with_the_fewest() -> None:
+    async def scene() -> None:
+        world = World(requests=64, slow_seconds=60)
+        order: list[str] = []
+        world.hang("a", 4, caller="first")
+        await world.begin(4)
+        calls = [
+            asyncio.create_task(world.lanes.run(f"{caller} {number}", lambda c=caller: order.append(c), 60, caller))  # type: ignore[misc]
+            for caller, count in (("first", 20), ("second", 3))
+            for number in range(count)
+        ]
+        await asyncio.sleep(0)
+        world.release.set()
+        await asyncio.gather(*calls)
+        assert order.index("second") < 4 and order.count("first") == 20
+        await world.end()
+
+    play(scene())
+
+
+def test_of_the_lanes_of_one_caller_the_one_that_waited_longest_is_next() -> None:
+    async def scene() -> None:
+        world = World(requests=64, slow_seconds=60)
+        order: list[str] = []
+        world.hang("held", 4)
+        await world.begin(4)
+        names = ["a", "b", "a", "c", "b"]
+        calls = [asyncio.create_task(world.lanes.run(n, lambda n=n: order.append(n), 60)) for n in names]  # type: ignore[misc]
+        await asyncio.sleep(0)
+        lanes = world.lanes
+        for lane in (lanes._lanes[name] for name in ("a", "b", "c")):
+            assert [each.number for each in lane.waiting] == sorted(each.number for each in lane.waiting)
+        chosen = min((lanes._lanes[name] for name in ("c", "b", "a")), key=lanes._order)
+        assert chosen is lanes._lanes["a"]
+        world.release.set()
+        await asyncio.gather(*calls)
+        assert sorted(order) == sorted(names)
         await world.end()
 
     play(scene())

@@ -16,7 +16,9 @@ from deltalog.catalog.sqlite import SQLiteCoordinator
 from deltalog.errors import CommitConflictError, DeltaLogError, EntityNotFoundError, MetadataChangedError
 from deltalog.server.unity.requests import decoded
 from deltalog.testing.coordinators import MemoryCoordinator
-from deltalog.transactions.unity.tables import ManagedView, UnitySettings, UnityTables
+from deltalog.transactions.unity.settings import UnitySettings
+from deltalog.transactions.unity.tables import UnityTables
+from deltalog.transactions.unity.views import ManagedView
 from deltalog.unity.messages import UpdateTable
 from tests.support.s3 import Server
 from tests.support.s3.dynamodb import new_table

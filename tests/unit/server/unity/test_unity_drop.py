@@ -18,7 +18,7 @@ from deltalog.errors import EntityNotFoundError, ResourceNotReadyError
 from deltalog.storage.fs import LocalStore
 from deltalog.testing.coordinators import FaultyCoordinator, MemoryCoordinator
 from deltalog.testing.stores import Fault, nth
-from deltalog.transactions.unity.tables import UnitySettings
+from deltalog.transactions.unity.settings import UnitySettings
 from tests.support.server import served
 from tests.support.server.unity import Table, Unity
 
@@ -181,7 +181,7 @@ def test_staged_files_are_kept_from_their_publication_on(
     now[0] += 1000 * 2 * hours
     if by_client:
         record = manager.coordinator.table("s.t")
-        tables._confirm(record, manager.coordinator.head(record.table_id), 1)
+        tables._updates.confirm(record, manager.coordinator.head(record.table_id), 1)
     manager.recover()
     published = table.log / f"{1:020d}.json"
     if not has_links:  # then another process sees the time of the publication, too

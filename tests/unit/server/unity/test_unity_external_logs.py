@@ -13,7 +13,8 @@ from deltalog import DeltaTable, TransactionManager
 from deltalog.environment import Environment
 from deltalog.storage.fs import LocalStore
 from deltalog.testing.coordinators import MemoryCoordinator
-from deltalog.transactions.unity.tables import UnitySettings, UnityTables
+from deltalog.transactions.unity.settings import UnitySettings
+from deltalog.transactions.unity.tables import UnityTables
 from tests.support.server import served
 from tests.support.server.unity import Unity
 

@@ -25,7 +25,7 @@ from deltalog.storage.fs import LocalStore
 from deltalog.testing.coordinators import FaultyCoordinator
 from deltalog.testing.stores import Call, Fault
 from deltalog.transactions import external_commits
-from deltalog.transactions.unity.tables import UnitySettings
+from deltalog.transactions.unity.settings import UnitySettings
 from tests.support.server.unity import COLUMNS, ROOT, Response, Table, Unity
 
 

@@ -14,7 +14,7 @@ import pytest
 from deltalog import DeltaTable, StoreError, TableExistsError, TransactionManager
 from deltalog.testing.coordinators import MemoryCoordinator
 from deltalog.transactions.unity import external_logs
-from deltalog.transactions.unity.tables import UnitySettings
+from deltalog.transactions.unity.settings import UnitySettings
 from tests.support.server import served
 from tests.support.server.unity import COLUMNS, Table, Unity
 
@@ -510,7 +510,7 @@ def test_an_older_commit_has_something_to_say(unity: Unity, table: Table) -> Non
 
 @pytest.mark.parametrize(
     "path",
-    ["/functions", "/volumes", "/models", "/models/x/versions/1", "/permissions/table/x", "/external-locations",
+    ["/functions", "/volumes", "/models", "/models/x/versions/1", "/external-locations",
      "/credentials/x", "/temporary-volume-credentials"],
 )  # fmt: skip
 def test_what_is_not_served_says_so(unity: Unity, path: str) -> None:

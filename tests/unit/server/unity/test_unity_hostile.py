@@ -16,7 +16,7 @@ import pytest
 from deltalog import CallError
 from deltalog.server.unity.errors import NotServedError, ResourceNotFoundError
 from deltalog.server.unity.router import ROUTER
-from deltalog.transactions.unity.tables import canonical_location, location_of
+from deltalog.transactions.unity.locations import canonical_location, location_of
 from tests.support.server import Served, served
 from tests.support.server.unity import COLUMNS, PROTOCOL, Table, Unity, now_ms
 

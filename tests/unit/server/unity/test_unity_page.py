@@ -48,6 +48,6 @@ def test_every_member_is_named(kind: type[msgspec.Struct]) -> None:
     assert missing == []
 
 
-@pytest.mark.parametrize("kind", errors._TYPES)
+@pytest.mark.parametrize("kind", errors.TYPES)
 def test_every_type_of_error_is_named(kind: str) -> None:
     assert f"`{kind}`" in PAGE

@@ -1,0 +1,112 @@
+"""The tables of a catalog in PostgreSQL, their versions, and the names that its database schema may have. Pure.
+
+All text is compared by its bytes (``COLLATE "C"``), because listings are ordered by code points, whatever the collation
+of the database. The tables have no foreign keys: these would take locks beside those that ``postgresql`` describes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from deltalog.errors import CallError
+
+SCHEMA_VERSION = 1
+DEFAULT_SCHEMA = "deltalog"
+# PostgreSQL cuts longer names without an error, so that two catalogs would become one.
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_$-]{0,62}")
+_RESERVED = re.compile(r"pg_.*|information_schema", re.IGNORECASE)
+
+# ``marks``: the last number of a marking that was used, even if the marking with this number was deleted. ``root``: the
+# URL with one slash at its end, for the search for nested tables. A part that is larger than a piece has several rows.
+_VERSION_1 = (
+    """CREATE TABLE {schema}.catalog (
+        catalog_id text NOT NULL,
+        schema_version integer NOT NULL
+    )""",
+    """CREATE TABLE {schema}.tables (
+        table_id text COLLATE "C" PRIMARY KEY,
+        name text COLLATE "C" NOT NULL UNIQUE,
+        url text COLLATE "C" NOT NULL,
+        root text COLLATE "C" NOT NULL UNIQUE,
+        created_ms bigint NOT NULL,
+        version bigint NOT NULL,
+        metadata_version bigint,
+        metadata_ms bigint,
+        marks bigint NOT NULL DEFAULT 0
+    )""",
+    """CREATE TABLE {schema}.commits (
+        table_id text COLLATE "C" NOT NULL,
+        version bigint NOT NULL,
+        file text NOT NULL,
+        in_commit_timestamp_ms bigint NOT NULL,
+        size_bytes bigint NOT NULL,
+        txn_id text NOT NULL,
+        modified_ms bigint,
+        changes_metadata boolean NOT NULL,
+        PRIMARY KEY (table_id, version)
+    )""",
+    """CREATE TABLE {schema}.markings (
+        table_id text COLLATE "C" NOT NULL,
+        number bigint NOT NULL,
+        marking text NOT NULL,
+        PRIMARY KEY (table_id, number)
+    )""",
+    """CREATE TABLE {schema}.documents (
+        kind text COLLATE "C" NOT NULL,
+        key text COLLATE "C" NOT NULL,
+        revision bigint NOT NULL,
+        content text NOT NULL,
+        PRIMARY KEY (kind, key)
+    )""",
+    """CREATE TABLE {schema}.transactions (
+        id text COLLATE "C" PRIMARY KEY,
+        status text COLLATE "C" NOT NULL,
+        start_ms bigint NOT NULL,
+        revision bigint NOT NULL,
+        record text NOT NULL
+    )""",
+    "CREATE INDEX transactions_by_status ON {schema}.transactions (status, start_ms, id)",
+    """CREATE TABLE {schema}.parts (
+        transaction_id text COLLATE "C" NOT NULL,
+        digest bytea NOT NULL,
+        piece integer NOT NULL,
+        key bytea NOT NULL,
+        data bytea NOT NULL,
+        PRIMARY KEY (transaction_id, digest, piece)
+    )""",
+)
+#: The statements that lead to each version of the schema from the one before it.
+STEPS: Mapping[int, tuple[str, ...]] = {1: _VERSION_1}
+
+
+def check_schema_name(name: str) -> str:
+    """The name of the database schema of a catalog. Raises CallError unless it is an ASCII name of 1 to 63 characters
+    that PostgreSQL does not reserve."""
+    if not _NAME.fullmatch(name) or _RESERVED.fullmatch(name):
+        raise CallError(
+            f"{name!r} cannot be the PostgreSQL schema of a catalog: write 1 to 63 letters, digits, '_', '-' or '$', "
+            "beginning with a letter or '_', and not with pg_. Upper and lower case are different."
+        )
+    return name
+
+
+def statements(schema: str, version: int) -> list[str]:
+    """The statements that bring a schema of ``version`` (0: none) to SCHEMA_VERSION, except that of the version
+    number."""
+    return [
+        statement.format(schema=f'"{schema}"')
+        for number in sorted(STEPS)
+        if version < number <= SCHEMA_VERSION
+        for statement in STEPS[number]
+    ]
+
+
+def root_of(url: str) -> str:
+    """The canonical root of a table, with one slash at its end."""
+    return f"{url.rstrip('/')}/"
+
+
+def roots_around(root: str) -> list[str]:
+    """A root and all roots in which it lies."""
+    return [root[: end + 1] for end, character in enumerate(root) if character == "/"]

@@ -1,0 +1,171 @@
+"""Whose a request is: the ways in which callers can prove it, together.
+
+A request that brings a token is judged by the token alone, then by its AWS signature, then by its client certificate:
+a wrong one is refused, also if another would be accepted.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from deltalog.catalog.coordinator import Coordinator
+from deltalog.errors import CallError
+from deltalog.server.access import issued, sigv4, token_text
+from deltalog.server.access.certificates import CertificateRule, CertificateSettings
+from deltalog.server.access.issued import Credential
+from deltalog.server.access.oidc import OidcIssuer, OidcSettings, looks_like_jwt
+from deltalog.server.access.principals import (
+    Authenticator,
+    Everyone,
+    Head,
+    Identified,
+    NotAuthenticatedError,
+    Principal,
+    SharedToken,
+    bearer_tokens,
+)
+from deltalog.server.access.sigv4 import SigV4Settings
+from deltalog.server.access.token_lookup import TokenLookup, TokenSettings
+
+_WRONG = "The token is missing or wrong: send it as 'Authorization: Bearer' or as AWS session token."
+
+
+@dataclass(frozen=True, slots=True)
+class AuthenticationSettings:
+    """How callers prove who they are. ``certificates``, ``oidc``, ``sigv4``: None if callers cannot prove it in this
+    way."""
+
+    tokens: TokenSettings = field(default_factory=TokenSettings)
+    certificates: CertificateSettings | None = None
+    oidc: OidcSettings | None = None
+    sigv4: SigV4Settings | None = None
+
+    @property
+    def is_required(self) -> bool:
+        """Whether callers must prove who they are, whatever the catalog has."""
+        return not (self.certificates is None and self.oidc is None and self.sigv4 is None)
+
+
+class TokensOfCatalog:
+    """Tokens that the catalog has."""
+
+    def __init__(self, lookup: TokenLookup, clock_s: Callable[[], float]) -> None:
+        self._lookup = lookup
+        self._clock_s = clock_s
+
+    async def principal_of(self, token: str, caller: str | None) -> Principal:
+        """Raises NotAuthenticatedError, NotIdentifiedYetError and the errors of coordinators."""
+        id_ = token_text.id_of(token)
+        if id_ is None:
+            raise NotAuthenticatedError(_WRONG)
+        found = await self._lookup.find(id_, caller)
+        digest = token_text.digest_of(token)
+        if found is None or found.digest is None or not hmac.compare_digest(found.digest, digest):
+            raise NotAuthenticatedError(_WRONG)
+        _check_expiry(found, self._clock_s)
+        return found.identity(id_)
+
+
+class AccessKeysOfCatalog:
+    """AWS signatures by access keys that the catalog has. Raises CallError if the server's key cannot be read."""
+
+    def __init__(self, lookup: TokenLookup, settings: SigV4Settings, clock_s: Callable[[], float]) -> None:
+        self._lookup = lookup
+        self._settings = settings
+        self._key = server_key(Path(settings.key_file))
+        self._clock_s = clock_s
+
+    async def identify(self, head: Head) -> Identified:
+        """Raises as ``TokensOfCatalog.principal_of``."""
+        signature = sigv4.signature_of(head, self._settings, self._clock_s())
+        id_ = signature.access_key_id
+        found = await self._lookup.find(id_, head.caller)
+        if found is None or found.salt is None:
+            raise NotAuthenticatedError("The access key is unknown.")
+        _check_expiry(found, self._clock_s)
+        secret = token_text.secret_access_key(self._key, id_, found.salt)
+        stated = signature.body_hash
+        if stated is not None and not signature.is_by(secret, stated):
+            raise NotAuthenticatedError("The signature of the request is wrong.")
+
+        def check_body(body: bytes | bytearray) -> bool:
+            made = hashlib.sha256(body).hexdigest()
+            return hmac.compare_digest(made, stated) if stated is not None else signature.is_by(secret, made)
+
+        return Identified(found.identity(id_), check_body)
+
+
+class Authentication:
+    """All ways together. ``shared``: the token that makes its bearer an administrator. ``is_open``: whether callers
+    need not prove anything as long as the catalog has had no tokens.
+
+    Raises CallError for settings that have no meaning."""
+
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        settings: AuthenticationSettings | None = None,
+        *,
+        shared: str | None = None,
+        is_open: bool = False,
+        clock_s: Callable[[], float] = time.time,
+    ) -> None:
+        settings = settings or AuthenticationSettings()
+        self._clock_s = clock_s
+        self._lookup = TokenLookup(coordinator, settings.tokens)
+        self._everyone: Authenticator | None = Everyone() if is_open else None
+        self._shared = None if shared is None else SharedToken(shared)
+        self._tokens = TokensOfCatalog(self._lookup, clock_s)
+        self._certificates = None if settings.certificates is None else CertificateRule(settings.certificates)
+        self._oidc = None if settings.oidc is None else OidcIssuer(settings.oidc)
+        self._keys = None if settings.sigv4 is None else AccessKeysOfCatalog(self._lookup, settings.sigv4, clock_s)
+
+    def close(self) -> None:
+        self._lookup.close()
+        if self._oidc is not None:
+            self._oidc.close()
+
+    async def identify(self, head: Head) -> Identified:
+        if self._everyone is not None:
+            if not await self._lookup.are_required():
+                return await self._everyone.identify(head)
+            self._everyone = None
+        brought = set(bearer_tokens(head.headers))
+        if len(brought) > 1:
+            raise NotAuthenticatedError("The request brings two different tokens.")
+        if brought:
+            return await self._by_token(brought.pop(), head)
+        if self._keys is not None and sigv4.is_signed(head):
+            return await self._keys.identify(head)
+        if self._certificates is not None and head.certificate is not None:
+            return Identified(self._certificates.principal_of(head.certificate, self._clock_s()))
+        raise NotAuthenticatedError(_WRONG, brought=False)
+
+    async def _by_token(self, token: str, head: Head) -> Identified:
+        if self._shared is not None and self._shared.is_token(token):
+            return Identified(self._shared.principal)
+        if token_text.looks_like_token(token):
+            return Identified(await self._tokens.principal_of(token, head.caller))
+        if self._oidc is not None and looks_like_jwt(token):
+            return Identified(await self._oidc.principal_of(token))
+        raise NotAuthenticatedError(_WRONG)
+
+
+def server_key(file: Path) -> bytes:
+    """The server's key for access keys. Raises CallError."""
+    try:
+        text = file.read_text(encoding="utf-8").strip()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
+        raise CallError(f"The key for AWS signatures, {file}, cannot be read: {reason}.") from None
+    return issued.check_server_key(text)
+
+
+def _check_expiry(found: Credential, clock_s: Callable[[], float]) -> None:
+    if found.is_expired(int(clock_s() * 1000)):
+        raise NotAuthenticatedError("The token has expired.")

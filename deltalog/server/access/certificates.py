@@ -1,0 +1,79 @@
+"""Principals by client certificates. Pure.
+
+The TLS library has verified the certificate: its signatures up to the configured authority, and its times at the
+beginning of the connection.
+"""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from deltalog.errors import CallError
+from deltalog.server.access.principals import NotAuthenticatedError, Principal, Scope, is_name, scope_of
+
+_NAMES = {"CN": "commonName", "OU": "organizationalUnitName", "O": "organizationName"}
+_ALTERNATIVES = ("DNS", "URI", "email")
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """A group and the names of its members."""
+
+    group: str
+    members: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CertificateSettings:
+    """Which principal a verified client certificate is of. ``principal``: the part of the certificate that names the
+    principal: ``CN`` of the subject, or ``DNS``, ``URI`` or ``email`` of the subject's alternative names. A certificate
+    with none or several of them is refused. ``group``: the part of the subject that names groups of the principal,
+    ``OU`` or ``O``; empty: none. ``memberships``: further groups. ``admins``: names of principals who are
+    administrators. ``scope``: the most that a certificate permits, READ, WRITE or ADMIN."""
+
+    principal: str = "CN"
+    group: str = ""
+    memberships: tuple[Membership, ...] = ()
+    admins: tuple[str, ...] = ()
+    scope: str = "ADMIN"
+
+
+class CertificateRule:
+    """Raises CallError for settings that have no meaning."""
+
+    def __init__(self, settings: CertificateSettings) -> None:
+        if settings.principal not in ("CN", *_ALTERNATIVES):
+            raise CallError(f"A certificate's principal is one of CN, {', '.join(_ALTERNATIVES)}.")
+        if settings.group not in ("", "OU", "O"):
+            raise CallError("A certificate's group is one of OU, O, or empty.")
+        self._settings = settings
+        self._scope: Scope = scope_of(settings.scope)
+
+    def principal_of(self, certificate: Mapping[str, Any], now_s: float) -> Principal:
+        """``certificate``: as ``ssl.SSLSocket.getpeercert`` returns it. Raises NotAuthenticatedError, also if the
+        certificate has expired while its connection was open."""
+        settings = self._settings
+        if now_s >= ssl.cert_time_to_seconds(certificate["notAfter"]):
+            raise NotAuthenticatedError("The client certificate has expired.")
+        if settings.principal == "CN":
+            names = _of_subject(certificate, "CN")
+        else:
+            names = [value for kind, value in certificate.get("subjectAltName", ()) if kind == settings.principal]
+        if len(names) != 1 or not is_name(names[0]):
+            raise NotAuthenticatedError(
+                f"The client certificate does not name one principal by its {settings.principal}."
+            )
+        name = names[0]
+        groups = set(_of_subject(certificate, settings.group) if settings.group else ())
+        if not all(map(is_name, groups)):
+            raise NotAuthenticatedError("The client certificate has a group whose name cannot be one.")
+        groups.update(each.group for each in settings.memberships if name in each.members)
+        return Principal(name, frozenset(groups), self._scope, name in settings.admins, credential="certificate")
+
+
+def _of_subject(certificate: Mapping[str, Any], part: str) -> list[str]:
+    named = [pair for relative in certificate.get("subject", ()) for pair in relative]
+    return [value for kind, value in named if kind == _NAMES[part]]

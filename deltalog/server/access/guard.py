@@ -1,0 +1,208 @@
+"""Guard: decides, for one call, what its caller may do. It applies the rule of the call's route."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from deltalog.catalog import records
+from deltalog.catalog.coordinator import Coordinator
+from deltalog.catalog.records import TableRecord, TransactionType
+from deltalog.errors import CatalogNotFoundError, EntityNotFoundError, SchemaNotFoundError
+from deltalog.server.access.denials import PermissionDeniedError
+from deltalog.server.access.grants import Grants
+from deltalog.server.access.principals import Principal, Scope
+from deltalog.server.access.privileges import Kind, Need, Standing, names_of, standing_on
+from deltalog.server.access.rules import Rule
+from deltalog.transactions.callers import Caller
+from deltalog.transactions.unity.documents import ExternalTable
+
+
+class Guard(Caller):
+    """For whom a call works, and what its rule asks. For an administrator, only the scope of the credential is checked,
+    and nothing is looked up. ``catalog``: the name under which the catalog is served."""
+
+    __slots__ = ("_catalog", "_found", "_has_refused", "_names", "_rule", "grants", "is_asked", "principal")
+
+    def __init__(self, principal: Principal, rule: Rule, grants: Grants, catalog: str) -> None:
+        self.principal = principal
+        self.grants = grants
+        self.is_asked = principal.is_admin or not rule.asks
+        self._rule = rule
+        self._catalog = catalog
+        # What the caller may do with the catalog and with schemas: it stays the same during the call.
+        self._found: dict[str, Standing] = {}
+        self._has_refused = False
+        self._names = frozenset() if principal.is_admin else names_of(principal.name, principal.groups)
+
+    # ----------------------------------------------------------------------------------- the rule of the call
+
+    def check_scope(self) -> None:
+        """Raises PermissionDeniedError if the credential does not permit calls of this route."""
+        if self._rule.scope > self.principal.scope:
+            raise PermissionDeniedError(
+                f"The credential of {self.principal.name} has the scope {self.principal.scope.name}; this call needs "
+                f"the scope {self._rule.scope.name}."
+            )
+
+    def case(self, name: str) -> None:
+        """Apply the rule for what the request says. Raises PermissionDeniedError as ``check_scope``."""
+        self._rule = self._rule.cases[name]
+        self.check_scope()
+        self.is_asked = self.is_asked or not self._rule.asks
+
+    # ------------------------------------------------------------------------------------------------ objects
+
+    @property
+    def is_admin(self) -> bool:
+        return self.principal.is_admin
+
+    def enter(self, catalog: str | None, schema: str | None = None) -> None:
+        """Check the rights on the catalog and on a schema. ``catalog``: the name in the request; None: it names none.
+        Raises CatalogNotFoundError, SchemaNotFoundError for those that the caller may not see, PermissionDeniedError.
+        Cost: none with fresh grants."""
+        if self.is_admin:
+            return
+        self.is_asked = True
+        standing = self._on_catalog()
+        if catalog not in (None, self._catalog) or not standing.is_seen:
+            raise CatalogNotFoundError(f"There is no catalog {catalog or self._catalog} for {self.principal.name}.")
+        self._check(standing, self._rule.catalog, f"the catalog {self._catalog}")
+        if schema is None:
+            return
+        standing = self._on_schema(schema)
+        if not standing.is_seen:
+            raise SchemaNotFoundError(f"The catalog {self._catalog} has no schema {schema}.")
+        self._check(standing, self._rule.schema, f"the schema {schema}")
+
+    def admits(self, table_id: str | None, name: str) -> bool:
+        if self.is_admin:
+            return table_id is not None
+        self.is_asked = True
+        if table_id is None:
+            if not self._has_refused:  # take as long as for a table that the caller may not see
+                self._on_schema(name.partition(".")[0])
+                self.grants.of_missing(name)
+            return False
+        standing = self._on_table(table_id, name)
+        if not standing.is_seen:
+            self._has_refused = True
+            return False
+        self._check(standing, self._rule.table, f"the table {name}")
+        return True
+
+    @property
+    def sees_all(self) -> bool:
+        return self.is_admin
+
+    def sees(self, table_id: str, name: str) -> bool:
+        return self.is_admin or self._on_table(table_id, name).is_seen
+
+    def sees_schema(self, name: str) -> bool:
+        return self.is_admin or self._on_schema(name).is_seen
+
+    def sees_catalog(self) -> bool:
+        self.is_asked = True
+        return self.is_admin or self._on_catalog().is_seen
+
+    def manages_catalog(self) -> bool:
+        return self.is_admin or self._on_catalog().is_managed
+
+    def manages_schema(self, name: str) -> bool:
+        return self.is_admin or self._on_schema(name).is_managed
+
+    def manages_table(self, table_id: str, name: str) -> bool:
+        return self.is_admin or self._on_table(table_id, name).is_managed
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The names in grants that mean the caller."""
+        return self._names
+
+    @property
+    def owner(self) -> str | None:
+        return None if self.is_admin else self.principal.name
+
+    def is_own(self, owner: str | None) -> bool:
+        self.is_asked = True
+        return self.is_admin or owner == self.principal.name
+
+    def own_transactions(self) -> str | None:
+        """Whose transactions the caller may see; None: everybody's."""
+        self.is_asked = True
+        return self.owner
+
+    def check_transaction(self, coordinator: Coordinator, transaction_id: str, *, is_changed: bool = True) -> None:
+        """Check that a transaction is the caller's, and that the credential permits to change it. Raises
+        EntityNotFoundError, PermissionDeniedError, CallError. Cost: none; 1 coordinator call for a credential of the
+        scope READ."""
+        self.is_asked = True
+        absent = EntityNotFoundError(f"The catalog {coordinator.url} has no transaction {transaction_id}.")
+        if not self.is_admin:
+            records.check_transaction_id(transaction_id)
+            if not records.is_started_for(transaction_id, self.principal.name):
+                raise absent
+        if is_changed and self.principal.scope < Scope.WRITE:
+            record = coordinator.transaction(records.check_transaction_id(transaction_id))
+            if record is None:
+                raise absent
+            if record.type is not TransactionType.READ_ONLY:
+                raise PermissionDeniedError(
+                    f"The credential of {self.principal.name} has the scope READ; the transaction {transaction_id} is "
+                    "not a read-only one."
+                )
+
+    def enter_path(self, around: Sequence[ExternalTable], is_around: bool, location: str) -> None:
+        """Check that the caller may have keys for a location: those of an external table there or around it, with the
+        rights on that table; others as the owner of the catalog, or, in order to register a table, where no table is.
+        ``around``: the tables there or around it. ``is_around``: whether tables lie below it. Raises
+        PermissionDeniedError, which does not say what lies there."""
+        self.is_asked = True
+        if self.manages_catalog():
+            return
+        if self._rule.table is None:
+            catalog = self._on_catalog()
+            may_create = catalog.is_seen and catalog.meets(self._rule.catalog or ())
+            is_allowed = may_create and not around and not is_around
+        else:
+            is_allowed = any(self.is_admitted(each.table_id, each.name) for each in around)
+        if not is_allowed:
+            raise PermissionDeniedError(f"{self.principal.name} may not have such keys for {location}.")
+
+    def check_tables(self, tables: Iterable[TableRecord]) -> None:
+        """Check that the caller may still do with all these tables what the rule asks. Raises PermissionDeniedError."""
+        for each in tables:
+            if not self.admits(each.table_id, each.name):
+                raise PermissionDeniedError(
+                    f"{self.principal.name} may no longer change a table of this transaction. Cancel it."
+                )
+
+    def is_admitted(self, table_id: str, name: str) -> bool:
+        """Like ``admits``, without an error."""
+        try:
+            return self.admits(table_id, name)
+        except PermissionDeniedError:
+            return False
+
+    # ------------------------------------------------------------------------------------------------- parts
+
+    def _check(self, standing: Standing, need: Need | None, what: str) -> None:
+        if need is not None and not standing.meets(need):
+            words = " or ".join(" and ".join(sorted(str.__str__(word) for word in each)) for each in need)
+            raise PermissionDeniedError(f"{self.principal.name} needs {words} on {what}.")
+
+    def _on_catalog(self) -> Standing:
+        found = self._found.get("")
+        if found is None:
+            found = self._found[""] = standing_on(Kind.CATALOG, self.grants.of_catalog(), self._names)
+        return found
+
+    def _on_schema(self, name: str) -> Standing:
+        found = self._found.get(name)
+        if found is None:
+            access = self.grants.of_schema(name)
+            found = self._found[name] = standing_on(Kind.SCHEMA, access, self._names, self._on_catalog())
+        return found
+
+    def _on_table(self, table_id: str, name: str) -> Standing:
+        schema = self._on_schema(name.partition(".")[0])
+        return standing_on(Kind.TABLE, self.grants.of_table(table_id), self._names, schema)

@@ -1,0 +1,268 @@
+"""The public keys of an OpenID Connect issuer: fetched with limits, cached, refreshed.
+
+Spec: OpenID Connect Discovery 1.0, section 4; RFC 7517.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import http.client
+import json
+import logging
+import threading
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+from deltalog.errors import CallError
+from deltalog.server.access.principals import NotAuthenticatedError, NotIdentifiedYetError
+
+log = logging.getLogger(__name__)
+
+# By algorithm: the type of the key, and its curve.
+ALGORITHMS: dict[str, tuple[str, str | None]] = {
+    **{f"{kind}{bits}": ("RSA", None) for kind in ("RS", "PS") for bits in (256, 384, 512)},
+    "ES256": ("EC", "P-256"),
+    "ES384": ("EC", "P-384"),
+    "ES512": ("EC", "P-521"),
+    "EdDSA": ("OKP", None),
+}
+_MOST_KEYS = 100
+_RSA_BITS = (2048, 8192)
+_DISCOVERY = "/.well-known/openid-configuration"
+_LOOPBACK = ("127.0.0.1", "::1", "localhost")
+
+
+class FetchError(Exception):
+    """The keys cannot be fetched. The message has no secret."""
+
+
+def check_url(url: str) -> None:
+    """Raises CallError unless a URL is one of https, or of http on this machine."""
+    try:
+        parts = urllib.parse.urlsplit(url)
+        is_safe = parts.scheme == "https" or (parts.scheme == "http" and parts.hostname in _LOOPBACK)
+        is_plain = bool(parts.hostname) and "@" not in parts.netloc and not parts.fragment and url.isprintable()
+    except ValueError:
+        is_safe = is_plain = False
+    if not (is_safe and is_plain and url.isascii() and " " not in url):
+        raise CallError("The URLs of an issuer are https://…, or http://… on this machine, without user and password.")
+
+
+def fetch_json(url: str, seconds: float, most_bytes: int) -> Any:
+    """A JSON document. Redirects are not followed. Raises FetchError."""
+    connections: list[http.client.HTTPConnection] = []
+
+    class Plain(http.client.HTTPConnection):
+        def connect(self) -> None:
+            super().connect()
+            connections.append(self)
+
+    class Tls(http.client.HTTPSConnection):
+        def connect(self) -> None:
+            super().connect()
+            connections.append(self)
+
+    class PlainHandler(urllib.request.HTTPHandler):
+        def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+            return self.do_open(Plain, req)
+
+    class TlsHandler(urllib.request.HTTPSHandler):
+        def https_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
+            return self.do_open(Tls, req)
+
+    def end() -> None:
+        """A timeout of a socket limits each read, not all of them together."""
+        for each in connections:
+            with contextlib.suppress(OSError, ValueError, AttributeError):
+                each.sock.shutdown(2)
+
+    opener = urllib.request.OpenerDirector()
+    for handler in (urllib.request.ProxyHandler(), PlainHandler(), TlsHandler()):
+        opener.add_handler(handler)
+    timer = threading.Timer(seconds, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        request = urllib.request.Request(url, headers={"accept": "application/json", "user-agent": "deltalog"})
+        with contextlib.closing(opener.open(request, timeout=seconds)) as response:
+            if response.status != 200:
+                raise FetchError(f"{url} answers with status {response.status}")
+            data = response.read(most_bytes + 1)
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        raise FetchError(f"{url} cannot be read: {type(error).__name__}") from error
+    finally:
+        timer.cancel()
+    if len(data) > most_bytes:
+        raise FetchError(f"{url} answers with more than {most_bytes} bytes")
+    try:
+        return json.loads(data)
+    except (ValueError, RecursionError):
+        raise FetchError(f"{url} does not answer with JSON") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """A public key. ``kind``, ``curve``: as in ``ALGORITHMS``. ``algorithm``: the only one that it is for, if the
+    issuer says so. ``value``: the key for PyJWT."""
+
+    kid: str | None
+    kind: str
+    curve: str | None
+    algorithm: str | None
+    value: Any = field(repr=False)
+
+    def fits(self, algorithm: str) -> bool:
+        kind, curve = ALGORITHMS[algorithm]
+        return self.kind == kind and curve in (None, self.curve) and self.algorithm in (None, algorithm)
+
+
+def keys_of(document: Any) -> list[Key]:
+    """The keys in a JWK Set that can verify signatures; others are left out. Raises FetchError."""
+    given = document.get("keys") if isinstance(document, dict) else None
+    if not isinstance(given, list) or len(given) > _MOST_KEYS:
+        raise FetchError(f"the issuer's keys are not a JWK Set of at most {_MOST_KEYS} keys")
+    found = [_key_of(each) for each in given if isinstance(each, dict)]
+    return [each for each in found if each is not None]
+
+
+def _key_of(given: dict[str, Any]) -> Key | None:
+    import jwt
+
+    kid, kind, curve, algorithm = (given.get(name) for name in ("kid", "kty", "crv", "alg"))
+    is_public = kind in ("RSA", "EC", "OKP") and "d" not in given
+    operations = given.get("key_ops", ["verify"])
+    may_verify = given.get("use", "sig") == "sig" and isinstance(operations, list) and "verify" in operations
+    if not (
+        is_public and may_verify and all(each is None or isinstance(each, str) for each in (kid, curve, algorithm))
+    ):
+        return None
+    default = {"RSA": "RS256", "OKP": "EdDSA"}.get(str(kind)) or _algorithm_of_curve(curve)
+    try:
+        made = jwt.PyJWK(given, algorithm=default).key
+    except (jwt.PyJWTError, ValueError, TypeError, KeyError, OverflowError):
+        return None
+    if kind == "RSA" and not _RSA_BITS[0] <= made.key_size <= _RSA_BITS[1]:
+        return None
+    return Key(kid, str(kind), curve, algorithm, made)
+
+
+def _algorithm_of_curve(curve: Any) -> str:
+    return next((name for name, (_, of) in ALGORITHMS.items() if of is not None and of == curve), "ES256")
+
+
+@dataclass(frozen=True, slots=True)
+class KeyLimits:
+    """As the fields of ``OidcSettings`` with the same names."""
+
+    refresh_seconds: float
+    max_age_seconds: float
+    retry_seconds: float
+    fetch_seconds: float
+    fetch_bytes: int
+
+
+class KeySet:
+    """The keys of an issuer. ``jwks_url``: if it is empty, the discovery document of the issuer says it.
+
+    Everything but the requests runs on the event loop. The keys are fetched when they are needed first, when they are
+    older than ``refresh_seconds``, and for a key that is unknown; at most once in ``retry_seconds``. If the issuer is
+    down, the keys are used until they are ``max_age_seconds`` old."""
+
+    def __init__(
+        self,
+        issuer: str,
+        jwks_url: str,
+        limits: KeyLimits,
+        *,
+        fetch: Callable[[str, float, int], Any] = fetch_json,
+        clock_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._issuer = issuer
+        self._jwks_url = jwks_url
+        self._limits = limits
+        self._fetch = fetch
+        self._clock_s = clock_s
+        self._keys: Sequence[Key] = ()
+        self._fetched_s: float | None = None
+        self._tried_s: float | None = None
+        self._has_failed = False
+        self._running: asyncio.Future[list[Key]] | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="deltalog-oidc")
+
+    def close(self) -> None:
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    async def find(self, kid: str | None, algorithm: str) -> Any:
+        """The key for PyJWT. Raises NotAuthenticatedError, and NotIdentifiedYetError if the keys cannot be fetched."""
+        if self._age() > self._limits.refresh_seconds:
+            self._refresh()
+            # After a failure the callers do not wait for the issuer again, as long as there are keys.
+            if not self._has_failed or self._age() > self._limits.max_age_seconds:
+                await self._refreshed()
+        if self._age() > self._limits.max_age_seconds:
+            raise NotIdentifiedYetError("The keys of the token's issuer cannot be fetched. Try again later.")
+        found = self._matching(kid, algorithm)
+        if found is None:
+            self._refresh()
+            await self._refreshed()
+            found = self._matching(kid, algorithm)
+        if found is None:
+            raise NotAuthenticatedError("The token is not signed with a key of its issuer.")
+        return found.value
+
+    def _age(self) -> float:
+        return float("inf") if self._fetched_s is None else self._clock_s() - self._fetched_s
+
+    def _matching(self, kid: str | None, algorithm: str) -> Key | None:
+        fitting = [each for each in self._keys if each.fits(algorithm) and kid in (None, each.kid)]
+        return fitting[0] if len(fitting) == 1 else None
+
+    def _refresh(self) -> None:
+        """Begin to fetch the keys, unless that is in progress or was tried a moment ago."""
+        now_s = self._clock_s()
+        if self._running is not None:
+            return
+        if self._tried_s is not None and now_s - self._tried_s < self._limits.retry_seconds:
+            return
+        self._tried_s = now_s
+        self._running = asyncio.get_running_loop().run_in_executor(self._thread, self._fetched)
+        self._running.add_done_callback(lambda done: self._done(done, now_s))
+
+    def _done(self, done: asyncio.Future[list[Key]], began_s: float) -> None:
+        self._running = None
+        if done.cancelled():
+            return
+        error = done.exception()
+        self._has_failed = error is not None
+        if error is None:
+            self._keys, self._fetched_s = done.result(), began_s
+        else:
+            log.warning("the keys of %s cannot be fetched: %s", self._issuer, error)
+
+    async def _refreshed(self) -> None:
+        """Wait until the keys have been fetched, if that is in progress."""
+        running = self._running
+        if running is not None:
+            with contextlib.suppress(asyncio.TimeoutError, FetchError):
+                await asyncio.wait_for(asyncio.shield(running), 2 * self._limits.fetch_seconds)
+
+    def _fetched(self) -> list[Key]:
+        limits = self._limits
+        url = self._jwks_url
+        if not url:
+            found = self._fetch(self._issuer.rstrip("/") + _DISCOVERY, limits.fetch_seconds, limits.fetch_bytes)
+            if not isinstance(found, dict) or found.get("issuer") != self._issuer:
+                raise FetchError("the discovery document is of another issuer")
+            url = str(found.get("jwks_uri"))
+            try:
+                check_url(url)
+            except CallError:
+                raise FetchError("the discovery document has no jwks_uri of https") from None
+        return keys_of(self._fetch(url, limits.fetch_seconds, limits.fetch_bytes))

@@ -1,0 +1,161 @@
+"""Principals by tokens of an OpenID Connect issuer (JSON Web Tokens).
+
+A token is accepted only if its signature is by a key of the issuer, and its ``iss``, ``aud``, ``exp`` and ``nbf`` are
+right. Keys in the token, or addresses of keys (``jwk``, ``jku``, ``x5c``, ``x5u``), are ignored.
+
+Spec: RFC 7519, RFC 8725.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from deltalog.errors import CallError
+from deltalog.server.access import jwks
+from deltalog.server.access.principals import NotAuthenticatedError, Principal, is_name, scope_of
+
+_MOST_CHARS = 16 << 10
+_MOST_KID = 256
+_MOST_GROUPS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class OidcSettings:
+    """An OpenID Connect issuer, and which principal a token of it is of.
+
+    ``issuer``: its URL, which tokens have as ``iss``. ``audience``: what tokens must have in ``aud``. ``jwks_url``: the
+    URL of its keys; empty: the issuer's discovery document says it. ``principal_claim``, ``groups_claim``: the claims
+    that name the principal and its groups; a dotted name, such as ``realm_access.roles``, is a claim in a claim.
+    ``prefix``: is put before the names of principals and groups, so that the issuer cannot name other principals.
+    ``admins``, ``admin_groups``: names of administrators and of their groups, with the prefix. ``scope``: the most that
+    a token permits, READ, WRITE or ADMIN. ``algorithms``: the accepted signature algorithms, of public keys only.
+    ``leeway_seconds``: how much the clocks of issuer and server may differ. ``refresh_seconds``: how old the keys may
+    become before they are fetched again. ``max_age_seconds``: how old they may become if the issuer is down.
+    ``retry_seconds``: the least time between two fetches, also for unknown keys. ``fetch_seconds``, ``fetch_bytes``:
+    the limits of a fetch."""
+
+    issuer: str
+    audience: str
+    jwks_url: str = ""
+    principal_claim: str = "sub"
+    groups_claim: str = "groups"
+    prefix: str = ""
+    admins: tuple[str, ...] = ()
+    admin_groups: tuple[str, ...] = ()
+    scope: str = "ADMIN"
+    algorithms: tuple[str, ...] = ("RS256", "ES256")
+    leeway_seconds: float = 30
+    refresh_seconds: float = 600
+    max_age_seconds: float = 86400
+    retry_seconds: float = 10
+    fetch_seconds: float = 5
+    fetch_bytes: int = 1 << 20
+
+
+class OidcIssuer:
+    """Raises CallError for settings that have no meaning, and if PyJWT is not installed."""
+
+    def __init__(self, settings: OidcSettings, *, fetch: Callable[[str, float, int], Any] = jwks.fetch_json) -> None:
+        self._jwt = _pyjwt()
+        self._settings = settings
+        self._scope = scope_of(settings.scope)
+        jwks.check_url(settings.issuer)
+        if settings.jwks_url:
+            jwks.check_url(settings.jwks_url)
+        if not settings.audience:
+            raise CallError("OpenID Connect needs the audience: what the tokens for this server have in aud.")
+        if not settings.algorithms or not set(settings.algorithms) <= set(jwks.ALGORITHMS):
+            raise CallError(f"The algorithms of OpenID Connect are some of {', '.join(jwks.ALGORITHMS)}.")
+        limits = jwks.KeyLimits(
+            settings.refresh_seconds, settings.max_age_seconds, settings.retry_seconds, settings.fetch_seconds,
+            settings.fetch_bytes,
+        )  # fmt: skip
+        self._keys = jwks.KeySet(settings.issuer, settings.jwks_url, limits, fetch=fetch)
+
+    def close(self) -> None:
+        self._keys.close()
+
+    async def principal_of(self, token: str) -> Principal:
+        """Raises NotAuthenticatedError, and NotIdentifiedYetError if the issuer's keys cannot be fetched."""
+        if len(token) > _MOST_CHARS or not token.isascii():
+            raise _refused("it is not a JSON Web Token")
+        try:
+            header = self._jwt.get_unverified_header(token)
+        except (self._jwt.PyJWTError, ValueError, RecursionError, TypeError):
+            raise _refused("it is not a JSON Web Token") from None
+        algorithm, kid = header.get("alg"), header.get("kid")
+        if algorithm not in self._settings.algorithms:
+            raise _refused("its algorithm is not accepted")
+        if "crit" in header or "b64" in header:
+            raise _refused("it has header members that must be understood")
+        if kid is not None and (not isinstance(kid, str) or len(kid) > _MOST_KID):
+            raise _refused("its kid is malformed")
+        return self._principal(self._claims(token, algorithm, await self._keys.find(kid, algorithm)))
+
+    def _claims(self, token: str, algorithm: str, key: Any) -> Mapping[str, Any]:
+        jwt, settings = self._jwt, self._settings
+        try:
+            found: Mapping[str, Any] = jwt.decode(
+                token, key, algorithms=[algorithm], audience=settings.audience, issuer=settings.issuer,
+                leeway=settings.leeway_seconds, options={"require": ["exp", "iss", "aud"]},
+            )  # fmt: skip
+            return found
+        except jwt.ExpiredSignatureError:
+            reason = "it has expired"
+        except jwt.ImmatureSignatureError:
+            reason = "it is not valid yet"
+        except jwt.InvalidAudienceError:
+            reason = "it is for another audience"
+        except jwt.InvalidIssuerError:
+            reason = "it is of another issuer"
+        except jwt.MissingRequiredClaimError:
+            reason = "it lacks exp, iss or aud"
+        except (jwt.PyJWTError, ValueError, TypeError, RecursionError, OverflowError):
+            reason = "its signature or a claim is wrong"
+        raise _refused(reason)
+
+    def _principal(self, claims: Mapping[str, Any]) -> Principal:
+        settings = self._settings
+        name = _claim(claims, settings.principal_claim)
+        given = _claim(claims, settings.groups_claim) if settings.groups_claim else None
+        groups = [] if given is None else [given] if isinstance(given, str) else given
+        if not is_name(name) or not is_name(settings.prefix + str(name)):
+            raise _refused(f"its claim {settings.principal_claim} is not the name of a principal")
+        if not isinstance(groups, list) or len(groups) > _MOST_GROUPS:
+            raise _refused(f"its claim {settings.groups_claim} is not a list of at most {_MOST_GROUPS} groups")
+        # A group whose name cannot be in a grant gives no rights.
+        named = frozenset(settings.prefix + each for each in groups if is_name(each))
+        full = settings.prefix + str(name)
+        is_admin = full in settings.admins or not named.isdisjoint(settings.admin_groups)
+        return Principal(full, named, self._scope, is_admin, credential="OpenID Connect")
+
+
+def looks_like_jwt(text: str) -> bool:
+    return text.count(".") == 2
+
+
+def _refused(reason: str) -> NotAuthenticatedError:
+    return NotAuthenticatedError(f"The token is not accepted: {reason}.")
+
+
+def _claim(claims: Mapping[str, Any], name: str) -> Any:
+    """A claim by its name, or by the dotted names of the claims that it is in."""
+    if name in claims:
+        return claims[name]
+    found: Any = claims
+    for part in name.split("."):
+        found = found.get(part) if isinstance(found, Mapping) else None
+    return found
+
+
+def _pyjwt() -> Any:
+    try:
+        import jwt
+        import jwt.algorithms
+    except ImportError as error:
+        raise CallError(f"OpenID Connect needs pip install 'deltalog[oidc]' ({error}).") from None
+    if not jwt.algorithms.has_crypto:
+        raise CallError("OpenID Connect needs pip install 'deltalog[oidc]': cryptography is missing.")
+    return jwt

@@ -1,0 +1,175 @@
+"""Tokens and access keys found in the catalog, with a cache.
+
+Everything but the calls of the coordinator runs on the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from deltalog.catalog.coordinator import Coordinator
+from deltalog.errors import DeltaLogError
+from deltalog.server.access import issued
+from deltalog.server.access.issued import Credential
+from deltalog.server.access.principals import NotIdentifiedYetError
+
+_THREADS = 2
+_MOST_WAITING = 64
+_MOST_ADDRESSES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class TokenSettings:
+    """How the server finds tokens in its catalog. ``cache_seconds``: a change of a token takes effect within this time.
+    ``cached``: how many tokens are kept in memory. ``guesses``: how many unknown tokens an address may send in
+    ``guess_seconds``; further ones are refused without asking the catalog. ``lookup_seconds``: how long a caller waits
+    for the catalog."""
+
+    cache_seconds: float = 5
+    cached: int = 10_000
+    guesses: int = 100
+    guess_seconds: float = 60
+    lookup_seconds: float = 5
+
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class _Recent(OrderedDict[K, V], Generic[K, V]):
+    """The most recently used items."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self._most = most
+
+    def put(self, key: K, value: V) -> None:
+        self[key] = value
+        self.move_to_end(key)
+        while len(self) > self._most:
+            self.popitem(last=False)
+
+
+class TokenLookup:
+    """Finds tokens and access keys by their ids.
+
+    A token that is not in the cache costs one call of the coordinator, however many requests wait for it. Calls of the
+    coordinator are limited: two at a time, 64 that wait, and per address as ``TokenSettings`` says, so that guessing
+    does not load the catalog. Known tokens are not subject to the limit per address."""
+
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        settings: TokenSettings | None = None,
+        *,
+        clock_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._coordinator = coordinator
+        self._settings = settings or TokenSettings()
+        self._clock_s = clock_s
+        self._known: _Recent[str, tuple[float, Credential]] = _Recent(self._settings.cached)
+        self._unknown: _Recent[str, float] = _Recent(self._settings.cached)
+        self._guesses: _Recent[str | None, tuple[float, float]] = _Recent(_MOST_ADDRESSES)
+        self._running: dict[str, asyncio.Future[Credential | None]] = {}
+        self._required: tuple[float, bool] | None = None
+        self._asking: tuple[float, asyncio.Future[bool]] | None = None
+        self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="deltalog-tokens")
+
+    def close(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def find(self, id_: str, caller: str | None) -> Credential | None:
+        """The token or access key with an id, as the catalog has had it less than ``cache_seconds`` ago; it may be
+        expired. ``caller``: the address that brings it. Raises NotIdentifiedYetError and the errors of coordinators."""
+        now_s = self._clock_s()
+        known, unknown_s = self._known.get(id_), self._unknown.get(id_)
+        if known is not None and now_s - known[0] < self._settings.cache_seconds:
+            self._known.move_to_end(id_)
+            return known[1]
+        if unknown_s is not None and now_s - unknown_s < self._settings.cache_seconds:
+            return None
+        running = self._running.get(id_)
+        if running is not None or known is not None:
+            return await self._answer(running or self._start(id_, now_s))
+        self._take_guess(caller, now_s)
+        is_guess = False
+        try:
+            found = await self._answer(self._start(id_, now_s))
+            is_guess = found is None
+        finally:
+            if not is_guess:
+                self._guesses.put(caller, (self._left(caller, now_s) + 1, now_s))
+        return found
+
+    async def are_required(self) -> bool:
+        """Whether the catalog has, or has had, tokens, as far as it can be asked: a server that has started without
+        authentication stays so while its catalog does not answer, when no call can take effect."""
+        now_s = self._clock_s()
+        if self._required is not None and (
+            self._required[1] or now_s - self._required[0] < self._settings.cache_seconds
+        ):
+            return self._required[1]
+        if self._asking is None:
+            loop = asyncio.get_running_loop()
+            self._asking = now_s, loop.run_in_executor(self._threads, issued.are_required, self._coordinator)
+            self._asking[1].add_done_callback(lambda done: self._asked(done, now_s))
+        began_s, asking = self._asking
+        if now_s - began_s > self._settings.lookup_seconds:
+            return False
+        try:
+            return await self._answer(asking)
+        except (DeltaLogError, NotIdentifiedYetError):
+            return False
+
+    def _asked(self, done: asyncio.Future[bool], now_s: float) -> None:
+        self._asking = None
+        if not done.cancelled():
+            self._required = now_s, done.exception() is None and done.result()
+
+    def _start(self, id_: str, now_s: float) -> asyncio.Future[Credential | None]:
+        if len(self._running) >= _MOST_WAITING:
+            raise NotIdentifiedYetError("The server is looking up too many tokens. Try again later.")
+        loop = asyncio.get_running_loop()
+        running = loop.run_in_executor(self._threads, issued.find, self._coordinator, id_)
+        self._running[id_] = running
+        running.add_done_callback(lambda done: self._found(id_, done, now_s))
+        return running
+
+    def _found(self, id_: str, done: asyncio.Future[Credential | None], now_s: float) -> None:
+        """Remember the result of a lookup that began at ``now_s``; a later change is not in it."""
+        self._running.pop(id_, None)
+        if done.cancelled() or done.exception() is not None:
+            return
+        found = done.result()
+        if found is None:
+            self._known.pop(id_, None)
+            self._unknown.put(id_, now_s)
+        else:
+            self._unknown.pop(id_, None)
+            self._known.put(id_, (now_s, found))
+
+    async def _answer(self, running: asyncio.Future[V]) -> V:
+        try:
+            return await asyncio.wait_for(asyncio.shield(running), self._settings.lookup_seconds)
+        except asyncio.TimeoutError:
+            raise NotIdentifiedYetError("The catalog does not answer. Try again later.") from None
+
+    # ------------------------------------------------------------------------------------------------ guesses
+
+    def _left(self, caller: str | None, now_s: float) -> float:
+        """How many more unknown tokens an address may send now."""
+        most = float(self._settings.guesses)
+        left, since_s = self._guesses.get(caller, (most, now_s))
+        return min(most, left + (now_s - since_s) * most / self._settings.guess_seconds)
+
+    def _take_guess(self, caller: str | None, now_s: float) -> None:
+        left = self._left(caller, now_s)
+        if left < 1:
+            raise NotIdentifiedYetError("Too many unknown tokens came from this address. Try again later.")
+        self._guesses.put(caller, (left - 1, now_s))

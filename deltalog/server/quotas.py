@@ -1,0 +1,165 @@
+"""The limits of each caller: calls per second, concurrent calls, and bytes of bodies in memory. So a caller who asks
+for too much is refused, and the others are not.
+
+Callers are told apart by their principals. A client who fails to say who it is has none; its failures are counted by
+address.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import math
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+# The part of an IPv6 address that belongs to one network, whose owner has as many addresses as it likes.
+_NETWORK_BITS = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Quotas:
+    """The limits of each principal; 0: no limit. ``calls_per_second``: on average; ``burst``: how many calls may come
+    at once after a pause (0: those of one second, at least one). ``concurrent_calls``: calls that are not answered
+    yet. ``pending_bytes``: the total size of bodies that are being received or processed; one body alone may be larger.
+
+    ``failures_per_second``, ``failure_burst``: alike, for the requests from one address (IPv6: from one network of 64
+    bits) that do not prove whose they are; beyond it, all requests from there are refused for a while, so leave it at 0
+    if all clients come through one proxy. ``remembered``: the most principals, and the most addresses, whose rates are
+    in memory; beyond it, those that have been idle longest are forgotten."""
+
+    calls_per_second: float = 0
+    burst: int = 0
+    concurrent_calls: int = 0
+    pending_bytes: int = 0
+    failures_per_second: float = 0
+    failure_burst: int = 0
+    remembered: int = 10_000
+
+
+class OverQuotaError(Exception):
+    """A caller has reached one of its limits. ``limit``: its name in ``Quotas``. ``retry_after_s``: whole seconds."""
+
+    def __init__(self, limit: str, most: float, retry_after_s: int) -> None:
+        super().__init__(
+            f"The limit {limit} ({most:g}) of this caller is reached; other callers are not affected. The call has no "
+            f"effect: try again in {retry_after_s} s."
+        )
+        self.limit = limit
+        self.retry_after_s = retry_after_s
+
+
+class Rates:
+    """How often each of many names did something. ``per_second``: 0 for no limit. ``most``: how many names are in
+    memory; a name that is forgotten starts anew."""
+
+    def __init__(self, per_second: float, burst: int, most: int, clock: Callable[[], float]) -> None:
+        self._interval_s = 1 / per_second if per_second else 0.0
+        self._tolerance_s = self._interval_s * (max(1, burst or math.floor(per_second)) - 1)
+        self._most = most
+        self._clock = clock
+        # By name, when its next event would be due if all events so far had been evenly spaced.
+        self._due_s: OrderedDict[str, float] = OrderedDict()
+
+    def wait_s(self, name: str) -> float:
+        """How long until one more event of a name is within the limit; 0: now."""
+        return max(0.0, self._due_s.get(name, 0.0) - self._tolerance_s - self._clock())
+
+    def count(self, name: str) -> None:
+        if not self._interval_s:
+            return
+        now_s = self._clock()
+        self._due_s[name] = max(now_s, self._due_s.get(name, 0.0)) + self._interval_s
+        self._due_s.move_to_end(name)
+        if len(self._due_s) > self._most:
+            self._due_s.popitem(last=False)
+
+    def __len__(self) -> int:
+        return len(self._due_s)
+
+
+class Share:
+    """What one call uses of its caller's limits."""
+
+    def __init__(self, callers: Callers, name: str) -> None:
+        self._callers = callers
+        self._name = name
+        self.bytes = 0
+
+    def add(self, count: int) -> None:
+        """Count bytes of the body. Raises OverQuotaError."""
+        self._callers.take(self._name, count, self.bytes)
+        self.bytes += count
+
+
+@dataclass(slots=True)
+class _Use:
+    calls: int = 0
+    bytes: int = 0
+
+
+class Callers:
+    """The callers of a server. Can be used on one event loop only."""
+
+    def __init__(self, quotas: Quotas, clock: Callable[[], float] = time.monotonic) -> None:
+        self._quotas = quotas
+        self._calls = Rates(quotas.calls_per_second, quotas.burst, quotas.remembered, clock)
+        self._failures = Rates(quotas.failures_per_second, quotas.failure_burst, quotas.remembered, clock)
+        self._uses: dict[str, _Use] = {}  # of callers with calls in progress: their connections limit their number
+
+    @contextlib.contextmanager
+    def call(self, name: str, known_bytes: int) -> Iterator[Share]:
+        """Count a call of a principal until the block ends. ``known_bytes``: the length of the body, as far as the
+        caller declares it; it is not counted, but a length that cannot be received is refused at once. Raises
+        OverQuotaError."""
+        quotas, use = self._quotas, self._uses.get(name) or _Use()
+        if quotas.concurrent_calls and use.calls >= quotas.concurrent_calls:
+            raise OverQuotaError("concurrent_calls", quotas.concurrent_calls, 1)
+        if known_bytes and use.bytes and 0 < quotas.pending_bytes < use.bytes + known_bytes:
+            raise OverQuotaError("pending_bytes", quotas.pending_bytes, 1)
+        wait_s = self._calls.wait_s(name)
+        if wait_s:
+            raise OverQuotaError("calls_per_second", quotas.calls_per_second, math.ceil(wait_s))
+        self._calls.count(name)
+        use.calls += 1
+        self._uses[name] = use
+        share = Share(self, name)
+        try:
+            yield share
+        finally:
+            use.calls -= 1
+            use.bytes -= share.bytes
+            if not use.calls:
+                del self._uses[name]
+
+    def take(self, name: str, count: int, own: int) -> None:
+        """Count bytes of a call in progress, which has ``own`` bytes already. Raises OverQuotaError."""
+        use, most = self._uses[name], self._quotas.pending_bytes
+        if most and use.bytes > own and use.bytes + count > most:
+            raise OverQuotaError("pending_bytes", most, 1)
+        use.bytes += count
+
+    def check_address(self, address: str | None) -> None:
+        """Raises OverQuotaError if too many requests from an address have failed to say whose they are."""
+        wait_s = self._failures.wait_s(_network(address))
+        if wait_s:
+            raise OverQuotaError("failures_per_second", self._quotas.failures_per_second, math.ceil(wait_s))
+
+    def has_failed(self, address: str | None) -> None:
+        """Count a request that does not prove whose it is."""
+        self._failures.count(_network(address))
+
+
+def _network(address: str | None) -> str:
+    """The addresses that are counted as one."""
+    if address is None or ":" not in address:
+        return address or ""
+    try:
+        found = ipaddress.IPv6Address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if found.ipv4_mapped is not None:
+        return str(found.ipv4_mapped)
+    return str(ipaddress.IPv6Network((int(found) >> _NETWORK_BITS << _NETWORK_BITS, _NETWORK_BITS)))

@@ -1,0 +1,107 @@
+"""Existing tables added to a catalog for a remote caller, where the operator lets callers do so.
+
+Registration makes the server read and write at a location that a caller names, with the server's own access. So only
+locations below the warehouse, and those for which there are storage options, are opened at all.
+"""
+
+from __future__ import annotations
+
+import os
+import urllib.parse
+
+from deltalog.catalog import records
+from deltalog.catalog.records import ACCESS, DocumentChange, TableRecord, access_key
+from deltalog.errors import CallError, CorruptTableError, EntityNotFoundError, ResourceNotReadyError
+from deltalog.protocol.paths import LOG_DIRECTORY, canonical_url
+from deltalog.storage.fs import local_root
+from deltalog.transactions.managed_tables import ManagedTables
+from deltalog.transactions.unity import documents
+from deltalog.transactions.unity.documents import AccessDocument
+from deltalog.transactions.unity.external import ExternalTables
+from deltalog.transactions.unity.locations import canonical_location
+from deltalog.transactions.unity.names import Names
+from deltalog.transactions.unity.warehouse import Warehouse
+
+_SQLITE = "sqlite:///"
+
+
+class Registration:
+    """Registers existing tables. Thread-safe."""
+
+    def __init__(self, tables: ManagedTables, names: Names, warehouse: Warehouse, external: ExternalTables) -> None:
+        self._tables = tables
+        self._names = names
+        self._warehouse = warehouse
+        self._external = external
+
+    def register(self, name: str, location: str, take_over: bool, owner: str | None = None) -> TableRecord:
+        """Add an existing table to the catalog, as ``TransactionManager.register_table``. ``owner``: the principal who
+        owns it from now on. Raises CallError for a
+        location that is not permitted, and for a table that cannot be registered; TableNotFoundError,
+        TableExistsError, SchemaNotFoundError. Cost: that of ``TransactionManager.register_table``, 4 coordinator calls,
+        and 1 per 1,000 external tables."""
+        root = self._permitted(location)
+        self._names.check_schema(name.partition(".")[0])
+        self._names.check_free(name)
+        self._check_apart(root, location)
+        try:
+            self._tables.register(name, root, take_over, lambda table_id: _owned(table_id, owner))
+        except (CorruptTableError, ResourceNotReadyError) as error:
+            raise CallError(error.message) from error
+        record = self._tables.coordinator.table(name)
+        if record is None:
+            raise EntityNotFoundError(f"{name} was registered, and was dropped from the catalog at once.")
+        return record
+
+    def _permitted(self, location: str) -> str:
+        """The root that a caller names, if callers may register tables there. Raises CallError, which does not tell
+        what is at other locations."""
+        root = canonical_url(canonical_location(location))
+        given = urllib.parse.unquote(location) if location.startswith("file:") else location
+        if {".", ".."}.intersection(given.split("/")):
+            raise CallError(f"{location} has a segment . or .. in it. Name the location without.")
+        for prefix in [self._warehouse.root, *self._tables.named_locations()]:
+            if prefix is not None and _is_below(root, location, prefix):
+                self._check_links(root, location)
+                return root
+        raise CallError(
+            f"Tables at {location} cannot be registered over HTTP: the operator of this server permits this below the "
+            "warehouse and the prefixes of its rules for storage. Register it with deltalog tables register."
+        )
+
+    def _check_links(self, root: str, location: str) -> None:
+        """Refuse a log behind a symbolic link. Raises CallError. Cost: none."""
+        if self._tables.plain_store(root).link_target(LOG_DIRECTORY) is not None:
+            raise CallError(f"{LOG_DIRECTORY} at {location} is a symbolic link. Register the table where its log is.")
+
+    def _check_apart(self, root: str, location: str) -> None:
+        """Check that a location has nothing of another table, of the place of new ones, or of the catalog. Raises
+        CallError."""
+        self._warehouse.check_outside(root, location)
+        url = self._tables.coordinator.url
+        if url.startswith(_SQLITE) and os.path.realpath(url.removeprefix(_SQLITE)).startswith(f"{root.rstrip('/')}/"):
+            raise CallError(f"{location} cannot be a table: the server has files of its own below it.")
+        for each in self._external.all():
+            if records.are_nested(canonical_url(each.url), root):
+                raise CallError(
+                    f"{location} and the external table {each.name} lie in one another. Drop that table first, if this "
+                    "is the table that it shows."
+                )
+
+
+def _owned(table_id: str, owner: str | None) -> list[DocumentChange]:
+    if owner is None:
+        return []
+    return [documents.change(ACCESS, access_key(table_id), 0, AccessDocument(owner=owner))]
+
+
+def _is_below(root: str, location: str, prefix: str) -> bool:
+    """Whether a root lies below a prefix, and not only by a symbolic link that someone made there."""
+    local = local_root(prefix)
+    base = canonical_url(prefix) if local is None else os.path.realpath(local)
+    if not root.startswith(f"{base.rstrip('/')}/"):
+        return False
+    if local is None:
+        return True
+    given, rest = local_root(location), root[len(base) :].lstrip("/")
+    return given in (f"{base.rstrip('/')}/{rest}", f"{local.rstrip('/')}/{rest}")

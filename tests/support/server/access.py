@@ -1,0 +1,271 @@
+"""Helpers for tests of who calls the server: a server in this process, certificates, an issuer of tokens."""
+
+from __future__ import annotations
+
+import contextlib
+import datetime
+import functools
+import http.client
+import ipaddress
+import json
+import socket
+import ssl
+import threading
+import time
+import urllib.parse
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import jwt
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+
+from deltalog import TransactionManager
+from deltalog.server.access.principals import Head
+from deltalog.server.exchange import Exchange
+from deltalog.server.serve import Server, Settings
+
+START = "/StartTransaction"
+CATALOGS = "/api/2.1/unity-catalog/catalogs"
+
+
+@dataclass
+class Serving:
+    """A server in this process. ``exchanges``: what it knew of each request."""
+
+    server: Server
+    exchanges: list[Exchange] = field(default_factory=list)
+
+    @property
+    def url(self) -> str:
+        return self.server.url
+
+    def ask(
+        self,
+        path: str = START,
+        headers: Mapping[str, str] | list[tuple[str, str]] | None = None,
+        *,
+        method: str = "POST",
+        body: bytes = b"{}",
+        context: ssl.SSLContext | None = None,
+    ) -> tuple[int, Mapping[str, str], Any]:
+        """Send a request; returns the status, the headers and the body of the response, None if it is no JSON."""
+        where = urllib.parse.urlsplit(self.url)
+        assert where.hostname
+        before = len(self.exchanges)
+        connection: http.client.HTTPConnection
+        if context is None:
+            connection = http.client.HTTPConnection(where.hostname, where.port, timeout=60)
+        else:
+            connection = http.client.HTTPSConnection(where.hostname, where.port, timeout=60, context=context)
+        try:
+            connection.putrequest(method, path)
+            for name, value in headers.items() if isinstance(headers, Mapping) else headers or ():
+                connection.putheader(name, value)
+            connection.putheader("Content-Length", str(len(body)))
+            connection.endheaders(body)
+            answer = connection.getresponse()
+            data = answer.read()
+            found = json.loads(data) if answer.headers["content-type"] == "application/json" else None
+            while found is not None and len(self.exchanges) == before:
+                time.sleep(0.001)  # observers are told after the response is sent
+            return answer.status, dict(answer.headers), found
+        finally:
+            connection.close()
+
+    def last(self) -> Exchange:
+        """What the server knew of the last request that another client has sent."""
+        assert self.ask("/health", method="GET")[0] == 200  # the server tells observers in the order of requests
+        return [each for each in self.exchanges if each.path != "/health"][-1]
+
+    def status(self, token: str | None = None, path: str = START, **more: Any) -> int:
+        return self.ask(path, {} if token is None else bearer(token), **more)[0]
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+def head(headers: Mapping[str, str] | None = None, caller: str = "192.0.2.1", **more: Any) -> Head:
+    return Head("POST", START, b"", headers or {}, caller=caller, **more)
+
+
+@contextlib.contextmanager
+def serving(catalog: Path | TransactionManager, settings: Settings | None = None) -> Iterator[Serving]:
+    manager = catalog if isinstance(catalog, TransactionManager) else TransactionManager(str(catalog))
+    exchanges: list[Exchange] = []
+    made = Server(manager, settings or Settings())
+    made._app._observers = (exchanges.append,)
+    thread = threading.Thread(target=made.run)
+    thread.start()
+    try:
+        yield Serving(made, exchanges)
+    finally:
+        made.stop()
+        thread.join(60)
+        assert not thread.is_alive()
+
+
+# ------------------------------------------------------------------------------------------------- certificates
+
+
+@dataclass(frozen=True)
+class Authority:
+    """A certificate authority whose files are in a directory."""
+
+    directory: Path
+    key: ec.EllipticCurvePrivateKey
+    certificate: x509.Certificate
+
+    @property
+    def file(self) -> Path:
+        return self.directory / "ca.pem"
+
+    def issue(
+        self,
+        name: str,
+        subject: Mapping[x509.ObjectIdentifier, str] | None = None,
+        alternatives: list[x509.GeneralName] | None = None,
+        days: float = 1,
+    ) -> tuple[Path, Path]:
+        """The files of a new certificate and its key."""
+        key = ec.generate_private_key(ec.SECP256R1())
+        attributes = [x509.NameAttribute(each, value) for each, value in (subject or {}).items()]
+        made = _builder(x509.Name(attributes), self.certificate.subject, key, days)
+        if alternatives:
+            made = made.add_extension(x509.SubjectAlternativeName(alternatives), False)
+        files = self.directory / f"{name}.pem", self.directory / f"{name}.key"
+        _write(made.sign(self.key, hashes.SHA256()), key, *files)
+        return files
+
+    def client(self, name: str | None = None, **more: Any) -> ssl.SSLContext:
+        """What a client uses; without a name it has no certificate."""
+        context = ssl.create_default_context(cafile=str(self.file))
+        if name is not None:
+            context.load_cert_chain(*self.issue(name, **more))
+        return context
+
+
+def authority(directory: Path) -> Authority:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "authority")])
+    builder = _builder(name, name, key, 1)
+    usage = x509.KeyUsage(False, False, False, False, False, True, True, False, False)
+    builder = builder.add_extension(x509.BasicConstraints(True, None), True).add_extension(usage, True)
+    certificate = builder.sign(key, hashes.SHA256())
+    _write(certificate, key, directory / "ca.pem", directory / "ca.key")
+    return Authority(directory, key, certificate)
+
+
+def local(name: str = "server") -> list[x509.GeneralName]:
+    return [x509.IPAddress(ipaddress.ip_address("127.0.0.1")), x509.DNSName("localhost")]
+
+
+def _builder(subject: x509.Name, issuer: x509.Name, key: Any, days: float) -> x509.CertificateBuilder:
+    now = datetime.datetime.now(datetime.timezone.utc)
+    return (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(issuer)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=days))
+    )
+
+
+def _write(certificate: x509.Certificate, key: Any, at: Path, key_at: Path) -> None:
+    at.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    form = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    key_at.write_bytes(key.private_bytes(serialization.Encoding.PEM, *form))
+
+
+# ------------------------------------------------------------------------------------------------- OpenID Connect
+
+
+class Issuer:
+    """An issuer of OpenID Connect on this machine. ``answer``: replaces the answer to each request; gets the handler
+    and returns whether it has answered."""
+
+    def __init__(self) -> None:
+        self.keys: dict[str, Any] = {}
+        self.more_keys: list[Any] = []
+        self.requests: list[str] = []
+        self.answer: Callable[[BaseHTTPRequestHandler], bool] = lambda handler: False
+        self.document: dict[str, Any] = {}
+        issuer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self) -> None:
+                issuer.requests.append(self.path)
+                with contextlib.suppress(OSError):
+                    if not issuer.answer(self):
+                        issuer._answer(self)
+
+            def log_message(self, *_: Any) -> None:
+                pass
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
+        self._thread.start()
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        self.rotate("first")
+
+    def close(self) -> None:
+        self._server.shutdown()
+        self._server.server_close()
+        self._thread.join(60)
+
+    def rotate(self, kid: str, *, keep: bool = False, key: Any = None) -> None:
+        """A new key, instead of or beside the others."""
+        made = key or rsa_key(kid)
+        self.keys = {**(self.keys if keep else {}), kid: made}
+
+    def token(self, kid: str | None = None, *, algorithm: str = "RS256", headers: Any = None, **claims: Any) -> str:
+        """A token with the newest key. A claim that is None is left out."""
+        kid = kid or list(self.keys)[-1]
+        now = int(time.time())
+        every = {"iss": self.url, "aud": "deltalog", "sub": "alice", "exp": now + 300, "iat": now, **claims}
+        given = {name: value for name, value in every.items() if value is not None}
+        return jwt.encode(given, self.keys[kid], algorithm, headers={"kid": kid, **(headers or {})})
+
+    def _answer(self, handler: BaseHTTPRequestHandler) -> None:
+        if handler.path == "/.well-known/openid-configuration":
+            reply(handler, {"issuer": self.url, "jwks_uri": f"{self.url}/keys", **self.document})
+        elif handler.path == "/keys":
+            reply(handler, {"keys": [*(jwk(key, kid) for kid, key in self.keys.items()), *self.more_keys]})
+        else:
+            reply(handler, {}, 404)
+
+
+@functools.cache
+def rsa_key(name: str) -> rsa.RSAPrivateKey:
+    """A key that tests share, because making one takes long."""
+    return rsa.generate_private_key(65537, 2048)
+
+
+def jwk(key: Any, kid: str | None, **more: Any) -> dict[str, Any]:
+    from jwt.algorithms import ECAlgorithm, RSAAlgorithm
+
+    public = key.public_key()
+    made = RSAAlgorithm.to_jwk(public) if isinstance(public, rsa.RSAPublicKey) else ECAlgorithm.to_jwk(public)
+    return {**json.loads(made), "use": "sig", "key_ops": ["verify"], **({} if kid is None else {"kid": kid}), **more}
+
+
+def reply(handler: BaseHTTPRequestHandler, document: Any, status: int = 200, headers: Any = None) -> None:
+    body = document if isinstance(document, bytes) else json.dumps(document).encode()
+    handler.send_response(status)
+    for name, value in {"Content-Length": str(len(body)), **(headers or {})}.items():
+        handler.send_header(name, value)
+    handler.end_headers()
+    handler.wfile.write(body)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return int(taken.getsockname()[1])
