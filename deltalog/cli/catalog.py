@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import datetime
+import importlib
+import json
 import os
 import sys
 from collections.abc import Iterator
@@ -12,11 +15,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deltalog.cli.options import examples, storage_options, taking_options
+from deltalog.cli.options import examples, given_on_command_line, options_in_file, storage_options, taking_options
 from deltalog.cli.output import Output, facts_of, plain, report_warning, table_of
 
 if TYPE_CHECKING:
     from deltalog import TransactionManager
+    from deltalog.catalog.coordinator import Coordinator
     from deltalog.catalog.records import Head, TableRecord
     from deltalog.transactions import Resync, TransactionDescription
 
@@ -45,13 +49,19 @@ tables = typer.Typer(help="The tables of a catalog.", no_args_is_help=True, cont
 
 
 def _manager(
-    catalog: str, idle_timeout: float | None = None, most_ahead: float | None = None, *, create: bool = False
+    catalog: str,
+    idle_timeout: float | None = None,
+    most_ahead: float | None = None,
+    *,
+    create: bool = False,
+    options: dict[str, Any] | None = None,
 ) -> TransactionManager:
-    """Open a catalog. ``create``: whether to create a missing catalog instead of raising an error."""
+    """Open a catalog. ``create``: whether to create a missing catalog instead of raising an error. ``options``: storage
+    options; None: those of the command."""
     from deltalog import TransactionManager
     from deltalog.catalog.locate import open_coordinator
 
-    options = storage_options()
+    options = dict(storage_options() if options is None else options)
     coordinator = open_coordinator(catalog, create=create, **options)
     if idle_timeout is not None:
         options["idle_timeout"] = datetime.timedelta(seconds=idle_timeout)
@@ -246,8 +256,10 @@ def list_tables(catalog: _Catalog, as_json: _Json = False) -> None:
         out.documents(_shown(record, head) for record, head in found)
         return
     table = table_of()
-    for column in ("Name", "Version", "Unpublished", "Location"):
-        table.add_column(column, no_wrap=True, justify="right" if column in ("Version", "Unpublished") else "left")
+    table.add_column("Name", no_wrap=True)
+    for column in ("Version", "Unpublished"):
+        table.add_column(column, no_wrap=True, justify="right")
+    table.add_column("Location", overflow="fold")  # the longest column: of the others, nothing is cut for it
     for record, head in found:
         table.add_row(plain(record.name), str(head.version), str(len(head.unpublished)), plain(record.url))
     out.print(table)
@@ -416,26 +428,39 @@ def _shown(record: TableRecord, head: Head) -> dict[str, Any]:
 
 @taking_options
 def serve(
-    catalog: _Catalog,
+    catalog: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="CATALOG",
+            help="The catalog: the path of a SQLite file, or dynamodb:<table>. Default: catalog.url of --config.",
+        ),
+    ] = None,
+    config: Annotated[
+        Path | None,
+        typer.Option("--config", metavar="FILE", help="The configuration, TOML; other options override it."),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="SECTION.KEY=VALUE",
+            help="A setting of the configuration, such as limits.threads=32. May be repeated.",
+        ),
+    ] = None,
     warehouse: Annotated[
         str | None,
         typer.Option("--warehouse", metavar="URL", help="The location below which clients create managed tables."),
     ] = None,
     catalog_name: Annotated[
-        str, typer.Option("--catalog-name", metavar="NAME", help="The catalog's name in Unity Catalog's API.")
-    ] = "main",
-    credentials: Annotated[
-        Path | None,
-        typer.Option("--credentials", metavar="FILE", help="Rules for the credentials that clients get, JSON."),
+        str | None,
+        typer.Option("--catalog-name", metavar="NAME", help="Its name in Unity Catalog's API. Default: main."),
     ] = None,
-    max_unpublished: Annotated[
-        int,
-        typer.Option(
-            "--max-unpublished", min=1, metavar="N", help="Refuse commits to a table with so many unpublished ones."
-        ),
-    ] = 100,
-    host: Annotated[str, typer.Option("--host", metavar="ADDRESS", help="The address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", min=0, max=65535, metavar="N", help="0: a free port.")] = 8750,
+    host: Annotated[
+        str | None, typer.Option("--host", metavar="ADDRESS", help="The address to listen on. Default: 127.0.0.1.")
+    ] = None,
+    port: Annotated[
+        int | None, typer.Option("--port", min=0, max=65535, metavar="N", help="0: a free port. Default: 8750.")
+    ] = None,
     token_file: Annotated[
         Path | None,
         typer.Option("--token-file", metavar="FILE", help=f"File with the bearer token. Or {TOKEN_VARIABLE}."),
@@ -448,119 +473,150 @@ def serve(
         Path | None,
         typer.Option("--tls-client-ca", metavar="FILE", help="The CA that must have signed client certificates."),
     ] = None,
-    max_body: Annotated[int, typer.Option("--max-body", min=1024, metavar="BYTES", help="Refuse larger requests.")] = 4
-    << 20,
-    request_timeout: Annotated[
-        float,
-        typer.Option("--request-timeout", min=0.1, max=1e6, metavar="SECONDS", help="Time limit for answering a call."),
-    ] = 60,
-    threads: Annotated[int, typer.Option("--threads", min=1, metavar="N", help="Maximum concurrent calls.")] = 16,
-    max_requests: Annotated[
-        int,
-        typer.Option("--max-requests", min=1, metavar="N", help="Maximum running and waiting calls; more are refused."),
-    ] = 64,
-    max_connections: Annotated[
-        int,
+    log_level: Annotated[
+        str | None,
         typer.Option(
-            "--max-connections",
-            min=16,
-            metavar="N",
-            help="Maximum open connections; beyond that, the connection that has been idle longest is closed.",
-        ),
-    ] = 512,
-    recover_every: Annotated[
-        float,
-        typer.Option(
-            "--recover-every", min=0, max=1e6, metavar="SECONDS", help="Interval between recoveries; 0: never."
-        ),
-    ] = 60,
-    idle_timeout: _Seconds = None,
-    most_ahead: Annotated[
-        float | None,
-        typer.Option(
-            "--most-ahead",
-            min=0,
-            metavar="SECONDS",
-            help="Refuse commits whose timestamp is ahead of this machine's clock by more than this many seconds. "
-            "Default: 3600.",
+            "--log-level", metavar="error|warning|info", help="The lowest log level that is printed. Default: info."
         ),
     ] = None,
-    log_level: Annotated[
-        str,
-        typer.Option("--log-level", metavar="error|warning|info", help="The lowest log level that is printed."),
-    ] = "info",
+    check_config: Annotated[
+        bool,
+        typer.Option("--check-config", help="Check the configuration and print it, without secrets; do not serve."),
+    ] = False,
+    check_catalog: Annotated[
+        bool, typer.Option("--check-catalog", help="With --check-config: check that the catalog answers, too.")
+    ] = False,
     as_json: _Json = False,
 ) -> None:
     """Serve a catalog: Unity Catalog's API for Delta tables, and the transaction calls of AWS Lake Formation.
 
-    Creates the catalog if there is none. Needs pip install 'deltalog\\[server]'. Listens on 127.0.0.1 unless --host is
-    given; other addresses need a token or TLS. On SIGTERM or Ctrl-C, the server answers the running calls and then
-    exits.
+    Creates the catalog if there is none. Needs pip install 'deltalog\\[server]'. Listens on 127.0.0.1 unless another
+    address is given; other addresses need a token or TLS. SIGHUP reloads the configuration. On SIGTERM or Ctrl-C, the
+    server answers the running calls and then exits.
     """
-    server = _server_module()
-    limits = server.Limits(
-        body_bytes=max_body,
-        request_seconds=request_timeout,
-        threads=threads,
-        requests=max_requests,
-        connections=max_connections,
-    )
-    vendor = server.vendor_of(credentials)
-    settings = server.Settings(
-        host, port, _token(token_file), _tls(tls_cert, tls_key, tls_client_ca), limits, recover_every,
-        server.UnitySettings(catalog_name, warehouse, max_unpublished, vendor.prefixes), vendor,
-    )  # fmt: skip
-    from deltalog.server import logs
-
-    if log_level not in logs.LEVELS:
-        raise typer.BadParameter(f"--log-level must be one of {', '.join(logs.LEVELS)}.")
-    made = server.Server(_manager(catalog, idle_timeout, most_ahead, create=True), settings)
-    out = Output(as_json)
-    for warning in made.warnings:
-        report_warning("UserWarning", warning, as_json)
-    if as_json:
-        out.document({"url": made.url, "pid": os.getpid(), "catalog": catalog})
-    else:
-        out.print(f"{catalog} is served at {made.url}")
-    sys.stdout.flush()
-    logs.configure(log_level)
-    made.run()
-    made.end_process()
+    server = _server_module("config")
+    above = _set(server, settings)
+    flags = {
+        ("catalog", "url"): catalog, ("unity", "warehouse"): warehouse, ("unity", "catalog"): catalog_name,
+        ("listen", "host"): host, ("listen", "port"): port, ("tokens", "token_file"): token_file,
+        ("tls", "certificate_file"): tls_cert, ("tls", "key_file"): tls_key, ("tls", "client_ca_file"): tls_client_ca,
+        ("process", "log_level"): log_level,
+    }  # fmt: skip
+    for (section, key), value in flags.items():
+        if value is not None:
+            above = server.merged(above, {section: {key: str(value) if isinstance(value, Path) else value}})
+    with _as_usage():
+        server.read(above, "The command line")
+    if config is None and (tls_cert is None) != (tls_key is None):
+        raise typer.BadParameter("TLS needs --tls-cert and --tls-key.")
+    if check_config:
+        _check_configuration(config, above, check_catalog, as_json)
+        return
+    source = server.Configuration(config, above)
+    if not source.config.catalog.url:
+        raise typer.BadParameter("Name the catalog: as CATALOG, or as url in [catalog] of the configuration.")
+    _serve(source, as_json)
 
 
-def _server_module() -> Any:
+def _set(server: Any, texts: list[str] | None) -> dict[str, Any]:
+    """The settings that ``--set`` gives. Raises BadParameter."""
+    found: dict[str, Any] = {}
+    with _as_usage():
+        for text in texts or ():
+            found = server.merged(found, server.set_of(text))
+    return found
+
+
+@contextlib.contextmanager
+def _as_usage() -> Iterator[None]:
     from deltalog import CallError
 
     try:
-        from deltalog.server import serve
+        yield
+    except CallError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def _serve(source: Any, as_json: bool) -> None:
+    """Serve as a configuration says, until the process is asked to end."""
+    config, serve, logs = _server_module("config"), _server_module("serve"), _server_module("logs")
+    found = source.config
+    read = source.settings()
+    manager = _manager(
+        found.catalog.url,
+        found.catalog.idle_timeout_seconds,
+        found.catalog.most_ahead_seconds,
+        create=True,
+        options={**config.storage_options_of(found.storage, _options_in), **storage_options()},
+    )
+    made = serve.Server(manager, read, source)
+    out = Output(as_json)
+    warnings = [*made.warnings, *config.exposed(config.files_of(found)), *_on_command_line(config)]
+    for warning in warnings:
+        report_warning("UserWarning", warning, as_json)
+    with made.signals():  # whoever reads the first line may send them
+        if as_json:
+            out.document({"url": made.url, "pid": os.getpid(), "catalog": found.catalog.url})
+        else:
+            out.print(f"{found.catalog.url} is served at {made.url}")
+        sys.stdout.flush()
+        logs.configure(found.process.log_level)
+        made.run(is_process=True)
+    if status := made.end_process():
+        raise typer.Exit(status)
+
+
+def _on_command_line(config: Any) -> list[str]:
+    """A warning about secrets in ``--option``."""
+    if not any(config.is_secret(name) for name in given_on_command_line()):
+        return []
+    return [
+        "Every user of the machine can list the arguments of its processes: give secret storage options in the file of "
+        "--storage-options-file or in [storage] of --config."
+    ]
+
+
+def _check_configuration(file: Path | None, above: dict[str, Any], catalog: bool, as_json: bool) -> None:
+    checks = _server_module("config_checks")
+    found = checks.check(file, above, _options_in, _answering if catalog else None)
+    out = Output(as_json)
+    if as_json:
+        out.document(dataclasses.asdict(found))
+    else:
+        for section, settings in found.configuration.items():
+            out.print(f"[{section}]")
+            for key, value in ((key, value) for key, value in settings.items() if value is not None):
+                out.print(f"{key} = {plain(json.dumps(value, ensure_ascii=False))}")
+        for each in found.warnings:
+            out.print(f"Warning: {plain(each)}")
+        for each in found.problems:
+            out.print(f"Problem: {plain(each)}")
+        out.print("The configuration is right." if found.ok else "The configuration is wrong.")
+    if not found.ok:
+        raise typer.Exit(1)
+
+
+def _options_in(file: Path) -> dict[str, Any]:
+    """The storage options in a file that the configuration names. Raises CallError."""
+    from deltalog import CallError
+
+    try:
+        return options_in_file(file)
+    except typer.BadParameter as error:
+        raise CallError(error.message.removeprefix("--storage-options-file ")) from None
+
+
+def _answering(url: str, options: dict[str, Any]) -> Coordinator:
+    """The catalog at a URL. Raises DeltaLogError unless it exists and answers."""
+    manager = _manager(url, options={**options, **storage_options()})
+    manager.check()
+    return manager.coordinator
+
+
+def _server_module(name: str) -> Any:
+    from deltalog import CallError
+
+    try:
+        return importlib.import_module(f"deltalog.server.{name}")
     except ImportError as error:
         raise CallError(f"The server needs pip install 'deltalog[server]' ({error}).") from None
-    return serve
-
-
-def _token(file: Path | None) -> str | None:
-    if file is not None:
-        return _text_of(file).strip()
-    return os.environ.get(TOKEN_VARIABLE) or None
-
-
-def _tls(certificate: Path | None, key: Path | None, client_ca: Path | None) -> Any:
-    if certificate is None and key is None and client_ca is None:
-        return None
-    if certificate is None or key is None:
-        raise typer.BadParameter("TLS needs --tls-cert and --tls-key.")
-    for file in (certificate, key, client_ca):
-        if file is not None:
-            _text_of(file)
-    return _server_module().Tls(certificate, key, client_ca)
-
-
-def _text_of(file: Path) -> str:
-    from deltalog import CallError
-
-    try:
-        return file.read_text(encoding="utf-8")
-    except (OSError, ValueError) as error:
-        raise CallError(
-            f"{file} cannot be read: {getattr(error, 'strerror', None) or 'it is not UTF-8 text'}."
-        ) from None

@@ -63,6 +63,7 @@ Limit = Annotated[
 ]
 
 _GIVEN: ContextVar[dict[str, Any]] = ContextVar("storage_options")
+_ON_COMMAND_LINE: ContextVar[tuple[str, ...]] = ContextVar("names_of_options")
 _Option = Annotated[
     list[str] | None,
     typer.Option(
@@ -115,11 +116,14 @@ def taking_options(function: F) -> F:
 
     @functools.wraps(function)
     def run(*arguments: Any, **named: Any) -> Any:
-        token = _GIVEN.set(_together(parse_options(named.pop(_NAME) or ()), options_in_file(named.pop(_FILE))))
+        single = parse_options(named.pop(_NAME) or ())
+        token = _GIVEN.set(_together(single, options_in_file(named.pop(_FILE))))
+        names = _ON_COMMAND_LINE.set(tuple(single))
         try:
             return function(*arguments, **named)
         finally:
             _GIVEN.reset(token)
+            _ON_COMMAND_LINE.reset(names)
 
     hints = typing.get_type_hints(function, include_extras=True)
     parameters = [
@@ -135,6 +139,11 @@ def taking_options(function: F) -> F:
 def storage_options() -> dict[str, Any]:
     """The storage options of the running command."""
     return _GIVEN.get({})
+
+
+def given_on_command_line() -> tuple[str, ...]:
+    """The names of the storage options that ``--option`` gave to the running command."""
+    return _ON_COMMAND_LINE.get(())
 
 
 def open_table(table: str) -> DeltaTable:

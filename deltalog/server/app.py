@@ -88,13 +88,17 @@ _CATALOG, _SOME_TRANSACTION = "", "transaction"
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The limits of the server. ``requests``: the maximum number of calls that run in the threads or wait for a thread;
-    further calls are refused. ``slow_seconds``: the number of calls that take longer than this is limited for each
-    table. ``header_seconds``: the maximum time, including the TLS handshake, from the connection (for later requests on
-    it, from the first byte) to the end of the headers. ``pending_bytes``: the maximum total size of bodies that are
-    being received or processed; beyond it, bodies of more than 16 KiB are refused. ``response_seconds``: the maximum
-    time for which a caller may pause while reading a response. ``connections``: the maximum number of open connections;
-    beyond it, the connections that have been idle longest are closed. ``quotas``: the limits of each caller."""
+    """The limits of the server. ``header_bytes``: the largest headers. ``header_seconds``: the maximum time, including
+    the TLS handshake, from the connection (for later requests on it, from the first byte) to the end of the headers.
+    ``body_bytes``: the largest body. ``pending_bytes``: the maximum total size of bodies that are being received or
+    processed; beyond it, bodies of more than 16 KiB are refused. ``body_seconds``: the maximum time for receiving a
+    body. ``request_seconds``: the time within which a call is answered. ``response_seconds``: the maximum time for
+    which a caller may pause while reading a response. ``slow_seconds``: the number of calls that take longer than this
+    is limited for each table. ``threads``: the maximum number of calls that run at the same time, of those that need
+    stores and of those that need only the catalog. ``requests``: the maximum number of calls of each of these kinds
+    that run in the threads or wait for a thread; further calls are refused. ``connections``: the maximum number of open
+    connections; beyond it, the connections that have been idle longest are closed. ``quotas``: the limits of each
+    caller."""
 
     header_bytes: int = 32 << 10
     header_seconds: float = 10
@@ -157,10 +161,9 @@ class App:
         self._observation = observation or Observation()
         self._observers = (self._observation.after_response, *observers)
         self._hosts = hosts
+        self._catalog, self._stores = _lanes(self._limits), _lanes(self._limits)
         self.grants = Grants(manager.coordinator)
         self._catalog_name = "main" if unity is None else unity.tables.settings.catalog
-        lanes = functools.partial(Lanes, self._limits.threads, self._limits.requests, self._limits.slow_seconds)
-        self._catalog, self._stores = lanes(), lanes()
         self._tables = TablesInUse()
         self._bodies = Bodies(self._limits.pending_bytes)
         self._callers = Callers(self._limits.quotas)
@@ -168,6 +171,9 @@ class App:
         self._health_thread = ThreadPoolExecutor(1, thread_name_prefix="deltalog-health")
         self._check: asyncio.Future[None] | None = None
         self._health: tuple[float, Answer] | None = None
+        self._is_draining = self._is_cutting_off = self.has_cut_off = False
+        self._in_progress: dict[str, asyncio.Task[Any] | None] = {}
+        self._running: dict[str, str] = {}
         self._watch()
         self._observation.start(observers)
 
@@ -176,10 +182,9 @@ class App:
         metrics = self._observation.metrics
         if metrics is None:
             return
-        lanes = {"catalog": self._catalog, "stores": self._stores}
 
         def of(member: str) -> Callable[[], list[tuple[dict[str, str], float]]]:
-            return lambda: [({"lanes": name}, each.counts()[member]) for name, each in lanes.items()]
+            return lambda: [({"lanes": name}, each.counts()[member]) for name, each in self._all_lanes().items()]
 
         for member, text in (
             ("running", "Calls that run in the threads and are not slow."),
@@ -188,18 +193,60 @@ class App:
             ("in_progress", "Calls that run or wait and are not answered."),
         ):
             metrics.watch(f"deltalog_server_calls_{member}", text, of(member), "lanes")
-        limits = self._limits
-        metrics.watch("deltalog_server_threads", "Threads for calls that are not slow.", lambda: [({}, limits.threads)])
+        metrics.watch(
+            "deltalog_server_threads", "Threads for calls that are not slow.", lambda: [({}, self._limits.threads)]
+        )
         metrics.watch(
             "deltalog_server_calls_in_progress_limit",
             "How many calls may run or wait; further ones are refused.",
-            lambda: [({}, limits.requests)],
+            lambda: [({}, self._limits.requests)],
         )
         metrics.watch(
             "deltalog_server_pending_body_bytes",
             "Bytes of the bodies of requests that are being received or processed.",
             lambda: [({}, self._bodies.counted)],
         )
+
+    def _all_lanes(self) -> dict[str, Lanes]:
+        return {"catalog": self._catalog, "stores": self._stores}
+
+    def end_observation(self) -> None:
+        """Write the lines of the logs that wait, since the process ends now."""
+        self._observation.flush()
+
+    # ------------------------------------------------------------------------------- what changes while it runs
+
+    def reload(self, limits: Limits, unity: Service | None) -> None:
+        """Use other settings for requests that arrive from now on. ``unity``: None leaves it as it is. Call this on the
+        event loop."""
+        old, self._limits = self._limits, limits
+        self._unity = unity or self._unity
+        self._bodies.limit(limits.pending_bytes)
+        if old.quotas != limits.quotas:
+            self._callers = Callers(limits.quotas)
+        names = ("threads", "requests", "slow_seconds")
+        if any(getattr(old, name) != getattr(limits, name) for name in names):
+            # Calls in the lanes so far keep these alive until they end.
+            self._catalog, self._stores = _lanes(limits), _lanes(limits)
+
+    def drain(self) -> None:
+        """From now on, the server is not ready, and connections are closed after their next response. Calls are still
+        served."""
+        self._is_draining = True
+
+    def cut_off(self) -> None:
+        """Answer all calls that are in progress with an error. Call this on the event loop."""
+        self._is_draining = self._is_cutting_off = True
+        for task in list(self._in_progress.values()):
+            if task is not None:
+                task.cancel()
+
+    def log_unfinished(self) -> int:
+        """Log the calls that threads are still working on; returns their number."""
+        found = dict(self._running)
+        for request_id, name in found.items():
+            log.error("request %s: %s is unfinished; it may still take effect", request_id, name)
+        return len(found)
 
     def close(self) -> None:
         """Stop accepting calls; running calls finish."""
@@ -246,6 +293,8 @@ class App:
             answer = unity_errors.of_refusal(answer, is_unauthorized)
         exchange.status, exchange.error = answer.status, answer.error
         try:
+            if self._is_draining:
+                answer = replace(answer, headers={**answer.headers, "connection": "close"})
             await self._observation.before_response(exchange)
             exchange.response_bytes = await _send(send, answer, exchange.request_id)
         finally:
@@ -271,8 +320,10 @@ class App:
         below = router_of(exchange.path)
         found = None if below is not None else _route(exchange.method, exchange.path)
         if below is None and found is None:
-            exchange.route = "GET /health"
-            return await self._healthy(exchange.request_id)
+            answer = await self._health_of(exchange)
+            if answer.status not in (404, 405):
+                exchange.route = f"GET {urllib.parse.unquote(exchange.path)}"
+            return answer
         self._callers.check_address(exchange.caller)
         identified = await self._identified(head, exchange)
         if identified.check_body is None:
@@ -397,8 +448,14 @@ class App:
         # In the context of this task, so that the events and log lines of the call have its request.
         context = contextvars.copy_context()
         work = functools.partial(context.run, self._carry_out, route, call, guard, said, request_id, end_s)
+        self._in_progress[request_id] = asyncio.current_task()
         try:
             return await lanes.run(self._lane(route, call), work, seconds, caller)
+        except asyncio.CancelledError:
+            if not self._is_cutting_off:
+                raise
+            self.has_cut_off = True
+            reason = "The server ended before the call did; it may still take effect."
         except BusyError:
             log.warning("request %s: %s: too many requests are in progress", request_id, route.name)
             self._observation.refused(503)
@@ -411,6 +468,8 @@ class App:
                 return route.defer(reason)
         except NotDoneError:
             reason = f"The call did not finish within {seconds:g} s; it may still take effect."
+        finally:
+            del self._in_progress[request_id]
         log.error("request %s: %s: %s", request_id, route.name, reason)
         return route.explain(OperationTimeoutError(reason))
 
@@ -432,6 +491,7 @@ class App:
     ) -> Answer:
         """Run a call in a thread; never raises. If the call has not finished at ``end_s``, it stops before its next
         read."""
+        self._running[request_id] = route.name
         try:
             with deadline.until(end_s):
                 result = call.run(Context(self._manager, guard))
@@ -448,6 +508,8 @@ class App:
         except Exception:
             log.exception("request %s: %s failed", request_id, route.name)
             return refusal(500, INTERNAL, f"The server failed; see request {request_id} in its log.")
+        finally:
+            del self._running[request_id]
 
     def _shown(self, answer: Answer, said: Sequence[str]) -> Answer:
         """Remove the names of this machine's directories from a response, unless the caller sent them."""
@@ -462,6 +524,21 @@ class App:
         return replace(answer, body=hidden(dict(answer.body)))
 
     # ----------------------------------------------------------------------------------------- health checks
+
+    async def _health_of(self, exchange: Exchange) -> Answer:
+        """The answer to a health check. An orchestrator restarts a process that is not alive, and sends no requests to
+        one that is not ready: a catalog that fails is no reason for the former."""
+        what = urllib.parse.unquote(exchange.path)
+        if what == "/health/live":
+            return Answer(200, {"status": "live"})
+        if what == "/health":
+            return await self._healthy(exchange.request_id)
+        if self._is_draining:
+            return _unready("draining")
+        if self._catalog.is_full or self._stores.is_full:
+            return _unready("overloaded")
+        answer = await self._healthy(exchange.request_id)
+        return Answer(200, {"status": "ready"}) if answer.status == 200 else answer
 
     async def _healthy(self, request_id: str) -> Answer:
         """Whether the catalog responds. Health checks need no token, so they query the catalog at most once a
@@ -500,6 +577,14 @@ def _failing(code: str) -> Answer:
     return Answer(503, {"status": "failing", "failing": "catalog", "code": code}, headers={"retry-after": "5"})
 
 
+def _unready(status: str) -> Answer:
+    return Answer(503, {"status": status}, headers={"retry-after": "1"})
+
+
+def _lanes(limits: Limits) -> Lanes:
+    return Lanes(limits.threads, limits.requests, limits.slow_seconds)
+
+
 def _length(headers: Mapping[str, str]) -> int:
     """The declared length of the body."""
     return int(headers.get("content-length", "0"))
@@ -525,7 +610,7 @@ def _host_name(host: str) -> str | None:
 def _route(method: str, raw_path: str) -> Route | None:
     """The route that handles a request; None for the health check. Raises Refused."""
     parts = [urllib.parse.unquote(part) for part in raw_path.split("/")[1:]]
-    if parts == ["health"] and method == "GET":
+    if parts in (["health"], ["health", "live"], ["health", "ready"]) and method == "GET":
         return None
     if parts == ["openapi.json"] and method == "GET":
         return _DESCRIPTION

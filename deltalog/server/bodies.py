@@ -52,6 +52,10 @@ class Bodies:
         """The bytes that count towards the limit now."""
         return self._counted
 
+    def limit(self, most_bytes: int) -> None:
+        """Replace the limit; it applies to new bodies."""
+        self._most_bytes = most_bytes
+
     @contextlib.contextmanager
     def one(self) -> Iterator[Body]:
         """Create a body, whose bytes count towards the limit until the ``with`` block ends."""

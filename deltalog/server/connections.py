@@ -54,6 +54,11 @@ class Connections:
         idle = len(self._idle)
         return {"busy": max(0, len(self._open) - idle), "idle": idle}
 
+    def limit(self, most: int, first_byte_seconds: float) -> None:
+        """Replace the limits; they apply to new connections."""
+        self._limit = min(most, _available_descriptors())
+        self._first_byte_seconds = first_byte_seconds
+
     def has_room(self) -> bool:
         """Whether another connection can be accepted now. When the limit on connections is reached, an idle connection
         is closed."""

@@ -74,6 +74,11 @@ class Lanes:
         self._in_progress: collections.Counter[str] = collections.Counter()  # by caller
         self._running: collections.Counter[str] = collections.Counter()  # by caller, without slow calls
 
+    @property
+    def is_full(self) -> bool:
+        """Whether a further call would be refused."""
+        return self._total.in_progress >= self._requests
+
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
 

@@ -87,6 +87,11 @@ def configure(level: str) -> None:
     root.addHandler(handler)
     root.setLevel(logging.WARNING)
     logging.captureWarnings(True)
-    logging.getLogger("deltalog").setLevel(level.upper())
+    set_level(level)
     # Logging every request that is not HTTP would let any client flood the log.
     logging.getLogger("uvicorn").setLevel(logging.ERROR)
+
+
+def set_level(level: str) -> None:
+    """Log deltalog's events of ``level`` and above."""
+    logging.getLogger("deltalog").setLevel(level.upper())

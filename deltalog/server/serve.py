@@ -1,4 +1,4 @@
-"""The server process: its address, access settings, connection time-outs and shutdown.
+"""The server: its address, access settings, connection time-outs, and what can be replaced while it runs.
 
 Without a token or TLS, the server starts only on loopback, where traffic stays on the machine.
 """
@@ -7,14 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import ipaddress
 import logging
-import os
-import signal
 import socket
-import ssl
 import threading
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
@@ -27,9 +24,12 @@ from deltalog.server.access import issued
 from deltalog.server.access.authentication import Authentication, AuthenticationSettings
 from deltalog.server.app import App, Limits
 from deltalog.server.connections import Connections, Listener
-from deltalog.server.logs import Refusals
+from deltalog.server.logs import Refusals, set_level
 from deltalog.server.observe.observation import Observation
 from deltalog.server.observe.settings import AuditSettings, MetricsSettings, TraceSettings
+from deltalog.server.process import EXIT_CUT_OFF, Ending, Process
+from deltalog.server.reload import Reloader, Source
+from deltalog.server.tls import ServerContext, Tls, context_of, listening
 from deltalog.server.unity import sts
 from deltalog.server.unity.credentials import Vendor, read_rules
 from deltalog.server.unity.publisher import Publisher
@@ -42,26 +42,21 @@ log = logging.getLogger(__name__)
 MIN_TOKEN_LENGTH = 16
 _KEEP_ALIVE_SECONDS = 60
 _TLS_SHUTDOWN_SECONDS = 0.5
-_MAX_END_SECONDS = 10
+_DRAIN_SECONDS = 5.0
+_MAX_END_SECONDS = 10.0
 _BACKLOG = 256
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-
-
-@dataclass(frozen=True, slots=True)
-class Tls:
-    """PEM files. ``client_ca``: the certificate authority that must have signed the certificates of callers."""
-
-    certificate: Path
-    key: Path
-    client_ca: Path | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
     """Settings. ``port`` 0 selects a free port. ``recover_seconds``: the interval between calls of ``recover``; 0
     disables these calls. ``unity``: how Unity Catalog's API is served. ``vendor``: vends credentials to its
-    clients. ``authentication``: how callers prove who they are, besides ``token``. ``audit``, ``metrics``, ``traces``:
-    what is observed."""
+    clients. ``drain_seconds``: the time for which the server still serves after it was asked to end; None: 5, or 0 on
+    loopback. ``end_seconds``: then running calls get this time to end. ``watch_seconds``: the interval at which files
+    with secrets are checked for changes; 0: they are not. ``log_level``: the lowest level of events in the log; None
+    leaves the log as it is. ``authentication``: how callers prove who they are, besides ``token``. ``audit``,
+    ``metrics``, ``traces``: what is observed."""
 
     host: str = "127.0.0.1"
     port: int = 0
@@ -71,10 +66,30 @@ class Settings:
     recover_seconds: float = 60
     unity: UnitySettings = field(default_factory=UnitySettings)
     vendor: Vendor = field(default_factory=Vendor)
+    drain_seconds: float | None = None
+    end_seconds: float = 20
+    watch_seconds: float = 10
+    log_level: str | None = None
     authentication: AuthenticationSettings = field(default_factory=AuthenticationSettings)
     audit: AuditSettings = field(default_factory=AuditSettings)
     metrics: MetricsSettings = field(default_factory=MetricsSettings)
     traces: TraceSettings = field(default_factory=TraceSettings)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether callers need not prove anything, unless the catalog has tokens."""
+        return self.token is None and not self.authentication.is_required
+
+    @property
+    def needs_certificate(self) -> bool:
+        """Whether clients without a certificate are refused, if certificates are verified."""
+        rule = self.authentication.certificates
+        return rule is None or rule.required
+
+    @property
+    def ending(self) -> Ending:
+        default = 0.0 if is_loopback(self.host) else _DRAIN_SECONDS
+        return Ending(default if self.drain_seconds is None else self.drain_seconds, self.end_seconds)
 
 
 def is_loopback(host: str) -> bool:
@@ -208,25 +223,27 @@ class TimedProtocol(H11Protocol):
 
 
 class Server:
-    """Serves a manager. The constructor binds the socket; from then on, clients can connect, but wait until ``run``."""
+    """Serves a manager. The constructor binds the socket; from then on, clients can connect, but wait until ``run``.
+    ``source``: the settings are read from there again on SIGHUP and when its files change."""
 
-    def __init__(self, manager: TransactionManager, settings: Settings) -> None:
+    def __init__(self, manager: TransactionManager, settings: Settings, source: Source[Settings] | None = None) -> None:
         """Raises CallError, or OSError if the address is not available."""
-        has_tokens = issued.are_required(manager.coordinator)
+        self._has_tokens = has_tokens = issued.are_required(manager.coordinator)
         check(settings, has_tokens=has_tokens)
         self.warnings = warnings_of(settings, has_tokens=has_tokens)
         self._manager = manager
         self._settings = settings
-        connections = Connections(settings.limits.connections, settings.limits.header_seconds)
-        self._socket = _bound(settings.host, settings.port, connections)
-        is_open = settings.token is None and not has_tokens and not settings.authentication.is_required
+        tls = None if settings.tls is None else listening(settings.tls, needs_certificate=settings.needs_certificate)
+        self._connections = Connections(settings.limits.connections, settings.limits.header_seconds)
+        self._socket = _bound(settings.host, settings.port, self._connections)
+        is_open = settings.is_open and not has_tokens
         trusted = is_loopback(settings.host) and is_open
         self._authentication = Authentication(
             manager.coordinator, settings.authentication, shared=settings.token, is_open=is_open
         )
         manager.coordinator.keep_staged_commits()
         manager.coordinator.close()  # so that this change does not stay in a log beside the file of a catalog
-        self.observation = _observation(settings, connections, self._socket)
+        self.observation = _observation(settings, self._connections, self._socket)
         unity = manager.unity_tables(settings.unity)
         self._publisher = Publisher(unity, self.observation.work_as_server)
         self._app = App(
@@ -237,7 +254,12 @@ class Server:
             unity=Service(unity, settings.vendor, self._publisher.ask),
             observation=self.observation,
         )
-        self._server = uvicorn.Server(_config(self._app, settings, connections, self.observation))
+        self._protocol = _protocol(self._app, settings.limits, self._connections, self.observation)
+        self._tls = tls
+        self._process = Process(_config(self._app, self._protocol, settings.limits, tls), self._app, settings.ending)
+        self._reloader = None if source is None else Reloader(source, self._apply, settings.watch_seconds)
+        if self._reloader is not None:
+            self._process.on_hangup = self._reloader.ask
 
     @property
     def url(self) -> str:
@@ -251,35 +273,104 @@ class Server:
         return self.observation.metrics_url
 
     def stop(self) -> None:
-        """Stop accepting calls, and make ``run`` return when all running calls have finished. This method can be called
-        from any thread."""
-        self._server.should_exit = True
+        """End as after SIGTERM; ``run`` returns when all running calls have finished, or when their time is over. This
+        method can be called from any thread."""
+        self._process.stop()
 
-    def run(self) -> None:
-        """Serve until ``stop``, SIGTERM or SIGINT. After a second SIGINT, the server does not wait for running
-        calls."""
+    def signals(self) -> contextlib.AbstractContextManager[None]:
+        """In this block, signals wait for ``run``; SIGHUP would end the process. ``run`` does this itself."""
+        return self._process.signals()
+
+    def run(self, *, is_process: bool = False) -> None:
+        """Serve until ``stop``, SIGTERM or SIGINT. After a second signal, the server does not wait for running calls.
+        ``is_process``: the process ends with the server, so that it is ended if it does not end in time."""
         over = threading.Event()
         sweeper = threading.Thread(target=self._recover_repeatedly, args=(over,), name="deltalog-recover", daemon=True)
+        self._process.is_process = is_process
         try:
-            with _signals_ignored():
+            with self._process.signals():
                 if self._settings.recover_seconds > 0:
                     sweeper.start()
-                self._server.run(sockets=[self._socket])
+                if self._reloader is not None:
+                    self._reloader.start()
+                self._process.run(sockets=[self._socket])
         finally:
             over.set()
+            if self._reloader is not None:
+                self._reloader.close()
             self._app.close()
             self._authentication.close()
             self._publisher.close()
             self._socket.close()
 
-    def end_process(self) -> None:
-        """Call this after ``run``. Calls that have timed out and are still running get the request timeout once more to
-        finish, but at most ten seconds. If a call is still running after this extra time, for example because a store
-        hangs, the process exits with status 1; Python itself would wait for the thread."""
-        seconds = min(_MAX_END_SECONDS, self._settings.limits.request_seconds)
-        timer = threading.Timer(seconds, _exit_now, (self.observation,))
+    def end_process(self) -> int:
+        """Call this after ``run``; returns the exit status of the process: 0, or 1 if calls were cut off. A call that
+        has timed out may still be running, for example because a store hangs. It gets the request timeout once more to
+        finish, but at most ten seconds, and not more than is left of the time for the end. Then the process is ended;
+        Python itself would wait for the thread."""
+        seconds = min(_MAX_END_SECONDS, self._settings.limits.request_seconds, self._process.left_seconds)
+        timer = threading.Timer(seconds, self._process.exit_now)
         timer.daemon = True
         timer.start()
+        return EXIT_CUT_OFF if self._app.has_cut_off else 0
+
+    # ------------------------------------------------------------------------------------------------ reloading
+
+    def _apply(self, settings: Settings) -> None:
+        """Use new settings from now on. Raises CallError if they are wrong, and then changes nothing."""
+        check(settings, has_tokens=self._has_tokens)
+        old = self._settings
+        if settings.is_open != old.is_open:
+            raise CallError("Whether callers must prove who they are cannot change while the server runs: restart it.")
+        authenticate = self._authentication.prepared(settings.authentication, settings.token)
+        for what in _unchangeable(old, settings):
+            log.warning("%s has changed in the configuration: this takes effect when the server is restarted", what)
+        tls = None if old.tls is None else settings.tls
+        context = None if tls is None else context_of(tls, needs_certificate=settings.needs_certificate)
+        service = None
+        readable = settings.unity.readable
+        if settings.vendor.rules != old.vendor.rules or readable != old.unity.readable:
+            unity = self._manager.unity_tables(dataclasses.replace(old.unity, readable=readable))
+            service = Service(unity, settings.vendor, self._publisher.ask)
+        done = threading.Event()
+
+        def swap() -> None:
+            if context is not None and self._tls is not None:
+                self._tls.current = context
+            self._app.reload(settings.limits, service)
+            authenticate()
+            self._limit(settings)
+            done.set()
+
+        loop = self._process.loop
+        if loop is None:
+            swap()
+        else:
+            loop.call_soon_threadsafe(swap)
+            done.wait(settings.end_seconds)
+        self._settings = dataclasses.replace(
+            settings,
+            host=old.host,
+            port=old.port,
+            tls=settings.tls if old.tls else None,
+            unity=dataclasses.replace(old.unity, readable=readable),
+            recover_seconds=old.recover_seconds,
+            audit=old.audit,
+            metrics=old.metrics,
+            traces=old.traces,
+        )
+
+    def _limit(self, settings: Settings) -> None:
+        limits = settings.limits
+        self._connections.limit(limits.connections, limits.header_seconds)
+        self._protocol.header_seconds = limits.header_seconds
+        self._protocol.response_seconds = limits.response_seconds
+        self._process.config.h11_max_incomplete_event_size = limits.header_bytes
+        self._process.ending = settings.ending
+        if settings.log_level is not None:
+            set_level(settings.log_level)
+        if self._reloader is not None:
+            self._reloader.watch_seconds = settings.watch_seconds
 
     def _recover_repeatedly(self, over: threading.Event) -> None:
         self.observation.work_as_server()
@@ -290,13 +381,6 @@ class Server:
                 log.warning("recovery is postponed: %s", error)
             except Exception:
                 log.exception("recovery failed")
-
-
-def _exit_now(observation: Observation) -> None:
-    log.error("the server exits while a call is still running: its changes may or may not take effect")
-    observation.close()
-    logging.shutdown()
-    os._exit(1)
 
 
 def _observation(settings: Settings, connections: Connections, bound: socket.socket) -> Observation:
@@ -313,8 +397,19 @@ def _observation(settings: Settings, connections: Connections, bound: socket.soc
     return found
 
 
-def _config(app: App, settings: Settings, connections: Connections, observation: Observation) -> uvicorn.Config:
-    limits = settings.limits
+def _unchangeable(old: Settings, new: Settings) -> list[str]:
+    """The settings that differ and cannot be changed while the server runs."""
+    names = ("host", "port", "recover_seconds", "audit", "metrics", "traces")
+    changed = [name for name in names if getattr(old, name) != getattr(new, name)]
+    changed += [
+        f"unity.{name}"
+        for name in ("catalog", "warehouse", "most_unpublished")
+        if getattr(old.unity, name) != getattr(new.unity, name)
+    ]
+    return changed + (["whether there is TLS"] if (old.tls is None) != (new.tls is None) else [])
+
+
+def _protocol(app: App, limits: Limits, connections: Connections, observation: Observation) -> type[TimedProtocol]:
     known = {
         "header_seconds": limits.header_seconds,
         "response_seconds": limits.response_seconds,
@@ -322,11 +417,13 @@ def _config(app: App, settings: Settings, connections: Connections, observation:
         "open_connections": connections,
         "observation": observation,
     }
-    tls = settings.tls
-    ca = None if tls is None else tls.client_ca
-    return uvicorn.Config(
+    return type("Protocol", (TimedProtocol,), known)
+
+
+def _config(app: App, protocol: type[TimedProtocol], limits: Limits, tls: ServerContext | None) -> uvicorn.Config:
+    config = uvicorn.Config(
         app,
-        http=type("Protocol", (TimedProtocol,), known),
+        http=protocol,
         ws="none",
         loop="asyncio",
         lifespan="off",
@@ -337,13 +434,11 @@ def _config(app: App, settings: Settings, connections: Connections, observation:
         proxy_headers=False,
         backlog=_BACKLOG,
         timeout_keep_alive=_KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=int(limits.request_seconds) + 1,
         h11_max_incomplete_event_size=limits.header_bytes,
-        ssl_certfile=None if tls is None else tls.certificate,
-        ssl_keyfile=None if tls is None else tls.key,
-        ssl_ca_certs=None if ca is None else str(ca),
-        ssl_cert_reqs=ssl.CERT_NONE if ca is None else ssl.CERT_REQUIRED,
     )
+    config.load()
+    config.ssl = tls
+    return config
 
 
 def _bound(host: str, port: int, connections: Connections) -> socket.socket:
@@ -358,19 +453,3 @@ def _bound(host: str, port: int, connections: Connections) -> socket.socket:
         bound.close()
         raise OSError(error.errno, f"The server cannot listen on {host} port {port}: {error.strerror}") from None
     return bound
-
-
-@contextlib.contextmanager
-def _signals_ignored() -> Iterator[None]:
-    """Ignore SIGINT and SIGTERM in this block: uvicorn handles them while it runs, and afterwards raises them again for
-    the handlers that were installed before."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    ignored: Callable[..., None] = lambda *_: None  # noqa: E731
-    before = {number: signal.signal(number, ignored) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)

@@ -209,7 +209,7 @@ def test_writers_at_once(unity_jvm: Jvm, server: UnityServer, official: Official
 @pytest.mark.long
 def test_servers_are_killed(unity_jvm: Jvm, tmp_path: Path) -> None:
     """200 commits of 8 writers, two of them kernels, while the server is killed 20 times."""
-    with unity_server(tmp_path, "--recover-every", "2") as server:
+    with unity_server(tmp_path, "--set=recovery.every_seconds=2") as server:
         official = OfficialClient(unity_jvm, server.url)
         official.schemas.createSchema(official.general("CreateSchema", {"name": "s", "catalog_name": CATALOG}))
         writers = Writers(unity_jvm, server, "killed", kernels=2, others=6, each=25)

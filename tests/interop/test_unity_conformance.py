@@ -16,7 +16,7 @@ SKIPPED = {"managed-delete", "managed-checkpoint"}
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[UnityServer]:
-    with unity_server(tmp_path_factory.mktemp("kit"), "--recover-every", "0") as made:
+    with unity_server(tmp_path_factory.mktemp("kit"), "--set=recovery.every_seconds=0") as made:
         yield made
 
 

@@ -42,7 +42,7 @@ def server(moto: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Ite
     }
     file.write_text(json.dumps([rule]))
     stores = [f"--option={name}={given[name]}" for name in ("key", "secret", "endpoint_url")]
-    stores += ["--option=client_kwargs.region_name=us-east-1", "--credentials", str(file)]
+    stores += ["--option=client_kwargs.region_name=us-east-1", f"--set=credentials.rules_file={file}"]
     with unity_server(tmp_path, *stores, warehouse=f"s3://{bucket}/warehouse") as made:
         yield made
 

@@ -37,7 +37,9 @@ def options(ministack: Server, proxy: tuple[Proxy, Server], tmp_path: Path) -> I
     file.write_text(json.dumps([rule]))
     stores = [f"--option={name}={given[name]}" for name in ("key", "secret", "endpoint_url")]
     stores += ["--option=client_kwargs.region_name=us-east-1", "--warehouse", f"s3://{bucket}/warehouse"]
-    with served(tmp_path / "catalog.db", *stores, "--credentials", str(file), "--recover-every", "0") as server:
+    with served(
+        tmp_path / "catalog.db", *stores, f"--set=credentials.rules_file={file}", "--set=recovery.every_seconds=0"
+    ) as server:
         deltalog.UnityCatalog("main", unity_catalog_url=server.url).create_schema("s")
         yield {
             "unity_catalog_url": server.url,

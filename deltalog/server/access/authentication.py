@@ -116,6 +116,7 @@ class Authentication:
         clock_s: Callable[[], float] = time.time,
     ) -> None:
         settings = settings or AuthenticationSettings()
+        self._settings = settings
         self._clock_s = clock_s
         self._lookup = TokenLookup(coordinator, settings.tokens)
         self._everyone: Authenticator | None = Everyone() if is_open else None
@@ -124,6 +125,24 @@ class Authentication:
         self._certificates = None if settings.certificates is None else CertificateRule(settings.certificates)
         self._oidc = None if settings.oidc is None else OidcIssuer(settings.oidc)
         self._keys = None if settings.sigv4 is None else AccessKeysOfCatalog(self._lookup, settings.sigv4, clock_s)
+
+    def prepared(self, settings: AuthenticationSettings, shared: str | None) -> Callable[[], None]:
+        """Check other settings, with the files that they name, and return what puts them into effect. The settings of
+        tokens of the catalog stay as they are. Raises CallError."""
+        token = None if shared is None else SharedToken(shared)
+        certificates = None if settings.certificates is None else CertificateRule(settings.certificates)
+        keys = None if settings.sigv4 is None else AccessKeysOfCatalog(self._lookup, settings.sigv4, self._clock_s)
+        is_same = settings.oidc == self._settings.oidc
+        oidc = self._oidc if is_same else None if settings.oidc is None else OidcIssuer(settings.oidc)
+
+        def use() -> None:
+            before = self._oidc
+            self._shared, self._certificates, self._keys, self._oidc = token, certificates, keys, oidc
+            self._settings = settings
+            if before is not None and before is not oidc:
+                before.close()
+
+        return use
 
     def close(self) -> None:
         self._lookup.close()
@@ -154,6 +173,16 @@ class Authentication:
         if self._oidc is not None and looks_like_jwt(token):
             return Identified(await self._oidc.principal_of(token))
         raise NotAuthenticatedError(_WRONG)
+
+
+def check_authentication(settings: AuthenticationSettings) -> None:
+    """Raises CallError for settings that have no meaning, and for files of theirs that cannot be read."""
+    if settings.certificates is not None:
+        CertificateRule(settings.certificates)
+    if settings.sigv4 is not None:
+        server_key(Path(settings.sigv4.key_file))
+    if settings.oidc is not None:
+        OidcIssuer(settings.oidc).close()
 
 
 def server_key(file: Path) -> bytes:

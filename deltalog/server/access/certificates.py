@@ -1,4 +1,4 @@
-"""Principals by client certificates. Pure.
+"""Principals by client certificates.
 
 The TLS library has verified the certificate: its signatures up to the configured authority, and its times at the
 beginning of the connection.
@@ -20,7 +20,7 @@ _ALTERNATIVES = ("DNS", "URI", "email")
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """A group and the names of its members."""
+    """``group``: a group. ``members``: the names of principals who are its members."""
 
     group: str
     members: tuple[str, ...] = ()
@@ -32,13 +32,15 @@ class CertificateSettings:
     principal: ``CN`` of the subject, or ``DNS``, ``URI`` or ``email`` of the subject's alternative names. A certificate
     with none or several of them is refused. ``group``: the part of the subject that names groups of the principal,
     ``OU`` or ``O``; empty: none. ``memberships``: further groups. ``admins``: names of principals who are
-    administrators. ``scope``: the most that a certificate permits, READ, WRITE or ADMIN."""
+    administrators. ``scope``: the most that a certificate permits, READ, WRITE or ADMIN. ``required``: whether callers
+    without a certificate cannot connect, even if they have another proof."""
 
     principal: str = "CN"
     group: str = ""
     memberships: tuple[Membership, ...] = ()
     admins: tuple[str, ...] = ()
     scope: str = "ADMIN"
+    required: bool = True
 
 
 class CertificateRule:

@@ -1,4 +1,4 @@
-"""AWS signatures of requests, verified (Signature Version 4, in the Authorization header). Pure.
+"""AWS signatures of requests, verified (Signature Version 4, in the Authorization header).
 
 A signature covers the method, the path, the query, the signed headers, among them ``host`` and the time, and the body.
 It can be repeated as it is until its time is too long ago, as with AWS: clients sign equal requests of the same second

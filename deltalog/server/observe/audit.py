@@ -23,6 +23,8 @@ from deltalog.server.observe import records
 from deltalog.server.observe.lines import LineFile, LineWriter
 from deltalog.server.observe.settings import AuditSettings
 
+# Probes come every few seconds, and concern no object.
+_HEALTH = "GET /health"
 WARN, REFUSE = "warn", "refuse"
 # For how long the lines of refused callers who are not known are counted against the limit.
 _PERIOD_SECONDS = 1.0
@@ -102,6 +104,8 @@ class AuditLog:
         )
 
     def _lines_of(self, exchange: Exchange) -> list[bytes] | None:
+        if exchange.route is not None and exchange.route.startswith(_HEALTH):
+            return None
         if exchange.principal is None and exchange.status >= 400:
             is_written, left_out = self._strangers.next(exchange.status)
             self._put_refused(left_out)

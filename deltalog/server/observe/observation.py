@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 _MOST_NAMES = 10_000
+_FLUSH_SECONDS = 0.5
 _SERVER = Principal(records.SERVER, is_admin=True)
 
 
@@ -129,6 +130,13 @@ class Observation:
         access, self._access = self._access, None
         if access is not None:
             access.close()
+
+    def flush(self) -> None:
+        """Write the lines that wait, for a moment at most, since the process ends now."""
+        audit = self.audit
+        for writer in (None if audit is None else audit.writer, self._access):
+            if writer is not None:
+                writer.close(_FLUSH_SECONDS)
 
     def work_as_server(self) -> None:
         """From now on, what this thread does is the server's own work."""

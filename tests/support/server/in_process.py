@@ -41,7 +41,7 @@ class InProcess:
         self.manager = TransactionManager(str(place / "catalog.db"))
         self.tables = self.manager.unity_tables(UnitySettings("main", str(place / "warehouse")))
         self._who = _AsSaid()
-        service = Service(self.tables, Vendor(rules or []), lambda table_id: None, self.manager)
+        service = Service(self.tables, Vendor(rules or []), lambda table_id: None)
         self.app = App(self.manager, authenticator=self._who, unity=service)
         self.grants = self.app.grants
         self._loop = asyncio.new_event_loop()

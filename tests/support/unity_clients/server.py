@@ -33,11 +33,11 @@ class UnityServer:
         self.warehouse = warehouse or str(place / "warehouse")
         self.port = free_port()
         self._options = options
-        if "--credentials" not in options:
+        if not any("credentials.rules_file" in each for each in options):
             rules = place / "credentials.json"
             place.mkdir(parents=True, exist_ok=True)
             rules.write_text(json.dumps([{"kind": "static", "prefix": str(place / "elsewhere"), "config": {}}]))
-            self._options = (*options, "--credentials", str(rules))
+            self._options = (*options, f"--set=credentials.rules_file={rules}")
         self._env = {**os.environ, **(env or {})}
         self._process: subprocess.Popen[str] | None = None
 

@@ -109,6 +109,14 @@ def test_the_first_table_makes_the_catalog(cli: Cli, tmp_path: Path) -> None:
     assert len(cli("tables", "list", tmp_path / "new.db", "--json").out.splitlines()) == 1
 
 
+def test_names_of_tables_are_whole_on_a_narrow_terminal(
+    cli: Cli, catalog: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+    out = cli("tables", "list", catalog).out
+    assert all(word in out for word in ("Name", "Unpublished", "bank.a")), out
+
+
 def test_a_transaction_is_started_with_its_idle_timeout(cli: Cli, catalog: Path) -> None:
     transaction = started(cli, catalog, "--idle-timeout", "0.001")
     time.sleep(0.01)

@@ -179,8 +179,8 @@ def test_how_to_clamp_is_said_in_words_of_the_command_line(cli: Cli, late: Path)
     [
         ["tables", "recover", "c.db", "--retention-days", "1e300"],
         ["txn", "start", "c.db", "--idle-timeout", "inf"],
-        ["serve", "c.db", "--request-timeout", "inf"],
-        ["serve", "c.db", "--recover-every", "inf"],
+        ["serve", "c.db", "--set", "limits.request_seconds=inf"],
+        ["serve", "c.db", "--set", "recovery.every_seconds=inf"],
     ],
 )
 def test_times_beyond_all_sense_are_usage(

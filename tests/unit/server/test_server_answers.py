@@ -70,7 +70,7 @@ def broken(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, P
     log = place / "a" / "_delta_log"
     (log / f"{0:020d}.crc").unlink()
     (log / f"{0:020d}.json").write_text("{")
-    with served(place / "catalog.db", "--recover-every", "0", log=place / "log") as server:
+    with served(place / "catalog.db", "--set=recovery.every_seconds=0", log=place / "log") as server:
         yield server, place, place / "log"
 
 

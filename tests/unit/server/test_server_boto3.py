@@ -277,7 +277,9 @@ def test_a_table_that_only_delta_clients_can_read_is_not_ready(
 @pytest.fixture
 def silent(tmp_path: Path) -> Iterator[Served]:
     """A server with another catalog, whose transactions expire soon."""
-    with served(tmp_path / "other.db", "--idle-timeout", "0.05", "--recover-every", "0") as made:
+    with served(
+        tmp_path / "other.db", "--set=catalog.idle_timeout_seconds=0.05", "--set=recovery.every_seconds=0"
+    ) as made:
         yield made
 
 
@@ -293,7 +295,9 @@ def test_a_silent_transaction_is_aborted(silent: Served) -> None:
 def test_the_server_cleans_up_after_silent_transactions(tmp_path: Path) -> None:
     manager = TransactionManager(str(tmp_path / "catalog.db"))
     manager.create_table("bank.a", str(tmp_path / "a"), SCHEMA, partition_by=["day"])
-    with served(tmp_path / "catalog.db", "--idle-timeout", "2", "--recover-every", "0.1") as server:
+    with served(
+        tmp_path / "catalog.db", "--set=catalog.idle_timeout_seconds=2", "--set=recovery.every_seconds=0.1"
+    ) as server:
         client = server.client(config=AT_ONCE)
         started = client.start_transaction()["TransactionId"]
         file = tmp_path / "a/x.parquet"
@@ -317,7 +321,7 @@ def test_a_catalog_that_is_damaged_is_an_internal_error(silent: Served, tmp_path
 
 
 def test_a_call_that_takes_too_long_is_a_time_out(place: Path, manager: TransactionManager) -> None:
-    with served(place / "catalog.db", "--request-timeout", "0.3") as server:
+    with served(place / "catalog.db", "--set=limits.request_seconds=0.3") as server:
         client = server.client(config=AT_ONCE)
         started = client.start_transaction()["TransactionId"]
         with sqlite3.connect(place / "catalog.db", isolation_level=None) as database:

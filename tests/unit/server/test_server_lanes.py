@@ -246,7 +246,7 @@ def hanging(server: Server, place: Path) -> Iterator[tuple[Hanging, list[str]]]:
         manager.create_table("bank.good", str(place / "good"), SCHEMA)
         manager.coordinator.close()
         try:
-            yield store, ["--storage-options-file", str(place / "options.json"), "--recover-every", "0"]
+            yield store, ["--storage-options-file", str(place / "options.json"), "--set=recovery.every_seconds=0"]
         finally:
             store.release.set()
 
@@ -254,7 +254,7 @@ def hanging(server: Server, place: Path) -> Iterator[tuple[Hanging, list[str]]]:
 def test_a_server_ends_though_a_store_hangs(moto: Server, tmp_path: Path) -> None:
     with (
         hanging(moto, tmp_path) as (store, options),
-        served(tmp_path / "catalog.db", *options, "--request-timeout", "1", log=tmp_path / "log") as server,
+        served(tmp_path / "catalog.db", *options, "--set=limits.request_seconds=1", log=tmp_path / "log") as server,
     ):
         bad = {"DatabaseName": "bank", "TableName": "bad"}
         # Load the S3 client now, because the next measured call has a time limit of one second.
@@ -271,7 +271,7 @@ def test_a_server_ends_though_a_store_hangs(moto: Server, tmp_path: Path) -> Non
 def test_a_table_whose_store_hangs_holds_up_nobody_else(moto: Server, tmp_path: Path) -> None:
     with (
         hanging(moto, tmp_path) as (store, options),
-        served(tmp_path / "catalog.db", *options, "--threads", "4", "--max-requests", "16") as server,
+        served(tmp_path / "catalog.db", *options, "--set=limits.threads=4", "--set=limits.requests=16") as server,
     ):
         client = server.client(config=AT_ONCE)
 

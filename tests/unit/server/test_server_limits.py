@@ -24,7 +24,8 @@ from botocore.exceptions import ClientError
 from deltalog import CallError, TransactionManager
 from deltalog.server.app import App, Limits
 from deltalog.server.logs import Refusals
-from deltalog.server.serve import Server, Settings, Tls, check, warnings_of
+from deltalog.server.serve import Server, Settings, check, warnings_of
+from deltalog.server.tls import Tls
 from tests.support.cli import run
 from tests.support.server import AT_ONCE, Served, served
 
@@ -207,7 +208,7 @@ def self_signed(directory: Path) -> tuple[Path, Path]:
 
 
 def test_more_requests_than_are_allowed_are_refused(tmp_path: Path) -> None:
-    with served(tmp_path / "catalog.db", "--max-requests", "2", "--threads", "2") as server:
+    with served(tmp_path / "catalog.db", "--set=limits.requests=2", "--set=limits.threads=2") as server:
         client = server.client(config=AT_ONCE)
         started = client.start_transaction()["TransactionId"]
         database = sqlite3.connect(tmp_path / "catalog.db", isolation_level=None, check_same_thread=False)
@@ -346,7 +347,7 @@ def test_a_body_in_chunks_alone_is_taken(server: Served) -> None:
 def test_every_call_that_fails_is_logged(tmp_path: Path) -> None:
     """The log line contains the response's request id, if there was a response."""
     (tmp_path / "token").write_text(TOKEN)
-    options = ["--token-file", str(tmp_path / "token"), "--max-body", "2048"]
+    options = ["--token-file", str(tmp_path / "token"), "--set=limits.body_bytes=2048"]
     allowed = {"Authorization": f"Bearer {TOKEN}"}
     failing: list[tuple[str, str, Any, dict[str, str]]] = [
         ("POST", START, {}, {}),

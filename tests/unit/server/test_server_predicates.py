@@ -39,7 +39,7 @@ def test_hostile_predicates_hold_up_nobody_else(tmp_path: Path) -> None:
     manager = TransactionManager(str(tmp_path / "catalog.db"))
     for name in ("a", "b", "c", "good"):
         manager.create_table(f"bank.{name}", str(tmp_path / name), SCHEMA, partition_by=["day"])
-    with served(tmp_path / "catalog.db", "--recover-every", "0") as server:
+    with served(tmp_path / "catalog.db", "--set=recovery.every_seconds=0") as server:
 
         def ask(number: int) -> tuple[int, str]:
             where = [*HOSTILE.values()][number % len(HOSTILE)]

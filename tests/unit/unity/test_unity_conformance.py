@@ -18,7 +18,7 @@ BY_ID = {case.id: case for case in managed_cases()}
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     place = tmp_path_factory.mktemp("kit")
-    with served(place / "catalog.db", "--warehouse", str(place / "lake"), "--recover-every", "0") as server:
+    with served(place / "catalog.db", "--warehouse", str(place / "lake"), "--set=recovery.every_seconds=0") as server:
         yield server
 
 

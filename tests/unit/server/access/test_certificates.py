@@ -15,6 +15,7 @@ from cryptography import x509
 from cryptography.x509.oid import NameOID
 
 from deltalog import CallError, TransactionManager
+from deltalog.catalog.sqlite import SQLiteCoordinator
 from deltalog.server.access import issued
 from deltalog.server.access.authentication import AuthenticationSettings
 from deltalog.server.access.certificates import CertificateRule, CertificateSettings, Membership
@@ -100,6 +101,19 @@ def test_requests_on_one_connection_are_of_one_principal(ca: Authority, server: 
         answer = connection.getresponse()
         assert answer.status == 200 and answer.read()
     connection.close()
+
+
+def test_certificates_may_be_optional(ca: Authority, tmp_path: Path) -> None:
+    rule = CertificateSettings(required=False)
+    token = str(issued.issue(SQLiteCoordinator(tmp_path / "catalog.db"), "alice").secret)
+    with serving(tmp_path / "catalog.db", settings_of(ca, rule)) as server:
+        assert server.ask(START, context=ca.client())[0] == 403
+        assert server.ask(START, bearer(token), context=ca.client())[0] == 200
+        assert server.ask(START, context=ca.client("etl", subject={NameOID.COMMON_NAME: "etl"}))[0] == 200
+        context = ssl.create_default_context(cafile=str(ca.file))
+        context.load_cert_chain(*authority(tmp_path).issue("etl", {NameOID.COMMON_NAME: "etl"}))
+        with pytest.raises((ssl.SSLError, ConnectionError, http.client.HTTPException)):
+            server.ask(START, context=context)
 
 
 def test_without_the_setting_a_certificate_only_opens_the_connection(ca: Authority, tmp_path: Path) -> None:

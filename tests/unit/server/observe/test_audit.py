@@ -267,16 +267,16 @@ def test_the_work_of_others_in_the_process_is_not_the_servers(tmp_path: Path) ->
 def test_rotation_by_create_and_by_copytruncate(tmp_path: Path) -> None:
     path = tmp_path / "audit.log"
     with observed(tmp_path, audit=AuditSettings(file=str(path))) as server:
-        server.ask("GET", "/health", x_request_id="first")
+        server.ask("POST", "/StartTransaction", {}, x_request_id="first")
         os.rename(path, tmp_path / "audit.log.1")
-        server.ask("GET", "/health", x_request_id="second")
+        server.ask("POST", "/StartTransaction", {}, x_request_id="second")
         assert b"first" in (tmp_path / "audit.log.1").read_bytes() and b"second" in path.read_bytes()
         (tmp_path / "audit.log.2").write_bytes(path.read_bytes())
         os.truncate(path, 0)
-        server.ask("GET", "/health", x_request_id="third")
+        server.ask("POST", "/StartTransaction", {}, x_request_id="third")
         assert [line["request_id"] for line in server.lines()] == ["third"]
         path.unlink()
-        server.ask("GET", "/health", x_request_id="fourth")
+        server.ask("POST", "/StartTransaction", {}, x_request_id="fourth")
         assert server.lines()[0]["request_id"] == "fourth"
 
 
@@ -313,9 +313,9 @@ def test_a_full_disk_is_warned_of_and_nothing_is_lost_while_lines_can_wait(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     with observed(tmp_path, audit=AuditSettings(file=str(tmp_path / "audit.log"))) as server:
-        server.ask("GET", "/health", x_request_id="before")
+        server.ask("POST", "/StartTransaction", {}, x_request_id="before")
         disk = Full(monkeypatch, room=100)
-        assert [server.ask("GET", "/health", x_request_id=f"full-{n}")[0] for n in range(5)] == [200] * 5
+        assert [server.ask("POST", "/StartTransaction", {}, x_request_id=f"full-{n}")[0] for n in range(5)] == [200] * 5
         assert any("cannot be written" in each.getMessage() for each in caplog.records)
         disk.room = None
         deadline = time.monotonic() + 60
@@ -377,11 +377,9 @@ def test_a_slow_disk_blocks_no_other_call(tmp_path: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(LineFile, "append", append)
     audit = AuditSettings(file=str(tmp_path / "audit.log"), write_seconds=60)
-    other = AuditSettings()
-    assert other.file == ""
     with observed(tmp_path, audit=audit) as server, ThreadPoolExecutor(2) as pool:
         slow.set()
-        waiting = pool.submit(server.ask, "GET", "/health")
+        waiting = pool.submit(server.ask, "POST", "/StartTransaction", {})
         # The event loop still answers: a request without an audit line, since it never ends its headers.
         import socket
         import urllib.parse
@@ -400,7 +398,7 @@ def test_a_response_waits_only_so_long_for_a_slow_disk(tmp_path: Path, monkeypat
     monkeypatch.setattr(LineFile, "append", lambda self, lines: go.wait(60) and len(lines))
     audit = AuditSettings(file=str(tmp_path / "audit.log"), write_seconds=0.05, on_failure="refuse")
     with observed(tmp_path, audit=audit) as server:
-        assert server.ask("GET", "/health")[0] == 200
+        assert server.ask("POST", "/StartTransaction", {})[0] == 200
         assert server.ask("POST", "/StartTransaction", {})[0] == 503
         go.set()
 

@@ -18,7 +18,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def server(place: Path) -> Iterator[Served]:
     """A server whose schema ``s`` exists."""
-    with served(place / "catalog.db", "--warehouse", str(place / "warehouse"), "--recover-every", "0") as made:
+    with served(
+        place / "catalog.db", "--warehouse", str(place / "warehouse"), "--set=recovery.every_seconds=0"
+    ) as made:
         assert Unity(made).ok("POST", "/schemas", {"name": "s", "catalog_name": "main"})["full_name"] == "main.s"
         yield made
 

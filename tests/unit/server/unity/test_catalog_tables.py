@@ -63,7 +63,13 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Own]:
     options = place / "storage.json"
     options.write_text(json.dumps({"by_location": {str(lake): {}}}))
     (lake / "data").mkdir()
-    more = ["--warehouse", str(place / "warehouse"), "--recover-every", "0", "--storage-options-file", str(options)]
+    more = [
+        "--warehouse",
+        str(place / "warehouse"),
+        "--set=recovery.every_seconds=0",
+        "--storage-options-file",
+        str(options),
+    ]
     with served(lake / "data" / "catalog.db", *more) as made:
         Unity(made).ok("POST", "/schemas", {"name": "s", "catalog_name": "main"})
         yield Own(made, lake)

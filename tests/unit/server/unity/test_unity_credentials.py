@@ -61,8 +61,9 @@ def test_a_wrong_file_is_refused_without_its_secrets(tmp_path: Path, content: by
 
 
 def test_a_missing_file_stops_the_server_from_starting(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "deltalog.cli.main", "serve", str(tmp_path / "c.db"), "--credentials"]
-    ended = subprocess.run([*command, str(tmp_path / "none")], capture_output=True, text=True, timeout=60)
+    command = [sys.executable, "-m", "deltalog.cli.main", "serve", str(tmp_path / "c.db"), "--set"]
+    rules = f"credentials.rules_file={tmp_path / 'none'}"
+    ended = subprocess.run([*command, rules], capture_output=True, text=True, timeout=60)
     assert ended.returncode != 0
     assert "none cannot be read" in ended.stderr
 
@@ -149,7 +150,9 @@ def lake(moto: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tup
     file.write_bytes(rules({"kind": "static", "prefix": f"s3://{bucket}/lake", "config": KEYS}, made))
     given = [f"--option={name}={options[name]}" for name in ("key", "secret", "endpoint_url")]
     given += ["--option=client_kwargs.region_name=us-east-1", "--warehouse", f"s3://{bucket}/warehouse"]
-    with served(place / "catalog.db", *given, "--credentials", str(file), "--recover-every", "0", log=log) as server:
+    with served(
+        place / "catalog.db", *given, f"--set=credentials.rules_file={file}", "--set=recovery.every_seconds=0", log=log
+    ) as server:
         unity = Unity(server)
         unity.ok("POST", "/schemas", {"name": "s", "catalog_name": "main"})
         yield unity, server, bucket, log

@@ -27,7 +27,7 @@ from tests.support.server.unity import Table, Unity
 def swept(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Unity, Path]]:
     """A server that runs recovery ten times a second, and its directory."""
     place = tmp_path_factory.mktemp("swept")
-    with served(place / "catalog.db", "--warehouse", str(place / "w"), "--recover-every", "0.1") as server:
+    with served(place / "catalog.db", "--warehouse", str(place / "w"), "--set=recovery.every_seconds=0.1") as server:
         unity = Unity(server)
         unity.ok("POST", "/schemas", {"name": "s", "catalog_name": "main"})
         yield unity, place
@@ -102,7 +102,7 @@ def test_an_earlier_process_keeps_staged_files(tmp_path: Path) -> None:
     """Another process opened the catalog before it was served for the first time."""
     catalog, warehouse = tmp_path / "catalog.db", tmp_path / "w"
     earlier = TransactionManager(str(catalog))
-    with served(catalog, "--warehouse", str(warehouse), "--recover-every", "0") as server:
+    with served(catalog, "--warehouse", str(warehouse), "--set=recovery.every_seconds=0") as server:
         unity = Unity(server)
         unity.ok("POST", "/schemas", {"name": "s", "catalog_name": "main"})
         table = unity.new_table()

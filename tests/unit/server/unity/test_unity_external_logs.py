@@ -29,7 +29,12 @@ def _delta_table(place: Path) -> Path:
 def test_logs_of_external_tables_are_read_where_the_operator_says(tmp_path: Path) -> None:
     rules = tmp_path / "rules.json"
     rules.write_text(f'[{{"kind": "static", "prefix": "file://{tmp_path}/named/", "config": {{}}}}]')
-    options = ("--warehouse", str(tmp_path / "w"), "--credentials", str(rules), "--recover-every", "0")
+    options = (
+        "--warehouse",
+        str(tmp_path / "w"),
+        f"--set=credentials.rules_file={rules}",
+        "--set=recovery.every_seconds=0",
+    )
     with served(tmp_path / "catalog.db", *options) as server:
         unity = Unity(server)
         unity.ok("POST", "/schemas", {"name": "s", "catalog_name": "main"})

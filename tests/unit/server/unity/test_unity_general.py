@@ -394,7 +394,7 @@ def test_an_external_table_does_not_lie_where_managed_ones_are_created(unity: Un
 
 def test_an_external_table_around_managed_ones(place: Path, tmp_path: Path) -> None:
     """It was registered before the catalog had this warehouse."""
-    options = (tmp_path / "c.db", "--recover-every", "0")
+    options = (tmp_path / "c.db", "--set=recovery.every_seconds=0")
     around = external("around", "s", storage_location=str(tmp_path))
     with served(*options) as server:
         unity = Unity(server)

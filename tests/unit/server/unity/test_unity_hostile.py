@@ -249,7 +249,7 @@ def test_other_texts_are_no_locations(given: str) -> None:
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, Path]]:
     """A server with a token, and its log."""
     place = tmp_path_factory.mktemp("guarded")
-    options = ("--warehouse", str(place / "w"), "--recover-every", "0")
+    options = ("--warehouse", str(place / "w"), "--set=recovery.every_seconds=0")
     token = {"DELTALOG_SERVER_TOKEN": "t" * 32}
     with served(place / "catalog.db", *options, env=token, log=place / "log") as server:
         yield server, place / "log"

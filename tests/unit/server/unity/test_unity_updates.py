@@ -354,7 +354,7 @@ def test_a_publication_is_reported_with_the_next_commit(table: Table) -> None:
 @pytest.fixture(scope="module")
 def small(place: Path) -> Iterator[Unity]:
     """A server that accepts at most 4 unpublished commits of a table, and never runs recovery."""
-    options = ("--warehouse", str(place / "small"), "--recover-every", "0", "--max-unpublished", "4")
+    options = ("--warehouse", str(place / "small"), "--set=recovery.every_seconds=0", "--set=unity.most_unpublished=4")
     with served(place / "small.db", *options) as made:
         unity = Unity(made)
         unity.ok("POST", "/schemas", {"name": "s", "catalog_name": "main"})

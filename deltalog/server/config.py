@@ -1,0 +1,552 @@
+"""The configuration of a server: one TOML file, whose sections are the settings of the server's parts.
+
+Secrets are not in the file. It names the files or environment variables that contain them, so that it can be shown,
+kept in version control and mounted for everybody. They are not on the command line either, because every user of a
+machine can list the arguments of its processes.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import difflib
+import os
+import re
+import stat
+import sys
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import msgspec
+
+from deltalog.errors import CallError
+from deltalog.server.access.authentication import AuthenticationSettings
+from deltalog.server.access.certificates import CertificateSettings
+from deltalog.server.access.oidc import OidcSettings
+from deltalog.server.access.sigv4 import SigV4Settings
+from deltalog.server.access.token_lookup import TokenSettings
+from deltalog.server.app import Limits
+from deltalog.server.observe.settings import AuditSettings, MetricsSettings, TraceSettings
+from deltalog.server.serve import Settings, vendor_of
+from deltalog.server.tls import Tls
+from deltalog.transactions.unity.settings import UnitySettings
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+TOKEN_VARIABLE = "DELTALOG_SERVER_TOKEN"
+_MOST_BYTES = 64 << 10
+# The time for parsing a key grows with the square of the number of its dots at least.
+_MOST_DOTS = 500
+_MOST_NUMBER = 1e12
+_DEEPEST = 16
+# The smallest values of numbers. Other numbers must not be negative.
+_LEAST = {
+    ("listen", "port"): 0,
+    ("limits", "body_bytes"): 1024,
+    ("limits", "header_bytes"): 1024,
+    ("limits", "request_seconds"): 0.1,
+    ("limits", "threads"): 1,
+    ("limits", "requests"): 1,
+    ("limits", "connections"): 16,
+    ("unity", "most_unpublished"): 1,
+    ("catalog", "idle_timeout_seconds"): 0.001,
+    ("process", "end_seconds"): 1,
+    ("audit", "line_bytes"): 2048,
+    ("audit", "queue_lines"): 1,
+    ("audit", "write_seconds"): 0.01,
+}
+_MOST = {("listen", "port"): 65535, ("metrics", "port"): 65535}
+# Names of storage options whose values are secret. The names of files and environment variables are not.
+_SECRET = re.compile(
+    r"(?:.*_)?(?:key|secret|token|password|passwd|sas|credential|connection_string|secret_access_key|access_key"
+    r"|access_key_id|account_key|sas_token|client_secret|session_token)",
+    re.IGNORECASE,
+)
+_OUTPUT_FILES = frozenset({"access_file"})
+
+
+@dataclass(frozen=True, slots=True)
+class ListenSettings:
+    """``host``: the address to listen on; others than those of loopback need a token, client certificates or TLS.
+    ``port``: 0 selects a free one."""
+
+    host: str = "127.0.0.1"
+    port: int = 8750
+
+
+@dataclass(frozen=True, slots=True)
+class TlsSettings:
+    """``certificate_file``: the certificate of the server and those of the authorities between it and a root, PEM.
+    ``key_file``: its private key, PEM. ``client_ca_file``: the certificate authorities that must have signed the
+    certificates of callers, PEM; empty: callers need no certificate."""
+
+    certificate_file: str = ""
+    key_file: str = ""
+    client_ca_file: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogSettings:
+    """``url``: the catalog: the path of a SQLite file, or ``dynamodb:<table>``; the argument of the command line
+    overrides it. ``idle_timeout_seconds``: a transaction is aborted after this time without activity.
+    ``most_ahead_seconds``: commits whose timestamp is ahead of this machine's clock by more than this are refused."""
+
+    url: str = ""
+    idle_timeout_seconds: float = 1800
+    most_ahead_seconds: float = 3600
+
+
+@dataclass(frozen=True, slots=True)
+class CredentialsSettings:
+    """``rules_file``: a JSON file of rules for the credentials that clients get for the locations of tables; empty:
+    they get none."""
+
+    rules_file: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class AllTokenSettings(TokenSettings):
+    """``token_file``: a file with the token whose bearers are administrators; it has at least 16 characters.
+    ``token_env``: the environment variable with this token, if no file is given. An environment variable cannot
+    change, so that only a token in a file can be replaced without a restart."""
+
+    token_file: str = ""
+    token_env: str = TOKEN_VARIABLE
+
+
+@dataclass(frozen=True, slots=True)
+class StorageSettings:
+    """``options_file``: a JSON file with storage options; ``by_location`` in it maps prefixes of locations to options.
+    ``options``: storage options, which are added to those of the file. A secret one must be a reference:
+    ``{file = "/run/secrets/key"}`` or ``{env = "NAME"}``."""
+
+    options_file: str = ""
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class RecoverySettings:
+    """``every_seconds``: the interval between recoveries, which publish ratified commits and clean up after processes
+    that died; 0: never."""
+
+    every_seconds: float = 60
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessSettings:
+    """``drain_seconds``: after SIGTERM, the server is not ready but still serves for this time, so that load balancers
+    notice; by default 5, and 0 on loopback. ``end_seconds``: then it takes no new connections, and running calls get
+    this time to end; those that have not ended are cut off. Both together must be less than the time after which an
+    orchestrator kills the process, which is 30 s in Kubernetes. ``watch_seconds``: the interval at which files with
+    secrets, certificates and rules are checked for changes, which take effect without a restart; 0: only on SIGHUP.
+    ``log_level``: the lowest level of events in the log."""
+
+    drain_seconds: float | None = None
+    end_seconds: float = 20
+    watch_seconds: float = 10
+    log_level: Literal["error", "warning", "info"] = "info"
+
+
+@dataclass(frozen=True, slots=True)
+class Config:
+    """The sections of a configuration file. A section whose default is None takes effect by being there."""
+
+    listen: ListenSettings = field(default_factory=ListenSettings)
+    tls: TlsSettings = field(default_factory=TlsSettings)
+    catalog: CatalogSettings = field(default_factory=CatalogSettings)
+    unity: UnitySettings = field(default_factory=UnitySettings)
+    credentials: CredentialsSettings = field(default_factory=CredentialsSettings)
+    tokens: AllTokenSettings = field(default_factory=AllTokenSettings)
+    certificates: CertificateSettings | None = None
+    oidc: OidcSettings | None = None
+    sigv4: SigV4Settings | None = None
+    limits: Limits = field(default_factory=Limits)
+    storage: StorageSettings = field(default_factory=StorageSettings)
+    recovery: RecoverySettings = field(default_factory=RecoverySettings)
+    process: ProcessSettings = field(default_factory=ProcessSettings)
+    audit: AuditSettings = field(default_factory=AuditSettings)
+    metrics: MetricsSettings = field(default_factory=MetricsSettings)
+    traces: TraceSettings = field(default_factory=TraceSettings)
+
+
+T = TypeVar("T")
+Given = Mapping[str, Any]
+"""Sections with their keys and values, as in a TOML file."""
+
+
+# ------------------------------------------------------------------------------------------------------ reading
+
+
+def parse(file: Path) -> dict[str, Any]:
+    """The content of a TOML file. Raises CallError, which does not quote the file."""
+    try:
+        with file.open("rb") as opened:
+            data = opened.read(_MOST_BYTES + 1)
+    except OSError as error:
+        raise CallError(f"{file} cannot be read: {error.strerror}.") from None
+    if len(data) > _MOST_BYTES:
+        raise CallError(f"{file} is larger than {_MOST_BYTES:,} bytes, the most for a configuration.")
+    if any(line.count(b".") > _MOST_DOTS for line in data.splitlines()):
+        raise CallError(f"{file} has a line with more than {_MOST_DOTS} dots.")
+    try:
+        return typing.cast(dict[str, Any], tomllib.loads(data.decode()))
+    except tomllib.TOMLDecodeError as error:
+        raise CallError(f"{file} is not valid TOML: {_place_of(str(error))}.") from None
+    except UnicodeDecodeError as error:
+        raise CallError(f"{file} is not valid TOML: byte {error.start} is not UTF-8.") from None
+    except (ValueError, RecursionError):  # an integer of thousands of digits, or brackets nested too deep
+        raise CallError(f"{file} is not valid TOML: a value is too long or nested too deep.") from None
+
+
+def set_of(text: str) -> dict[str, Any]:
+    """The section and key that ``SECTION.KEY=VALUE`` sets. A value is TOML, or else text. Raises CallError."""
+    name, equals, value = text.partition("=")
+    keys = [part.strip() for part in name.split(".")]
+    if not equals or not 2 <= len(keys) <= _DEEPEST or not all(keys):
+        raise CallError("A setting is given as SECTION.KEY=VALUE, such as limits.threads=32.")
+    if keys[0] == "storage" and keys[1] != "options_file":
+        raise CallError(
+            "Storage options may be secret, and every user of the machine can list the arguments of a process: give "
+            "them in [storage] of the configuration file, or in the file that storage.options_file names."
+        )
+    found: Any = value
+    if value.count(".") <= _MOST_DOTS:
+        with contextlib.suppress(ValueError, RecursionError):
+            read = tomllib.loads(f"value = {value}")
+            found = read["value"] if len(read) == 1 else value
+    for key in reversed(keys):
+        found = {key: found}
+    return typing.cast(dict[str, Any], found)
+
+
+def merged(below: Given, above: Given) -> dict[str, Any]:
+    """The keys of both, with the values of ``above`` where both have a key."""
+    found = dict(below)
+    for key, value in above.items():
+        under = found.get(key)
+        both = isinstance(under, Mapping) and isinstance(value, Mapping)
+        found[key] = merged(typing.cast(Given, under), value) if both else value
+    return found
+
+
+def read(given: Given, source: str) -> Config:
+    """The configuration with these sections. ``source``: names the origin in messages. Raises CallError, which names
+    every wrong key."""
+    problems = list(_unknown_keys(given))
+    has_unknown = bool(problems)
+    sections: dict[str, Any] = {}
+    for name, kind in _fields(Config).items():
+        value = given.get(name)
+        if not isinstance(value, Mapping) or has_unknown:
+            continue
+        try:
+            sections[name] = msgspec.convert(value, kind)
+        except msgspec.ValidationError as error:
+            problems.append(_in_section(name, str(error)))
+        except RecursionError:
+            problems.append(f"[{name}]: a value is nested too deep")
+        else:
+            problems += _wrong_numbers(name, sections[name])
+    if not problems:
+        problems += _wrong_references(given.get("storage", {}).get("options", {}), "[storage] options")
+    if problems:
+        raise CallError("\n".join(f"{source}: {each}." for each in problems))
+    return Config(**sections)
+
+
+def _fields(kind: type) -> dict[str, Any]:
+    """The names and types of the fields of a dataclass."""
+    return typing.get_type_hints(kind, include_extras=True)
+
+
+def _dataclass_in(kind: Any) -> type | None:
+    """The dataclass that a type is, or that it has as an alternative or as the type of its items."""
+    if isinstance(kind, type) and dataclasses.is_dataclass(kind):
+        return kind
+    parts = typing.get_args(kind)
+    if typing.get_origin(kind) in (tuple, list, typing.Union, types.UnionType, typing.Annotated):
+        return next((found for each in parts if (found := _dataclass_in(each))), None)
+    return None
+
+
+def _unknown_keys(given: Given) -> Iterator[str]:
+    known = _fields(Config)
+    for name, value in given.items():
+        if name not in known:
+            yield f"there is no section [{_shown(name)}]{_hint(name, known)}"
+        elif not isinstance(value, Mapping):
+            yield f"{name} must be a section, [{name}]"
+        else:
+            yield from _unknown_in(value, known[name], f"[{name}]", "")
+
+
+def _unknown_in(value: Any, kind: Any, section: str, above: str) -> Iterator[str]:
+    cls = _dataclass_in(kind)
+    if cls is None:
+        return
+    if isinstance(value, (list, tuple)):
+        for number, each in enumerate(value):
+            yield from _unknown_in(each, cls, section, f"{above.rstrip('.')}[{number}].")
+        return
+    if not isinstance(value, Mapping):
+        return
+    known = _fields(cls)
+    for key, each in value.items():
+        if key not in known:
+            yield f"{section} has no key {above}{_shown(key)}{_hint(key, known)}"
+        else:
+            yield from _unknown_in(each, known[key], section, f"{above}{key}.")
+
+
+def _hint(name: str, known: Mapping[str, Any]) -> str:
+    found = difflib.get_close_matches(name[:100], known, 1, 0.6)
+    named = [each for each in (f"{name}_file", f"{name}_env") if each in known]
+    if named:
+        return f": secrets are not in this file; {named[0]} names the place of this one"
+    return f"; did you mean {found[0]}?" if found else f"; there are {', '.join(sorted(known))}"
+
+
+def _shown(name: str) -> str:
+    return name if len(name) <= 100 and name.isprintable() else f"{name[:100]!r}"
+
+
+def _in_section(section: str, message: str) -> str:
+    """msgspec's message in terms of the file: ``Expected `int`, got `str` - at `$.threads` ``."""
+    what, _, place = message.partition(" - at ")
+    key = place.strip("`").removeprefix("$").removeprefix(".")
+    what = re.sub(r"`([a-z |]+)`", lambda found: " or ".join(map(_in_toml, found[1].split(" | "))), what)
+    shown = key if key.isprintable() and len(key) <= 200 else ascii(key[:200])
+    return f"[{section}]{shown and ' '}{shown}: {what[:1].lower()}{what[1:]}"
+
+
+def _in_toml(kind: str) -> str:
+    words = {"str": "text", "int": "an integer", "float": "a number", "bool": "true or false"}
+    return {**words, "array": "a list", "object": "a table", "null": "nothing"}.get(kind, kind)
+
+
+def _wrong_numbers(section: str, settings: Any, above: str = "") -> Iterator[str]:
+    for each in dataclasses.fields(settings):
+        value = getattr(settings, each.name)
+        if dataclasses.is_dataclass(value):
+            yield from _wrong_numbers(section, value, f"{above}{each.name}.")
+        if isinstance(value, bool) or not isinstance(value, (int, float)):
+            continue
+        least, most = _LEAST.get((section, above + each.name), 0), _MOST.get((section, above + each.name), _MOST_NUMBER)
+        if not least <= value <= most:
+            yield f"[{section}] {above}{each.name}: must be {least:,} to {most:,.0f}"
+
+
+def _wrong_references(options: Mapping[str, Any], place: str) -> Iterator[str]:
+    for name, value in options.items():
+        shown = f"{place}.{_shown(name)}"
+        if isinstance(value, Mapping) and not _is_reference(value):
+            yield from _wrong_references(value, shown)
+        elif isinstance(value, str) and value and _SECRET.fullmatch(name):
+            yield f'{shown}: secrets are not in this file: give {{file = "…"}} or {{env = "…"}}'
+
+
+def _place_of(message: str) -> str:
+    """The message of tomllib without text of the file, which may be a misplaced secret."""
+    found = re.search(r"\(at ([^()]*)\)\s*$", message)
+    what = message[: found.start()] if found else message
+    what = re.sub(r"(['\"]).*\1", "a name or value", what, flags=re.S).strip()
+    return f"{what} (at {found[1]})" if found else what
+
+
+# ------------------------------------------------------------------------------------------- secrets by reference
+
+
+def secret_of(file: str, variable: str) -> str | None:
+    """The secret in a file, or else in an environment variable; None if neither is given. Raises CallError."""
+    if file:
+        return text_of(Path(file)).strip()
+    return os.environ.get(variable) or None if variable else None
+
+
+def text_of(file: Path) -> str:
+    """The text of a small file. Raises CallError, which does not quote the file."""
+    try:
+        with file.open("rb") as opened:
+            return opened.read(_MOST_BYTES).decode()
+    except (OSError, ValueError) as error:
+        raise CallError(
+            f"{file} cannot be read: {getattr(error, 'strerror', None) or 'it is not UTF-8 text'}."
+        ) from None
+
+
+def storage_options_of(settings: StorageSettings, read_file: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
+    """The storage options, with their secrets. ``read_file``: reads a file of storage options. Raises CallError."""
+    of_file = read_file(Path(settings.options_file)) if settings.options_file else {}
+    return merged(of_file, _resolved(settings.options, "[storage] options"))
+
+
+def _resolved(options: Mapping[str, Any], place: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for name, value in options.items():
+        shown = f"{place}.{_shown(name)}"
+        if not isinstance(value, Mapping):
+            found[name] = value
+        elif not _is_reference(value):
+            found[name] = _resolved(value, shown)
+        elif "file" in value:
+            found[name] = text_of(Path(value["file"])).strip()
+        elif (secret := os.environ.get(value["env"])) is not None:
+            found[name] = secret
+        else:
+            raise CallError(f"{shown}: the environment variable {value['env']} is not set.")
+    return found
+
+
+def _is_reference(value: Mapping[str, Any]) -> bool:
+    return len(value) == 1 and next(iter(value)) in ("file", "env") and isinstance(next(iter(value.values())), str)
+
+
+# ------------------------------------------------------------------------------------------- the whole of it
+
+
+def settings_of(config: Config) -> Settings:
+    """The settings of a server, with the secrets to which a configuration refers. Raises CallError."""
+    rules = config.credentials.rules_file
+    vendor = vendor_of(Path(rules) if rules else None)
+    readable = (*config.unity.readable, *vendor.prefixes)
+    process = config.process
+    return Settings(
+        config.listen.host,
+        config.listen.port,
+        secret_of(config.tokens.token_file, config.tokens.token_env),
+        _tls_of(config.tls),
+        config.limits,
+        config.recovery.every_seconds,
+        dataclasses.replace(config.unity, readable=readable),
+        vendor,
+        process.drain_seconds,
+        process.end_seconds,
+        process.watch_seconds,
+        process.log_level,
+        AuthenticationSettings(_only(TokenSettings, config.tokens), config.certificates, config.oidc, config.sigv4),
+        config.audit,
+        config.metrics,
+        config.traces,
+    )
+
+
+def _only(kind: type[T], settings: T) -> T:
+    """The part of settings that a base class has."""
+    return kind(**{each.name: getattr(settings, each.name) for each in dataclasses.fields(typing.cast(Any, kind))})
+
+
+def _tls_of(tls: TlsSettings) -> Tls | None:
+    if not (tls.certificate_file or tls.key_file or tls.client_ca_file):
+        return None
+    if not (tls.certificate_file and tls.key_file):
+        raise CallError("[tls] needs both certificate_file and key_file.")
+    return Tls(Path(tls.certificate_file), Path(tls.key_file), Path(tls.client_ca_file) if tls.client_ca_file else None)
+
+
+def files_of(settings: Any) -> dict[str, str]:
+    """The files that a configuration names for the server to read, by section and key."""
+    found: dict[str, str] = {}
+    for each in dataclasses.fields(settings):
+        value = getattr(settings, each.name)
+        if dataclasses.is_dataclass(value):
+            found |= {f"[{each.name}] {key}": file for key, file in files_of(value).items()}
+        elif each.name.endswith("_file") and each.name not in _OUTPUT_FILES and value:
+            found[each.name] = value
+    if isinstance(settings, StorageSettings):
+        found |= dict(_referred(settings.options, "options"))
+    return found
+
+
+def _referred(options: Mapping[str, Any], place: str) -> Iterator[tuple[str, str]]:
+    for name, value in options.items():
+        if isinstance(value, Mapping) and _is_reference(value):
+            if "file" in value:
+                yield f"{place}.{name}", value["file"]
+        elif isinstance(value, Mapping):
+            yield from _referred(value, f"{place}.{name}")
+
+
+def exposed(files: Mapping[str, str]) -> list[str]:
+    """Warnings about files with secrets that every user of the machine can read. ``files``: as ``files_of``."""
+    found = []
+    for place, file in files.items():
+        if place in ("[tls] certificate_file", "[tls] client_ca_file"):
+            continue
+        try:
+            mode = os.stat(file).st_mode
+        except OSError:
+            continue
+        if os.name == "posix" and mode & stat.S_IROTH:
+            found.append(f"{place}: every user of the machine can read {file}: remove this permission, chmod o-r.")
+    return found
+
+
+def shown(config: Config) -> dict[str, Any]:
+    """The effective configuration by sections, without secrets."""
+    found = typing.cast(dict[str, Any], msgspec.to_builtins(config))
+    found["storage"]["options"] = _redacted(config.storage.options)
+    return {name: section for name, section in found.items() if section is not None}
+
+
+def is_secret(option: str) -> bool:
+    """Whether the value of a storage option is secret."""
+    return _SECRET.fullmatch(option) is not None
+
+
+def _redacted(options: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: value
+        if isinstance(value, Mapping) and _is_reference(value)
+        else _redacted(value)
+        if isinstance(value, Mapping)
+        else value
+        if isinstance(value, (bool, int, float)) or not _SECRET.fullmatch(name)
+        else "***"
+        for name, value in options.items()
+    }
+
+
+class Configuration:
+    """The configuration of a running server, which can be read again. ``file``: the TOML file, if any. ``above``: what
+    the command line sets, which overrides the file. ``config``: the configuration in effect."""
+
+    def __init__(self, file: Path | None, above: Given) -> None:
+        """Raises CallError."""
+        self._file = file
+        self._above = above
+        read(above, "The command line")
+        self.config = self._read()
+        self._next = self.config
+
+    def _read(self) -> Config:
+        if self._file is None:
+            return read(self._above, "The command line")
+        return read(merged(parse(self._file), self._above), str(self._file))
+
+    def settings(self) -> Settings:
+        """The settings of the configuration in effect, with secrets as they are now. Raises CallError."""
+        self._next = self.config
+        return settings_of(self.config)
+
+    def reread(self) -> Settings:
+        """The settings of the file as it is now. They are in effect only after ``accept``. Raises CallError."""
+        found = self._read()
+        settings = settings_of(found)
+        self._next = found
+        return settings
+
+    def accept(self) -> None:
+        """Use the configuration that was read last."""
+        self.config = self._next
+
+    def files(self) -> Sequence[str]:
+        """The files to watch for changes: those that the configuration names, but not the configuration itself, in
+        which an operator may be writing."""
+        return sorted(files_of(self.config).values())

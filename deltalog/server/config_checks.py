@@ -1,0 +1,118 @@
+"""``deltalog serve --check-config``: checks of a configuration that need no running server."""
+
+from __future__ import annotations
+
+import errno
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from deltalog.catalog.coordinator import Coordinator
+from deltalog.errors import CallError, DeltaLogError
+from deltalog.server import serve, tls
+from deltalog.server.access import issued
+from deltalog.server.access.authentication import check_authentication
+from deltalog.server.config import (
+    Config,
+    Configuration,
+    Given,
+    exposed,
+    files_of,
+    settings_of,
+    shown,
+    storage_options_of,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """``configuration``: the effective configuration without secrets; empty if it cannot be read."""
+
+    ok: bool
+    problems: list[str]
+    warnings: list[str]
+    configuration: dict[str, Any]
+
+
+def check(
+    file: Path | None,
+    above: Given,
+    read_options: Callable[[Path], dict[str, Any]],
+    open_catalog: Callable[[str, dict[str, Any]], Coordinator] | None = None,
+) -> Checked:
+    """Check a configuration. ``read_options``: reads a file of storage options. ``open_catalog``: the catalog at a URL,
+    with storage options; raises DeltaLogError unless it answers; None: it is not asked."""
+    try:
+        config = Configuration(file, above).config
+    except CallError as error:
+        return Checked(False, str(error).splitlines(), [], {})
+    problems, warnings = _problems_of(config, read_options, open_catalog)
+    return Checked(not problems, problems, warnings, shown(config))
+
+
+def _problems_of(
+    config: Config,
+    read_options: Callable[[Path], dict[str, Any]],
+    open_catalog: Callable[[str, dict[str, Any]], Coordinator] | None,
+) -> tuple[list[str], list[str]]:
+    problems, warnings = [], []
+    files = files_of(config)
+    for place, file in files.items():
+        try:
+            with open(file, "rb") as opened:
+                opened.read(1)
+        except OSError as error:
+            problems.append(f"{place}: {file} cannot be read: {error.strerror}.")
+    warnings += exposed(files)
+    if problems:
+        return problems, warnings
+    if not config.catalog.url:
+        problems.append("[catalog] url: no catalog is named, neither here nor on the command line.")
+    has_tokens = None
+    try:
+        options = storage_options_of(config.storage, read_options)
+        if open_catalog is not None and config.catalog.url:
+            has_tokens = issued.are_required(open_catalog(config.catalog.url, options))
+    except DeltaLogError as error:
+        problems.append(str(error))
+    try:
+        settings = settings_of(config)
+        check_authentication(settings.authentication)
+        serve.check(settings, has_tokens=has_tokens is not False)
+        warnings += serve.warnings_of(settings, has_tokens=has_tokens is not False)
+        if settings.tls is not None:
+            wrong, soon = tls.problems_of(settings.tls)
+            problems += wrong
+            warnings += soon
+    except DeltaLogError as error:
+        problems.append(str(error))
+    else:
+        if has_tokens is None:
+            warnings += _without_tokens(settings)
+    wrong_address, taken = _address(config.listen.host, config.listen.port)
+    return problems + wrong_address, warnings + taken
+
+
+def _without_tokens(settings: serve.Settings) -> list[str]:
+    """What is wrong if the catalog has no tokens, which is not known."""
+    try:
+        serve.check(settings, has_tokens=False)
+    except DeltaLogError as error:
+        return [f"The server starts only if the catalog has tokens (--check-catalog): {error}"]
+    return []
+
+
+def _address(host: str, port: int) -> tuple[list[str], list[str]]:
+    """What is wrong with the address, and a warning if it is taken: perhaps by the server that will be replaced."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        with socket.socket(family, kind, protocol) as tried:
+            tried.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            tried.bind(address)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            return [], [f"[listen] port: {host} port {port} is in use."]
+        return [f"[listen]: the server cannot listen on {host} port {port}: {error.strerror}."], []
+    return [], []

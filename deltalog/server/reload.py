@@ -1,0 +1,92 @@
+"""Rereads the configuration of a running server, when it is asked to and when a file that it watches changes."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Iterable
+from typing import Protocol, TypeVar
+
+from deltalog.errors import DeltaLogError
+
+log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Source(Protocol[T_co]):
+    """Where settings come from. ``settings``: those of the configuration in effect, with files that it names as they
+    are now. ``reread``: those of the configuration as it is now. ``accept``: the settings that were returned last are
+    in effect. ``files``: the files to watch. All but ``accept`` raise DeltaLogError."""
+
+    def settings(self) -> T_co: ...
+
+    def reread(self) -> T_co: ...
+
+    def accept(self) -> None: ...
+
+    def files(self) -> Iterable[str]: ...
+
+
+class Reloader:
+    """Applies new settings in a thread of its own. Several requests that arrive while settings are applied have the
+    effect of one. ``apply``: applies settings, or raises DeltaLogError and has no effect."""
+
+    def __init__(self, source: Source[T], apply: Callable[[T], None], watch_seconds: float) -> None:
+        self._source = source
+        self._apply = apply
+        self.watch_seconds = watch_seconds
+        self._asked = threading.Event()
+        self._ended = False
+        self._seen = self._state()
+        self._thread = threading.Thread(target=self._run, name="deltalog-reload", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        self._ended = True
+        self._asked.set()
+
+    def ask(self) -> None:
+        """Read the configuration again soon. Not to be called in a signal handler, which may interrupt itself here."""
+        self._asked.set()
+
+    def _run(self) -> None:
+        while True:
+            is_asked = self._asked.wait(self.watch_seconds or None)
+            if self._ended:
+                return
+            self._asked.clear()
+            state = self._state()
+            if is_asked or state != self._seen:
+                # Files that change from here on are noticed by the next comparison.
+                self._seen = state
+                self._reload(is_asked)
+
+    def _reload(self, is_asked: bool) -> None:
+        why = "on request" if is_asked else "because a file changed"
+        try:
+            self._apply(self._source.reread() if is_asked else self._source.settings())
+        except DeltaLogError as error:
+            log.error("the configuration was read again %s and refused; the earlier stays in effect: %s", why, error)
+        except Exception:
+            log.exception("the configuration was read again %s and refused; the earlier stays in effect", why)
+        else:
+            self._source.accept()
+            self._seen = self._seen if self._seen.keys() == {*self._source.files()} else self._state()
+            log.info("the configuration was read again %s and is in effect", why)
+
+    def _state(self) -> dict[str, tuple[int, ...]]:
+        """What changes if a watched file is written, replaced, or reached by a link that is replaced."""
+        found: dict[str, tuple[int, ...]] = {}
+        for file in self._source.files():
+            try:
+                of = os.stat(file)
+            except OSError:
+                found[file] = ()
+            else:
+                found[file] = (of.st_mtime_ns, of.st_ino, of.st_dev, of.st_size)
+        return found
