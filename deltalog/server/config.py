@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import difflib
+import logging
 import os
 import re
 import stat
@@ -39,6 +40,8 @@ if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
+
+log = logging.getLogger(__name__)
 
 TOKEN_VARIABLE = "DELTALOG_SERVER_TOKEN"
 _MOST_BYTES = 64 << 10
@@ -473,6 +476,12 @@ def _referred(options: Mapping[str, Any], place: str) -> Iterator[tuple[str, str
             yield from _referred(value, f"{place}.{name}")
 
 
+def outputs_of(config: Config) -> dict[str, str]:
+    """The files that a configuration names for the server to write, by section and key."""
+    found = {"[audit] file": config.audit.file, "[audit] access_file": config.audit.access_file}
+    return {place: file for place, file in found.items() if file not in ("", "-")}
+
+
 def exposed(files: Mapping[str, str]) -> list[str]:
     """Warnings about files with secrets that every user of the machine can read. ``files``: as ``files_of``."""
     found = []
@@ -544,7 +553,12 @@ class Configuration:
 
     def accept(self) -> None:
         """Use the configuration that was read last."""
-        self.config = self._next
+        for name in ("catalog", "storage"):
+            if getattr(self.config, name) != getattr(self._next, name):
+                log.warning(
+                    "[%s] has changed in the configuration: this takes effect when the server is restarted", name
+                )
+        self.config = dataclasses.replace(self._next, catalog=self.config.catalog, storage=self.config.storage)
 
     def files(self) -> Sequence[str]:
         """The files to watch for changes: those that the configuration names, but not the configuration itself, in

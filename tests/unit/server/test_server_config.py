@@ -145,7 +145,7 @@ def sample(kind: Any) -> Any:
         return parts[-1]
     if typing.get_origin(kind) is dict:
         return {"anon": True}
-    return sample(parts[0]) if parts else {bool: True, int: 2000, float: 2000.5, str: "x"}[kind]
+    return sample(parts[0]) if parts else {bool: True, int: 3000, float: 3000.5, str: "x"}[kind]
 
 
 def toml_of(value: Any) -> str:
@@ -284,6 +284,9 @@ def test_everything_that_is_wrong_is_found(tmp_path: Path) -> None:
         (f'{url}host = "192.0.2.1"\n[tokens]\ntoken_env = "HOME"', "cannot listen on 192.0.2.1"),
         (f'{url}[storage.options]\nsecret = {{env = "NOT_SET"}}', "NOT_SET is not set"),
         (f'{url}[storage]\noptions_file = "{tmp_path}/short"', "short is not JSON"),
+        (f'{url}[audit]\nfile = "{tmp_path}/none/audit"', "none does not exist"),
+        (f'{url}[audit]\nfil = "x"', "did you mean file"),
+        (f'{url}[metrics]\nport = 70000', "must be 0 to 65,535"),
         (f'{url}[limts]', "did you mean limits"),
     ):  # fmt: skip
         problems = checked(tmp_path, text, status=1)["problems"]

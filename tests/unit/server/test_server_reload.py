@@ -106,6 +106,10 @@ def test_what_needs_a_restart_is_said(place: Place) -> None:
         place.write(NOT_WATCHING, f'[unity]\nwarehouse = "{place.directory}/w"\n[catalog]\nurl = "other.db"')
         place.hang_up(server)
         assert place.count("unity.warehouse has changed in the configuration") == 1
+        assert place.count("[catalog] has changed in the configuration") == 0  # the command line overrides it
+        place.write(NOT_WATCHING, '[catalog]\nmost_ahead_seconds = 5\n[audit]\nfile = "x"')
+        place.hang_up(server)
+        assert place.count("[catalog] has changed") == place.count("audit has changed") == 1
         assert server.ask("POST", START, {})[0] == 200
 
 
