@@ -32,6 +32,7 @@ from deltalog.server.access.sigv4 import SigV4Settings
 from deltalog.server.access.token_lookup import TokenSettings
 from deltalog.server.app import Limits
 from deltalog.server.observe.settings import AuditSettings, MetricsSettings, TraceSettings
+from deltalog.server.reload import states_of
 from deltalog.server.serve import Settings, vendor_of
 from deltalog.server.tls import Tls
 from deltalog.transactions.unity.settings import UnitySettings
@@ -524,7 +525,8 @@ def _redacted(options: Mapping[str, Any]) -> dict[str, Any]:
 
 class Configuration:
     """The configuration of a running server, which can be read again. ``file``: the TOML file, if any. ``above``: what
-    the command line sets, which overrides the file. ``config``: the configuration in effect."""
+    the command line sets, which overrides the file. ``config``: the configuration in effect. ``seen``: as for
+    ``Source``."""
 
     def __init__(self, file: Path | None, above: Given) -> None:
         """Raises CallError."""
@@ -532,6 +534,7 @@ class Configuration:
         self._above = above
         read(above, "The command line")
         self.config = self._read()
+        self.seen = states_of(self.files())
         self._next = self.config
 
     def _read(self) -> Config:

@@ -186,6 +186,10 @@ def test_wrong_settings_of_the_command_line(text: str) -> None:
         config.set_of(text)
 
 
+def no_file(file: Path) -> dict[str, Any]:
+    raise AssertionError(file)
+
+
 def test_secrets_come_from_files_and_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "token").write_text(f"{SECRET}\n")
     monkeypatch.delenv("DELTALOG_SERVER_TOKEN", raising=False)
@@ -203,7 +207,7 @@ def test_secrets_come_from_files_and_the_environment(tmp_path: Path, monkeypatch
         "by_location": {"s3://a/": {"secret": {"file": str(tmp_path / "token")}}},
     }
     found = read({"storage": {"options": given}}, "x")
-    assert config.storage_options_of(found.storage, dict) == {
+    assert config.storage_options_of(found.storage, no_file) == {
         "key": f"{SECRET}-2",
         "secret": SECRET,
         "endpoint_url": "http://x",
@@ -212,7 +216,7 @@ def test_secrets_come_from_files_and_the_environment(tmp_path: Path, monkeypatch
     assert SECRET not in json.dumps(config.shown(found)) and "MY_TOKEN" in json.dumps(config.shown(found))
     monkeypatch.delenv("MY_TOKEN")
     with pytest.raises(CallError, match="MY_TOKEN is not set"):
-        config.storage_options_of(found.storage, dict)
+        config.storage_options_of(found.storage, no_file)
 
 
 # --------------------------------------------------------------------------------------------- --check-config
@@ -372,5 +376,5 @@ def test_the_checks_need_no_environment(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     given = {"listen": {"port": port}, "catalog": {"url": os.fspath(tmp_path / "c.db")}}
-    assert config_checks.check(None, given, dict).ok
+    assert config_checks.check(None, given, no_file).ok
     socket.create_server(("127.0.0.1", port)).close()

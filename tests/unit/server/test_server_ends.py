@@ -38,7 +38,7 @@ def locked(catalog: Path) -> Iterator[Callable[[], None]]:
     database = sqlite3.connect(catalog, isolation_level=None)
     database.execute("BEGIN IMMEDIATE")
     try:
-        yield lambda: database.execute("ROLLBACK") and None
+        yield lambda: database.execute("ROLLBACK").close()
     finally:
         database.close()
 

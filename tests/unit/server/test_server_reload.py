@@ -15,7 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from deltalog.server.reload import Reloader
+from deltalog.server.config import Configuration
+from deltalog.server.reload import Reloader, states_of
+from deltalog.server.serve import Settings
 from tests.support.server import Served, served
 from tests.support.server.certificates import Pair, issue
 
@@ -280,6 +282,7 @@ class Stub:
     def __init__(self, file: Path) -> None:
         self.file = file
         self.read = threading.Semaphore(0)
+        self.seen = states_of(self.files())
 
     def settings(self) -> str:
         self.read.release()
@@ -312,3 +315,20 @@ def test_a_defect_in_reloading_does_not_end_it(tmp_path: Path) -> None:
         until(lambda: applied == ["another"])
     finally:
         reloader.close()
+
+
+def test_a_file_that_changes_before_the_server_runs_is_noticed(place: Place) -> None:
+    token = place.directory / "token"
+    token.write_text(OLD)
+    place.write(WATCHING, f'[tokens]\ntoken_file = "{token}"')
+    source = Configuration(place.config, {})
+    settings = source.settings()
+    token.write_text(NEW)
+    applied: list[Settings] = []
+    reloader = Reloader(source, applied.append, 0.02)
+    reloader.start()
+    try:
+        until(lambda: bool(applied))
+    finally:
+        reloader.close()
+    assert (settings.token, applied[0].token) == (OLD, NEW)
