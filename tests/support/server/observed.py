@@ -15,7 +15,7 @@ from typing import Any
 
 from deltalog import TransactionManager
 from deltalog.server.serve import Server, Settings
-from deltalog.transactions.unity.tables import UnitySettings
+from deltalog.transactions.unity.settings import UnitySettings
 from tests.support.server import Served
 from tests.support.server.unity import Unity
 

@@ -22,7 +22,8 @@ from deltalog.server.exchange import Exchange
 from deltalog.server.observe import records
 from deltalog.server.observe.audit import AuditLog, Strangers
 from deltalog.server.observe.lines import LineFile, LineWriter
-from deltalog.server.observe.settings import AuditSettings
+from deltalog.server.observe.observation import check_settings
+from deltalog.server.observe.settings import AuditSettings, MetricsSettings
 from tests.support.server import SCHEMA
 from tests.support.server.observed import Observed, observed
 from tests.support.server.unity import ROOT
@@ -482,6 +483,13 @@ def test_settings_that_cannot_work(tmp_path: Path) -> None:
     ):
         with pytest.raises(CallError):
             AuditLog(settings)
+    for settings in (AuditSettings(access_file=str(tmp_path / "none" / "a")), AuditSettings(queue_lines=0)):
+        with pytest.raises(CallError):
+            check_settings(settings, MetricsSettings())
+    check_settings(AuditSettings(file="-", access_file=str(tmp_path / "a")), MetricsSettings(enabled=True))
+    with pytest.raises(CallError, match="token_file"):
+        check_settings(AuditSettings(), MetricsSettings(enabled=True, host="0.0.0.0"))
+    assert not any(tmp_path.iterdir())
 
 
 def test_a_failing_observer_harms_nobody(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
