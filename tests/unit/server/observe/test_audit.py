@@ -475,7 +475,7 @@ def test_calls_that_only_read_can_be_left_out(tmp_path: Path) -> None:
 
 def test_settings_that_cannot_work(tmp_path: Path) -> None:
     for settings in (
-        AuditSettings(file=str(tmp_path / "a"), on_failure="ignore"),
+        AuditSettings(file=str(tmp_path / "a"), on_failure="ignore"),  # type: ignore[arg-type]
         AuditSettings(file=str(tmp_path / "a"), line_bytes=10),
         AuditSettings(file=str(tmp_path / "a"), queue_lines=0),
         AuditSettings(file=str(tmp_path / "none" / "a")),
