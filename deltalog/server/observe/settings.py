@@ -15,8 +15,9 @@ class AuditSettings:
     machine can lose it. ``write_seconds``: how long a response waits for its line to be written. ``line_bytes``: the
     longest line; longer members are shortened. ``queue_lines``: how many lines may wait for a slow disk; more are lost
     and counted. ``reads``: whether calls that only read and succeed are written, too. ``refused_per_second``: how many
-    refused calls of callers who are not known get lines of their own; the others are counted. ``access_file``: the file for the access log, one line per request in
-    the common log format; ``-``: standard output; empty: there is no access log."""
+    refused calls of callers who are not known get lines of their own; the others are counted. ``access_file``: the file
+    for the access log, one line per request in the common log format; ``-``: standard output; empty: there is no access
+    log."""
 
     file: str = ""
     on_failure: Literal["warn", "refuse"] = "warn"
