@@ -195,12 +195,12 @@ def test_a_server_knows_tokens_as_soon_as_they_are_made_and_none_that_are_revoke
     with serving(tmp_path / "catalog.db", Settings(authentication=AT_ONCE)) as server:
         assert server.status() == 200  # nothing is configured
         assert server.exchanges[-1].principal is not None and server.exchanges[-1].principal.name == "anonymous"
-        first, second = made(coordinator), made(coordinator, groups=["g"], scope=Scope.READ)
+        first, second = made(coordinator), made(coordinator, groups=["g"], scope=Scope.WRITE)
         assert server.status() == 403 and server.exchanges[-1].principal is None
         status = functools.partial(server.status, path=CATALOGS, method="GET")
         assert server.status(first) == 200 and status(second) == 200
         assert server.exchanges[-1].principal == Principal(
-            "etl", frozenset({"g"}), Scope.READ, credential=f"token {token_text.id_of(second)}"
+            "etl", frozenset({"g"}), Scope.WRITE, credential=f"token {token_text.id_of(second)}"
         )
         issued.revoke(coordinator, [str(token_text.id_of(first))])
         assert server.status(first) == 403 and status(second) == 200
