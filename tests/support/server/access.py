@@ -99,7 +99,7 @@ def serving(catalog: Path | TransactionManager, settings: Settings | None = None
     manager = catalog if isinstance(catalog, TransactionManager) else TransactionManager(str(catalog))
     exchanges: list[Exchange] = []
     made = Server(manager, settings or Settings())
-    made._app._observers = (exchanges.append,)
+    made._app._observers = (*made._app._observers, exchanges.append)
     thread = threading.Thread(target=made.run)
     thread.start()
     try:

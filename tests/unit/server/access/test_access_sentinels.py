@@ -1,13 +1,15 @@
-"""What proves who calls is in no log, response, error, pickle or repr, and in no list of processes."""
+"""What proves who calls is in no log, response, metric, error, pickle or repr, and in no list of processes."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 import functools
 import logging
 import pickle
 import traceback
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -27,6 +29,8 @@ from deltalog.server.access.principals import Head, NotAuthenticatedError, Share
 from deltalog.server.access.sigv4 import SigV4Settings
 from deltalog.server.access.token_lookup import TokenSettings
 from deltalog.server.app import Limits
+from deltalog.server.exchange import Exchange
+from deltalog.server.observe.settings import AuditSettings, MetricsSettings
 from deltalog.server.quotas import Quotas
 from deltalog.server.serve import Settings
 from tests.support.cli import run
@@ -57,6 +61,8 @@ def settings_of(tmp_path: Path, issuer: Issuer) -> Settings:
     (tmp_path / "sigv4.key").write_text(KEY)
     return Settings(
         token=SHARED,
+        audit=AuditSettings(str(tmp_path / "audit"), access_file=str(tmp_path / "access")),
+        metrics=MetricsSettings(True, port=0),
         limits=Limits(quotas=Quotas(failures_per_second=0)),
         authentication=AuthenticationSettings(
             TokenSettings(cache_seconds=0, guesses=10_000),
@@ -66,9 +72,14 @@ def settings_of(tmp_path: Path, issuer: Issuer) -> Settings:
     )
 
 
+def members(exchange: Exchange) -> str:
+    """All that is known of a request, also what its repr leaves out."""
+    return repr([getattr(exchange, each.name) for each in dataclasses.fields(exchange)])
+
+
 def parts_of(token: str) -> list[str]:
     """A token, and the parts of it that are enough to misuse it."""
-    if token_text.looks_like_token(token):
+    if token_text.looks_like_token(token) and len(token) > 60:
         return [token, token[18:]]
     return [token, token.rpartition(".")[2]] if "." in token else [token]
 
@@ -98,9 +109,15 @@ def test_no_answer_and_no_log_has_a_token(tmp_path: Path, issuer: Issuer, record
                         if path == START and method == "POST":
                             assert (status in (401, 403)) == (token in wrong), (status, token)
                         said.append(repr(answer))
-        said += [repr(each) for each in server.exchanges] + [repr(pickle.dumps(each)) for each in server.exchanges]
+        assert server.server.metrics_url is not None
+        with urllib.request.urlopen(server.server.metrics_url, timeout=60) as metrics:
+            said.append(metrics.read().decode())
+        assert "deltalog_server" in said[-1]
+        said += [repr(each) for each in server.exchanges] + [members(each) for each in server.exchanges]
         said += [repr(server.server), repr(server.server._authentication), repr(server.server._settings)]
-    text = "\n".join([*said, records()])
+    logs = [(tmp_path / name).read_text() for name in ("audit", "access")]
+    assert all(logs) and "etl" in logs[0]
+    text = "\n".join([*said, *logs, records()])
     assert "uvicorn" in text and "principal" in text
     for token in right + wrong:
         for part in parts_of(token):
@@ -127,7 +144,7 @@ def test_no_answer_and_no_log_has_a_secret_access_key(
                     client.start_transaction()
                 signature = sent[0].headers["Authorization"].decode().rpartition("=")[2]
                 server.last()
-                text = records() + repr(server.exchanges) + repr(pickle.dumps(server.exchanges))
+                text = records() + repr(server.exchanges) + "".join(map(members, server.exchanges))
                 assert len(signature) == 64 and signature not in text
                 assert str(key.secret) not in text and KEY not in text and key.id in text
         finally:
