@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from deltalog import metrics
 from deltalog.arguments import checked, safe_repr
 from deltalog.catalog import records
 from deltalog.catalog.coordinator import Coordinator
@@ -557,7 +558,8 @@ class TransactionManager:
         itself.
         """
         opened = self._open.ids()
-        done = recover(self._ledger, self._tables, retention // _MS)
+        with metrics.upkeep("recovery", self.coordinator.url) as done:
+            recover(self._ledger, self._tables, retention // _MS, done)
         active = {record.id for record in self._ledger.all(StatusFilter.ACTIVE)}
         # Another process has ended the transaction, or its idle timeout has passed.
         for transaction_id in opened - active:
