@@ -176,8 +176,9 @@ class App:
         self._check: asyncio.Future[None] | None = None
         self._health: tuple[float, Answer] | None = None
         self._is_draining = self._is_cutting_off = self.has_cut_off = False
-        self._in_progress: dict[str, asyncio.Task[Any] | None] = {}
-        self._running: dict[str, str] = {}
+        # By objects, because callers choose the ids of requests.
+        self._in_progress: dict[object, asyncio.Task[Any] | None] = {}
+        self._running: dict[object, tuple[str, str]] = {}
         self._watch()
         self._observation.start(observers)
 
@@ -248,7 +249,7 @@ class App:
     def log_unfinished(self) -> int:
         """Log the calls that threads are still working on; returns their number."""
         found = dict(self._running)
-        for request_id, name in found.items():
+        for request_id, name in found.values():
             log.error("request %s: %s is unfinished; it may still take effect", request_id, name)
         return len(found)
 
@@ -367,7 +368,9 @@ class App:
                 return _explained(route, error, exchange.request_id)
             exchange.table, exchange.transaction_id = call.table, call.transaction_id
             said = (exchange.path, urllib.parse.unquote(exchange.path), *given.said)
-            return await self._run(route, call, guard, said, exchange, share)
+            answer = await self._run(route, call, guard, said, exchange, share)
+            exchange.is_hidden = answer.error is not None and guard.has_refused
+            return answer
 
     async def _hold_up(self) -> None:
         """Delay the refusal of a caller who is over a limit: one who does not wait before the next call, although it is
@@ -473,7 +476,8 @@ class App:
         # In the context of this task, so that the events and log lines of the call have its request.
         context = contextvars.copy_context()
         work = functools.partial(context.run, self._carry_out, route, call, guard, said, request_id, end_s, share)
-        self._in_progress[request_id] = asyncio.current_task()
+        key = object()
+        self._in_progress[key] = asyncio.current_task()
         try:
             return await lanes.run(self._lane(route, call), work, seconds, caller)
         except asyncio.CancelledError:
@@ -494,7 +498,7 @@ class App:
         except NotDoneError:
             reason = f"The call did not finish within {seconds:g} s; it may still take effect."
         finally:
-            del self._in_progress[request_id]
+            del self._in_progress[key]
         log.error("request %s: %s: %s", request_id, route.name, reason)
         return route.explain(OperationTimeoutError(reason))
 
@@ -524,7 +528,8 @@ class App:
         """Run a call in a thread; never raises. If the call has not finished at ``end_s``, it stops before its next
         read."""
         begun_s = time.thread_time()
-        self._running[request_id] = route.name
+        key = object()
+        self._running[key] = request_id, route.name
         try:
             with deadline.until(end_s):
                 result = call.run(Context(self._manager, guard))
@@ -542,7 +547,7 @@ class App:
             log.exception("request %s: %s failed", request_id, route.name)
             return refusal(500, INTERNAL, f"The server failed; see request {request_id} in its log.")
         finally:
-            del self._running[request_id]
+            del self._running[key]
             share.cpu_s += time.thread_time() - begun_s
 
     def _shown(self, answer: Answer, said: Sequence[str]) -> Answer:

@@ -62,7 +62,6 @@ _LEAST = {
     ("unity", "most_unpublished"): 1,
     ("catalog", "idle_timeout_seconds"): 0.001,
     ("process", "end_seconds"): 1,
-    ("audit", "line_bytes"): 2048,
     ("audit", "queue_lines"): 1,
     ("audit", "write_seconds"): 0.01,
 }

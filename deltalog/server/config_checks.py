@@ -26,6 +26,7 @@ from deltalog.server.config import (
     shown,
     storage_options_of,
 )
+from deltalog.server.observe.observation import check_settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +87,7 @@ def _problems_of(
     try:
         settings = settings_of(config)
         check_authentication(settings.authentication)
+        check_settings(settings.audit, settings.metrics)
         serve.check(settings, has_tokens=has_tokens is not False)
         warnings += serve.warnings_of(settings, has_tokens=has_tokens is not False)
         if settings.tls is not None:

@@ -19,8 +19,9 @@ class Exchange:
     ``transaction_id``: what the request names. ``error``: the name of the error in the response. ``versions``: the last
     version that the call committed, by id of the table; ``commits``: how many versions; ``in_doubt``: versions that may
     have been committed. ``tables``: the names of tables, by id. ``started_s``, ``seconds``: on the monotonic clock.
-    ``is_answered``: whether the response has been decided. ``owner``: the ``Observation`` of the server. ``trace``: the
-    trace's own. Work that no caller asked for has an exchange too, without method and path."""
+    ``is_hidden``: whether the response says that something is missing which the caller may not see. ``is_answered``:
+    whether the response has been decided. ``owner``: the ``Observation`` of the server. ``trace``: the trace's own.
+    Work that no caller asked for has an exchange too, without method and path."""
 
     request_id: str
     method: str
@@ -42,6 +43,7 @@ class Exchange:
     commits: dict[str, int] = field(default_factory=dict)
     in_doubt: dict[str, int] = field(default_factory=dict)
     tables: dict[str, str] = field(default_factory=dict)
+    is_hidden: bool = False
     is_answered: bool = False
     owner: object = None
     trace: Any = None

@@ -7,6 +7,7 @@ import dataclasses
 import logging
 import time
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from deltalog import metrics as library
@@ -16,7 +17,8 @@ from deltalog.server.access.principals import Principal
 from deltalog.server.exchange import CURRENT, Exchange, Observer
 from deltalog.server.observe import records
 from deltalog.server.observe.audit import AuditLog
-from deltalog.server.observe.lines import LineFile, LineWriter
+from deltalog.server.observe.audit import check as check_audit
+from deltalog.server.observe.lines import STANDARD_OUTPUT, LineFile, LineWriter
 from deltalog.server.observe.settings import AuditSettings, MetricsSettings, TraceSettings
 
 if TYPE_CHECKING:
@@ -29,6 +31,16 @@ log = logging.getLogger(__name__)
 _MOST_NAMES = 10_000
 _FLUSH_SECONDS = 0.5
 _SERVER = Principal(records.SERVER, is_admin=True)
+
+
+def check_settings(audit: AuditSettings, metrics: MetricsSettings) -> None:
+    """Raises CallError for settings that cannot work. Opens and writes nothing."""
+    check_audit(audit)
+    for file in (audit.file, audit.access_file):
+        if file and file != STANDARD_OUTPUT and not Path(file).parent.is_dir():
+            raise CallError(f"The log {file} cannot be written: there is no directory {Path(file).parent}.")
+    if metrics.enabled:
+        _scraping_module().token_of(metrics)
 
 
 class TableNames(dict[str, str]):
@@ -113,6 +125,7 @@ class Observation:
             self._end = library.listen(self._note)
             if self._scraping is not None:
                 self._scraping.start()
+                log.info("the metrics are served at %s", self._scraping.url)
             if self.audit is not None:
                 self.audit.note("start")
 
@@ -300,13 +313,17 @@ def _watch(metrics: ServerMetrics, name: str, writer: LineWriter) -> None:
 
 
 def _metrics_of(settings: MetricsSettings, names: TableNames) -> tuple[ServerMetrics, Scraping]:
+    scraping = _scraping_module()
+    found = scraping.ServerMetrics(settings.tables, names)
+    return found, scraping.Scraping(found, settings)
+
+
+def _scraping_module() -> Any:
     try:
-        from deltalog.server.observe.metrics import ServerMetrics
-        from deltalog.server.observe.scraping import Scraping
+        from deltalog.server.observe import scraping
     except ModuleNotFoundError as error:
         raise CallError(f"Metrics need the extra 'server' ({error}): pip install 'deltalog[server]'.") from None
-    found = ServerMetrics(settings.tables, names)
-    return found, Scraping(found, settings)
+    return scraping
 
 
 def _traces_of(settings: TraceSettings, provider: Any) -> Traces:

@@ -28,7 +28,7 @@ _UNSAFE = re.compile(r"[^ !#-\[\]-~]")
 def outcome_of(exchange: Exchange) -> str:
     """``allowed``: the call had its effect. ``denied``: the caller may not make it. ``failed``: it had no effect.
     ``unknown``: it may have had its effect."""
-    if exchange.status in (401, 403):
+    if exchange.status in (401, 403) or exchange.is_hidden:
         return "denied"
     if 200 <= exchange.status < 400:
         return "allowed"

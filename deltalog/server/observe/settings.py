@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 
 @dataclass(frozen=True, slots=True)
 class AuditSettings:
     """``file``: the file to which the lines of the audit log are appended; ``-``: standard output; empty: there is no
     audit log. ``on_failure``: what happens while lines cannot be written, for example because the disk is full:
-    ``warn``: calls are served, and the lines that are lost are counted and reported; ``refuse``: calls are refused with
-    status 503. ``sync``: whether each line is on the disk (fsync) before its response is sent; otherwise, it is in the
-    operating system's cache, and only a crash of the machine can lose it. ``write_seconds``: how long a response waits
-    for its line to be written. ``line_bytes``: the longest line; longer members are shortened. ``queue_lines``: how
-    many lines may wait for a slow disk; more count as lines that cannot be written. ``reads``: whether calls that only
-    read and succeed are written, too. ``refused_per_second``: how many refused calls of callers who are not known get
-    lines of their own; the others are counted. ``access_file``: the file for the access log, one line per request in
-    the common log format; ``-``: standard output; empty: there is no access log."""
+    ``warn``: calls are served; ``refuse``: calls are refused with status 503. ``sync``: whether each line is on the
+    disk (fsync) before its response is sent; otherwise, it is in the operating system's cache, and only a crash of the
+    machine can lose it. ``write_seconds``: how long a response waits for its line to be written. ``line_bytes``: the
+    longest line; longer members are shortened. ``queue_lines``: how many lines may wait for a slow disk; more are lost
+    and counted. ``reads``: whether calls that only read and succeed are written, too. ``refused_per_second``: how many
+    refused calls of callers who are not known get lines of their own; the others are counted. ``access_file``: the file
+    for the access log, one line per request in the common log format; ``-``: standard output; empty: there is no access
+    log."""
 
     file: str = ""
-    on_failure: str = "warn"
+    on_failure: Literal["warn", "refuse"] = "warn"
     sync: bool = False
     write_seconds: float = 5
     line_bytes: int = 8192

@@ -17,13 +17,16 @@ import pytest
 from deltalog import CallError, TransactionManager
 from deltalog.catalog.sqlite import SQLiteCoordinator
 from deltalog.errors import OperationTimeoutError
+from deltalog.server.access.principals import Principal
 from deltalog.server.app import Limits
 from deltalog.server.exchange import Exchange
 from deltalog.server.observe import records
 from deltalog.server.observe.audit import AuditLog, Strangers
 from deltalog.server.observe.lines import LineFile, LineWriter
-from deltalog.server.observe.settings import AuditSettings
+from deltalog.server.observe.observation import check_settings
+from deltalog.server.observe.settings import AuditSettings, MetricsSettings
 from tests.support.server import SCHEMA
+from tests.support.server.in_process import InProcess
 from tests.support.server.observed import Observed, observed
 from tests.support.server.unity import ROOT
 
@@ -178,6 +181,35 @@ def test_the_line_is_there_before_the_response(server: Observed) -> None:
         table.commit()
         last = [line for line in server.lines() if line.get("table") == "s.before"][-1]
         assert last["versions"][0]["version"] == version
+
+
+def test_what_a_caller_may_not_do_or_see_is_denied(tmp_path: Path) -> None:
+    server, seen = InProcess(tmp_path), list[Exchange]()
+    server.app._observers = (*server.app._observers, seen.append)
+    server.unity().ok("POST", "/schemas", {"name": "s", "catalog_name": "main"})
+    table = server.unity().new_table("t")
+    reader = Principal("reader")
+    for place, word in (("catalog/main", "USE CATALOG"), ("schema/main.s", "USE SCHEMA")):
+        changes = [{"principal": "reader", "add": [word]}]
+        server.unity().ok("PATCH", f"/permissions/{place}", {"changes": changes})
+    seen.clear()
+    assert server.unity(Principal("eve")).ask("GET", table.path).status == 404
+    assert server.unity(reader).ask("GET", table.path).status == 404
+    assert server.unity(reader).ask("GET", f"{table.path}none").status == 404
+    assert server.unity(reader).ask("DELETE", "/schemas/main.s").status == 403
+    assert [(each.principal and each.principal.name, records.outcome_of(each)) for each in seen] == [
+        ("eve", "denied"), ("reader", "denied"), ("reader", "failed"), ("reader", "denied"),
+    ]  # fmt: skip
+    server.close()
+
+
+def test_requests_of_the_same_id_at_once(server: Observed) -> None:
+    def ask(_: int) -> int:
+        return server.ask("POST", "/StartTransaction", {}, **bearer(x_request_id="the-same"))[0]
+
+    with ThreadPoolExecutor(8) as pool:
+        assert set(pool.map(ask, range(60))) == {200}
+    assert sum(line.get("request_id") == "the-same" for line in server.lines()) == 60
 
 
 # ------------------------------------------------------------------------------------------------ what may go wrong
@@ -474,7 +506,7 @@ def test_calls_that_only_read_can_be_left_out(tmp_path: Path) -> None:
 
 def test_settings_that_cannot_work(tmp_path: Path) -> None:
     for settings in (
-        AuditSettings(file=str(tmp_path / "a"), on_failure="ignore"),
+        AuditSettings(file=str(tmp_path / "a"), on_failure="ignore"),  # type: ignore[arg-type]
         AuditSettings(file=str(tmp_path / "a"), line_bytes=10),
         AuditSettings(file=str(tmp_path / "a"), queue_lines=0),
         AuditSettings(file=str(tmp_path / "none" / "a")),
@@ -482,6 +514,13 @@ def test_settings_that_cannot_work(tmp_path: Path) -> None:
     ):
         with pytest.raises(CallError):
             AuditLog(settings)
+    for settings in (AuditSettings(access_file=str(tmp_path / "none" / "a")), AuditSettings(queue_lines=0)):
+        with pytest.raises(CallError):
+            check_settings(settings, MetricsSettings())
+    check_settings(AuditSettings(file="-", access_file=str(tmp_path / "a")), MetricsSettings(enabled=True))
+    with pytest.raises(CallError, match="token_file"):
+        check_settings(AuditSettings(), MetricsSettings(enabled=True, host="0.0.0.0"))
+    assert not any(tmp_path.iterdir())
 
 
 def test_a_failing_observer_harms_nobody(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
