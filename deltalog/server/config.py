@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import difflib
+import logging
 import os
 import re
 import stat
@@ -31,6 +32,7 @@ from deltalog.server.access.sigv4 import SigV4Settings
 from deltalog.server.access.token_lookup import TokenSettings
 from deltalog.server.app import Limits
 from deltalog.server.observe.settings import AuditSettings, MetricsSettings, TraceSettings
+from deltalog.server.reload import states_of
 from deltalog.server.serve import Settings, vendor_of
 from deltalog.server.tls import Tls
 from deltalog.transactions.unity.settings import UnitySettings
@@ -39,6 +41,8 @@ if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
+
+log = logging.getLogger(__name__)
 
 TOKEN_VARIABLE = "DELTALOG_SERVER_TOKEN"
 _MOST_BYTES = 64 << 10
@@ -93,9 +97,10 @@ class TlsSettings:
 
 @dataclass(frozen=True, slots=True)
 class CatalogSettings:
-    """``url``: the catalog: the path of a SQLite file, or ``dynamodb:<table>``; the argument of the command line
-    overrides it. ``idle_timeout_seconds``: a transaction is aborted after this time without activity.
-    ``most_ahead_seconds``: commits whose timestamp is ahead of this machine's clock by more than this are refused."""
+    """``url``: the catalog: the path of a SQLite file, ``dynamodb:<table>`` or ``postgresql://user@host/database``; the
+    argument of the command line overrides it. ``idle_timeout_seconds``: a transaction is aborted after this time
+    without activity. ``most_ahead_seconds``: commits whose timestamp is ahead of this machine's clock by more than
+    this are refused."""
 
     url: str = ""
     idle_timeout_seconds: float = 1800
@@ -472,6 +477,12 @@ def _referred(options: Mapping[str, Any], place: str) -> Iterator[tuple[str, str
             yield from _referred(value, f"{place}.{name}")
 
 
+def outputs_of(config: Config) -> dict[str, str]:
+    """The files that a configuration names for the server to write, by section and key."""
+    found = {"[audit] file": config.audit.file, "[audit] access_file": config.audit.access_file}
+    return {place: file for place, file in found.items() if file not in ("", "-")}
+
+
 def exposed(files: Mapping[str, str]) -> list[str]:
     """Warnings about files with secrets that every user of the machine can read. ``files``: as ``files_of``."""
     found = []
@@ -514,7 +525,8 @@ def _redacted(options: Mapping[str, Any]) -> dict[str, Any]:
 
 class Configuration:
     """The configuration of a running server, which can be read again. ``file``: the TOML file, if any. ``above``: what
-    the command line sets, which overrides the file. ``config``: the configuration in effect."""
+    the command line sets, which overrides the file. ``config``: the configuration in effect. ``seen``: as for
+    ``Source``."""
 
     def __init__(self, file: Path | None, above: Given) -> None:
         """Raises CallError."""
@@ -522,6 +534,7 @@ class Configuration:
         self._above = above
         read(above, "The command line")
         self.config = self._read()
+        self.seen = states_of(self.files())
         self._next = self.config
 
     def _read(self) -> Config:
@@ -543,7 +556,12 @@ class Configuration:
 
     def accept(self) -> None:
         """Use the configuration that was read last."""
-        self.config = self._next
+        for name in ("catalog", "storage"):
+            if getattr(self.config, name) != getattr(self._next, name):
+                log.warning(
+                    "[%s] has changed in the configuration: this takes effect when the server is restarted", name
+                )
+        self.config = dataclasses.replace(self._next, catalog=self.config.catalog, storage=self.config.storage)
 
     def files(self) -> Sequence[str]:
         """The files to watch for changes: those that the configuration names, but not the configuration itself, in

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from deltalog.server.config import (
     Given,
     exposed,
     files_of,
+    outputs_of,
     settings_of,
     shown,
     storage_options_of,
@@ -66,6 +68,10 @@ def _problems_of(
                 opened.read(1)
         except OSError as error:
             problems.append(f"{place}: {file} cannot be read: {error.strerror}.")
+    for place, file in outputs_of(config).items():
+        there = file if os.path.exists(file) else os.path.dirname(file) or "."
+        if not os.access(there, os.W_OK):
+            problems.append(f"{place}: {file} cannot be written: {there} does not exist, or permits no writing.")
     warnings += exposed(files)
     if problems:
         return problems, warnings

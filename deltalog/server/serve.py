@@ -11,6 +11,7 @@ import dataclasses
 import ipaddress
 import logging
 import socket
+import sys
 import threading
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +29,7 @@ from deltalog.server.logs import Refusals, set_level
 from deltalog.server.observe.observation import Observation
 from deltalog.server.observe.settings import AuditSettings, MetricsSettings, TraceSettings
 from deltalog.server.process import EXIT_CUT_OFF, Ending, Process
+from deltalog.server.recovery_lease import RecoveryLease
 from deltalog.server.reload import Reloader, Source
 from deltalog.server.tls import ServerContext, Tls, context_of, listening
 from deltalog.server.unity import sts
@@ -43,8 +45,13 @@ MIN_TOKEN_LENGTH = 16
 _KEEP_ALIVE_SECONDS = 60
 _TLS_SHUTDOWN_SECONDS = 0.5
 _DRAIN_SECONDS = 5.0
+# A recovery may take longer than the interval between two.
+_LEASE_INTERVALS = 1.9
+_LEASE_SECONDS = 1.0
 _MAX_END_SECONDS = 10.0
 _BACKLOG = 256
+# With the usual 5 ms between the turns of threads, a call that computes for long delays every step of the others so.
+_SWITCH_SECONDS = 0.001
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -284,6 +291,7 @@ class Server:
     def run(self, *, is_process: bool = False) -> None:
         """Serve until ``stop``, SIGTERM or SIGINT. After a second signal, the server does not wait for running calls.
         ``is_process``: the process ends with the server, so that it is ended if it does not end in time."""
+        sys.setswitchinterval(_SWITCH_SECONDS)
         over = threading.Event()
         sweeper = threading.Thread(target=self._recover_repeatedly, args=(over,), name="deltalog-recover", daemon=True)
         self._process.is_process = is_process
@@ -296,6 +304,8 @@ class Server:
                 self._process.run(sockets=[self._socket])
         finally:
             over.set()
+            if sweeper.is_alive():
+                sweeper.join(_LEASE_SECONDS)  # it gives up its lease, unless it is recovering
             if self._reloader is not None:
                 self._reloader.close()
             self._app.close()
@@ -373,14 +383,20 @@ class Server:
             self._reloader.watch_seconds = settings.watch_seconds
 
     def _recover_repeatedly(self, over: threading.Event) -> None:
+        """Recover while this server has the lease; others of the same catalog do so otherwise."""
+        seconds = self._settings.recover_seconds
+        lease = RecoveryLease(self._manager.coordinator, _LEASE_INTERVALS * seconds)
+        lease.look()
         self.observation.work_as_server()
-        while not over.wait(self._settings.recover_seconds):
+        while not over.wait(seconds):
             try:
-                self._manager.recover()
+                if lease.take():
+                    self._manager.recover()
             except DeltaLogError as error:
                 log.warning("recovery is postponed: %s", error)
             except Exception:
                 log.exception("recovery failed")
+        lease.give_up()
 
 
 def _observation(settings: Settings, connections: Connections, bound: socket.socket) -> Observation:

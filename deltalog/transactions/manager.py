@@ -86,7 +86,8 @@ class VirtualObject:
 class TransactionManager:
     """Manages the tables of a catalog and the transactions on them. Thread-safe.
 
-    ``url``: the coordinator, as the path of a SQLite file, ``dynamodb:<table>``, or an open Coordinator.
+    ``url``: the coordinator, as the path of a SQLite file, ``dynamodb:<table>``, ``postgresql://user@host/database``,
+    or an open Coordinator.
     ``idle_timeout``: how long a transaction that this manager starts may be idle before any process may abort it.
     ``most_ahead``: by how much the in-commit timestamp of a ratified commit may be ahead of the clock; by default one
     hour. ``storage_options``: options for the tables, as for ``DeltaTable.open``. Use ``by_location={"s3://lake/sales":

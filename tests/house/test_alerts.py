@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import yaml
+
 from deltalog.server.observe.metrics import ServerMetrics
 
 ROOT = Path(__file__).resolve().parents[2]

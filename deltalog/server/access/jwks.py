@@ -34,6 +34,7 @@ ALGORITHMS: dict[str, tuple[str, str | None]] = {
     "EdDSA": ("OKP", None),
 }
 _MOST_KEYS = 100
+_MOST_WAITING = 64
 _RSA_BITS = (2048, 8192)
 _DISCOVERY = "/.well-known/openid-configuration"
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -193,6 +194,7 @@ class KeySet:
         self._fetched_s: float | None = None
         self._tried_s: float | None = None
         self._has_failed = False
+        self._waiting = 0
         self._running: asyncio.Future[list[Key]] | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="deltalog-oidc")
 
@@ -247,11 +249,19 @@ class KeySet:
             log.warning("the keys of %s cannot be fetched: %s", self._issuer, error)
 
     async def _refreshed(self) -> None:
-        """Wait until the keys have been fetched, if that is in progress."""
+        """Wait until the keys have been fetched, if that is in progress. Raises NotIdentifiedYetError if many calls
+        wait already, which occupy connections."""
         running = self._running
-        if running is not None:
+        if running is None:
+            return
+        if self._waiting >= _MOST_WAITING:
+            raise NotIdentifiedYetError("Too many calls wait for the keys of the token's issuer. Try again later.")
+        self._waiting += 1
+        try:
             with contextlib.suppress(asyncio.TimeoutError, FetchError):
                 await asyncio.wait_for(asyncio.shield(running), 2 * self._limits.fetch_seconds)
+        finally:
+            self._waiting -= 1
 
     def _fetched(self) -> list[Key]:
         limits = self._limits

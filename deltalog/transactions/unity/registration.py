@@ -14,6 +14,7 @@ from deltalog.catalog.records import ACCESS, DocumentChange, TableRecord, access
 from deltalog.errors import CallError, CorruptTableError, EntityNotFoundError, ResourceNotReadyError
 from deltalog.protocol.paths import LOG_DIRECTORY, canonical_url
 from deltalog.storage.fs import local_root
+from deltalog.transactions.callers import ADMINISTRATOR, Caller
 from deltalog.transactions.managed_tables import ManagedTables
 from deltalog.transactions.unity import documents
 from deltalog.transactions.unity.documents import AccessDocument
@@ -34,18 +35,17 @@ class Registration:
         self._warehouse = warehouse
         self._external = external
 
-    def register(self, name: str, location: str, take_over: bool, owner: str | None = None) -> TableRecord:
-        """Add an existing table to the catalog, as ``TransactionManager.register_table``. ``owner``: the principal who
-        owns it from now on. Raises CallError for a
+    def register(self, name: str, location: str, take_over: bool, caller: Caller = ADMINISTRATOR) -> TableRecord:
+        """Add an existing table to the catalog, as ``TransactionManager.register_table``. Raises CallError for a
         location that is not permitted, and for a table that cannot be registered; TableNotFoundError,
         TableExistsError, SchemaNotFoundError. Cost: that of ``TransactionManager.register_table``, 4 coordinator calls,
         and 1 per 1,000 external tables."""
         root = self._permitted(location)
         self._names.check_schema(name.partition(".")[0])
         self._names.check_free(name)
-        self._check_apart(root, location)
+        self._check_apart(root, location, caller)
         try:
-            self._tables.register(name, root, take_over, lambda table_id: _owned(table_id, owner))
+            self._tables.register(name, root, take_over, lambda table_id: _owned(table_id, caller.owner))
         except (CorruptTableError, ResourceNotReadyError) as error:
             raise CallError(error.message) from error
         record = self._tables.coordinator.table(name)
@@ -74,7 +74,7 @@ class Registration:
         if self._tables.plain_store(root).link_target(LOG_DIRECTORY) is not None:
             raise CallError(f"{LOG_DIRECTORY} at {location} is a symbolic link. Register the table where its log is.")
 
-    def _check_apart(self, root: str, location: str) -> None:
+    def _check_apart(self, root: str, location: str, caller: Caller) -> None:
         """Check that a location has nothing of another table, of the place of new ones, or of the catalog. Raises
         CallError."""
         self._warehouse.check_outside(root, location)
@@ -83,8 +83,9 @@ class Registration:
             raise CallError(f"{location} cannot be a table: the server has files of its own below it.")
         for each in self._external.all():
             if records.are_nested(canonical_url(each.url), root):
+                shown = f"the external table {each.name}" if caller.sees(each.table_id, each.name) else "another table"
                 raise CallError(
-                    f"{location} and the external table {each.name} lie in one another. Drop that table first, if this "
+                    f"{location} and {shown} lie in one another. Drop that table first, if this "
                     "is the table that it shows."
                 )
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from deltalog import deadline
 from deltalog.catalog import records
 from deltalog.catalog.records import ACCESS, DocumentChange, Head, TableRecord
 from deltalog.environment import Environment
@@ -170,7 +171,7 @@ class UnityTables:
     ) -> TableRecord:
         """Add an existing table to the catalog, for a remote caller. Raises and costs as
         ``Registration.register``."""
-        return self._registration.register(name, location, take_over, caller.owner)
+        return self._registration.register(name, location, take_over, caller)
 
     def check_unmanaged(self, location: str) -> None:
         """Check that a location can be that of an external table. Raises and costs as
@@ -196,6 +197,7 @@ class UnityTables:
         """The keys of the documents that state owners and grants. Cost: 1 coordinator call per 1,000."""
         after = ""
         while page := self.coordinator.documents(ACCESS, after):
+            deadline.check(self.coordinator.url)
             yield from (each.key for each in page)
             after = page[-1].key
 
@@ -240,6 +242,7 @@ class UnityTables:
     def listed(self, name: str, caller: Caller = ADMINISTRATOR) -> View:
         """Like ``load``, with no more of an external table than was registered: a listing is not delayed by the stores
         of its tables. Cost: as ``load``, without that of ``load_latest``."""
+        deadline.check(self.coordinator.url)
         record = self._found(name, caller)
         return ExternalView(self._external.get(name, caller)[0]) if record is None else self.view(record)
 

@@ -33,8 +33,8 @@ _S3 = ("store", "client", "direct_transport", "settings")
 # The top-level modules that a module needs in addition to deltalog's dependencies.
 NEEDS: dict[str, tuple[str, ...]] = {
     **{f"deltalog.cli.{name}": ("typer", "rich") for name in (
-        "catalog", "commands", "commit_tables", "conformance", "copies", "doctor", "inspection", "maintenance",
-        "options",
+        "catalog", "catalog_versions", "commands", "commit_tables", "conformance", "copies", "doctor", "inspection",
+        "maintenance", "options",
     )},
     "deltalog.storage.s3.connections": ("urllib3",),
     **{f"deltalog.storage.s3.{name}": ("urllib3", "botocore") for name in _S3},

@@ -63,6 +63,11 @@ class Postgres:
             "local all all trust\nhost all all 127.0.0.1/32 scram-sha-256\nlocal replication all trust\n"
         )
 
+    def create_standby(self, primary: Postgres) -> None:
+        """Make this server a standby of another one, instead of ``create``."""
+        place = ["--host", str(primary.directory), "--port", str(primary.port), "--username", self.admin]
+        self.run("pg_basebackup", *place, "--pgdata", str(self.data), "--write-recovery-conf", "--checkpoint=fast")
+
     def start(self) -> None:
         settings = {
             "port": str(self.port),
@@ -159,6 +164,20 @@ class Postgres:
         """End the sessions of an application, and wait until they have ended. Returns their number."""
         pids = "SELECT pid FROM pg_stat_activity WHERE application_name = %s"
         return len(self.execute(f"SELECT pg_terminate_backend(pid, 10000) FROM ({pids}) AS its", application))
+
+
+@contextlib.contextmanager
+def standby_of(primary: Postgres) -> Iterator[Postgres]:
+    """A running standby."""
+    directory = Path(tempfile.mkdtemp(prefix="deltalog-postgresql-"))
+    server = Postgres(directory)
+    try:
+        server.create_standby(primary)
+        server.start()
+        yield server
+    finally:
+        server.stop(signal.SIGKILL)
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 @contextlib.contextmanager

@@ -95,6 +95,17 @@ def test_the_claims_that_name_principal_and_groups(issuer: Issuer) -> None:
     assert found.groups == {"a"}
 
 
+def test_an_address_that_the_issuer_has_not_verified_names_nobody(issuer: Issuer) -> None:
+    for verified in (False, "true", 1, None):
+        claims = {} if verified is None else {"email_verified": verified}
+        token = issuer.token(email="a@example", **cast(Any, claims))
+        if verified is None:
+            assert identified(issuer, token, principal_claim="email")[0].name == "a@example"
+        else:
+            refused(issuer, token, "not verified", principal_claim="email")
+            assert identified(issuer, token)[0].name == "alice"
+
+
 @pytest.mark.parametrize("algorithm", ["RS256", "RS512", "PS256", "ES256"])
 def test_algorithms_of_public_keys(algorithm: str, issuer: Issuer) -> None:
     if algorithm == "ES256":
@@ -122,6 +133,7 @@ WRONG_CLAIMS: dict[str, tuple[dict[str, Any], str]] = {
     "empty subject": ({"sub": ""}, "sub"),
     "control characters": ({"sub": "a\x1b[31m"}, "sub"),
     "long subject": ({"sub": "x" * 300}, "sub"),
+    "a group": ({"sub": "group:admins"}, "sub"),
     "groups are no list": ({"groups": {"a": 1}}, "groups"),
     "many groups": ({"groups": ["g"] * 1001}, "groups"),
 }
@@ -275,6 +287,23 @@ def test_unknown_keys_are_asked_for_at_a_bounded_rate(issuer: Issuer) -> None:
             assert len(issuer.requests) == 2 + 2 * 5
         finally:
             keys.close()
+
+    asyncio.run(run())
+
+
+def test_a_slow_issuer_holds_up_few_callers_with_unknown_keys_and_none_with_known_ones(issuer: Issuer) -> None:
+    async def run() -> None:
+        made = OidcIssuer(settings_of(issuer, fetch_seconds=1))
+        await made.principal_of(issuer.token())
+        issuer.answer = silent
+        unknown = issuer.token(headers={"kid": "unknown"})
+        asked = [asyncio.ensure_future(made.principal_of(unknown)) for _ in range(100)]
+        await asyncio.sleep(0)
+        assert sum(each.done() for each in asked) == 36
+        assert (await made.principal_of(issuer.token())).name == "alice"
+        assert sum(each.done() for each in asked) == 36
+        await asyncio.wait(asked)
+        made.close()
 
     asyncio.run(run())
 
