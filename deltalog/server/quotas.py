@@ -1,5 +1,5 @@
-"""The limits of each caller: calls per second, concurrent calls, and bytes of bodies in memory. So a caller who asks
-for too much is refused, and the others are not.
+"""The limits of each caller: calls per second, concurrent calls, CPU time, and bytes of bodies in memory. So a caller
+who asks for too much is refused, and the others are not.
 
 Callers are told apart by their principals. A client who fails to say who it is has none; its failures are counted by
 address.
@@ -17,23 +17,28 @@ from dataclasses import dataclass
 
 # The part of an IPv6 address that belongs to one network, whose owner has as many addresses as it likes.
 _NETWORK_BITS = 64
+_ROUNDING_S = 1e-6
+# How much CPU time a caller may use at once after a pause.
+_AT_ONCE_CPU_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Quotas:
-    """The limits of each principal; 0: no limit. ``calls_per_second``: on average; ``burst``: how many calls may come
-    at once after a pause (0: those of one second, at least one). ``concurrent_calls``: calls that are not answered
-    yet. ``pending_bytes``: the total size of bodies that are being received or processed; one body alone may be larger.
-
-    ``failures_per_second``, ``failure_burst``: alike, for the requests from one address (IPv6: from one network of 64
-    bits) that do not prove whose they are; beyond it, all requests from there are refused for a while, so leave it at 0
-    if all clients come through one proxy. ``remembered``: the most principals, and the most addresses, whose rates are
+    """The limits of each principal; 0: no limit. ``calls_per_second``: how many calls a principal may make on average.
+    ``burst``: how many calls may come at once after a pause (0: those of one second, at least one).
+    ``concurrent_calls``: how many of its calls may be unanswered. ``pending_bytes``: the total size of its bodies that
+    are being received or processed; one body alone may be larger. ``processors``: how much CPU time its calls may use
+    on average, in processors (0.5: half of the time of one); half a second may be used at once after a pause.
+    ``failures_per_second``: how many requests from one address (IPv6: from one network of 64 bits) may fail to prove
+    whose they are on average; requests from there that do prove it are answered as ever. ``failure_burst``: how many of
+    these may come at once after a pause. ``remembered``: the most principals, and the most addresses, whose rates are
     in memory; beyond it, those that have been idle longest are forgotten."""
 
     calls_per_second: float = 0
     burst: int = 0
     concurrent_calls: int = 0
     pending_bytes: int = 0
+    processors: float = 0
     failures_per_second: float = 0
     failure_burst: int = 0
     remembered: int = 10_000
@@ -52,32 +57,33 @@ class OverQuotaError(Exception):
 
 
 class Rates:
-    """How often each of many names did something. ``per_second``: 0 for no limit. ``most``: how many names are in
-    memory; a name that is forgotten starts anew."""
+    """How much each of many names has used. ``per_second``: how much it may use on average; 0 for no limit. ``ahead``:
+    how much it may have used beyond that and still begin something. ``most``: how many names are in memory; a name that
+    is forgotten starts anew."""
 
-    def __init__(self, per_second: float, burst: int, most: int, clock: Callable[[], float]) -> None:
-        self._interval_s = 1 / per_second if per_second else 0.0
-        self._tolerance_s = self._interval_s * (max(1, burst or math.floor(per_second)) - 1)
+    def __init__(self, per_second: float, ahead: float, most: int, clock: Callable[[], float]) -> None:
+        self._seconds_each = 1 / per_second if per_second else 0.0
+        self._tolerance_s = self._seconds_each * ahead + _ROUNDING_S
         self._most = most
         self._clock = clock
-        # By name, when its next event would be due if all events so far had been evenly spaced.
-        self._due_s: OrderedDict[str, float] = OrderedDict()
+        # By name, when it would have used that much if it had always used what it may on average.
+        self._used_until_s: OrderedDict[str, float] = OrderedDict()
 
     def wait_s(self, name: str) -> float:
-        """How long until one more event of a name is within the limit; 0: now."""
-        return max(0.0, self._due_s.get(name, 0.0) - self._tolerance_s - self._clock())
+        """How long until a name may begin something; 0: now."""
+        return max(0.0, self._used_until_s.get(name, 0.0) - self._tolerance_s - self._clock())
 
-    def count(self, name: str) -> None:
-        if not self._interval_s:
+    def use(self, name: str, amount: float = 1) -> None:
+        if not self._seconds_each:
             return
         now_s = self._clock()
-        self._due_s[name] = max(now_s, self._due_s.get(name, 0.0)) + self._interval_s
-        self._due_s.move_to_end(name)
-        if len(self._due_s) > self._most:
-            self._due_s.popitem(last=False)
+        self._used_until_s[name] = max(now_s, self._used_until_s.get(name, 0.0)) + self._seconds_each * amount
+        self._used_until_s.move_to_end(name)
+        if len(self._used_until_s) > self._most:
+            self._used_until_s.popitem(last=False)
 
     def __len__(self) -> int:
-        return len(self._due_s)
+        return len(self._used_until_s)
 
 
 class Share:
@@ -87,6 +93,7 @@ class Share:
         self._callers = callers
         self._name = name
         self.bytes = 0
+        self.cpu_s = 0.0  # set by the thread that runs the call
 
     def add(self, count: int) -> None:
         """Count bytes of the body. Raises OverQuotaError."""
@@ -105,8 +112,11 @@ class Callers:
 
     def __init__(self, quotas: Quotas, clock: Callable[[], float] = time.monotonic) -> None:
         self._quotas = quotas
-        self._calls = Rates(quotas.calls_per_second, quotas.burst, quotas.remembered, clock)
-        self._failures = Rates(quotas.failures_per_second, quotas.failure_burst, quotas.remembered, clock)
+        most = quotas.remembered
+        self._calls = Rates(quotas.calls_per_second, _ahead(quotas.burst, quotas.calls_per_second), most, clock)
+        self._processors = Rates(quotas.processors, _AT_ONCE_CPU_S, most, clock)
+        ahead = _ahead(quotas.failure_burst, quotas.failures_per_second)
+        self._failures = Rates(quotas.failures_per_second, ahead, most, clock)
         self._uses: dict[str, _Use] = {}  # of callers with calls in progress: their connections limit their number
 
     @contextlib.contextmanager
@@ -122,13 +132,17 @@ class Callers:
         wait_s = self._calls.wait_s(name)
         if wait_s:
             raise OverQuotaError("calls_per_second", quotas.calls_per_second, math.ceil(wait_s))
-        self._calls.count(name)
+        wait_s = self._processors.wait_s(name)
+        if wait_s:
+            raise OverQuotaError("processors", quotas.processors, math.ceil(wait_s))
+        self._calls.use(name)
         use.calls += 1
         self._uses[name] = use
         share = Share(self, name)
         try:
             yield share
         finally:
+            self._processors.use(name, share.cpu_s)
             use.calls -= 1
             use.bytes -= share.bytes
             if not use.calls:
@@ -141,15 +155,18 @@ class Callers:
             raise OverQuotaError("pending_bytes", most, 1)
         use.bytes += count
 
-    def check_address(self, address: str | None) -> None:
-        """Raises OverQuotaError if too many requests from an address have failed to say whose they are."""
-        wait_s = self._failures.wait_s(_network(address))
+    def has_failed(self, address: str | None) -> None:
+        """Count a request that does not prove whose it is. Raises OverQuotaError."""
+        network = _network(address)
+        wait_s = self._failures.wait_s(network)
         if wait_s:
             raise OverQuotaError("failures_per_second", self._quotas.failures_per_second, math.ceil(wait_s))
+        self._failures.use(network)
 
-    def has_failed(self, address: str | None) -> None:
-        """Count a request that does not prove whose it is."""
-        self._failures.count(_network(address))
+
+def _ahead(burst: int, per_second: float) -> int:
+    """How many calls may come ahead of an even pace."""
+    return max(1, burst or math.floor(per_second)) - 1
 
 
 def _network(address: str | None) -> str:

@@ -14,6 +14,7 @@ from typing import Annotated
 
 import msgspec
 
+from deltalog import deadline
 from deltalog.catalog import records
 from deltalog.catalog.coordinator import Coordinator
 from deltalog.catalog.records import (
@@ -160,6 +161,7 @@ class Ledger:
         records."""
         after = None
         while page := self.coordinator.transactions(wanted.statuses, after, at_once):
+            deadline.check(self.coordinator.url)
             yield from page
             after = page[-1].key
 
@@ -168,6 +170,7 @@ class Ledger:
         1,000."""
         after = None
         while page := self.coordinator.uncleaned(after):
+            deadline.check(self.coordinator.url)
             yield from page
             after = page[-1].key
 

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
+from deltalog import deadline
 from deltalog.addresses import committer_of, handle_on, handle_on_latest
 from deltalog.catalog import records
 from deltalog.catalog.committer import publish
@@ -309,6 +310,7 @@ class ManagedTables:
         Cost: 1 coordinator call, and 1 per 1,000 dropped tables."""
         after = ""
         while page := self.coordinator.documents(DROPPED, after):
+            deadline.check(self.coordinator.url)
             for each in page:
                 if msgspec.json.decode(each.content)["url"] == url:
                     yield DocumentChange(DROPPED, each.key, each.revision, None)
@@ -365,6 +367,7 @@ class ManagedTables:
         """All tables, ordered by name. Cost: 1 coordinator call, and 1 per 1,000."""
         found: list[TableRecord] = []
         while page := self.coordinator.tables(found[-1].name if found else ""):
+            deadline.check(self.coordinator.url)
             found += page
         return found
 

@@ -23,7 +23,7 @@ import threading
 import time
 import urllib.parse
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -105,10 +105,13 @@ class Report:
 class Place:
     """A catalog, its tables, and the server's process. ``committed``: the number of commits to each table."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, catalog: str | None = None, options: Mapping[str, Any] | None = None) -> None:
+        """``catalog``: its URL; by default an SQLite file below ``root``. ``options``: storage options."""
         self.root = root
-        self.catalog = root / "catalog.db"
-        self.manager = deltalog.TransactionManager(str(self.catalog))
+        self.catalog = catalog or str(root / "catalog.db")
+        self.manager = deltalog.TransactionManager(self.catalog, **(options or {}))
+        self.options_file = root / "options.json"
+        self.options_file.write_text(json.dumps(dict(options or {})))
         self.committed: collections.Counter[str] = collections.Counter()
 
     def tables(self, count: int) -> list[str]:
@@ -119,10 +122,11 @@ class Place:
         return names
 
     @contextlib.contextmanager
-    def served(self) -> Iterator[Server]:
+    def served(self, env: Mapping[str, str] | None = None) -> Iterator[Server]:
         from tests.support.server import served
 
-        with served(self.catalog, "--warehouse", str(self.root / "lake"), log=self.root / "server.log") as running:
+        options = ("--warehouse", str(self.root / "lake"), "--storage-options-file", str(self.options_file))
+        with served(self.catalog, *options, env=env, log=self.root / "server.log") as running:
             yield Server(running.url, running.process.pid)
 
     def check(self, report: Report) -> None:

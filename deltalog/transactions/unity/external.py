@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from deltalog import deadline
 from deltalog.catalog import records
 from deltalog.catalog.records import ACCESS, EXTERNAL, access_key
 from deltalog.environment import Environment
@@ -128,6 +129,7 @@ class ExternalTables:
     def all(self) -> Iterator[ExternalTable]:
         after = ""
         while page := self.coordinator.documents(EXTERNAL, after):
+            deadline.check(self.coordinator.url)
             yield from (documents.decoded(each, ExternalTable) for each in page)
             after = page[-1].key
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from deltalog import deadline
 from deltalog.catalog import records
 from deltalog.catalog.records import ACCESS, DocumentChange, Head, TableRecord
 from deltalog.environment import Environment
@@ -55,7 +56,7 @@ class UnityTables:
         self._external = ExternalTables(tables, self._names, self._warehouse, environment)
         self._external_logs = ExternalLogs(tables, environment, [settings.warehouse or "", *settings.readable])
         self._creation = Creation(tables, self._names, self._warehouse, self._managed, self._external, environment)
-        self._registration = Registration(tables, self._names, self._warehouse, self._external)
+        self._registration = Registration(tables, self._names, self._warehouse, self._external, environment)
         self._updates = Updates(tables, self._managed, environment, settings.most_unpublished)
         self._drops = Drops(tables, self._names, self._warehouse, self._managed, environment)
 
@@ -167,7 +168,7 @@ class UnityTables:
 
     def register_existing(
         self, name: str, location: str, take_over: bool, caller: Caller = ADMINISTRATOR
-    ) -> TableRecord:
+    ) -> tuple[TableRecord, Head]:
         """Add an existing table to the catalog, for a remote caller. Raises and costs as
         ``Registration.register``."""
         return self._registration.register(name, location, take_over, caller)
@@ -196,6 +197,7 @@ class UnityTables:
         """The keys of the documents that state owners and grants. Cost: 1 coordinator call per 1,000."""
         after = ""
         while page := self.coordinator.documents(ACCESS, after):
+            deadline.check(self.coordinator.url)
             yield from (each.key for each in page)
             after = page[-1].key
 
@@ -240,6 +242,7 @@ class UnityTables:
     def listed(self, name: str, caller: Caller = ADMINISTRATOR) -> View:
         """Like ``load``, with no more of an external table than was registered: a listing is not delayed by the stores
         of its tables. Cost: as ``load``, without that of ``load_latest``."""
+        deadline.check(self.coordinator.url)
         record = self._found(name, caller)
         return ExternalView(self._external.get(name, caller)[0]) if record is None else self.view(record)
 

@@ -64,7 +64,7 @@ class Served:
 
 @contextlib.contextmanager
 def served(
-    catalog: Path, *options: str, env: Mapping[str, str] | None = None, log: Path | None = None
+    catalog: Path | str, *options: str, env: Mapping[str, str] | None = None, log: Path | None = None
 ) -> Iterator[Served]:
     """``deltalog serve`` in a separate process, ended by SIGTERM. ``log``: the file for its standard error."""
     command = [sys.executable, "-m", "deltalog.cli.main", "serve", str(catalog), "--port", "0", "--json", *options]

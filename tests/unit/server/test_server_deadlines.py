@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 
 from deltalog import StoreError, TransactionManager, deadline
+from deltalog.catalog.records import StatusFilter
 from deltalog.server.app import App, Limits
 from deltalog.transactions.table_objects import ObjectPage
+from deltalog.transactions.unity.settings import UnitySettings
 from tests.support.server import SCHEMA, add
 
 TABLE = {"DatabaseName": "bank", "TableName": "t"}
@@ -119,3 +121,39 @@ def test_every_read_of_a_table_of_a_catalog_ends_in_time(tmp_path: Path) -> None
             deadline.carried(store.get)("_delta_log/00000000000000000000.json")
     assert deadline.carried(len)(files) == 3
     assert manager.table("bank.t").snapshot().version == 0
+
+
+@pytest.mark.parametrize("what", ["tables", "documents", "transactions"])
+def test_a_listing_without_end_is_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    """Like that of a catalog with very many of them, each page of which is quick."""
+    manager = create(TransactionManager, tmp_path)
+    manager.transaction()
+    coordinator, unity = manager.coordinator, manager.unity_tables(UnitySettings(warehouse=str(tmp_path / "w")))
+    unity.register_external("bank.e", "s3://bucket/e", "DELTA", None, {}, [], None, ())
+    real: dict[str, Any] = {name: getattr(coordinator, name) for name in ("tables", "documents", "transactions")}
+    pages = 0
+
+    def endless(*given: Any, **named: Any) -> list[Any]:
+        nonlocal pages
+        pages += 1
+        first = given[:1] if what != "tables" else ()
+        found: list[Any] = real[what](*first)
+        return found
+
+    monkeypatch.setattr(coordinator, what, endless)
+    listings: dict[str, Any] = {
+        "tables": lambda: manager.list_tables(),
+        "documents": lambda: list(unity._external.all()),
+        "transactions": lambda: list(manager._ledger.all(StatusFilter.ALL)),
+    }
+    with deadline.until(time.monotonic() + 0.2), pytest.raises(StoreError, match="took longer"):
+        listings[what]()
+    assert pages > 1
+
+
+def test_a_listing_of_many_tables_ends_between_two_of_them(tmp_path: Path) -> None:
+    manager = create(TransactionManager, tmp_path)
+    unity = manager.unity_tables(UnitySettings())
+    assert unity.listed("bank.t")
+    with deadline.until(time.monotonic() - 1), pytest.raises(StoreError, match="took longer"):
+        unity.listed("bank.t")

@@ -18,6 +18,7 @@ import pytest
 from botocore.config import Config
 
 from deltalog import TransactionManager
+from deltalog.server import app as app_module
 from deltalog.server.access.principals import Head, Identified, NotAuthenticatedError, Principal, bearer_tokens
 from deltalog.server.app import App, Limits
 from deltalog.server.exchange import Exchange
@@ -38,15 +39,15 @@ class Clock:
 # ---------------------------------------------------------------------------------------------------- the rules
 
 
-@pytest.mark.parametrize(("per_second", "burst", "at_once"), [(10, 0, 10), (10, 3, 3), (0.5, 0, 1), (0.5, 4, 4)])
-def test_a_rate_permits_a_burst_and_then_so_many_each_second(per_second: float, burst: int, at_once: int) -> None:
+@pytest.mark.parametrize(("per_second", "at_once"), [(10, 10), (10, 3), (0.5, 1), (0.5, 4)])
+def test_a_rate_permits_a_burst_and_then_so_many_each_second(per_second: float, at_once: int) -> None:
     clock = Clock()
-    rates = Rates(per_second, burst, 10, clock)
+    rates = Rates(per_second, at_once - 1, 10, clock)
     made = 0
     for tick in range(100):  # asked a thousand times each 10 s
         for _ in range(10):
             if not rates.wait_s("a"):
-                rates.count("a")
+                rates.use("a")
                 made += 1
             if tick == 0:
                 assert made <= at_once
@@ -57,19 +58,19 @@ def test_a_rate_permits_a_burst_and_then_so_many_each_second(per_second: float, 
 
 def test_the_time_that_is_told_is_enough() -> None:
     clock = Clock()
-    rates = Rates(3, 2, 10, clock)
+    rates = Rates(3, 1, 10, clock)
     for _ in range(50):
         clock.now_s += rates.wait_s("a")
         assert rates.wait_s("a") < 1e-9
-        rates.count("a")
+        rates.use("a")
     assert clock.now_s == pytest.approx(1000 + 48 / 3)
 
 
 def test_only_so_many_names_are_remembered() -> None:
     clock = Clock()
-    rates = Rates(1, 1, 100, clock)
+    rates = Rates(1, 0, 100, clock)
     for number in range(10_000):
-        rates.count(f"{number}")
+        rates.use(f"{number}")
     assert len(rates) == 100
     assert rates.wait_s("9999") > 0 and rates.wait_s("0") == 0
 
@@ -78,10 +79,10 @@ def test_without_limits_nothing_is_remembered() -> None:
     callers = Callers(Quotas())
     for number in range(1000):
         callers.has_failed(f"10.0.0.{number}")
-        callers.check_address(f"10.0.0.{number}")
         with callers.call(f"{number}", 1 << 40) as share:
             share.add(1 << 40)
-    assert (len(callers._calls), len(callers._failures), len(callers._uses)) == (0, 0, 0)
+            share.cpu_s = 1000
+    assert [len(each) for each in (callers._calls, callers._processors, callers._failures, callers._uses)] == [0] * 4
 
 
 def test_calls_and_bytes_in_progress_are_those_of_one_caller() -> None:
@@ -101,6 +102,30 @@ def test_calls_and_bytes_in_progress_are_those_of_one_caller() -> None:
         with callers.call("a", 0) as third:
             third.add(40)
     assert callers._uses == {}
+
+
+@pytest.mark.parametrize(("burst", "at_once"), [(0, 10), (3, 3)])
+def test_without_a_burst_the_calls_of_one_second_may_come_at_once(burst: int, at_once: int) -> None:
+    callers, made = Callers(Quotas(calls_per_second=10, burst=burst), Clock()), 0
+    with pytest.raises(OverQuotaError, match="calls_per_second"):
+        for _ in range(100):
+            with callers.call("a", 0):
+                made += 1
+    assert made == at_once
+
+
+def test_who_used_much_cpu_time_waits_for_as_long_as_that_was_too_much() -> None:
+    clock = Clock()
+    callers = Callers(Quotas(processors=0.25), clock)
+    with callers.call("a", 0) as share:
+        share.cpu_s = 2.0  # 8 s of its share, 2 s of which may be used at once
+    with pytest.raises(OverQuotaError, match=r"processors \(0.25\).*in 6 s"), callers.call("a", 0):
+        pass
+    with callers.call("b", 0):
+        pass
+    clock.now_s += 6
+    with callers.call("a", 0):
+        pass
 
 
 def test_one_body_may_be_larger_than_the_bytes_of_several() -> None:
@@ -131,7 +156,7 @@ def test_failures_are_counted_by_address(first: str | None, second: str | None, 
     callers = Callers(Quotas(failures_per_second=1), Clock())
     callers.has_failed(first)
     with pytest.raises(OverQuotaError, match="failures_per_second") if is_one else contextlib.nullcontext():
-        callers.check_address(second)
+        callers.has_failed(second)
 
 
 # --------------------------------------------------------------------------------------------------- the server
@@ -193,6 +218,11 @@ def world(tmp_path: Path, quotas: Quotas) -> Iterator[World]:
         made.app.close()
 
 
+@pytest.fixture(autouse=True)
+def held_up_shortly(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app_module, "_HELD_UP_SECONDS", 0.05)
+
+
 def test_the_calls_of_one_principal_are_limited_before_their_bodies_are_read(tmp_path: Path) -> None:
     with world(tmp_path, Quotas(calls_per_second=0.1, burst=2)) as made:
 
@@ -230,6 +260,25 @@ def test_the_concurrent_calls_of_one_principal_are_limited(tmp_path: Path) -> No
         asyncio.run(scene())
 
 
+def test_the_cpu_time_of_one_principal_is_limited(tmp_path: Path) -> None:
+    class Busy(TransactionManager):
+        def start_transaction(self, *_: Any, **__: Any) -> str:
+            begun = time.thread_time()
+            while time.thread_time() < begun + 0.1:
+                pass
+            return "t"
+
+    with world(tmp_path, Quotas(processors=0.01)) as made:
+        made.app._manager = Busy(str(tmp_path / "catalog.db"))
+
+        async def scene() -> None:
+            found = [(await made.ask("alice"))[0] for _ in range(8)]
+            assert found[:5] == [200] * 5 and found[-1] == 429
+            assert (await made.ask("bob"))[0] == 200
+
+        asyncio.run(scene())
+
+
 def test_the_bytes_of_one_principal_are_limited(tmp_path: Path) -> None:
     with world(tmp_path, Quotas(pending_bytes=100_000)) as made:
 
@@ -246,13 +295,34 @@ def test_the_bytes_of_one_principal_are_limited(tmp_path: Path) -> None:
         asyncio.run(scene())
 
 
+def test_refusals_are_delayed_but_only_so_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A caller who does not wait between calls, although it is told to, waits for its answers; not all connections are
+    occupied by it."""
+    monkeypatch.setattr(app_module, "_MOST_HELD_UP", 2)
+    with world(tmp_path, Quotas(calls_per_second=0.001, burst=1)) as made:
+
+        async def scene() -> None:
+            assert (await made.ask("alice"))[0] == 200
+            order: list[int] = []
+
+            async def refused(number: int) -> None:
+                assert (await made.ask("alice"))[0] == 429
+                order.append(number)
+
+            await asyncio.gather(*[refused(number) for number in range(5)])
+            assert sorted(order[:3]) == [2, 3, 4] and sorted(order[3:]) == [0, 1]
+            assert made.app._held_up == 0
+
+        asyncio.run(scene())
+
+
 def test_whoever_fails_to_say_who_it_is_is_limited_by_address(tmp_path: Path) -> None:
     with world(tmp_path, Quotas(failures_per_second=0.1, failure_burst=3)) as made:
 
         async def scene() -> None:
             assert [(await made.ask("wrong"))[0] for _ in range(5)] == [403, 403, 403, 429, 429]
             assert (await made.ask("alice", address="10.0.0.2"))[0] == 200
-            assert (await made.ask("alice"))[0] == 429  # also with a right token: none is guessed this way
+            assert (await made.ask("alice"))[0] == 200  # another client behind the same proxy
 
         asyncio.run(scene())
 

@@ -63,7 +63,7 @@ def server(place: Path, manager: TransactionManager) -> Iterator[Serving]:
 
 @pytest.fixture
 def key(manager: TransactionManager) -> issued.Issued:
-    return issued.issue(manager.coordinator, "etl", groups=["ops"], server_key=KEY.encode())
+    return issued.issue(manager.coordinator, "etl", groups=["ops"], is_admin=True, server_key=KEY.encode())
 
 
 def client(server: Serving, key: issued.Issued, secret: str | None = None, region: str = "eu-central-1") -> Any:
@@ -270,6 +270,15 @@ def test_a_request_that_was_changed_is_refused(
     change: Callable[[Signed], None], server: Serving, key: issued.Issued
 ) -> None:
     request = Signed(server, key)
+    change(request)
+    assert request.status() == 403
+
+
+@pytest.mark.parametrize("change", [one_bit, changed_path, changed_host, another_second, CHANGES["unsigned header"]])
+def test_a_request_that_states_its_hash_is_refused_if_it_was_changed(
+    change: Callable[[Signed], None], server: Serving, key: issued.Issued
+) -> None:
+    request = Signed(server, key, headers={"X-Amz-Content-SHA256": hashlib.sha256(b"{}").hexdigest()})
     change(request)
     assert request.status() == 403
 
