@@ -16,6 +16,7 @@ _SESSION = "deltalog"
 _READS = ["s3:GetObject", "s3:GetObjectVersion"]
 _WRITES = ["s3:PutObject", "s3:DeleteObject", "s3:AbortMultipartUpload", "s3:ListMultipartUploadParts"]
 _SPECIAL = re.compile(r"[*?$]")
+_BUCKET = re.compile(r"[A-Za-z0-9._-]+")
 
 
 def policy_for(location: str, operation: messages.CredentialOperation) -> str:
@@ -23,7 +24,8 @@ def policy_for(location: str, operation: messages.CredentialOperation) -> str:
     not on S3. Pure."""
     scheme, _, rest = canonical_url(location).partition("://")
     bucket, _, prefix = rest.rstrip("/").partition("/")
-    if scheme != "s3" or not bucket or (prefix and {"", ".", ".."}.intersection(prefix.split("/"))):
+    # A wildcard in the name of a bucket would open others.
+    if scheme != "s3" or not _BUCKET.fullmatch(bucket) or (prefix and {"", ".", ".."}.intersection(prefix.split("/"))):
         raise CallError(f"{location} is not a location on S3.")
     escaped = _SPECIAL.sub(lambda found: f"${{{found[0]}}}", prefix)
     objects = f"arn:aws:s3:::{bucket}/{escaped}/*" if prefix else f"arn:aws:s3:::{bucket}/*"

@@ -73,11 +73,11 @@ def access_documents(server: InProcess) -> dict[str, str]:
 
 
 def _state(place: Path, own: set[str]) -> tuple[list[str], dict[str, str]]:
-    """Everything in the catalog but these transactions, and all files."""
+    """Everything in the catalog but these transactions, and all files but those of SQLite."""
     connection = sqlite3.connect(place / "catalog.db")
     rows = [line for line in connection.iterdump() if not any(id_ in line for id_ in own)]
     connection.close()
-    files = sorted(each for each in place.rglob("*") if each.is_file() and not each.name.startswith("catalog.db"))
+    files = sorted(each for each in place.rglob("*") if each.is_file() and ".db" not in each.name)
     return rows, {str(each): hashlib.sha256(each.read_bytes()).hexdigest() for each in files}
 
 
