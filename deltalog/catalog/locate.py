@@ -14,15 +14,18 @@ from deltalog.storage.secrets import check_location
 
 if TYPE_CHECKING:
     from deltalog.catalog.coordinator import Coordinator
+    from deltalog.catalog.postgresql_schema import PostgresSettings
 
 _SQLITE = re.compile(r"sqlite:(/*)(.*)", re.S)
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
-def open_coordinator(url: str, *, create: bool = True, **options: Any) -> Coordinator:
+def open_coordinator(
+    url: str, *, create: bool = True, postgresql: PostgresSettings | None = None, **options: Any
+) -> Coordinator:
     """Open the coordinator at ``url``: a path or ``sqlite:////absolute/path`` for a SQLite file, ``dynamodb:<table>``
     for a DynamoDB table, ``postgresql://user@host:5432/database`` for a PostgreSQL database. ``options``: as for S3;
-    only DynamoDB uses them.
+    only DynamoDB uses them. ``postgresql``: the limits of a catalog in PostgreSQL.
 
     Raises CallError; EntityNotFoundError if there is no catalog and ``create`` is false. Cost: that of the
     coordinator's constructor.
@@ -40,7 +43,7 @@ def open_coordinator(url: str, *, create: bool = True, **options: Any) -> Coordi
             raise CallError(
                 f"PostgreSQL needs the extra 'postgresql' ({error}): pip install 'deltalog[postgresql]'."
             ) from error
-        return PostgresCoordinator(url, create=create)
+        return PostgresCoordinator(url, settings=postgresql, create=create)
     from deltalog.catalog.sqlite import SQLiteCoordinator
 
     return SQLiteCoordinator(_sqlite_path(url), create=create)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from deltalog.errors import CallError
 
@@ -16,6 +17,26 @@ DEFAULT_SCHEMA = "deltalog"
 # PostgreSQL cuts longer names without an error, so that two catalogs would become one.
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_$-]{0,62}")
 _RESERVED = re.compile(r"pg_.*|information_schema", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresSettings:
+    """Limits of a catalog in PostgreSQL.
+
+    ``connections``: how many connections a process opens at most. ``connect_seconds``: the time limit for connecting to
+    each host; ``connect_timeout`` in the URL has priority. ``lock_seconds``: how long a call waits for the locks of
+    other writers, or for a free connection. ``statement_seconds``: the server's time limit for a statement.
+    ``answer_seconds``: how long a call waits while the server sends nothing. ``idle_seconds``: after this time the
+    server ends the transaction of a process that was stopped in the middle of a change, so that others get its locks.
+    """
+
+    connections: int = 20
+    connect_seconds: int = 5
+    lock_seconds: float = 10.0
+    statement_seconds: float = 30.0
+    answer_seconds: float = 40.0
+    idle_seconds: float = 10.0
+
 
 # ``marks``: the last number of a marking that was used, even if the marking with this number was deleted. ``root``: the
 # URL with one slash at its end, for the search for nested tables. A part that is larger than a piece has several rows.

@@ -22,7 +22,6 @@ import time
 import uuid
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 import psycopg
@@ -30,6 +29,7 @@ import psycopg.conninfo
 from psycopg.pq import TransactionStatus
 
 from deltalog.catalog import postgresql_schema as layout
+from deltalog.catalog.postgresql_schema import PostgresSettings as PostgresSettings
 from deltalog.errors import CallError, CoordinatorError, EntityNotFoundError, OperationTimeoutError
 from deltalog.storage.secrets import Secrets, check_location
 
@@ -66,25 +66,6 @@ _ADVICE = {
     "28P01": "Check PGPASSWORD, or the password file that PGPASSFILE or passfile names.",
     "3D000": "Create the database, or correct its name in the URL.",
 }
-
-
-@dataclass(frozen=True, slots=True)
-class PostgresSettings:
-    """Limits of a catalog in PostgreSQL.
-
-    ``connections``: how many connections a process opens at most. ``connect_seconds``: the time limit for connecting to
-    each host; ``connect_timeout`` in the URL has priority. ``lock_seconds``: how long a call waits for the locks of
-    other writers, or for a free connection. ``statement_seconds``: the server's time limit for a statement.
-    ``answer_seconds``: how long a call waits while the server sends nothing. ``idle_seconds``: after this time the
-    server ends the transaction of a process that was stopped in the middle of a change, so that others get its locks.
-    """
-
-    connections: int = 20
-    connect_seconds: int = 5
-    lock_seconds: float = 10.0
-    statement_seconds: float = 30.0
-    answer_seconds: float = 40.0
-    idle_seconds: float = 10.0
 
 
 class _NoAnswer(psycopg.OperationalError):

@@ -58,14 +58,15 @@ def _manager(
     *,
     create: bool = False,
     options: dict[str, Any] | None = None,
+    postgresql: Any = None,
 ) -> TransactionManager:
     """Open a catalog. ``create``: whether to create a missing catalog instead of raising an error. ``options``: storage
-    options; None: those of the command."""
+    options; None: those of the command. ``postgresql``: the limits of a catalog in PostgreSQL."""
     from deltalog import TransactionManager
     from deltalog.catalog.locate import open_coordinator
 
     options = dict(storage_options() if options is None else options)
-    coordinator = open_coordinator(catalog, create=create, **options)
+    coordinator = open_coordinator(catalog, create=create, postgresql=postgresql, **options)
     if idle_timeout is not None:
         options["idle_timeout"] = datetime.timedelta(seconds=idle_timeout)
     if most_ahead is not None:
@@ -551,6 +552,7 @@ def _serve(source: Any, as_json: bool) -> None:
         found.catalog.most_ahead_seconds,
         create=True,
         options={**config.storage_options_of(found.storage, _options_in), **storage_options()},
+        postgresql=found.catalog.postgresql,
     )
     made = serve.Server(manager, read, source)
     out = Output(as_json)

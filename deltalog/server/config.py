@@ -24,6 +24,7 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 
+from deltalog.catalog.postgresql_schema import PostgresSettings
 from deltalog.errors import CallError
 from deltalog.server.access.authentication import AuthenticationSettings
 from deltalog.server.access.certificates import CertificateSettings
@@ -61,6 +62,11 @@ _LEAST = {
     ("limits", "connections"): 16,
     ("unity", "most_unpublished"): 1,
     ("catalog", "idle_timeout_seconds"): 0.001,
+    ("catalog", "postgresql.connections"): 1,
+    ("catalog", "postgresql.connect_seconds"): 1,
+    ("catalog", "postgresql.statement_seconds"): 0.1,
+    ("catalog", "postgresql.answer_seconds"): 0.1,
+    ("catalog", "postgresql.idle_seconds"): 0.1,
     ("process", "end_seconds"): 1,
     ("audit", "queue_lines"): 1,
     ("audit", "write_seconds"): 0.01,
@@ -100,11 +106,12 @@ class CatalogSettings:
     """``url``: the catalog: the path of a SQLite file, ``dynamodb:<table>`` or ``postgresql://user@host/database``; the
     argument of the command line overrides it. ``idle_timeout_seconds``: a transaction is aborted after this time
     without activity. ``most_ahead_seconds``: commits whose timestamp is ahead of this machine's clock by more than
-    this are refused."""
+    this are refused. ``postgresql``: the limits of a catalog in PostgreSQL."""
 
     url: str = ""
     idle_timeout_seconds: float = 1800
     most_ahead_seconds: float = 3600
+    postgresql: PostgresSettings = field(default_factory=PostgresSettings)
 
 
 @dataclass(frozen=True, slots=True)
