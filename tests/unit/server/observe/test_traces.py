@@ -55,6 +55,7 @@ def traced(exporter: InMemorySpanExporter, tmp_path: Path, monkeypatch: pytest.M
 
 def test_a_request_and_its_calls(traced: Any, exporter: InMemorySpanExporter) -> None:
     table = traced.unity.new_table("traced")
+    finished(exporter, 3)
     exporter.clear()
     traceparent = f"00-{TRACE}-{PARENT}-01"
     add = table.stage()
@@ -78,6 +79,7 @@ def test_a_request_and_its_calls(traced: Any, exporter: InMemorySpanExporter) ->
 
 
 def test_errors_and_requests_of_unknown_callers(traced: Any, exporter: InMemorySpanExporter) -> None:
+    finished(exporter, 1)
     exporter.clear()
     traced.ask("GET", f"{ROOT}/catalogs", traceparent="00-garbage-01", tracestate="x" * 5000)
     traced.ask("GET", f"{ROOT}/nothing", authorization=f"Bearer {TOKEN}")
