@@ -141,7 +141,7 @@ def served(place: Place, chance: random.Random) -> Callable[[str], None]:
                 "UpdateTableObjects", TransactionId=started, DatabaseName="bank", TableName=table,
                 WriteOperations=[{"AddObject": added}],
             )  # fmt: skip
-        if call("CommitTransaction", TransactionId=started)["TransactionStatus"] != "committed":
+        if call("CommitTransaction", TransactionId=started)["TransactionStatus"] != "COMMITTED":
             raise OSError("the commit is in progress")
 
     return transfer
@@ -307,9 +307,9 @@ def soak(place: Place, minutes: float, seed: int, kill_database: Callable[[], No
                 if not process.is_alive():
                     report.wrong.append(f"the client {CLIENTS[number][1]} ended with {process.exitcode}")
                     clients[number] = started(number)
-            if time.monotonic() < killed + 4:
+            if time.monotonic() < killed:
                 continue
-            killed = time.monotonic() + chance.random() * 4
+            killed = time.monotonic() + chance.uniform(5, 15)
             what = chance.choices(("client", "server", "database"), (5, 2, 2 if kill_database else 0))[0]
             report.kills[what] += 1
             if what == "client":
