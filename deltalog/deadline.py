@@ -8,6 +8,7 @@ anyway.
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import functools
 import time
 from collections.abc import Callable, Iterator
@@ -48,14 +49,14 @@ def seconds_left() -> float:
 
 
 def carried(function: Callable[..., R]) -> Callable[..., R]:
-    """Wrap a function that another thread will run, so that this thread's deadline applies to it."""
-    end_s = _END.get()
-    if end_s is None:
+    """Wrap a function that another thread will run, so that this thread's deadline, and all else in its context,
+    applies to it."""
+    if _END.get() is None:
         return function
+    context = contextvars.copy_context()
 
     @functools.wraps(function)
     def run(*arguments: Any) -> R:
-        with until(end_s):
-            return function(*arguments)
+        return context.copy().run(function, *arguments)
 
     return run

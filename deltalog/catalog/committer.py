@@ -12,6 +12,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
+from deltalog import metrics
 from deltalog.catalog.coordinator import Coordinator
 from deltalog.catalog.marks import KnownMarks, added_paths, ratify_added
 from deltalog.catalog.records import Head, Ratification, RatifiedCommit
@@ -208,12 +209,14 @@ def publish(
     """
     head = head or coordinator.head(table_id)
     unpublished = () if head is None else head.unpublished
-    for start in range(0, len(unpublished), _PUBLISHED_AT_ONCE):
-        some = unpublished[start : start + _PUBLISHED_AT_ONCE]
-        copy_to_log(store, some, contents)
-        coordinator.published(table_id, some[-1].version)
-        if not coordinator.keeps_staged_commits:
-            discard_commits(store, some)
+    with metrics.upkeep("publication", store.url) as done:
+        for start in range(0, len(unpublished), _PUBLISHED_AT_ONCE):
+            some = unpublished[start : start + _PUBLISHED_AT_ONCE]
+            copy_to_log(store, some, contents)
+            coordinator.published(table_id, some[-1].version)
+            done["commits"] = start + len(some)
+            if not coordinator.keeps_staged_commits:
+                discard_commits(store, some)
     return len(unpublished)
 
 

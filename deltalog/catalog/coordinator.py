@@ -28,6 +28,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from deltalog import metrics
 from deltalog.catalog.records import (
     Document,
     DocumentChange,
@@ -70,6 +71,10 @@ class Coordinator(ABC):
     keeps_staged_commits: bool = False
     #: Opens the same coordinator in another process, with the caller's options; None if another process cannot open it.
     reopen: Callable[[], Coordinator] | None = None
+
+    def __init_subclass__(cls, **named: Any) -> None:
+        super().__init_subclass__(**named)
+        metrics.measure_coordinator(cls, Coordinator)
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.reopen is None:

@@ -74,7 +74,12 @@ class DynamoDBCoordinator(Coordinator):
     table 1 for the table and 1 for its commit. A transaction's record contains the versions of the tables that it may
     read, and an id per change; it has room for about 8,000 tables and 9,000 changes.
 
-    Raises CoordinatorError if there is no such table, or it has other contents or was created by a newer deltalog;
+    ``upgrade``: whether a catalog of an earlier format is upgraded. Programs of earlier versions of deltalog that still
+    work on it would not notice, and lose what is new in the format: so this is done only on request, by ``deltalog
+    catalog upgrade``, when there are none.
+
+    Raises CoordinatorError if there is no such table, or it has other contents, was created by a newer deltalog, or has
+    an earlier format;
     EntityNotFoundError if it contains no catalog yet and ``create`` is false; CallError. Cost: 2 requests, or 5 to
     create a catalog.
     """
@@ -87,6 +92,7 @@ class DynamoDBCoordinator(Coordinator):
         endpoint_url: str | None = None,
         timing: Timing | None = None,
         create: bool = True,
+        upgrade: bool = False,
     ) -> None:
         self.url = f"dynamodb://{name}"
         self.reopen = Reopen(DynamoDBCoordinator, name, options, endpoint_url=endpoint_url, timing=timing, create=False)
@@ -95,7 +101,7 @@ class DynamoDBCoordinator(Coordinator):
         self._table_ids: tuple[int, list[str]] = (-1, [])
         with self._items.errors():
             FirstUse(table, "catalog")()
-        self._catalog_id = self._make(create)
+        self._catalog_id = self._make(create, upgrade)
 
     @safe_repr
     def __repr__(self) -> str:
@@ -108,7 +114,7 @@ class DynamoDBCoordinator(Coordinator):
     def close(self) -> None:
         """Do nothing: connections are shared and closed when the process ends."""
 
-    def _make(self, create: bool) -> str:
+    def _make(self, create: bool, upgrade: bool) -> str:
         found = self._items.get(layout.CATALOG)
         if found is None:
             if not self._items.is_empty() and self._items.get(layout.CATALOG) is None:
@@ -125,15 +131,23 @@ class DynamoDBCoordinator(Coordinator):
             new = {"catalog_id": str(uuid.uuid4()), "format": FORMAT, "changes": 0, "left": 1}
             self._items.transact([put(layout.CATALOG, new, new=True)], _new_token())
             found = self._items.get(layout.CATALOG)
-        if found is None or found.get("format", 0) > FORMAT:
+        version = FORMAT + 1 if found is None else found.get("format", 0)
+        if found is None or version > FORMAT:
             raise CoordinatorError(
-                f"The catalog {self.url} was created by a newer deltalog: upgrade this one. Nothing was changed.",
+                f"The catalog {self.url} was created or upgraded by a newer deltalog (format {version}; this one "
+                f"supports {FORMAT}): upgrade this one. Nothing was changed.",
                 path=self._items.table.name,
             )
-        if found.get("format", 0) < FORMAT:
-            self._items.transact(
-                [update(layout.CATALOG, {"format": FORMAT}, {"catalog_id": found["catalog_id"]})], _new_token()
+        if version < FORMAT and not upgrade:
+            raise CoordinatorError(
+                f"The catalog {self.url} has format {version}, which programs of earlier versions of deltalog use, and "
+                f"this version of deltalog needs {FORMAT}. End these programs, on all machines, and upgrade the "
+                f"catalog: deltalog catalog upgrade dynamodb:{self._items.table.name}. Nothing was changed.",
+                path=self._items.table.name,
             )
+        if version < FORMAT:
+            unchanged = {"catalog_id": found["catalog_id"], "format": version}
+            self._items.transact([update(layout.CATALOG, {"format": FORMAT}, unchanged)], _new_token())
         self.keeps_staged_commits = bool(found.get("staged", 0))
         return str(found["catalog_id"])
 
@@ -657,6 +671,16 @@ class DynamoDBCoordinator(Coordinator):
 
     def _pieces(self, transaction_id: str, begin: str) -> Iterator[Item]:
         return self._items.query(layout.record_key(transaction_id)[0], "begins_with(sk, :begin)", {":begin": begin})
+
+
+def format_of(name: str, options: Mapping[str, Any] | None = None, *, endpoint_url: str | None = None) -> int:
+    """The format of the catalog in a DynamoDB table, which is not changed. Raises CoordinatorError, and
+    EntityNotFoundError if there is no catalog. Cost: 1 request."""
+    url = f"dynamodb://{name}"
+    found = ItemTable(DynamoTable(name, options or {}, endpoint_url=endpoint_url), url).get(layout.CATALOG)
+    if found is None:
+        raise EntityNotFoundError(f"There is no catalog at {url}: the table is empty or contains something else.")
+    return int(found.get("format", 0))
 
 
 def _new_token() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from deltalog.errors import CallError
@@ -43,6 +44,54 @@ def open_coordinator(url: str, *, create: bool = True, **options: Any) -> Coordi
     from deltalog.catalog.sqlite import SQLiteCoordinator
 
     return SQLiteCoordinator(_sqlite_path(url), create=create)
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogVersion:
+    """``kind``: SQLite, DynamoDB or PostgreSQL. ``version``: of the schema or format that the catalog has.
+    ``supported``: the version that this deltalog writes."""
+
+    url: str
+    kind: str
+    version: int
+    supported: int
+
+
+def version_of(url: str, **options: Any) -> CatalogVersion:
+    """The version of the catalog at ``url``, which is not changed; it may be later than this deltalog supports.
+    ``options``: as for ``open_coordinator``. Raises CallError, CoordinatorError; EntityNotFoundError if there is no
+    catalog."""
+    check_location(url)
+    if url.startswith("dynamodb:"):
+        from deltalog.catalog import dynamodb
+
+        found = option_names.of_dynamodb(options_at(url, spread(options)))
+        version = dynamodb.format_of(url.removeprefix("dynamodb:").lstrip("/"), found)
+        return CatalogVersion(url, "DynamoDB", version, dynamodb.FORMAT)
+    if url.startswith(("postgresql://", "postgres://")):
+        coordinator = open_coordinator(url, create=False)  # there is only one version so far
+        from deltalog.catalog import postgresql_schema
+
+        coordinator.close()
+        return CatalogVersion(url, "PostgreSQL", postgresql_schema.SCHEMA_VERSION, postgresql_schema.SCHEMA_VERSION)
+    from deltalog.catalog import sqlite_file
+
+    path = sqlite_file.file_path(_sqlite_path(url))
+    return CatalogVersion(url, "SQLite", sqlite_file.schema_version(path), sqlite_file.SCHEMA_VERSION)
+
+
+def upgrade(url: str, **options: Any) -> CatalogVersion:
+    """Upgrade the catalog at ``url`` to the version that this deltalog supports, in one transaction; returns what it
+    was before. Raises as ``version_of``, and CoordinatorError if the catalog has a later version."""
+    before = version_of(url, **options)
+    if url.startswith("dynamodb:"):
+        from deltalog.catalog.dynamodb import DynamoDBCoordinator
+
+        found = option_names.of_dynamodb(options_at(url, spread(options)))
+        DynamoDBCoordinator(url.removeprefix("dynamodb:").lstrip("/"), found, create=False, upgrade=True)
+    else:
+        open_coordinator(url, create=False, **options).close()
+    return before
 
 
 def _sqlite_path(url: str) -> str:

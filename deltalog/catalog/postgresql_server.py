@@ -16,7 +16,7 @@ import itertools
 import logging
 import os
 import random
-import select
+import selectors
 import threading
 import time
 import uuid
@@ -99,16 +99,20 @@ class _Connection(psycopg.Connection[tuple[Any, ...]]):
     has_warned = False
 
     def wait(self, gen: PQGen[T], interval: float = 0.1, *arguments: Any, **named: Any) -> T:
-        return super().wait(_limited(gen, self.answer_seconds), interval, *arguments, **named)
+        try:
+            return super().wait(_limited(gen, self.answer_seconds), interval, *arguments, **named)
+        except _NoAnswer:
+            self.pgconn.finish()  # psycopg would hide the error by one about the state of its pipeline
+            raise
 
     def is_alive(self) -> bool:
         """Whether an idle connection can be used, as far as this process can tell without a request: the server sends
         nothing to an idle connection but its end."""
         if self.closed or time.monotonic() - self.since > _IDLE_SECONDS:
             return False
-        poll = select.poll()
-        poll.register(self.fileno(), select.POLLIN | select.POLLERR | select.POLLHUP)
-        return not poll.poll(0)
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.fileno(), selectors.EVENT_READ)
+            return not selector.select(0)
 
 
 def _limited(generator: PQGen[T], seconds: float) -> PQGen[T]:
@@ -292,6 +296,7 @@ class PostgresServer:
     def forget(self) -> None:
         """Discard the parent's connections after a fork, without a message to the server."""
         _INHERITED.append(self._all)
+        self._at_end.detach()
         self._reset()
 
     def _reset(self) -> None:
@@ -299,6 +304,7 @@ class PostgresServer:
         self._free = threading.BoundedSemaphore(self._settings.connections)
         self._idle: list[_Connection] = []
         self._all: set[_Connection] = set()
+        self._at_end = weakref.finalize(self, _close_each, self._all)
 
     def close(self) -> None:
         with self._lock:
@@ -367,9 +373,12 @@ class PostgresServer:
                 service_code=error.sqlstate,
             ) from None
         connection.answer_seconds = self._settings.answer_seconds
-        connection.add_notice_handler(lambda notice: _note(connection, notice.severity_nonlocalized))
+        connection.add_notice_handler(lambda notice: _note(connection, notice))
         self._all.add(connection)
         encoding = connection.info.parameter_status("server_encoding")
+        if connection.info.parameter_status("in_hot_standby") == "on":  # since PostgreSQL 14
+            self._close(connection)
+            raise self._on_standby()
         if encoding != "UTF8":
             self._close(connection)
             raise self._refusal(
@@ -420,10 +429,7 @@ class PostgresServer:
             raise self._refusal("is damaged: its table 'catalog' is empty. Restore a backup.")
         catalog_id, version, keeps, is_standby, is_synced, _ = row
         if is_standby:
-            raise self._refusal(
-                "is on a standby, which may lack the last changes. Connect to the primary: with several hosts in the "
-                "URL, add target_session_attrs=read-write."
-            )
+            raise self._on_standby()
         if not is_synced:
             log.warning("%s: the server runs with fsync = off, so a crash of its machine can lose commits.", self.url)
         return catalog_id, version, keeps
@@ -439,7 +445,7 @@ class PostgresServer:
         """Create the catalog, or upgrade it to the current version of the schema, after which older versions of
         deltalog refuse it. One process at a time does so."""
         change = Change(connection, durable=True)
-        _, schemas, tables, encoding = change.ask(
+        _, schemas, tables = change.ask(
             ("SELECT pg_advisory_xact_lock(hashtextextended(%s::text, %s))::text", (self.schema, _LOCK_CLASS)),
             ("SELECT 1 FROM pg_namespace WHERE nspname = %s", (self.schema,)),
             (
@@ -447,10 +453,7 @@ class PostgresServer:
                 "WHERE nspname = %s AND relkind IN ('r', 'p', 'v', 'm', 'S', 'f')",
                 (self.schema,),
             ),
-            ("SELECT pg_is_in_recovery()", ()),
         )
-        if encoding[0][0]:
-            raise self._refusal("is on a standby, where no catalog can be created. Connect to the primary.")
         names = {name for (name,) in tables}
         version = 0
         if "catalog" in names and "documents" in names:
@@ -471,6 +474,12 @@ class PostgresServer:
         else:
             last = (self.sql("UPDATE {schema}.catalog SET schema_version = %s"), (layout.SCHEMA_VERSION,))
         change.finish(*((statement, ()) for statement in made), last)
+
+    def _on_standby(self) -> CoordinatorError:
+        return self._refusal(
+            "is on a standby, which may lack the last changes. Connect to the primary: with several hosts in the URL, "
+            "add target_session_attrs=read-write."
+        )
 
     def replaced(self) -> CoordinatorError:
         return self._refusal("is not the catalog that was opened: it was replaced. Open it again.")
@@ -535,8 +544,17 @@ def _parsed(url: str, settings: PostgresSettings) -> tuple[dict[str, Any], str]:
     return parameters, layout.check_schema_name(schemas[0] if schemas else layout.DEFAULT_SCHEMA)
 
 
-def _note(connection: _Connection, severity: str | None) -> None:
-    connection.has_warned = connection.has_warned or severity == "WARNING"
+def _note(connection: _Connection, notice: psycopg.errors.Diagnostic) -> None:
+    """Remember that the server stopped waiting for its standby. It has other warnings, such as those before its
+    transaction ids wrap around, and translates all of them."""
+    if notice.severity_nonlocalized == "WARNING" and notice.source_function == "SyncRepWaitForLSN":
+        connection.has_warned = True
+
+
+def _close_each(connections: set[_Connection]) -> None:
+    while connections:
+        with contextlib.suppress(psycopg.Error):
+            connections.pop().close()
 
 
 def _never() -> bool:

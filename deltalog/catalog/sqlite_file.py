@@ -28,6 +28,7 @@ R = TypeVar("R")
 SCHEMA_VERSION = 3
 _APPLICATION_ID = 0x6443_4154  # in the header of the file: "dCAT"
 _RETRY_SECONDS = 0.01
+_CHECK_SECONDS = 1.0
 
 # With SQLite before 3.37, which does not support STRICT, the tables are not STRICT. Column types are thus not enforced,
 # but only deltalog writes to the tables.
@@ -120,6 +121,7 @@ class SQLiteFile:
         self.path = path
         self.catalog_id = ""
         self._busy_seconds = busy_seconds
+        self._checked_s = time.monotonic()
         self._reset()
         _OPEN.add(self)
         kind = network_file_system(path)
@@ -161,6 +163,7 @@ class SQLiteFile:
     def _borrowed(self) -> Iterator[sqlite3.Connection]:
         identity, connection = self._take()
         try:
+            self._check_version_again(connection)
             yield connection
         finally:
             self._give_back(identity, connection)
@@ -193,6 +196,7 @@ class SQLiteFile:
             with self._borrowed() as connection:
                 connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
                 connection.execute("BEGIN IMMEDIATE")
+                self._check_version(_pragma(connection, "user_version"))
                 for change in changes:
                     made.append(change)
                     change.result = change.make(connection.execute)
@@ -329,15 +333,27 @@ class SQLiteFile:
     def _is_new(self, connection: sqlite3.Connection) -> bool:
         application, version = (_pragma(connection, name) for name in ("application_id", "user_version"))
         if application == _APPLICATION_ID:
-            if version > SCHEMA_VERSION:
-                raise self._refusal(
-                    f"was created by a newer deltalog (schema version {version}; this one supports {SCHEMA_VERSION}): "
-                    "upgrade deltalog. It was not changed."
-                )
+            self._check_version(version)
             return False
         if application or version or connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]:
             raise self._refusal("is a database of another application. It was not changed: choose another file.")
         return True
+
+    def _check_version(self, version: int) -> None:
+        """Called at each change too, because another process may upgrade a catalog that this one has open."""
+        if version > SCHEMA_VERSION:
+            raise self._refusal(
+                f"was created or upgraded by a newer deltalog (schema version {version}; this one supports "
+                f"{SCHEMA_VERSION}): upgrade deltalog. It was not changed."
+            )
+
+    def _check_version_again(self, connection: sqlite3.Connection) -> None:
+        """Check the version at times for readers too, so that a server with an upgraded catalog says that it is not
+        ready."""
+        now_s = time.monotonic()
+        if now_s - self._checked_s > _CHECK_SECONDS:
+            self._check_version(_pragma(connection, "user_version"))
+            self._checked_s = now_s
 
     def _use_wal(self, connection: sqlite3.Connection) -> None:
         """Turn on WAL mode. Waits for other processes that initialize the file, because SQLite's busy timeout does not
@@ -375,6 +391,7 @@ class SQLiteFile:
             return
         connection.execute("BEGIN IMMEDIATE")
         version = _pragma(connection, "user_version")
+        self._check_version(version)
         if version < SCHEMA_VERSION:
             marks = _MARKS if version < 2 else ()
             for statement in (*marks, *_DOCUMENTS, f"PRAGMA user_version = {SCHEMA_VERSION}"):
@@ -389,6 +406,20 @@ class SQLiteFile:
 
     def _refusal(self, what: str) -> CoordinatorError:
         return CoordinatorError(f"{self.path} {what}", path=self.path)
+
+
+def schema_version(path: str) -> int:
+    """The version of the schema of a catalog, which is not changed. Raises CoordinatorError, and EntityNotFoundError if
+    there is no file."""
+    if not os.path.exists(path):
+        raise EntityNotFoundError(f"There is no catalog at {path}. Check the path.")
+    try:
+        with contextlib.closing(sqlite3.connect(f"file:{urllib.parse.quote(path)}?mode=rw", uri=True)) as connection:
+            if _pragma(connection, "application_id") == _APPLICATION_ID:
+                return _pragma(connection, "user_version")
+    except sqlite3.Error as error:
+        raise CoordinatorError(f"The catalog in {path} failed: {error}. Nothing was changed.", path=path) from error
+    raise CoordinatorError(f"{path} is not a catalog: it is empty, or a database of another application.", path=path)
 
 
 def file_path(path: str | os.PathLike[str]) -> str:

@@ -28,7 +28,10 @@ TOKEN_VARIABLE = "DELTALOG_SERVER_TOKEN"
 _SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
 _Catalog = Annotated[
-    str, typer.Argument(metavar="CATALOG", help="The catalog: the path of a SQLite file, or dynamodb:<table>.")
+    str,
+    typer.Argument(
+        metavar="CATALOG", help="The catalog: the path of a SQLite file, dynamodb:<table>, or postgresql://…"
+    ),
 ]
 _Name = Annotated[str, typer.Argument(metavar="NAME", help="The table's name: <database>.<table>.")]
 _Id = Annotated[str, typer.Argument(metavar="ID", help="The transaction's id.")]

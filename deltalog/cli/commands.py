@@ -18,7 +18,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from deltalog.cli import catalog, commit_tables, conformance, copies, grants, inspection, maintenance, tokens
+from deltalog.cli import (
+    catalog,
+    catalog_versions,
+    commit_tables,
+    conformance,
+    copies,
+    grants,
+    inspection,
+    maintenance,
+    tokens,
+)
 from deltalog.cli.options import AtTime as _AtTime
 from deltalog.cli.options import AtTimeMs as _AtTimeMs
 from deltalog.cli.options import AtVersion as _AtVersion
@@ -576,6 +586,7 @@ app.command("serve", epilog=_examples("deltalog serve bank.db", "deltalog serve 
 app.add_typer(catalog.txn, name="txn")
 app.add_typer(catalog.tables, name="tables")
 app.add_typer(tokens.app, name="tokens")
+app.add_typer(catalog_versions.app, name="catalog")
 app.add_typer(grants.app, name="grants")
 app.add_typer(commit_tables.app, name="commit-table")
 app.add_typer(conformance.app, name="conformance")

@@ -25,10 +25,12 @@ Spec: PROTOCOL.md#delta-log-entries, #creation-of-new-log-entries.
 from __future__ import annotations
 
 import logging
+import time
 import warnings
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from deltalog import metrics
 from deltalog.commit.attempt import Attempt, Landed, build_attempt
 from deltalog.commit.base import Base
 from deltalog.commit.committer import CommitOutcome, Committed, Committer, Unknown
@@ -46,6 +48,7 @@ from deltalog.errors import (
     InvalidCommitError,
     MissingVersionError,
     ObjectNotFoundError,
+    Outcome,
     StoreError,
     TableNotFoundError,
     TableReplacedError,
@@ -107,6 +110,12 @@ def rebased_on(prepared: Prepared, base: Base, winner: CommitActions, store: Log
     return conflicts.rebase(prepared, base, winner, file_time_ms, store.url)
 
 
+def _outcome_of(error: BaseException) -> str:
+    if isinstance(error, CommitConflictError):
+        return "conflict"
+    return "unknown" if isinstance(error, DeltaLogError) and error.outcome is Outcome.UNKNOWN else "failed"
+
+
 class CommitLoop:
     """Commits one prepared transaction. Call ``run`` once."""
 
@@ -129,6 +138,7 @@ class CommitLoop:
         self._proof = TipProof(reader, None, environment) if proof is None else proof
         self._winners: list[CommitActions] = []
         self._attempts = 0
+        self._resent = 0
         self._occupant = b""  # the bytes of the commit that won the last version attempted
 
     def run(self) -> CommittedAttempt:
@@ -140,6 +150,23 @@ class CommitLoop:
         each version that another writer committed, 1 GET and the same again, and 1 LIST from the second consecutive one
         on. On a local store, 2 HEADs after the commit.
         """
+        if not metrics.has_listeners():
+            return self._run()
+        begun_s = time.perf_counter()
+        try:
+            done = self._run()
+        except BaseException as error:
+            self._report(self._base.version + 1, _outcome_of(error), begun_s, type(error).__name__)
+            raise
+        self._report(done.result.version, "committed", begun_s)
+        return done
+
+    def _report(self, version: int, outcome: str, begun_s: float, error: str | None = None) -> None:
+        seconds = time.perf_counter() - begun_s
+        table, attempts, rebased = self._store.url, self._attempts, len(self._winners)
+        metrics.report(metrics.Commit(table, outcome, version, attempts, rebased, self._resent, seconds, error))
+
+    def _run(self) -> CommittedAttempt:
         retry = self._environment.retry
         for number in range(1, retry.max_attempts + 1):
             self._attempts = number
@@ -206,6 +233,7 @@ class CommitLoop:
             except DeltaLogError as error:
                 cause = error
                 continue
+            self._resent += 1
             try:
                 self._proof.check(attempt.version)
                 outcome = self._commit(attempt)

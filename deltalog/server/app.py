@@ -8,6 +8,9 @@ before its next read of a table. The response states that the call may have take
 from __future__ import annotations
 
 import asyncio
+import atexit
+import contextlib
+import contextvars
 import functools
 import logging
 import time
@@ -38,10 +41,12 @@ from deltalog.server.access.rules import Rule
 from deltalog.server.answers import DENIED, INTERNAL, Answer, exception_of, refusal, without_places
 from deltalog.server.bodies import Bodies, Body
 from deltalog.server.calls import Call, Context, Needs, Request
-from deltalog.server.exchange import Exchange, Observers
+from deltalog.server.exchange import CURRENT, Exchange, Observers
 from deltalog.server.lakeformation import OPERATIONS
 from deltalog.server.lanes import BusyError, Lanes, NotBegunError, NotDoneError
 from deltalog.server.logs import Refusals
+from deltalog.server.observe.observation import Observation
+from deltalog.server.observe.request_ids import given_id
 from deltalog.server.openapi import document as openapi
 from deltalog.server.quotas import Callers, OverQuotaError, Quotas, Share
 from deltalog.server.tables_in_use import TablesInUse
@@ -73,6 +78,12 @@ _TOO_MANY_LARGE = refusal(
     "Too many large requests are in progress.",
     retry_after="1",
     connection="close",
+)
+_NOT_AUDITED = refusal(
+    503,
+    "ServiceUnavailableException",
+    "The server makes no calls now, because it cannot write its audit log. Nothing was changed.",
+    retry_after="5",
 )
 _SINGLE = frozenset({"authorization", "host", "content-length"})
 _CATALOG, _SOME_TRANSACTION = "", "transaction"
@@ -132,7 +143,8 @@ class Route:
 class App:
     """The ASGI application. ``authenticator``: finds whose a request is. ``hosts``: the accepted host names, or None
     for any; checking the host name protects against DNS rebinding by web pages. ``unity``: what the calls of Unity
-    Catalog's API work with; None: they are not served. ``observers``: are told of every request and its response."""
+    Catalog's API work with; None: they are not served. ``observers``: are told of every request and its response.
+    ``observation``: the audit log, the metrics and the traces."""
 
     def __init__(
         self,
@@ -143,12 +155,14 @@ class App:
         hosts: frozenset[str] | None = None,
         unity: Service | None = None,
         observers: Observers = (),
+        observation: Observation | None = None,
     ) -> None:
         self._manager = manager
         self._unity = unity
         self._limits = limits or Limits()
         self._authenticator = authenticator or Everyone()
-        self._observers = observers
+        self._observation = observation or Observation()
+        self._observers = (self._observation.after_response, *observers)
         self._hosts = hosts
         self._catalog, self._stores = _lanes(self._limits), _lanes(self._limits)
         self.grants = Grants(manager.coordinator)
@@ -162,8 +176,48 @@ class App:
         self._check: asyncio.Future[None] | None = None
         self._health: tuple[float, Answer] | None = None
         self._is_draining = self._is_cutting_off = self.has_cut_off = False
-        self._in_progress: dict[str, asyncio.Task[Any] | None] = {}
-        self._running: dict[str, str] = {}
+        # By objects, because callers choose the ids of requests.
+        self._in_progress: dict[object, asyncio.Task[Any] | None] = {}
+        self._running: dict[object, tuple[str, str]] = {}
+        self._watch()
+        self._observation.start(observers)
+
+    def _watch(self) -> None:
+        """Metrics of the limits."""
+        metrics = self._observation.metrics
+        if metrics is None:
+            return
+
+        def of(member: str) -> Callable[[], list[tuple[dict[str, str], float]]]:
+            return lambda: [({"lanes": name}, each.counts()[member]) for name, each in self._all_lanes().items()]
+
+        for member, text in (
+            ("running", "Calls that run in the threads and are not slow."),
+            ("waiting", "Calls that wait for a thread."),
+            ("slow", "Calls that have been running for longer than the limit for slow calls."),
+            ("in_progress", "Calls that run or wait and are not answered."),
+        ):
+            metrics.watch(f"deltalog_server_calls_{member}", text, of(member), "lanes")
+        metrics.watch(
+            "deltalog_server_threads", "Threads for calls that are not slow.", lambda: [({}, self._limits.threads)]
+        )
+        metrics.watch(
+            "deltalog_server_calls_in_progress_limit",
+            "How many calls may run or wait; further ones are refused.",
+            lambda: [({}, self._limits.requests)],
+        )
+        metrics.watch(
+            "deltalog_server_pending_body_bytes",
+            "Bytes of the bodies of requests that are being received or processed.",
+            lambda: [({}, self._bodies.counted)],
+        )
+
+    def _all_lanes(self) -> dict[str, Lanes]:
+        return {"catalog": self._catalog, "stores": self._stores}
+
+    def end_observation(self) -> None:
+        """Write the lines of the logs that wait, since the process ends now."""
+        self._observation.flush()
 
     # ------------------------------------------------------------------------------- what changes while it runs
 
@@ -195,7 +249,7 @@ class App:
     def log_unfinished(self) -> int:
         """Log the calls that threads are still working on; returns their number."""
         found = dict(self._running)
-        for request_id, name in found.items():
+        for request_id, name in found.values():
             log.error("request %s: %s is unfinished; it may still take effect", request_id, name)
         return len(found)
 
@@ -204,34 +258,61 @@ class App:
         self._catalog.close()
         self._stores.close()
         self._health_thread.shutdown(wait=False, cancel_futures=True)
+        if any(count for lanes in (self._catalog, self._stores) for count in lanes.counts().values()):
+            # Calls that have timed out may still commit something, which is to be in the audit log.
+            atexit.register(self._observation.close)
+        else:
+            self._observation.close()
 
     async def __call__(self, scope: Mapping[str, Any], receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             raise RuntimeError(f"only http is served, not {scope['type']}")
-        exchange = Exchange(
-            str(uuid.uuid4()), scope["method"], scope["raw_path"].decode("latin-1"), (scope.get("client") or (None,))[0]
-        )
+        request_id = given_id(scope["headers"]) or str(uuid.uuid4())
+        caller = (scope.get("client") or (None,))[0]
+        exchange = Exchange(request_id, scope["method"], scope["raw_path"].decode("latin-1"), caller)
+        self._observation.begin(exchange, scope["headers"])
+        token = CURRENT.set(exchange)
+        try:
+            await self._exchange(scope, receive, send, exchange)
+        finally:
+            CURRENT.reset(token)
+
+    async def _exchange(self, scope: Mapping[str, Any], receive: Receive, send: Send, exchange: Exchange) -> None:
         is_unauthorized = False
         try:
             answer = await self._answer(scope, receive, exchange)
         except Refused as refused:
             answer, is_unauthorized = refused.answer, refused.is_unauthorized
             self._log_refusal(answer, exchange)
+            self._observation.refused(answer.status, is_unauthorized)
         except OverQuotaError as over:
             answer = _over_quota(over, scope)
             self._log_refusal(answer, exchange)
+            self._observation.refused(answer.status)
             await self._hold_up()
+        except BaseException:
+            exchange.status, exchange.error = 500, INTERNAL
+            self._observation.failed(exchange)
+            self._tell(exchange)
+            raise
         if router_of(exchange.path) is not None and answer.error is not None:
             answer = unity_errors.of_refusal(answer, is_unauthorized)
         exchange.status, exchange.error = answer.status, answer.error
         try:
             if self._is_draining:
                 answer = replace(answer, headers={**answer.headers, "connection": "close"})
+            await self._observation.before_response(exchange)
             exchange.response_bytes = await _send(send, answer, exchange.request_id)
         finally:
             exchange.seconds = time.monotonic() - exchange.started_s
-            for observe in self._observers:
+            self._tell(exchange)
+
+    def _tell(self, exchange: Exchange) -> None:
+        for observe in self._observers:
+            try:
                 observe(exchange)
+            except Exception:
+                log.exception("request %s: an observer failed", exchange.request_id)
 
     async def _answer(self, scope: Mapping[str, Any], receive: Receive, exchange: Exchange) -> Answer:
         if sum(len(name) + len(value) for name, value in scope["headers"]) > self._limits.header_bytes:
@@ -245,22 +326,36 @@ class App:
         below = router_of(exchange.path)
         found = None if below is not None else _route(exchange.method, exchange.path)
         if below is None and found is None:
-            return await self._health_of(exchange)
+            answer = await self._health_of(exchange)
+            if answer.status not in (404, 405):
+                exchange.route = f"GET {urllib.parse.unquote(exchange.path)}"
+            return answer
         identified = await self._identified(head, exchange)
+        name = identified.principal.name
         if identified.check_body is None:
             exchange.principal = identified.principal
-        with self._callers.call(identified.principal.name, _length(headers)) as share, self._bodies.one() as body:
+        else:  # nobody's limits are used up by requests that others have signed
+            name = f"\0{exchange.caller}"
+        with (
+            self._callers.call(name, _length(headers)) as share,
+            self._bodies.one() as body,
+            contextlib.ExitStack() as proven,
+        ):
             # Only authenticated clients are told what is served.
-            route = found if below is None else self._unity_route(exchange.method, *below)
+            route = found if below is None else self._unity_route(exchange, *below)
             assert route is not None
             exchange.route = route.name
+            if self._observation.refuses:
+                raise Refused(_NOT_AUDITED)
             await self._receive(headers, receive, body, share)
             data = body.taken()
             exchange.request_bytes = len(data)
             if identified.check_body is not None and not identified.check_body(data):
                 self._callers.has_failed(exchange.caller)
                 raise _denied("The signature of the request is wrong.")
-            exchange.principal = identified.principal
+            if exchange.principal is None:
+                exchange.principal = identified.principal
+                proven.enter_context(self._callers.call(identified.principal.name, 0))
             try:
                 given = Request(data, query)
                 del data
@@ -273,7 +368,9 @@ class App:
                 return _explained(route, error, exchange.request_id)
             exchange.table, exchange.transaction_id = call.table, call.transaction_id
             said = (exchange.path, urllib.parse.unquote(exchange.path), *given.said)
-            return await self._run(route, call, guard, said, exchange, share)
+            answer = await self._run(route, call, guard, said, exchange, share)
+            exchange.is_hidden = answer.error is not None and guard.has_refused
+            return answer
 
     async def _hold_up(self) -> None:
         """Delay the refusal of a caller who is over a limit: one who does not wait before the next call, although it is
@@ -320,15 +417,16 @@ class App:
         if self._hosts is not None and _host_name(headers.get("host", "")) not in self._hosts:
             raise Refused(refusal(403, DENIED, f"Call this server as {' or '.join(sorted(self._hosts))}."))
 
-    def _unity_route(self, method: str, router: Router, path: str) -> Route:
+    def _unity_route(self, exchange: Exchange, router: Router, path: str) -> Route:
         """The route of a call of Unity Catalog's API, or of deltalog's own. Raises Refused."""
         unity = self._unity
         if unity is None:
             raise Refused(refusal(404, "UnknownOperationException", "This server does not serve Unity Catalog's API."))
         try:
-            endpoint, parts = router.find(method, path)
+            endpoint, parts = router.find(exchange.method, path)
         except DeltaLogError as error:
             raise Refused(unity_errors.answer_of(error)) from None
+        exchange.names = parts
         answer = unity_errors.answer_to_commit if endpoint.commits else unity_errors.answer_of
         explain = functools.partial(answer, missing=endpoint.missing)
         call, defer = functools.partial(_unity_call, unity, endpoint, parts), unity_errors.deferred
@@ -375,8 +473,11 @@ class App:
         seconds = self._limits.request_seconds
         end_s = time.monotonic() + seconds
         lanes = self._catalog if route.needs is Needs.CATALOG else self._stores
-        work = functools.partial(self._carry_out, route, call, guard, said, request_id, end_s, share)
-        self._in_progress[request_id] = asyncio.current_task()
+        # In the context of this task, so that the events and log lines of the call have its request.
+        context = contextvars.copy_context()
+        work = functools.partial(context.run, self._carry_out, route, call, guard, said, request_id, end_s, share)
+        key = object()
+        self._in_progress[key] = asyncio.current_task()
         try:
             return await lanes.run(self._lane(route, call), work, seconds, caller)
         except asyncio.CancelledError:
@@ -386,16 +487,18 @@ class App:
             reason = "The server ended before the call did; it may still take effect."
         except BusyError:
             log.warning("request %s: %s: too many requests are in progress", request_id, route.name)
+            self._observation.refused(503)
             return refusal(503, "ServiceUnavailableException", "Too many requests are in progress.", retry_after="1")
         except NotBegunError:
             reason = f"The call did not start within {seconds:g} s because other calls were running; it has no effect."
+            self._observation.refused(503)
             if route.defer is not None:
                 log.error("request %s: %s: %s", request_id, route.name, reason)
                 return route.defer(reason)
         except NotDoneError:
             reason = f"The call did not finish within {seconds:g} s; it may still take effect."
         finally:
-            del self._in_progress[request_id]
+            del self._in_progress[key]
         log.error("request %s: %s: %s", request_id, route.name, reason)
         return route.explain(OperationTimeoutError(reason))
 
@@ -425,7 +528,8 @@ class App:
         """Run a call in a thread; never raises. If the call has not finished at ``end_s``, it stops before its next
         read."""
         begun_s = time.thread_time()
-        self._running[request_id] = route.name
+        key = object()
+        self._running[key] = request_id, route.name
         try:
             with deadline.until(end_s):
                 result = call.run(Context(self._manager, guard))
@@ -443,7 +547,7 @@ class App:
             log.exception("request %s: %s failed", request_id, route.name)
             return refusal(500, INTERNAL, f"The server failed; see request {request_id} in its log.")
         finally:
-            del self._running[request_id]
+            del self._running[key]
             share.cpu_s += time.thread_time() - begun_s
 
     def _shown(self, answer: Answer, said: Sequence[str]) -> Answer:
@@ -618,6 +722,7 @@ async def _send(send: Send, answer: Answer, request_id: str) -> int:
         **shown,
         "cache-control": "no-store",
         "x-amzn-requestid": request_id,
+        "x-request-id": request_id,
         **answer.headers,
         **({} if answer.error is None else {"x-amzn-errortype": answer.error}),
     }

@@ -47,6 +47,11 @@ class Bodies:
         self._most_bytes = most_bytes
         self._counted = 0
 
+    @property
+    def counted(self) -> int:
+        """The bytes that count towards the limit now."""
+        return self._counted
+
     def limit(self, most_bytes: int) -> None:
         """Replace the limit; it applies to new bodies."""
         self._most_bytes = most_bytes

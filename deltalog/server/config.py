@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import difflib
+import logging
 import os
 import re
 import stat
@@ -30,6 +31,8 @@ from deltalog.server.access.oidc import OidcSettings
 from deltalog.server.access.sigv4 import SigV4Settings
 from deltalog.server.access.token_lookup import TokenSettings
 from deltalog.server.app import Limits
+from deltalog.server.observe.settings import AuditSettings, MetricsSettings, TraceSettings
+from deltalog.server.reload import states_of
 from deltalog.server.serve import Settings, vendor_of
 from deltalog.server.tls import Tls
 from deltalog.transactions.unity.settings import UnitySettings
@@ -38,6 +41,8 @@ if sys.version_info >= (3, 11):
     import tomllib
 else:
     import tomli as tomllib
+
+log = logging.getLogger(__name__)
 
 TOKEN_VARIABLE = "DELTALOG_SERVER_TOKEN"
 _MOST_BYTES = 64 << 10
@@ -57,6 +62,8 @@ _LEAST = {
     ("unity", "most_unpublished"): 1,
     ("catalog", "idle_timeout_seconds"): 0.001,
     ("process", "end_seconds"): 1,
+    ("audit", "queue_lines"): 1,
+    ("audit", "write_seconds"): 0.01,
 }
 _MOST = {("listen", "port"): 65535, ("metrics", "port"): 65535}
 # Names of storage options whose values are secret. The names of files and environment variables are not.
@@ -90,9 +97,10 @@ class TlsSettings:
 
 @dataclass(frozen=True, slots=True)
 class CatalogSettings:
-    """``url``: the catalog: the path of a SQLite file, or ``dynamodb:<table>``; the argument of the command line
-    overrides it. ``idle_timeout_seconds``: a transaction is aborted after this time without activity.
-    ``most_ahead_seconds``: commits whose timestamp is ahead of this machine's clock by more than this are refused."""
+    """``url``: the catalog: the path of a SQLite file, ``dynamodb:<table>`` or ``postgresql://user@host/database``; the
+    argument of the command line overrides it. ``idle_timeout_seconds``: a transaction is aborted after this time
+    without activity. ``most_ahead_seconds``: commits whose timestamp is ahead of this machine's clock by more than
+    this are refused."""
 
     url: str = ""
     idle_timeout_seconds: float = 1800
@@ -167,6 +175,9 @@ class Config:
     storage: StorageSettings = field(default_factory=StorageSettings)
     recovery: RecoverySettings = field(default_factory=RecoverySettings)
     process: ProcessSettings = field(default_factory=ProcessSettings)
+    audit: AuditSettings = field(default_factory=AuditSettings)
+    metrics: MetricsSettings = field(default_factory=MetricsSettings)
+    traces: TraceSettings = field(default_factory=TraceSettings)
 
 
 T = TypeVar("T")
@@ -424,6 +435,9 @@ def settings_of(config: Config) -> Settings:
         process.watch_seconds,
         process.log_level,
         AuthenticationSettings(_only(TokenSettings, config.tokens), config.certificates, config.oidc, config.sigv4),
+        config.audit,
+        config.metrics,
+        config.traces,
     )
 
 
@@ -461,6 +475,12 @@ def _referred(options: Mapping[str, Any], place: str) -> Iterator[tuple[str, str
                 yield f"{place}.{name}", value["file"]
         elif isinstance(value, Mapping):
             yield from _referred(value, f"{place}.{name}")
+
+
+def outputs_of(config: Config) -> dict[str, str]:
+    """The files that a configuration names for the server to write, by section and key."""
+    found = {"[audit] file": config.audit.file, "[audit] access_file": config.audit.access_file}
+    return {place: file for place, file in found.items() if file not in ("", "-")}
 
 
 def exposed(files: Mapping[str, str]) -> list[str]:
@@ -505,7 +525,8 @@ def _redacted(options: Mapping[str, Any]) -> dict[str, Any]:
 
 class Configuration:
     """The configuration of a running server, which can be read again. ``file``: the TOML file, if any. ``above``: what
-    the command line sets, which overrides the file. ``config``: the configuration in effect."""
+    the command line sets, which overrides the file. ``config``: the configuration in effect. ``seen``: as for
+    ``Source``."""
 
     def __init__(self, file: Path | None, above: Given) -> None:
         """Raises CallError."""
@@ -513,6 +534,7 @@ class Configuration:
         self._above = above
         read(above, "The command line")
         self.config = self._read()
+        self.seen = states_of(self.files())
         self._next = self.config
 
     def _read(self) -> Config:
@@ -534,7 +556,12 @@ class Configuration:
 
     def accept(self) -> None:
         """Use the configuration that was read last."""
-        self.config = self._next
+        for name in ("catalog", "storage"):
+            if getattr(self.config, name) != getattr(self._next, name):
+                log.warning(
+                    "[%s] has changed in the configuration: this takes effect when the server is restarted", name
+                )
+        self.config = dataclasses.replace(self._next, catalog=self.config.catalog, storage=self.config.storage)
 
     def files(self) -> Sequence[str]:
         """The files to watch for changes: those that the configuration names, but not the configuration itself, in

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import socket
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,10 +21,12 @@ from deltalog.server.config import (
     Given,
     exposed,
     files_of,
+    outputs_of,
     settings_of,
     shown,
     storage_options_of,
 )
+from deltalog.server.observe.observation import check_settings
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,10 @@ def _problems_of(
                 opened.read(1)
         except OSError as error:
             problems.append(f"{place}: {file} cannot be read: {error.strerror}.")
+    for place, file in outputs_of(config).items():
+        there = file if os.path.exists(file) else os.path.dirname(file) or "."
+        if not os.access(there, os.W_OK):
+            problems.append(f"{place}: {file} cannot be written: {there} does not exist, or permits no writing.")
     warnings += exposed(files)
     if problems:
         return problems, warnings
@@ -80,6 +87,7 @@ def _problems_of(
     try:
         settings = settings_of(config)
         check_authentication(settings.authentication)
+        check_settings(settings.audit, settings.metrics)
         serve.check(settings, has_tokens=has_tokens is not False)
         warnings += serve.warnings_of(settings, has_tokens=has_tokens is not False)
         if settings.tls is not None:

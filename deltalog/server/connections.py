@@ -49,6 +49,11 @@ class Connections:
         self._open: dict[int, Connection] = {}
         self._idle: OrderedDict[int, Connection] = OrderedDict()
 
+    def counts(self) -> dict[str, int]:
+        """The number of connections by state."""
+        idle = len(self._idle)
+        return {"busy": max(0, len(self._open) - idle), "idle": idle}
+
     def limit(self, most: int, first_byte_seconds: float) -> None:
         """Replace the limits; they apply to new connections."""
         self._limit = min(most, _available_descriptors())

@@ -82,6 +82,13 @@ class Lanes:
     def close(self) -> None:
         self._pool.shutdown(wait=False, cancel_futures=True)
 
+    def counts(self) -> dict[str, int]:
+        """The number of calls that run and are not slow, wait, are slow, and are in progress. Can be called from any
+        thread."""
+        lanes = list(self._lanes.values())
+        found = {name: sum(getattr(lane, name) for lane in lanes) for name in ("running", "slow", "in_progress")}
+        return {**found, "waiting": sum(len(lane.waiting) for lane in lanes)}
+
     async def run(self, name: str, work: Callable[[], T], seconds: float, caller: str = "") -> T:
         """Run ``work`` in a thread, for a caller. Raises BusyError, NotBegunError, NotDoneError, and the errors of
         ``work``."""

@@ -8,6 +8,8 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from deltalog.server.exchange import CURRENT
+
 LEVELS = ("error", "warning", "info")
 _LONGEST_LINE = 8192
 
@@ -22,11 +24,19 @@ class LineFormatter(logging.Formatter):
         super().__init__("%(asctime)s.%(msecs)03dZ %(levelname)s %(name)s: %(message)s", "%Y-%m-%dT%H:%M:%S")
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        return _on_one_line(super().formatMessage(record))
+        return _on_one_line(f"{super().formatMessage(record)}{_of_request(record)}")
 
     def formatException(self, ei: Any) -> str:
         """A traceback with all lines indented, because the message of an exception may contain text from a caller."""
         return "\n".join(f"  {_on_one_line(line)}" for line in super().formatException(ei).split("\n"))
+
+
+def _of_request(record: logging.LogRecord) -> str:
+    """Names the request that caused a line, unless the line does."""
+    exchange = CURRENT.get()
+    if exchange is None or not exchange.request_id or exchange.request_id in record.message:
+        return ""
+    return f" (request {exchange.request_id})"
 
 
 def _on_one_line(text: str) -> str:

@@ -162,6 +162,7 @@ class Process(uvicorn.Server):
             log.error("the server exits while a call is still running: its changes may or may not take effect")
         else:
             log.warning("the server exits; recovery continues what was under way in the background")
+        self._app.end_observation()
         logging.shutdown()
         os._exit(EXIT_CUT_OFF if is_cut_off or self._app.has_cut_off else 0)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Protocol, TypeVar
 
 from deltalog.errors import DeltaLogError
@@ -16,10 +16,30 @@ T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
 
 
+FileStates = Mapping[str, tuple[int, ...]]
+
+
+def states_of(files: Iterable[str]) -> FileStates:
+    """What changes if a file is written, replaced, or reached by a link that is replaced."""
+    found: dict[str, tuple[int, ...]] = {}
+    for file in files:
+        try:
+            of = os.stat(file)
+        except OSError:
+            found[file] = ()
+        else:
+            found[file] = (of.st_mtime_ns, of.st_ino, of.st_dev, of.st_size)
+    return found
+
+
 class Source(Protocol[T_co]):
-    """Where settings come from. ``settings``: those of the configuration in effect, with files that it names as they
-    are now. ``reread``: those of the configuration as it is now. ``accept``: the settings that were returned last are
-    in effect. ``files``: the files to watch. All but ``accept`` raise DeltaLogError."""
+    """Where settings come from. ``seen``: the states of the files before they were read first. ``settings``: those of
+    the configuration in effect, with files that it names as they are now. ``reread``: those of the configuration as it
+    is now. ``accept``: the settings that were returned last are in effect. ``files``: the files to watch. All but
+    ``accept`` raise DeltaLogError."""
+
+    @property
+    def seen(self) -> FileStates: ...
 
     def settings(self) -> T_co: ...
 
@@ -40,7 +60,7 @@ class Reloader:
         self.watch_seconds = watch_seconds
         self._asked = threading.Event()
         self._ended = False
-        self._seen = self._state()
+        self._seen = source.seen
         self._thread = threading.Thread(target=self._run, name="deltalog-reload", daemon=True)
 
     def start(self) -> None:
@@ -60,7 +80,7 @@ class Reloader:
             if self._ended:
                 return
             self._asked.clear()
-            state = self._state()
+            state = states_of(self._source.files())
             if is_asked or state != self._seen:
                 # Files that change from here on are noticed by the next comparison.
                 self._seen = state
@@ -76,17 +96,5 @@ class Reloader:
             log.exception("the configuration was read again %s and refused; the earlier stays in effect", why)
         else:
             self._source.accept()
-            self._seen = self._seen if self._seen.keys() == {*self._source.files()} else self._state()
+            self._seen = self._seen if self._seen.keys() == {*self._source.files()} else states_of(self._source.files())
             log.info("the configuration was read again %s and is in effect", why)
-
-    def _state(self) -> dict[str, tuple[int, ...]]:
-        """What changes if a watched file is written, replaced, or reached by a link that is replaced."""
-        found: dict[str, tuple[int, ...]] = {}
-        for file in self._source.files():
-            try:
-                of = os.stat(file)
-            except OSError:
-                found[file] = ()
-            else:
-                found[file] = (of.st_mtime_ns, of.st_ino, of.st_dev, of.st_size)
-        return found

@@ -26,7 +26,10 @@ from deltalog.server.access.authentication import Authentication, Authentication
 from deltalog.server.app import App, Limits
 from deltalog.server.connections import Connections, Listener
 from deltalog.server.logs import Refusals, set_level
+from deltalog.server.observe.observation import Observation
+from deltalog.server.observe.settings import AuditSettings, MetricsSettings, TraceSettings
 from deltalog.server.process import EXIT_CUT_OFF, Ending, Process
+from deltalog.server.recovery_lease import RecoveryLease
 from deltalog.server.reload import Reloader, Source
 from deltalog.server.tls import ServerContext, Tls, context_of, listening
 from deltalog.server.unity import sts
@@ -42,6 +45,9 @@ MIN_TOKEN_LENGTH = 16
 _KEEP_ALIVE_SECONDS = 60
 _TLS_SHUTDOWN_SECONDS = 0.5
 _DRAIN_SECONDS = 5.0
+# A recovery may take longer than the interval between two.
+_LEASE_INTERVALS = 1.9
+_LEASE_SECONDS = 1.0
 _MAX_END_SECONDS = 10.0
 _BACKLOG = 256
 # With the usual 5 ms between the turns of threads, a call that computes for long delays every step of the others so.
@@ -56,7 +62,8 @@ class Settings:
     clients. ``drain_seconds``: the time for which the server still serves after it was asked to end; None: 5, or 0 on
     loopback. ``end_seconds``: then running calls get this time to end. ``watch_seconds``: the interval at which files
     with secrets are checked for changes; 0: they are not. ``log_level``: the lowest level of events in the log; None
-    leaves the log as it is. ``authentication``: how callers prove who they are, besides ``token``."""
+    leaves the log as it is. ``authentication``: how callers prove who they are, besides ``token``. ``audit``,
+    ``metrics``, ``traces``: what is observed."""
 
     host: str = "127.0.0.1"
     port: int = 0
@@ -71,6 +78,9 @@ class Settings:
     watch_seconds: float = 10
     log_level: str | None = None
     authentication: AuthenticationSettings = field(default_factory=AuthenticationSettings)
+    audit: AuditSettings = field(default_factory=AuditSettings)
+    metrics: MetricsSettings = field(default_factory=MetricsSettings)
+    traces: TraceSettings = field(default_factory=TraceSettings)
 
     @property
     def is_open(self) -> bool:
@@ -149,6 +159,7 @@ class TimedProtocol(H11Protocol):
     response_seconds: ClassVar[float]
     refusals: ClassVar[Refusals]
     open_connections: ClassVar[Connections]
+    observation: ClassVar[Observation]
     _deadline: asyncio.TimerHandle | None = None
     _unread: asyncio.TimerHandle | None = None
     _number: int = -1
@@ -185,6 +196,7 @@ class TimedProtocol(H11Protocol):
     def send_400_response(self, msg: str) -> None:
         caller = self.client[0] if self.client else "an unknown address"
         self.refusals.log(f"refused a request from {caller} that is not HTTP")
+        self.observation.refused_not_http(self.client[0] if self.client else None)
         super().send_400_response(msg)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -238,16 +250,18 @@ class Server:
         )
         manager.coordinator.keep_staged_commits()
         manager.coordinator.close()  # so that this change does not stay in a log beside the file of a catalog
+        self.observation = _observation(settings, self._connections, self._socket)
         unity = manager.unity_tables(settings.unity)
-        self._publisher = Publisher(unity)
+        self._publisher = Publisher(unity, self.observation.work_as_server)
         self._app = App(
             manager,
             settings.limits,
             authenticator=self._authentication,
             hosts=_LOOPBACK | {settings.host.lower()} if trusted else None,
             unity=Service(unity, settings.vendor, self._publisher.ask),
+            observation=self.observation,
         )
-        self._protocol = _protocol(self._app, settings.limits, self._connections)
+        self._protocol = _protocol(self._app, settings.limits, self._connections, self.observation)
         self._tls = tls
         self._process = Process(_config(self._app, self._protocol, settings.limits, tls), self._app, settings.ending)
         self._reloader = None if source is None else Reloader(source, self._apply, settings.watch_seconds)
@@ -259,6 +273,11 @@ class Server:
         host, port = self._socket.getsockname()[:2]
         shown = f"[{host}]" if ":" in host else host
         return f"{'http' if self._settings.tls is None else 'https'}://{shown}:{port}"
+
+    @property
+    def metrics_url(self) -> str | None:
+        """Where the metrics are served; None if they are not."""
+        return self.observation.metrics_url
 
     def stop(self) -> None:
         """End as after SIGTERM; ``run`` returns when all running calls have finished, or when their time is over. This
@@ -285,6 +304,8 @@ class Server:
                 self._process.run(sockets=[self._socket])
         finally:
             over.set()
+            if sweeper.is_alive():
+                sweeper.join(_LEASE_SECONDS)  # it gives up its lease, unless it is recovering
             if self._reloader is not None:
                 self._reloader.close()
             self._app.close()
@@ -344,6 +365,9 @@ class Server:
             tls=settings.tls if old.tls else None,
             unity=dataclasses.replace(old.unity, readable=readable),
             recover_seconds=old.recover_seconds,
+            audit=old.audit,
+            metrics=old.metrics,
+            traces=old.traces,
         )
 
     def _limit(self, settings: Settings) -> None:
@@ -359,18 +383,40 @@ class Server:
             self._reloader.watch_seconds = settings.watch_seconds
 
     def _recover_repeatedly(self, over: threading.Event) -> None:
-        while not over.wait(self._settings.recover_seconds):
+        """Recover while this server has the lease; others of the same catalog do so otherwise."""
+        seconds = self._settings.recover_seconds
+        lease = RecoveryLease(self._manager.coordinator, _LEASE_INTERVALS * seconds)
+        lease.look()
+        self.observation.work_as_server()
+        while not over.wait(seconds):
             try:
-                self._manager.recover()
+                if lease.take():
+                    self._manager.recover()
             except DeltaLogError as error:
                 log.warning("recovery is postponed: %s", error)
             except Exception:
                 log.exception("recovery failed")
+        lease.give_up()
+
+
+def _observation(settings: Settings, connections: Connections, bound: socket.socket) -> Observation:
+    """What is observed. Closes the socket if that cannot be."""
+    try:
+        found = Observation(settings.audit, settings.metrics, settings.traces)
+    except (OSError, DeltaLogError):
+        bound.close()
+        raise
+    if found.metrics is not None:
+        text = "Open connections, busy or idle."
+        source = lambda: [({"state": state}, count) for state, count in connections.counts().items()]  # noqa: E731
+        found.metrics.watch("deltalog_server_connections", text, source, "state")
+    return found
 
 
 def _unchangeable(old: Settings, new: Settings) -> list[str]:
     """The settings that differ and cannot be changed while the server runs."""
-    changed = [name for name in ("host", "port", "recover_seconds") if getattr(old, name) != getattr(new, name)]
+    names = ("host", "port", "recover_seconds", "audit", "metrics", "traces")
+    changed = [name for name in names if getattr(old, name) != getattr(new, name)]
     changed += [
         f"unity.{name}"
         for name in ("catalog", "warehouse", "most_unpublished")
@@ -379,12 +425,13 @@ def _unchangeable(old: Settings, new: Settings) -> list[str]:
     return changed + (["whether there is TLS"] if (old.tls is None) != (new.tls is None) else [])
 
 
-def _protocol(app: App, limits: Limits, connections: Connections) -> type[TimedProtocol]:
+def _protocol(app: App, limits: Limits, connections: Connections, observation: Observation) -> type[TimedProtocol]:
     known = {
         "header_seconds": limits.header_seconds,
         "response_seconds": limits.response_seconds,
         "refusals": app.refusals,
         "open_connections": connections,
+        "observation": observation,
     }
     return type("Protocol", (TimedProtocol,), known)
 

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
 
+from deltalog import metrics
 from deltalog.errors import CallError, ObjectNotFoundError
 from deltalog.lazy_names import lazy_modules
 from deltalog.parallel import mapped
@@ -117,6 +118,13 @@ class LogStore(ABC):
     lists_in_pages: bool = False
     #: Opens the same store in another process, with all options of the caller; None if that is impossible.
     reopen: Callable[[], LogStore] | None = None
+    #: Whether the store reads and writes itself, so that its calls are reported (``deltalog.metrics``).
+    is_measured: bool = True
+
+    def __init_subclass__(cls, **named: Any) -> None:
+        super().__init_subclass__(**named)
+        if cls.is_measured:
+            metrics.measure_store(cls)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """The pickle contains the arguments with which the store was opened, including secrets; connections are

@@ -34,6 +34,7 @@ from fsspec.implementations.dirfs import DirFileSystem
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
+from deltalog import metrics
 from deltalog.arguments import safe_repr
 from deltalog.background import in_background
 from deltalog.errors import CallError, ObjectNotFoundError, StoreError, UnsafeStoreError, UnsafeStoreWarning
@@ -265,6 +266,7 @@ class FsspecStore(LogStore):
                     return b""
                 raise
 
+    @metrics.composed
     def get_many(self, paths: Sequence[str], length: int | None = None) -> list[bytes]:
         """Cost: 1 GET each; 32 at a time if the backend is asynchronous, and therefore thread-safe."""
         if isinstance(self._filesystem, fsspec.asyn.AsyncFileSystem):

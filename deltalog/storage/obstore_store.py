@@ -22,6 +22,7 @@ import obstore
 import obstore.store
 from obstore import exceptions
 
+from deltalog import metrics
 from deltalog.arguments import safe_repr
 from deltalog.background import in_background
 from deltalog.errors import CallError, ObjectNotFoundError, StoreError, UnsafeStoreError
@@ -189,6 +190,7 @@ class ObstoreStore(LogStore):
             obstore.head(self._store, path)
             return b""
 
+    @metrics.composed
     def get_many(self, paths: Sequence[str], length: int | None = None) -> list[bytes]:
         """Cost: 1 GET each, 32 at a time."""
         return get_together(self.get, paths, length)

@@ -15,6 +15,8 @@ S = TypeVar("S", bound=LogStore)
 class WrappedStore(LogStore, Generic[S]):
     """Delegates every call to ``inner``, at the same cost."""
 
+    is_measured = False
+
     def __init__(self, inner: S) -> None:
         self.inner = inner
         self.url = inner.url

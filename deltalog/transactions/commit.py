@@ -11,11 +11,13 @@ be read from the record, and a repeated proposal takes effect only once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TypeVar
 
+from deltalog import metrics
 from deltalog.catalog.committer import discard_commits, publish, stage
 from deltalog.catalog.coordinator import Coordinator
 from deltalog.catalog.records import (
@@ -34,6 +36,7 @@ from deltalog.catalog.store import ManagedStore
 from deltalog.commit.attempt import Attempt
 from deltalog.environment import Environment
 from deltalog.errors import (
+    CommitConflictError,
     CoordinatorError,
     DeltaLogError,
     EntityNotFoundError,
@@ -106,8 +109,40 @@ def commit(
     transaction's record shows it, now or later. Cost per attempt: those of ``CommitTarget.catch_up`` and
     ``CommitTarget.stage`` for every table, and 1 coordinator call.
     """
+    if not metrics.has_listeners():
+        return _commit(coordinator, record, targets, environment, [])
+    begun_s, attempts = time.perf_counter(), list[int]()
+
+    def report(outcome: str, versions: Mapping[str, int], error: str | None = None) -> None:
+        seconds = time.perf_counter() - begun_s
+        metrics.report(metrics.TransactionCommit(record.id, outcome, versions, len(attempts), seconds, error))
+
+    try:
+        done = _commit(coordinator, record, targets, environment, attempts)
+    except BaseException as error:
+        report(_outcome_of(error), {}, type(error).__name__)
+        raise
+    report("committed", {target.table_id: target.staged[-1].version for target in targets if target.staged})
+    return done
+
+
+def _outcome_of(error: BaseException) -> str:
+    if isinstance(error, (CommitConflictError, TransactionContentionError)):
+        return "conflict"
+    return "unknown" if isinstance(error, DeltaLogError) and error.outcome is Outcome.UNKNOWN else "failed"
+
+
+def _commit(
+    coordinator: Coordinator,
+    record: TransactionRecord,
+    targets: Sequence[CommitTarget],
+    environment: Environment,
+    attempts: list[int],
+) -> TransactionRecord:
+    """``commit``, which adds the number of each attempt to ``attempts``."""
     retry = environment.retry
     for number in range(retry.max_attempts):
+        attempts.append(number)
         environment.back_off(number, retry.race_max_delay_ms)
         proposal = _stage(coordinator, record, targets, environment)
         try:

@@ -19,6 +19,7 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
+from deltalog import metrics
 from deltalog.arguments import checked, safe_repr
 from deltalog.catalog import records
 from deltalog.catalog.coordinator import Coordinator
@@ -85,7 +86,8 @@ class VirtualObject:
 class TransactionManager:
     """Manages the tables of a catalog and the transactions on them. Thread-safe.
 
-    ``url``: the coordinator, as the path of a SQLite file, ``dynamodb:<table>``, or an open Coordinator.
+    ``url``: the coordinator, as the path of a SQLite file, ``dynamodb:<table>``, ``postgresql://user@host/database``,
+    or an open Coordinator.
     ``idle_timeout``: how long a transaction that this manager starts may be idle before any process may abort it.
     ``most_ahead``: by how much the in-commit timestamp of a ratified commit may be ahead of the clock; by default one
     hour. ``storage_options``: options for the tables, as for ``DeltaTable.open``. Use ``by_location={"s3://lake/sales":
@@ -556,7 +558,8 @@ class TransactionManager:
         itself.
         """
         opened = self._open.ids()
-        done = recover(self._ledger, self._tables, retention // _MS)
+        with metrics.upkeep("recovery", self.coordinator.url) as done:
+            recover(self._ledger, self._tables, retention // _MS, done)
         active = {record.id for record in self._ledger.all(StatusFilter.ACTIVE)}
         # Another process has ended the transaction, or its idle timeout has passed.
         for transaction_id in opened - active:

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
+from deltalog import metrics
 from deltalog.catalog.committer import check_managed, check_next, publish
 from deltalog.catalog.marks import live_marks, vector_files
 from deltalog.catalog.records import (
@@ -60,9 +61,9 @@ KEPT_STAGED_MS = 60 * 60 * 1000
 _THREADS = 8
 
 
-def recover(ledger: Ledger, tables: ManagedTables, retention_ms: int) -> dict[str, int]:
-    """See ``TransactionManager.recover``."""
-    done = {"published": 0, "aborted": 0, "cleaned": 0, "forgotten": 0}
+def recover(ledger: Ledger, tables: ManagedTables, retention_ms: int, done: dict[str, int]) -> None:
+    """See ``TransactionManager.recover``. ``done``: receives the number of each, also if this raises."""
+    done.update(published=0, aborted=0, cleaned=0, forgotten=0)
     failed: list[DeltaLogError] = []
     for table in tables.all():
         try:
@@ -96,7 +97,6 @@ def recover(ledger: Ledger, tables: ManagedTables, retention_ms: int) -> dict[st
                 done["forgotten"] += 1
     if failed:
         raise failed[0]
-    return done
 
 
 def _recover_table(ledger: Ledger, tables: ManagedTables, table: TableRecord, head: Head, done: dict[str, int]) -> None:
@@ -324,7 +324,9 @@ class _Cleaner:
             )
             marking = replace(marking, deleting=tuple(doomed))
             self._coordinator.remark(table.table_id, number, marking if doomed else None)
-        failed = [path for path in doomed if not _deleted(store, path)]
+        with metrics.upkeep("deletion", store.url) as done:
+            failed = [path for path in doomed if not _deleted(store, path)]
+            done["files_of_aborted_transaction"] = len(doomed) - len(failed)
         if doomed:
             ended = replace(marking, deleting=tuple(failed), deleted=tuple({*doomed} - {*failed}))
             end_marking(self._ledger, table, number, ended)
@@ -439,8 +441,10 @@ def _sweep_staged(ledger: Ledger, tables: ManagedTables, store: LogStore, table:
                 young.add(version)
         found = [meta for meta in found if _staged_version(meta.name) not in young]
     dead = [meta.name for meta in found]
-    for name in dead:
-        store.delete(f"{STAGED_COMMITS_DIRECTORY}/{name}")
+    with metrics.upkeep("deletion", store.url) as done:
+        for number, name in enumerate(dead, 1):
+            store.delete(f"{STAGED_COMMITS_DIRECTORY}/{name}")
+            done["staged_commits"] = number
     return len(dead)
 
 

@@ -12,7 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from deltalog.errors import CallError
-from deltalog.server.access.principals import NotAuthenticatedError, Principal, Scope, is_name, scope_of
+from deltalog.server.access.principals import (
+    NotAuthenticatedError,
+    Principal,
+    Scope,
+    is_name,
+    is_principal_name,
+    scope_of,
+)
 
 _NAMES = {"CN": "commonName", "OU": "organizationalUnitName", "O": "organizationName"}
 _ALTERNATIVES = ("DNS", "URI", "email")
@@ -64,7 +71,7 @@ class CertificateRule:
             names = _of_subject(certificate, "CN")
         else:
             names = [value for kind, value in certificate.get("subjectAltName", ()) if kind == settings.principal]
-        if len(names) != 1 or not is_name(names[0]):
+        if len(names) != 1 or not is_principal_name(names[0]):
             raise NotAuthenticatedError(
                 f"The client certificate does not name one principal by its {settings.principal}."
             )

@@ -53,6 +53,11 @@ class Guard(Caller):
     # ------------------------------------------------------------------------------------------------ objects
 
     @property
+    def has_refused(self) -> bool:
+        """Whether something that exists was reported as missing, because the caller may not see it."""
+        return self._has_refused
+
+    @property
     def is_admin(self) -> bool:
         return self.principal.is_admin
 
@@ -64,6 +69,7 @@ class Guard(Caller):
             return
         self.is_asked = True
         standing = self._on_catalog()
+        self._has_refused = catalog in (None, self._catalog) and not standing.is_seen
         if catalog not in (None, self._catalog) or not standing.is_seen:
             raise CatalogNotFoundError(f"There is no catalog {catalog or self._catalog} for {self.principal.name}.")
         self._check(standing, self._rule.catalog, f"the catalog {self._catalog}")
@@ -140,6 +146,7 @@ class Guard(Caller):
         if not self.is_admin:
             records.check_transaction_id(transaction_id)
             if not records.is_started_for(transaction_id, self.principal.name):
+                self._has_refused = True
                 raise absent
         if is_changed and self.principal.scope < Scope.WRITE:
             record = coordinator.transaction(records.check_transaction_id(transaction_id))

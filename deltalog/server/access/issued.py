@@ -18,7 +18,7 @@ from deltalog.catalog.coordinator import Coordinator
 from deltalog.catalog.records import Document, DocumentChange
 from deltalog.errors import CallError, ConcurrentModificationError, CorruptTableError, EntityNotFoundError
 from deltalog.server.access import token_text
-from deltalog.server.access.principals import NAME_LENGTH, Principal, Scope, is_name
+from deltalog.server.access.principals import NAME_LENGTH, Principal, Scope, is_name, is_principal_name
 
 CREDENTIAL, AUTHENTICATION, REQUIRED = "credential", "authentication", "required"
 MIN_KEY_LENGTH = 32
@@ -77,8 +77,11 @@ def issue(
     not prove who they are, also after all tokens are revoked.
 
     Raises CallError. Cost: two calls of the coordinator."""
-    for name in (principal, *groups):
-        check_name(name)
+    if not is_principal_name(principal) or not all(map(is_name, groups)):
+        raise CallError(
+            f"The name of a principal or a group has 1 to {NAME_LENGTH} printable characters, without blanks at its "
+            "ends; that of a principal does not begin with group:."
+        )
     if len(groups) > _MOST_GROUPS:
         raise CallError(f"A principal may have at most {_MOST_GROUPS} groups, not {len(groups)}.")
     if len(label) > _LABEL_LENGTH or not label.isprintable():
@@ -166,15 +169,6 @@ def _delete(coordinator: Coordinator, id_: str) -> Issued | None:
 
 def _is_id(text: str) -> bool:
     return token_text.is_token_id(text) or token_text.is_access_key_id(text)
-
-
-def check_name(name: str) -> None:
-    """Raises CallError unless a text can be the name of a principal or a group."""
-    if not is_name(name):
-        raise CallError(
-            f"The name of a principal or a group has 1 to {NAME_LENGTH} printable characters, without blanks at its "
-            "ends."
-        )
 
 
 def duration_of(text: str) -> datetime.timedelta:

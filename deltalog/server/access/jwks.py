@@ -10,6 +10,7 @@ import contextlib
 import http.client
 import json
 import logging
+import socket
 import threading
 import time
 import urllib.error
@@ -34,6 +35,7 @@ ALGORITHMS: dict[str, tuple[str, str | None]] = {
     "EdDSA": ("OKP", None),
 }
 _MOST_KEYS = 100
+_MOST_WAITING = 64
 _RSA_BITS = (2048, 8192)
 _DISCOVERY = "/.well-known/openid-configuration"
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
@@ -57,17 +59,18 @@ def check_url(url: str) -> None:
 
 def fetch_json(url: str, seconds: float, most_bytes: int) -> Any:
     """A JSON document. Redirects are not followed. Raises FetchError."""
-    connections: list[http.client.HTTPConnection] = []
+    sockets: list[socket.socket] = []
+    is_over = threading.Event()
 
     class Plain(http.client.HTTPConnection):
         def connect(self) -> None:
             super().connect()
-            connections.append(self)
+            sockets.append(self.sock)
 
     class Tls(http.client.HTTPSConnection):
         def connect(self) -> None:
             super().connect()
-            connections.append(self)
+            sockets.append(self.sock)
 
     class PlainHandler(urllib.request.HTTPHandler):
         def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
@@ -79,9 +82,10 @@ def fetch_json(url: str, seconds: float, most_bytes: int) -> Any:
 
     def end() -> None:
         """A timeout of a socket limits each read, not all of them together."""
-        for each in connections:
-            with contextlib.suppress(OSError, ValueError, AttributeError):
-                each.sock.shutdown(2)
+        is_over.set()
+        for each in sockets:
+            with contextlib.suppress(OSError):
+                socket.socket.shutdown(each, socket.SHUT_RDWR)  # TLS would wait for the peer
 
     opener = urllib.request.OpenerDirector()
     for handler in (urllib.request.ProxyHandler(), PlainHandler(), TlsHandler()):
@@ -95,6 +99,8 @@ def fetch_json(url: str, seconds: float, most_bytes: int) -> Any:
             if response.status != 200:
                 raise FetchError(f"{url} answers with status {response.status}")
             data = response.read(most_bytes + 1)
+        if is_over.is_set():
+            raise FetchError(f"{url} does not answer within {seconds:g} s")
     except (OSError, http.client.HTTPException, ValueError) as error:
         raise FetchError(f"{url} cannot be read: {type(error).__name__}") from error
     finally:
@@ -193,6 +199,7 @@ class KeySet:
         self._fetched_s: float | None = None
         self._tried_s: float | None = None
         self._has_failed = False
+        self._waiting = 0
         self._running: asyncio.Future[list[Key]] | None = None
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="deltalog-oidc")
 
@@ -247,11 +254,19 @@ class KeySet:
             log.warning("the keys of %s cannot be fetched: %s", self._issuer, error)
 
     async def _refreshed(self) -> None:
-        """Wait until the keys have been fetched, if that is in progress."""
+        """Wait until the keys have been fetched, if that is in progress. Raises NotIdentifiedYetError if many calls
+        wait already, which occupy connections."""
         running = self._running
-        if running is not None:
+        if running is None:
+            return
+        if self._waiting >= _MOST_WAITING:
+            raise NotIdentifiedYetError("Too many calls wait for the keys of the token's issuer. Try again later.")
+        self._waiting += 1
+        try:
             with contextlib.suppress(asyncio.TimeoutError, FetchError):
                 await asyncio.wait_for(asyncio.shield(running), 2 * self._limits.fetch_seconds)
+        finally:
+            self._waiting -= 1
 
     def _fetched(self) -> list[Key]:
         limits = self._limits

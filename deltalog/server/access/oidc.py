@@ -14,7 +14,7 @@ from typing import Any
 
 from deltalog.errors import CallError
 from deltalog.server.access import jwks
-from deltalog.server.access.principals import NotAuthenticatedError, Principal, is_name, scope_of
+from deltalog.server.access.principals import NotAuthenticatedError, Principal, is_name, is_principal_name, scope_of
 
 _MOST_CHARS = 16 << 10
 _MOST_KID = 256
@@ -121,8 +121,10 @@ class OidcIssuer:
         name = _claim(claims, settings.principal_claim)
         given = _claim(claims, settings.groups_claim) if settings.groups_claim else None
         groups = [] if given is None else [given] if isinstance(given, str) else given
-        if not is_name(name) or not is_name(settings.prefix + str(name)):
+        if not is_name(name) or not is_principal_name(settings.prefix + str(name)):
             raise _refused(f"its claim {settings.principal_claim} is not the name of a principal")
+        if settings.principal_claim == "email" and claims.get("email_verified", True) is not True:
+            raise _refused("its address was not verified by the issuer")
         if not isinstance(groups, list) or len(groups) > _MOST_GROUPS:
             raise _refused(f"its claim {settings.groups_claim} is not a list of at most {_MOST_GROUPS} groups")
         # A group whose name cannot be in a grant gives no rights.

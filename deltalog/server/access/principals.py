@@ -105,8 +105,13 @@ def _digest(text: str) -> bytes:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest()
 
 
+def is_principal_name(name: object) -> bool:
+    """Whether something can be the name of a principal. Grants name groups as ``group:<name>``."""
+    return is_name(name) and not str(name).startswith("group:")
+
+
 def is_name(name: object) -> bool:
-    """Whether something can be the name of a principal or a group."""
+    """Whether something can be the name of a group."""
     return isinstance(name, str) and 0 < len(name) <= NAME_LENGTH and name.isprintable() and name == name.strip()
 
 

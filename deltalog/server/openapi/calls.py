@@ -1,4 +1,4 @@
-"""What the description says of each call, by the name of its route. Pure.
+"""What the description says of each call, by the name of its route.
 
 Statuses and bodies that every call of an API can give are in ``document``.
 """
@@ -207,35 +207,40 @@ OWN: Mapping[str, Described] = {
             Parameter("prefix", "Only tables whose name begins so: the name in the schema, else the full name.", _TEXT),
             *_PAGES,
         ),
-        errors=(NO_SCHEMA,),
+        errors=(
+            NO_CATALOG,
+            NO_SCHEMA,
+        ),
     ),
     "POST /v1/tables": Described(
         "Add an existing Delta table to the catalog.",
         administration.CatalogTable,
         administration.RegisterTable,
-        errors=(INVALID, UNSUPPORTED, NO_SCHEMA, NO_TABLE, EXISTS, CONFLICT, TAKEN, UNKNOWN),
+        errors=(INVALID, UNSUPPORTED, NO_CATALOG, NO_SCHEMA, NO_TABLE, EXISTS, CONFLICT, TAKEN, UNKNOWN),
     ),
-    "GET /v1/tables/{name}": Described("A table.", administration.CatalogTable, errors=(NO_SCHEMA, NO_TABLE)),
+    "GET /v1/tables/{name}": Described(
+        "A table.", administration.CatalogTable, errors=(NO_CATALOG, NO_SCHEMA, NO_TABLE)
+    ),
     "DELETE /v1/tables/{name}": Described(
         "Remove a table from the catalog; its files stay.",
         administration.RemovedTable,
-        errors=(INVALID, NO_SCHEMA, NO_TABLE, CONFLICT),
+        errors=(INVALID, NO_CATALOG, NO_SCHEMA, NO_TABLE, CONFLICT),
     ),
     "POST /v1/tables/{name}/release": Described(
         "Release a table from the catalog, for access by its path.",
         administration.RemovedTable,
-        errors=(INVALID, UNSUPPORTED, NO_SCHEMA, NO_TABLE, CONFLICT, TAKEN, UNKNOWN),
+        errors=(INVALID, UNSUPPORTED, NO_CATALOG, NO_SCHEMA, NO_TABLE, CONFLICT, TAKEN, UNKNOWN),
     ),
     "POST /v1/tables/{name}/publish": Described(
         "Copy the ratified commits of a table to its log.",
         administration.PublishedTable,
-        errors=(INVALID, NO_SCHEMA, NO_TABLE, CONFLICT),
+        errors=(INVALID, NO_CATALOG, NO_SCHEMA, NO_TABLE, CONFLICT),
     ),
     "POST /v1/resync": Described(
         "Compare the catalog with the logs of its tables; nothing is changed.",
         administration.ResyncPlan,
         administration.Resync,
-        errors=(INVALID, NOT_FOUND, CONFLICT),
+        errors=(INVALID, NOT_FOUND, NO_CATALOG, CONFLICT),
     ),
 }
 

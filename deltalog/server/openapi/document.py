@@ -1,4 +1,4 @@
-"""The OpenAPI document. Pure.
+"""The OpenAPI document.
 
 Spec: OpenAPI 3.1.
 """
@@ -23,6 +23,7 @@ from deltalog.version import VERSION
 
 PATH = "/openapi.json"
 _Json = dict[str, Any]
+_HEALTH_SHAPES = (shapes.Health, shapes.Live, shapes.Ready, shapes.Unready, shapes.Failing)
 _REF = "#/components/schemas/{name}"
 _TEXT = "application/json"
 # What every call of Unity Catalog's API, and of deltalog's own, can answer.
@@ -92,7 +93,7 @@ def document() -> _Json:
     """The document. Raises KeyError for a route without a description."""
     described = [*UNITY.values(), *OWN.values(), *LAKE_FORMATION.values()]
     kinds = [kind for call in described for kind in (call.body, call.result) if kind is not None]
-    refs, components = _schemas([*kinds, shapes.Health, shapes.Failing])
+    refs, components = _schemas([*kinds, *_HEALTH_SHAPES])
     paths: dict[str, _Json] = {}
     for tag, root, endpoints, calls_ in _APIS:
         for each in endpoints:
@@ -267,10 +268,6 @@ def _of_server(refs: Mapping[Any, _Json]) -> dict[str, _Json]:
             "431": _LAKE_UNREAD["431"],
         }.items()
     }
-    health = {
-        "200": {"description": "The catalog answers.", "content": {_TEXT: {"schema": refs[shapes.Health]}}},
-        "503": {"description": "The catalog does not answer.", "content": {_TEXT: {"schema": refs[shapes.Failing]}}},
-    }
     busy = {
         status: _error(status, _lake_schema(names))
         for status, names in (*_LAKE_UNREAD.items(), ("500", (answers.INTERNAL,)))
@@ -278,6 +275,18 @@ def _of_server(refs: Mapping[Any, _Json]) -> dict[str, _Json]:
     }
     shown = {"200": {"description": "The description.", "content": {_TEXT: {"schema": {"type": "object"}}}}}
     described = Described("This description. Every principal may read it.")
-    live = _operation("Server", "GET /health", "", Described("Whether the server works."), refs, {**health, **refused})
     page = _operation("Server", f"GET {PATH}", "", described, refs, {**shown, **refused, **busy})
-    return {"/health": {"get": {**live, "security": []}}, PATH: {"get": page}}
+    paths: dict[str, _Json] = {PATH: {"get": page}}
+    for path, summary, works, fails in (
+        ("/health", "Whether the catalog answers.", shapes.Health, [shapes.Failing]),
+        ("/health/live", "Whether the process answers: if not, restart it.", shapes.Live, []),
+        ("/health/ready", "Whether to send requests here.", shapes.Ready, [shapes.Unready, shapes.Failing]),
+    ):
+        answers_: _Json = {"200": {"description": "It does.", "content": {_TEXT: {"schema": refs[works]}}}}
+        if fails:
+            either = {"anyOf": [refs[each] for each in fails]}
+            answers_["503"] = {"description": "Not now.", "content": {_TEXT: {"schema": either}}}
+        call = Described(summary)
+        operation = _operation("Server", f"GET {path}", "", call, refs, {**answers_, **refused})
+        paths[path] = {"get": {**operation, "security": []}}
+    return paths

@@ -29,6 +29,20 @@ class Health(_Shape, frozen=True, kw_only=True):
     status: Literal["ok"]
 
 
+class Live(_Shape, frozen=True, kw_only=True):
+    status: Literal["live"]
+
+
+class Ready(_Shape, frozen=True, kw_only=True):
+    status: Literal["ready"]
+
+
+class Unready(_Shape, frozen=True, kw_only=True):
+    """``status``: the process ends soon, or has too many calls."""
+
+    status: Literal["draining", "overloaded"]
+
+
 class Failing(_Shape, frozen=True, kw_only=True):
     """``code``: the code of the error of the catalog."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from deltalog.errors import DeltaLogError
@@ -15,9 +16,10 @@ log = logging.getLogger(__name__)
 class Publisher:
     """Publishes in one thread. A table that already waits is not added again."""
 
-    def __init__(self, tables: UnityTables) -> None:
+    def __init__(self, tables: UnityTables, begin: Callable[[], None] | None = None) -> None:
+        """``begin``: called in the thread before it publishes anything."""
         self._tables = tables
-        self._pool = ThreadPoolExecutor(1, thread_name_prefix="deltalog-publish")
+        self._pool = ThreadPoolExecutor(1, thread_name_prefix="deltalog-publish", initializer=begin)
         self._waiting: set[str] = set()
         self._lock = threading.Lock()
 

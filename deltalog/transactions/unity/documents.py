@@ -101,8 +101,8 @@ def change(kind: str, key: str, revision: int, content: msgspec.Struct) -> Docum
     encoded = msgspec.json.encode(content)
     if len(encoded) > _MOST_BYTES:
         raise CallError(
-            f"Comment, columns and properties would take {len(encoded)} bytes in the catalog; at most {_MOST_BYTES} "
-            "are allowed."
+            f"Comment, columns, properties and grants would take {len(encoded)} bytes in the catalog; at most "
+            f"{_MOST_BYTES} are allowed."
         )
     return DocumentChange(kind, key, revision, encoded.decode())
 

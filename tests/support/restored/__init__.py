@@ -11,8 +11,10 @@ from typing import Any
 
 from deltalog.catalog.coordinator import Coordinator
 from deltalog.catalog.dynamodb import DynamoDBCoordinator
+from deltalog.catalog.postgresql import PostgresCoordinator
 from deltalog.catalog.sqlite import SQLiteCoordinator
 from deltalog.testing.coordinators import MemoryCoordinator
+from tests.support.postgresql import Postgres
 from tests.support.s3 import Server
 from tests.support.s3.dynamodb import client, new_table
 
@@ -54,6 +56,30 @@ class OnSQLite(Backups):
             self.coordinator.close()
             _copy_database(kept, self.path)
             return SQLiteCoordinator(self.path, create=False)
+
+        return restore
+
+
+class OnPostgres(Backups):
+    """Uses pg_dump and pg_restore, as docs/transactions.md recommends."""
+
+    def __init__(self, server: Postgres) -> None:
+        self._server = server
+        self.coordinator = server.coordinator()
+        self._schema = self.coordinator.url.partition("schema=")[2].partition("&")[0]
+        self._count = 0
+
+    def backup(self) -> Restore:
+        self._count += 1
+        server, file = self._server, str(self._server.directory / f"{self._schema}.{self._count}")
+        place = ["--host", str(server.directory), "--port", str(server.port), "--username", server.user]
+        server.run("pg_dump", *place, "--format=custom", f"--schema={self._schema}", f"--file={file}", "catalogs")
+
+        def restore() -> Coordinator:
+            self.coordinator.close()
+            server.execute(f"DROP SCHEMA {self._schema} CASCADE")
+            server.run("pg_restore", *place, "--dbname=catalogs", "--single-transaction", file)
+            return PostgresCoordinator(self.coordinator.url, create=False)
 
         return restore
 

@@ -10,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from jsonschema import Draft202012Validator
 
 from deltalog import DeltaTable, TransactionManager
 from tests.support.server import SCHEMA, Served, add
-from tests.support.server.unity import Unity
+from tests.support.server.unity import Table, Unity
 
 _NESTED = {"items", "anyOf", "allOf", "oneOf", "prefixItems", "additionalProperties"}
 _UNKNOWN = {str: ("unknown",), int: (7,)}
@@ -22,9 +23,13 @@ ROWS = pa.table({"id": [1, 2], "day": ["mon", "tue"]})
 
 @dataclass(frozen=True)
 class World:
-    """``known``: real values by the names of members and parameters."""
+    """``known``: real values by the names of members and parameters. ``managed``: a table that has an unpublished
+    commit, and ``staged``: its next one. ``lake``: where callers may register tables."""
 
     known: Mapping[str, list[Any]]
+    managed: Table
+    staged: Mapping[str, Any]
+    lake: Path
 
 
 def populate(server: Served, place: Path, headers: Mapping[str, str] | None = None) -> World:
@@ -94,7 +99,10 @@ def populate(server: Served, place: Path, headers: Mapping[str, str] | None = No
             "partition-columns": [["day"]], "last-commit-timestamp-ms": [spare.last_ms],
             "table-type": ["MANAGED", "EXTERNAL"],
             "operation": ["READ", "READ_WRITE", "PATH_READ", "PATH_CREATE_TABLE"],
-        }
+        },
+        managed,
+        staged_commit,
+        place / "lake",
     )  # fmt: skip
 
 
@@ -143,3 +151,33 @@ def with_known(document: Mapping[str, Any], world: World) -> dict[str, Any]:
                 content["schema"] = narrow(content["schema"])
     components.update({f"given.{name}": schema for name, schema in given.items()})
     return made
+
+
+class Answers:
+    """Checks answers against a description."""
+
+    def __init__(self, document: Mapping[str, Any]) -> None:
+        self._document = document
+        self._validators: dict[tuple[str, str, int], Draft202012Validator | None] = {}
+
+    def problems(self, method: str, template: str, status: int, body: Any) -> list[str]:
+        """What is wrong with an answer. ``template``: the path in the description."""
+        key = method, template, status
+        if key not in self._validators:
+            responses = self._document["paths"][template][method.lower()]["responses"]
+            if str(status) not in responses:
+                return [f"the status {status} is not described: {body}"]
+            response = responses[str(status)]
+            if "$ref" in response:
+                response = self._document["components"]["responses"][response["$ref"].rpartition("/")[2]]
+            self._validators[key] = self._validator(response)
+        validator = self._validators[key]
+        if validator is None:
+            return [] if body is None else ["a body is not described"]
+        return [f"{each.message} in {body}" for each in validator.iter_errors(body)]
+
+    def _validator(self, response: Mapping[str, Any]) -> Draft202012Validator | None:
+        if "content" not in response:
+            return None
+        schema = response["content"]["application/json"]["schema"]
+        return Draft202012Validator({"allOf": [schema], "components": self._document["components"]})

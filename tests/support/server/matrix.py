@@ -6,6 +6,7 @@ python -m tests.support.server.matrix
 from __future__ import annotations
 
 import itertools
+import json
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -17,11 +18,13 @@ from deltalog.catalog.records import ACCESS, access_key
 from deltalog.server.access.principals import Principal, Scope
 from deltalog.server.access.rules import Rule
 from deltalog.server.lakeformation import OPERATIONS
+from deltalog.server.openapi.document import encoded
 from deltalog.server.unity.router import ROUTERS
 from deltalog.transactions.manager import TransactionManager, VirtualObject
 from deltalog.transactions.unity import documents
 from deltalog.transactions.unity.documents import CATALOG_ACCESS_KEY, AccessDocument, schema_access_key
 from tests.support.server import SCHEMA, add
+from tests.support.server.described import Answers
 from tests.support.server.in_process import InProcess
 
 PAGE = Path(__file__).parents[3] / "docs" / "authorisation-matrix.md"
@@ -29,6 +32,11 @@ LEVELS = ("catalog", "schema", "table")
 ALLOWED, DENIED, HIDDEN = "yes", "403", "404"
 OTHER = Principal("other")
 ENDPOINTS = {endpoint.name: endpoint for router in ROUTERS.values() for endpoint in router.endpoints}
+DESCRIBED = {
+    **{each.name: (each.method, root + each.path) for root, router in ROUTERS.items() for each in router.endpoints},
+    **{name: ("POST", f"/{name}") for name in OPERATIONS},
+}
+ANSWERS = Answers(json.loads(encoded()))
 _D = "/delta/v1/catalogs/main/schemas/s"
 _T = "/delta/v1/catalogs/{catalog}/schemas/{schema}/tables/{table}"
 
@@ -204,15 +212,18 @@ class World:
         self.put(access_key(self.admin.new_table(name).id), "table")
         return name
 
-    def unregistered(self, *, is_taken: bool = False) -> Any:
-        """A request that registers a new table, which another catalog manages if ``is_taken``."""
+    def unregistered(self) -> Any:
+        """A request that registers a new table."""
         root = str(self.server.place / "warehouse" / self.name())
-        if is_taken:
-            other = TransactionManager(str(self.server.place / "other.db"))
-            other.create_table(f"x.{self.name()}", root, SCHEMA)
-        else:
-            DeltaTable.create(root, SCHEMA)
-        return {"name": f"s.{self.name()}", "location": root, "take_over": is_taken}
+        DeltaTable.create(root, SCHEMA)
+        return {"name": f"s.{self.name()}", "location": root}
+
+    def taken(self) -> Any:
+        """A request that takes over a new table of another catalog."""
+        root = str(self.server.place / "warehouse" / self.name())
+        other = TransactionManager(str(self.server.place / "other.db"))
+        other.create_table(f"x.{self.name()}", root, SCHEMA)
+        return {"name": f"s.{self.name()}", "location": root, "take_over": True}
 
     def fresh_schema(self) -> str:
         name = self.name()
@@ -244,6 +255,8 @@ class World:
         self.server.grants.forget()
         status, received, headers = self.server.send(self.who.principal, method, path, body)
         error = headers.get("x-amzn-errortype")
+        shown = None if method == "HEAD" else received  # the process sends no body for HEAD
+        assert ANSWERS.problems(*DESCRIBED[case.route], status, shown) == [], (case.title, self.who.title)
         if status == 403:
             return DENIED
         if error in (
@@ -308,6 +321,10 @@ def _own_api(method: str, path: Callable[[World], str] | str, body: Callable[[Wo
         return method, f"/api/deltalog{found}", None if body is None else body(world)
 
     return request
+
+
+def _path_to(verb: str) -> Callable[[World], str]:
+    return lambda world: f"/v1/tables/s.{world.fresh_managed()}/{verb}"
 
 
 def _lake(operation: str, body: Callable[[World], Any]) -> Any:
@@ -437,16 +454,14 @@ CASES: tuple[Case, ...] = (
         ),
     ),
     Case("GET /v1/tables", _own_api(_GET, "/v1/tables?prefix=s.")),
-    Case("POST /v1/tables", _own_api(_POST, "/v1/tables", lambda world: world.unregistered()), "REGISTER"),
-    Case(
-        "POST /v1/tables", _own_api(_POST, "/v1/tables", lambda world: world.unregistered(is_taken=True)), "TAKE_OVER"
-    ),
+    Case("POST /v1/tables", _own_api(_POST, "/v1/tables", World.unregistered), "REGISTER"),
+    Case("POST /v1/tables", _own_api(_POST, "/v1/tables", World.taken), "TAKE_OVER"),
     Case("GET /v1/tables/{name}", _own_api(_GET, "/v1/tables/s.e")),
     Case("DELETE /v1/tables/{name}", _own_api("DELETE", lambda world: f"/v1/tables/s.{world.fresh_managed()}")),
     *(
         Case(
             f"POST /v1/tables/{{name}}/{verb}",
-            _own_api(_POST, lambda world, verb=verb: f"/v1/tables/s.{world.fresh_managed()}/{verb}"),
+            _own_api(_POST, _path_to(verb)),
         )
         for verb in ("release", "publish")
     ),

@@ -21,15 +21,20 @@ ROOT = "/api/2.1/unity-catalog"
 
 
 class UnityServer:
-    """A server of the catalog in ``place``. ``options``: more options of `deltalog serve`. ``warehouse``: where the
-    tables are; a directory in ``place`` by default. The server may read the logs of external tables in
-    ``place / "elsewhere"``."""
+    """A server of the catalog in ``place``, or at the URL ``catalog``; its log is in ``place``. ``options``: more
+    options of `deltalog serve`. ``warehouse``: where the tables are; a directory in ``place`` by default. The server
+    may read the logs of external tables in ``place / "elsewhere"``."""
 
     def __init__(
-        self, place: Path, *options: str, env: Mapping[str, str] | None = None, warehouse: str | None = None
+        self,
+        place: Path,
+        *options: str,
+        env: Mapping[str, str] | None = None,
+        warehouse: str | None = None,
+        catalog: str | None = None,
     ) -> None:
         self.place = place
-        self.catalog = place / "catalog.db"
+        self.catalog = catalog or place / "catalog.db"
         self.warehouse = warehouse or str(place / "warehouse")
         self.port = free_port()
         self._options = options

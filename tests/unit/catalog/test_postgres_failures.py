@@ -17,7 +17,7 @@ from deltalog.catalog.postgresql_server import PostgresSettings
 from deltalog.catalog.records import DocumentChange, Head, Proposal, Ratification, committed, touched
 from deltalog.errors import CoordinatorError, OperationTimeoutError
 from deltalog.testing.coordinator_cases import commit, marking, proposal, table, transaction
-from tests.support.postgresql import Postgres, running
+from tests.support.postgresql import Postgres, running, standby_of
 from tests.support.postgresql.proxy import Cut, Message, Proxy, pass_on, proxied
 
 RATIFIED, MOVED = Ratification.RATIFIED, Ratification.MOVED
@@ -459,6 +459,74 @@ def test_all_connections_of_a_process_in_use_are_an_error_without_effect(postgre
     with catalog._server._borrowed(), pytest.raises(CoordinatorError, match="All 1 connections of this process"):
         catalog.cut()
     assert catalog.cut() == {"id-1": 0}
+    catalog.close()
+
+
+# --------------------------------------------------------------------------------------------------- standbys
+
+
+@pytest.mark.long
+def test_a_standby_is_refused_until_it_is_the_primary() -> None:
+    """A synchronous standby has all that was acknowledged when the primary is killed."""
+    with running() as primary, standby_of(primary) as standby:
+        primary.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
+        primary.execute("SELECT pg_reload_conf()")
+        url = primary.url()
+        both = url.replace("@127.0.0.1:", f"@127.0.0.1:{standby.port},127.0.0.1:")
+        catalog = PostgresCoordinator(both)
+        catalog.register(table(1), 0)
+        last = [moves_on(catalog) for _ in range(5)][-1]
+        alone = url.replace(f":{primary.port}/", f":{standby.port}/")
+        for create in (True, False):
+            with pytest.raises(CoordinatorError, match="is on a standby"):
+                PostgresCoordinator(alone, create=create)
+        with pytest.raises(CoordinatorError, match="on a standby"):
+            PostgresCoordinator(alone.replace("schema=catalog", "schema=other"))
+        primary.stop(signal.SIGKILL)
+        with pytest.raises(CoordinatorError, match="cannot be reached") as failed:
+            catalog.cut()
+        assert not isinstance(failed.value, OperationTimeoutError)
+        standby.execute("SELECT pg_promote()")
+        assert catalog.cut() == {"id-1": last}
+        assert moves_on(catalog) == last + 1
+        catalog.close()
+
+
+@pytest.mark.parametrize("versions", [{"id-1": 1}, {"id-1": 1, "id-2": 1}], ids=["at once", "two steps"])
+def test_a_commit_that_no_synchronous_standby_confirmed_is_unknown(own: Postgres, versions: dict[str, int]) -> None:
+    """The server stops waiting for its standby, and warns, if the session is cancelled."""
+    catalog = own.coordinator()
+    for number in (1, 2):
+        catalog.register(table(number), 0)
+    outcomes: list[object] = []
+
+    def ratify() -> None:
+        try:
+            outcomes.append(catalog.ratify(proposal(versions)))
+        except OperationTimeoutError as error:
+            outcomes.append(error.message)
+
+    thread = threading.Thread(target=ratify)
+    own.execute("ALTER SYSTEM SET synchronous_standby_names = 'absent'")
+    own.execute("SELECT pg_reload_conf()")
+    try:
+        deadline = time.monotonic() + 20
+        while own.execute("SHOW synchronous_standby_names") != [("absent",)]:
+            assert time.monotonic() < deadline
+        time.sleep(0.3)  # the server's processes read its configuration one after the other
+        thread.start()
+        waiting = "FROM pg_stat_activity WHERE wait_event = 'SyncRep'"
+        while not own.execute(f"SELECT pg_cancel_backend(pid) {waiting}"):
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        thread.join()
+        assert "only with a warning" in str(outcomes[0])
+        catalog.published("id-1", 0)  # waits for no standby
+    finally:
+        own.execute("ALTER SYSTEM RESET synchronous_standby_names")
+        own.execute("SELECT pg_reload_conf()")
+        thread.join()
+    assert catalog.cut() == {"id-1": 0, "id-2": 0, **versions}
     catalog.close()
 
 

@@ -145,7 +145,7 @@ def sample(kind: Any) -> Any:
         return parts[-1]
     if typing.get_origin(kind) is dict:
         return {"anon": True}
-    return sample(parts[0]) if parts else {bool: True, int: 2000, float: 2000.5, str: "x"}[kind]
+    return sample(parts[0]) if parts else {bool: True, int: 3000, float: 3000.5, str: "x"}[kind]
 
 
 def toml_of(value: Any) -> str:
@@ -186,6 +186,10 @@ def test_wrong_settings_of_the_command_line(text: str) -> None:
         config.set_of(text)
 
 
+def no_file(file: Path) -> dict[str, Any]:
+    raise AssertionError(file)
+
+
 def test_secrets_come_from_files_and_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "token").write_text(f"{SECRET}\n")
     monkeypatch.delenv("DELTALOG_SERVER_TOKEN", raising=False)
@@ -203,7 +207,7 @@ def test_secrets_come_from_files_and_the_environment(tmp_path: Path, monkeypatch
         "by_location": {"s3://a/": {"secret": {"file": str(tmp_path / "token")}}},
     }
     found = read({"storage": {"options": given}}, "x")
-    assert config.storage_options_of(found.storage, dict) == {
+    assert config.storage_options_of(found.storage, no_file) == {
         "key": f"{SECRET}-2",
         "secret": SECRET,
         "endpoint_url": "http://x",
@@ -212,7 +216,7 @@ def test_secrets_come_from_files_and_the_environment(tmp_path: Path, monkeypatch
     assert SECRET not in json.dumps(config.shown(found)) and "MY_TOKEN" in json.dumps(config.shown(found))
     monkeypatch.delenv("MY_TOKEN")
     with pytest.raises(CallError, match="MY_TOKEN is not set"):
-        config.storage_options_of(found.storage, dict)
+        config.storage_options_of(found.storage, no_file)
 
 
 # --------------------------------------------------------------------------------------------- --check-config
@@ -284,6 +288,9 @@ def test_everything_that_is_wrong_is_found(tmp_path: Path) -> None:
         (f'{url}host = "192.0.2.1"\n[tokens]\ntoken_env = "HOME"', "cannot listen on 192.0.2.1"),
         (f'{url}[storage.options]\nsecret = {{env = "NOT_SET"}}', "NOT_SET is not set"),
         (f'{url}[storage]\noptions_file = "{tmp_path}/short"', "short is not JSON"),
+        (f'{url}[audit]\nfile = "{tmp_path}/none/audit"', "none does not exist"),
+        (f'{url}[audit]\nfil = "x"', "did you mean file"),
+        (f'{url}[metrics]\nport = 70000', "must be 0 to 65,535"),
         (f'{url}[limts]', "did you mean limits"),
     ):  # fmt: skip
         problems = checked(tmp_path, text, status=1)["problems"]
@@ -369,5 +376,5 @@ def test_the_checks_need_no_environment(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     given = {"listen": {"port": port}, "catalog": {"url": os.fspath(tmp_path / "c.db")}}
-    assert config_checks.check(None, given, dict).ok
+    assert config_checks.check(None, given, no_file).ok
     socket.create_server(("127.0.0.1", port)).close()

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import threading
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -266,6 +267,30 @@ def test_a_server_ends_though_a_store_hangs(moto: Server, tmp_path: Path) -> Non
         server.process.terminate()
         assert server.process.wait(60) == 1
     assert "exits while a call is still running" in (tmp_path / "log").read_text()
+
+
+@pytest.mark.long  # takes 30 seconds
+def test_the_whole_end_of_calls_that_hang_fits_an_orchestrator(moto: Server, tmp_path: Path) -> None:
+    """With the times that a server has by default on an address that others reach."""
+    log = tmp_path / "log"
+    drain = "--set=process.drain_seconds=5"
+    with (
+        hanging(moto, tmp_path) as (store, options),
+        served(tmp_path / "catalog.db", *options, drain, log=log) as server,
+        ThreadPoolExecutor(4) as threads,
+    ):
+        bad = {"DatabaseName": "bank", "TableName": "bad"}
+        assert server.ask("POST", "/GetTableObjects", bad)[0] == 200
+        store.start()
+        asked = [threads.submit(server.ask, "POST", "/GetTableObjects", bad) for _ in range(4)]
+        assert store.arrived.acquire(timeout=60)
+        begun_s = time.monotonic()
+        server.process.terminate()
+        answers = [each.result() for each in asked]
+        assert server.process.wait(60) == 1
+        assert time.monotonic() - begun_s < 30
+    assert all(status >= 400 and "may still take effect" in answer["Message"] for status, answer in answers)
+    assert log.read_text().count("The server ended before the call did") == 4
 
 
 def test_a_table_whose_store_hangs_holds_up_nobody_else(moto: Server, tmp_path: Path) -> None:

@@ -15,7 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from deltalog.server.reload import Reloader
+from deltalog.server.config import Configuration
+from deltalog.server.reload import Reloader, states_of
+from deltalog.server.serve import Settings
 from tests.support.server import Served, served
 from tests.support.server.certificates import Pair, issue
 
@@ -106,6 +108,10 @@ def test_what_needs_a_restart_is_said(place: Place) -> None:
         place.write(NOT_WATCHING, f'[unity]\nwarehouse = "{place.directory}/w"\n[catalog]\nurl = "other.db"')
         place.hang_up(server)
         assert place.count("unity.warehouse has changed in the configuration") == 1
+        assert place.count("[catalog] has changed in the configuration") == 0  # the command line overrides it
+        place.write(NOT_WATCHING, '[catalog]\nmost_ahead_seconds = 5\n[audit]\nfile = "x"')
+        place.hang_up(server)
+        assert place.count("[catalog] has changed") == place.count("audit has changed") == 1
         assert server.ask("POST", START, {})[0] == 200
 
 
@@ -276,6 +282,7 @@ class Stub:
     def __init__(self, file: Path) -> None:
         self.file = file
         self.read = threading.Semaphore(0)
+        self.seen = states_of(self.files())
 
     def settings(self) -> str:
         self.read.release()
@@ -308,3 +315,20 @@ def test_a_defect_in_reloading_does_not_end_it(tmp_path: Path) -> None:
         until(lambda: applied == ["another"])
     finally:
         reloader.close()
+
+
+def test_a_file_that_changes_before_the_server_runs_is_noticed(place: Place) -> None:
+    token = place.directory / "token"
+    token.write_text(OLD)
+    place.write(WATCHING, f'[tokens]\ntoken_file = "{token}"')
+    source = Configuration(place.config, {})
+    settings = source.settings()
+    token.write_text(NEW)
+    applied: list[Settings] = []
+    reloader = Reloader(source, applied.append, 0.02)
+    reloader.start()
+    try:
+        until(lambda: bool(applied))
+    finally:
+        reloader.close()
+    assert (settings.token, applied[0].token) == (OLD, NEW)

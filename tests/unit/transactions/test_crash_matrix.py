@@ -136,14 +136,16 @@ class Process:
             part.land()
 
 
-@pytest.fixture(params=["memory", "sqlite", "dynamodb"])
+@pytest.fixture(params=["memory", "sqlite", "dynamodb", pytest.param("postgresql", marks=pytest.mark.long)])
 def new_coordinator(request, tmp_path):
-    """Creates empty coordinators. Every schedule in this file runs with each of the three kinds of coordinators."""
+    """Creates empty coordinators. Every schedule in this file runs with each of the kinds of coordinators."""
     if request.param == "memory":
         return MemoryCoordinator
     if request.param == "sqlite":
         numbers = itertools.count()
         return lambda: SQLiteCoordinator(tmp_path / f"{next(numbers)}.db")
+    if request.param == "postgresql":
+        return request.getfixturevalue("postgresql").coordinator
     server = request.getfixturevalue("ministack")
     return lambda: DynamoDBCoordinator(new_table(server, "catalog"), server.options())
 

@@ -9,16 +9,18 @@ import pytest
 
 from deltalog.testing.coordinators import FaultyCoordinator
 from deltalog.testing.stores import Fault, nth
-from tests.support.restored import InMemory, OnDynamoDB, OnSQLite
+from tests.support.restored import InMemory, OnDynamoDB, OnPostgres, OnSQLite
 from tests.support.transactions import A, Clock, bank, manager_of, rows
 
 
-@pytest.fixture(params=["memory", "sqlite", "dynamodb"])
+@pytest.fixture(params=["memory", "sqlite", "postgresql", "dynamodb"])
 def coordinator(request, tmp_path):
     if request.param == "memory":
         return InMemory().coordinator
     if request.param == "sqlite":
         return OnSQLite(tmp_path).coordinator
+    if request.param == "postgresql":
+        return OnPostgres(request.getfixturevalue("postgresql")).coordinator
     return OnDynamoDB(request.getfixturevalue("ministack")).coordinator
 
 

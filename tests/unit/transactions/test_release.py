@@ -47,13 +47,15 @@ START = [(1, 100), (2, 50)]
 KILLS = (Fault.KILL_BEFORE, Fault.KILL_AFTER)
 
 
-@pytest.fixture(params=["memory", "sqlite", "dynamodb"])
+@pytest.fixture(params=["memory", "sqlite", "dynamodb", pytest.param("postgresql", marks=pytest.mark.long)])
 def new_coordinator(request, tmp_path):
     if request.param == "memory":
         return MemoryCoordinator
     if request.param == "sqlite":
         numbers = itertools.count()
         return lambda: SQLiteCoordinator(tmp_path / f"{next(numbers)}.db")
+    if request.param == "postgresql":
+        return request.getfixturevalue("postgresql").coordinator
     server = request.getfixturevalue("ministack")
     return lambda: DynamoDBCoordinator(new_table(server, "catalog"), server.options())
 

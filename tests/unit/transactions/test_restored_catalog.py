@@ -22,7 +22,7 @@ from deltalog.storage.dynamodb.client import DynamoTable
 from deltalog.storage.registry import open_store
 from deltalog.testing.coordinators import FaultyCoordinator
 from deltalog.testing.stores import Fault, SimulatedKill, nth
-from tests.support.restored import InMemory, OnDynamoDB, OnSQLite
+from tests.support.restored import InMemory, OnDynamoDB, OnPostgres, OnSQLite
 from tests.support.s3.dynamodb import FakeTime, client
 from tests.support.transactions import SCHEMA, A, B, Clock, Meddling, bank, content, manager_of, rows
 
@@ -198,12 +198,15 @@ def test_two_commits_of_one_version_are_both_kept_and_named(kept, manager, root)
 # ------------------------------------------------------------------------------------------------------- resync
 
 
-@pytest.mark.parametrize("kept", [InMemory, OnSQLite, OnDynamoDB], ids=["memory", "sqlite", "dynamodb"])
+@pytest.mark.parametrize(
+    "kept", [InMemory, OnSQLite, OnPostgres, OnDynamoDB], ids=["memory", "sqlite", "postgresql", "dynamodb"]
+)
 def test_the_backup_procedure(kept, clock, tmp_path, request):
     """The procedure in docs/transactions.md works: back up while other clients write, restore, and resync; afterwards
     all operations work again."""
-    given = {"InMemory": (), "OnSQLite": (tmp_path,), "OnDynamoDB": ()}[kept.__name__]
-    kept = kept(*given) if kept is not OnDynamoDB else kept(request.getfixturevalue("ministack"))
+    server = {OnPostgres: "postgresql", OnDynamoDB: "ministack"}.get(kept)
+    given = (tmp_path,) if kept is OnSQLite else (request.getfixturevalue(server),) if server else ()
+    kept = kept(*given)
     manager = bank(kept.coordinator, clock, tmp_path / "tables")
     manager.table(A).append(rows((3, 3)))
     in_flight, idle = manager.transaction(), manager.transaction()

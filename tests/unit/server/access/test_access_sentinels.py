@@ -26,6 +26,8 @@ from deltalog.server.access.oidc import OidcSettings
 from deltalog.server.access.principals import Head, NotAuthenticatedError, SharedToken
 from deltalog.server.access.sigv4 import SigV4Settings
 from deltalog.server.access.token_lookup import TokenSettings
+from deltalog.server.app import Limits
+from deltalog.server.quotas import Quotas
 from deltalog.server.serve import Settings
 from tests.support.cli import run
 from tests.support.server import served
@@ -55,6 +57,7 @@ def settings_of(tmp_path: Path, issuer: Issuer) -> Settings:
     (tmp_path / "sigv4.key").write_text(KEY)
     return Settings(
         token=SHARED,
+        limits=Limits(quotas=Quotas(failures_per_second=0)),
         authentication=AuthenticationSettings(
             TokenSettings(cache_seconds=0, guesses=10_000),
             oidc=OidcSettings(issuer.url, "deltalog", retry_seconds=0),

@@ -22,10 +22,13 @@ from botocore.exceptions import ClientError
 from deltalog import CallError, TransactionManager
 from deltalog.server.access import issued, sigv4, token_text
 from deltalog.server.access.authentication import AuthenticationSettings, server_key
+from deltalog.server.access.grants import GrantChange, Grants
 from deltalog.server.access.principals import Head, NotAuthenticatedError, Scope
+from deltalog.server.access.privileges import Kind, Privilege
 from deltalog.server.access.sigv4 import SigV4Settings
 from deltalog.server.access.token_lookup import TokenSettings
 from deltalog.server.serve import Settings
+from deltalog.transactions.unity.documents import CATALOG_ACCESS_KEY
 from tests.support.server import SCHEMA
 from tests.support.server.access import CATALOGS, START, Serving, bearer, serving
 
@@ -60,7 +63,7 @@ def server(place: Path, manager: TransactionManager) -> Iterator[Serving]:
 
 @pytest.fixture
 def key(manager: TransactionManager) -> issued.Issued:
-    return issued.issue(manager.coordinator, "etl", groups=["ops"], server_key=KEY.encode())
+    return issued.issue(manager.coordinator, "etl", groups=["ops"], is_admin=True, server_key=KEY.encode())
 
 
 def client(server: Serving, key: issued.Issued, secret: str | None = None, region: str = "eu-central-1") -> Any:
@@ -75,7 +78,9 @@ def principal_name(server: Serving) -> str | None:
     return None if found is None else found.name
 
 
-def test_boto3_calls_with_an_access_key(server: Serving, key: issued.Issued, place: Path) -> None:
+def test_boto3_calls_with_an_access_key(server: Serving, key: issued.Issued, manager: TransactionManager) -> None:
+    needed = frozenset({Privilege.USE_CATALOG, Privilege.USE_SCHEMA, Privilege.SELECT})
+    Grants(manager.coordinator).grant(Kind.CATALOG, CATALOG_ACCESS_KEY, [GrantChange("group:ops", needed)])
     lakeformation = client(server, key)
     id_ = lakeformation.start_transaction(TransactionType="READ_AND_WRITE")["TransactionId"]
     principal = server.last().principal
@@ -265,6 +270,15 @@ def test_a_request_that_was_changed_is_refused(
     change: Callable[[Signed], None], server: Serving, key: issued.Issued
 ) -> None:
     request = Signed(server, key)
+    change(request)
+    assert request.status() == 403
+
+
+@pytest.mark.parametrize("change", [one_bit, changed_path, changed_host, another_second, CHANGES["unsigned header"]])
+def test_a_request_that_states_its_hash_is_refused_if_it_was_changed(
+    change: Callable[[Signed], None], server: Serving, key: issued.Issued
+) -> None:
+    request = Signed(server, key, headers={"X-Amz-Content-SHA256": hashlib.sha256(b"{}").hexdigest()})
     change(request)
     assert request.status() == 403
 

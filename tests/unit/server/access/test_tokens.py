@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import datetime
+import functools
 import json
 import re
 import threading
@@ -18,6 +19,7 @@ import pytest
 from deltalog import CallError, TransactionManager
 from deltalog.catalog.coordinator import Coordinator
 from deltalog.catalog.dynamodb import DynamoDBCoordinator
+from deltalog.catalog.postgresql import PostgresCoordinator
 from deltalog.catalog.records import Document, DocumentChange
 from deltalog.catalog.sqlite import SQLiteCoordinator
 from deltalog.errors import CoordinatorError, EntityNotFoundError
@@ -88,12 +90,14 @@ def test_tokens_differ_in_all_their_characters() -> None:
 # ------------------------------------------------------------------------------------------ made, listed, revoked
 
 
-@pytest.fixture(params=["memory", "sqlite", "dynamodb"])
+@pytest.fixture(params=["memory", "sqlite", "dynamodb", pytest.param("postgresql", marks=pytest.mark.long)])
 def coordinator(request: pytest.FixtureRequest, tmp_path: Path) -> Coordinator:
     if request.param == "memory":
         return MemoryCoordinator()
     if request.param == "sqlite":
         return catalog(tmp_path)
+    if request.param == "postgresql":
+        return PostgresCoordinator(request.getfixturevalue("postgresql").empty_url())
     ministack: Emulator = request.getfixturevalue("ministack")
     return DynamoDBCoordinator(new_table(ministack, "catalog"), ministack.options())
 
@@ -156,6 +160,11 @@ def test_a_name_that_cannot_be_shown_is_refused(name: str) -> None:
         issued.issue(MemoryCoordinator(), "a", groups=[name])
 
 
+def test_a_principal_cannot_be_a_group() -> None:
+    with pytest.raises(CallError, match="group:"):
+        issued.issue(MemoryCoordinator(), "group:admins")
+
+
 @pytest.mark.parametrize("more", [{"expires": -DAY}, {"label": "\n"}, {"groups": [str(n) for n in range(101)]}])
 def test_other_wrong_arguments_are_refused(more: dict[str, Any]) -> None:
     with pytest.raises(CallError):
@@ -186,18 +195,29 @@ def test_a_server_knows_tokens_as_soon_as_they_are_made_and_none_that_are_revoke
     with serving(tmp_path / "catalog.db", Settings(authentication=AT_ONCE)) as server:
         assert server.status() == 200  # nothing is configured
         assert server.exchanges[-1].principal is not None and server.exchanges[-1].principal.name == "anonymous"
-        first, second = made(coordinator), made(coordinator, groups=["g"], scope=Scope.READ)
+        first, second = made(coordinator), made(coordinator, groups=["g"], scope=Scope.WRITE)
         assert server.status() == 403 and server.exchanges[-1].principal is None
-        assert server.status(first) == 200 and server.status(second) == 200
+        status = functools.partial(server.status, path=CATALOGS, method="GET")
+        assert server.status(first) == 200 and status(second) == 200
         assert server.exchanges[-1].principal == Principal(
-            "etl", frozenset({"g"}), Scope.READ, credential=f"token {token_text.id_of(second)}"
+            "etl", frozenset({"g"}), Scope.WRITE, credential=f"token {token_text.id_of(second)}"
         )
         issued.revoke(coordinator, [str(token_text.id_of(first))])
-        assert server.status(first) == 403 and server.status(second) == 200
+        assert server.status(first) == 403 and status(second) == 200
         issued.revoke(coordinator, principal="etl")
-        assert server.status(second) == 403 and server.status() == 403  # it does not become open again
+        assert status(second) == 401 and server.status() == 403  # it does not become open again
     with serving(tmp_path / "catalog.db") as server:
         assert server.status() == 403
+
+
+def test_the_id_of_a_token_without_its_secret_is_nothing(tmp_path: Path) -> None:
+    token, other = made(catalog(tmp_path), is_admin=True), made(catalog(tmp_path), "other", is_admin=True)
+    first, second = token[:-6], other[:-6]
+    mixed = first[:18] + second[18:]
+    forged = mixed + token_text._checksum(mixed)
+    assert token_text.id_of(forged) == token_text.id_of(token)
+    with serving(tmp_path / "catalog.db") as server:
+        assert (server.status(token), server.status(other), server.status(forged)) == (200, 200, 403)
 
 
 def test_how_a_refusal_looks(tmp_path: Path) -> None:

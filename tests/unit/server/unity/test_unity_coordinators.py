@@ -12,6 +12,7 @@ import pytest
 from deltalog import TableExistsError, TransactionManager
 from deltalog.catalog.coordinator import Coordinator
 from deltalog.catalog.dynamodb import DynamoDBCoordinator
+from deltalog.catalog.postgresql import PostgresCoordinator
 from deltalog.catalog.sqlite import SQLiteCoordinator
 from deltalog.errors import CommitConflictError, DeltaLogError, EntityNotFoundError, MetadataChangedError
 from deltalog.server.unity.requests import decoded
@@ -25,12 +26,14 @@ from tests.support.s3.dynamodb import new_table
 from tests.support.server.unity import Table
 
 
-@pytest.fixture(params=["memory", "sqlite", "dynamodb"])
+@pytest.fixture(params=["memory", "sqlite", "dynamodb", "postgresql"])
 def coordinator(request: pytest.FixtureRequest, tmp_path: Path) -> Coordinator:
     if request.param == "memory":
         return MemoryCoordinator()
     if request.param == "sqlite":
         return SQLiteCoordinator(tmp_path / "catalog.db")
+    if request.param == "postgresql":
+        return PostgresCoordinator(request.getfixturevalue("postgresql").empty_url())
     ministack: Server = request.getfixturevalue("ministack")
     return DynamoDBCoordinator(new_table(ministack, "catalog"), ministack.options())
 

@@ -1,0 +1,1 @@
+"""What an operator sees of the server: the audit log, the access log, metrics and traces."""

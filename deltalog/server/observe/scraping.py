@@ -1,0 +1,166 @@
+"""Serves ``GET /metrics`` on a listener of its own, so that who may scrape needs no right on tables, and callers of the
+tables cannot see the metrics. It runs in a thread with its own event loop: it answers while the server is busy."""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import ipaddress
+import logging
+import socket
+import threading
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from prometheus_client.exposition import choose_encoder
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from deltalog.errors import CallError
+from deltalog.server.observe.metrics import ServerMetrics
+from deltalog.server.observe.settings import MetricsSettings
+
+log = logging.getLogger(__name__)
+
+MIN_TOKEN_LENGTH = 16
+_MOST_HEADER_BYTES = 8 << 10
+_MOST_CONNECTIONS = 32
+_KEEP_ALIVE_SECONDS = 75
+_END_SECONDS = 1
+_FIRST_REQUEST_SECONDS = 10
+
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+
+
+def token_of(settings: MetricsSettings) -> str | None:
+    """The token that a scraper must send; None if none is needed. Raises CallError."""
+    if not settings.token_file:
+        if not _is_loopback(settings.host) and not settings.any_address:
+            raise CallError(
+                f"The metrics would be readable from other machines at {settings.host}. Give [metrics] a token_file, "
+                "or set any_address if the network limits who reaches it, or serve them on 127.0.0.1."
+            )
+        return None
+    try:
+        token = Path(settings.token_file).read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or "it is not ASCII"
+        raise CallError(f"The token file {settings.token_file} cannot be read: {reason}.") from None
+    if len(token) < MIN_TOKEN_LENGTH or not token.isprintable():
+        raise CallError(
+            f"The token in {settings.token_file} must have at least {MIN_TOKEN_LENGTH} printable ASCII characters."
+        )
+    return token
+
+
+class _Timed(H11Protocol):
+    """Closes connections that send no request in time."""
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self.loop.call_later(_FIRST_REQUEST_SECONDS, self._check)
+
+    def _check(self) -> None:
+        if self.cycle is None:
+            self.transport.abort()
+
+
+class Scraping:
+    """The listener. The constructor binds the socket; ``start`` serves it."""
+
+    def __init__(self, metrics: ServerMetrics, settings: MetricsSettings) -> None:
+        """Raises CallError, or OSError if the address is not available."""
+        self._metrics = metrics
+        self._token = token_of(settings)
+        self._socket = _bound(settings.host, settings.port)
+        self._server = uvicorn.Server(
+            uvicorn.Config(
+                self._answer,
+                http=_Timed,
+                ws="none",
+                loop="asyncio",
+                lifespan="off",
+                interface="asgi3",
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                proxy_headers=False,
+                limit_concurrency=_MOST_CONNECTIONS,
+                timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+                timeout_graceful_shutdown=_END_SECONDS,
+                h11_max_incomplete_event_size=_MOST_HEADER_BYTES,
+            )
+        )
+        self._thread = threading.Thread(target=self._run, name="deltalog-metrics", daemon=True)
+
+    @property
+    def url(self) -> str:
+        host, port = self._socket.getsockname()[:2]
+        return f"http://{f'[{host}]' if ':' in host else host}:{port}/metrics"
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def close(self) -> None:
+        self._server.should_exit = True
+        if self._thread.ident is not None:
+            self._thread.join(2 * _END_SECONDS)
+        self._socket.close()
+
+    def _run(self) -> None:
+        try:
+            asyncio.run(self._server.serve(sockets=[self._socket]))
+        except Exception:
+            log.exception("the metrics are not served any more")
+
+    async def _answer(self, scope: Mapping[str, Any], receive: Any, send: Send) -> None:
+        status, kind, body = self._page(scope)
+        headers = [(b"content-type", kind.encode()), (b"content-length", str(len(body)).encode())]
+        headers += [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
+        if status == 401:
+            headers.append((b"www-authenticate", b"Bearer"))
+        await send({"type": "http.response.start", "status": status, "headers": headers})
+        await send({"type": "http.response.body", "body": b"" if scope["method"] == "HEAD" else body})
+
+    def _page(self, scope: Mapping[str, Any]) -> tuple[int, str, bytes]:
+        text = "text/plain; charset=utf-8"
+        headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        if b"origin" in headers:
+            return 403, text, b"This server does not answer web pages.\n"
+        if self._token is not None and not self._is_allowed(headers.get(b"authorization", "")):
+            return 401, text, b"The token is missing or wrong.\n"
+        if scope["path"] != "/metrics":
+            return 404, text, b"Only /metrics is here.\n"
+        if scope["method"] not in ("GET", "HEAD"):
+            return 405, text, b"Use GET.\n"
+        encode, kind = choose_encoder(headers.get(b"accept", ""))
+        return 200, kind, encode(self._metrics)
+
+    def _is_allowed(self, authorization: str) -> bool:
+        scheme, _, given = authorization.partition(" ")
+        assert self._token is not None
+        return scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), self._token.encode())
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        bound = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise OSError(error.errno, f"The metrics cannot be served on {host}: {error.strerror}") from None
+    try:
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind(address)
+        bound.listen()
+    except OSError as error:
+        bound.close()
+        raise OSError(error.errno, f"The metrics cannot be served on {host} port {port}: {error.strerror}") from None
+    return bound

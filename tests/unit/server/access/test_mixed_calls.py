@@ -1,0 +1,123 @@
+"""Tables that are created by Unity Catalog's calls, written in transactions of Lake Formation's calls, and read and
+released again, by a principal who may do so with one of two tables only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from deltalog import DeltaTable
+from deltalog.server.access.principals import Principal
+from tests.support.server import add
+from tests.support.server.in_process import InProcess
+
+ANN = Principal("ann")
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[InProcess]:
+    made = InProcess(tmp_path)
+    admin = made.unity()
+    admin.ok("POST", "/schemas", {"name": "s", "catalog_name": "main"})
+    for kind, name, words in (
+        ("catalog", "main", ["USE CATALOG"]),
+        ("schema", "main.s", ["USE SCHEMA", "CREATE TABLE"]),
+    ):
+        body = {"changes": [{"principal": "ann", "add": words, "remove": []}]}
+        admin.ok("PATCH", f"/permissions/{kind}/{name}", body)
+    yield made
+    made.close()
+
+
+def _named(name: str) -> dict[str, str]:
+    return {"DatabaseName": "s", "TableName": name}
+
+
+def _ok(found: tuple[int, Any]) -> Any:
+    assert found[0] == 200, found
+    return found[1]
+
+
+def test_a_table_of_one_api_in_the_other(server: InProcess) -> None:
+    ann, admin = server.unity(ANN), server.unity()
+    own = ann.new_table("own")  # ann owns it
+    other = admin.new_table("other")
+    body = {"changes": [{"principal": "ann", "add": ["SELECT"], "remove": []}]}
+    admin.ok("PATCH", "/permissions/table/main.s.other", body)
+    hidden = admin.new_table("hidden")
+
+    id_ = _ok(server.lake(ANN, "StartTransaction", {}))["TransactionId"]
+    for table, name, expected in ((own, "own", 200), (other, "other", 403), (hidden, "hidden", 400)):
+        operations = [add(table.root, "day=mon/lake.parquet", 1, 2)]
+        request = {**_named(name), "TransactionId": id_, "WriteOperations": operations}
+        status, received = server.lake(ANN, "UpdateTableObjects", request)
+        assert status == expected, received
+        gone = {**_named(name), "TransactionId": id_, "Objects": [{"Uri": str(table.root / "gone.parquet")}]}
+        assert server.lake(ANN, "DeleteObjectsOnCancel", gone)[0] == expected
+        read = server.lake(ANN, "GetTableObjects", {**_named(name), "TransactionId": id_})[0]
+        assert read == (400 if name == "hidden" else 200)
+    assert server.lake(Principal("bob"), "CommitTransaction", {"TransactionId": id_})[0] == 400
+    assert _ok(server.lake(ANN, "CommitTransaction", {"TransactionId": id_})) == {"TransactionStatus": "COMMITTED"}
+
+    # What the transaction committed is the next version by Unity Catalog's calls, and their commits follow it.
+    loaded = ann.ok("GET", own.path)
+    assert loaded["latest-table-version"] == 1
+    assert admin.ok("GET", other.path)["latest-table-version"] == 0
+    own.version = 1
+    assert own.commit()["latest-table-version"] == 2
+    objects = _ok(server.lake(ANN, "GetTableObjects", _named("own")))["Objects"]
+    assert sum(len(each["Objects"]) for each in objects) == 2
+
+    # Back to access by its path: only who owns the table may release it.
+    for name, expected in (("other", 403), ("hidden", 404), ("own", 200)):
+        status, received, _ = server.send(ANN, "POST", f"/api/deltalog/v1/tables/s.{name}/release")
+        assert status == expected, received
+    assert ann.ask("GET", own.path).error == (404, "NoSuchTableException")
+    assert DeltaTable.open(str(own.root)).version == 3
+    listed = server.send(ANN, "GET", "/api/deltalog/v1/tables")[1]["tables"]
+    assert [each["name"] for each in listed] == ["s.other"]
+
+
+def test_a_transaction_is_not_committed_after_the_right_is_gone(server: InProcess) -> None:
+    ann, admin = server.unity(ANN), server.unity()
+    table = admin.new_table("lent")
+    words = {"principal": "ann", "add": ["SELECT", "MODIFY"], "remove": []}
+    admin.ok("PATCH", "/permissions/table/main.s.lent", {"changes": [words]})
+    id_ = _ok(server.lake(ANN, "StartTransaction", {}))["TransactionId"]
+    request = {**_named("lent"), "TransactionId": id_}
+    writes = [add(table.root, "day=mon/lent.parquet", 1)]
+    _ok(server.lake(ANN, "UpdateTableObjects", {**request, "WriteOperations": writes}))
+    change = {"principal": "ann", "add": [], "remove": ["MODIFY"]}
+    admin.ok("PATCH", "/permissions/table/main.s.lent", {"changes": [change]})
+    assert server.lake(ANN, "CommitTransaction", {"TransactionId": id_})[0] == 403
+    assert ann.ok("GET", table.path)["latest-table-version"] == 0
+    _ok(server.lake(ANN, "CancelTransaction", {"TransactionId": id_}))
+
+
+def test_who_registers_a_table_owns_it(server: InProcess) -> None:
+    root = server.place / "warehouse" / "mine"
+    DeltaTable.create(str(root), pa.table({"id": [1]}))
+    request = {"name": "s.mine", "location": str(root)}
+    path = "/api/deltalog/v1/tables"
+    assert server.send(ANN, "POST", path, request)[0] == 403  # CREATE EXTERNAL TABLE is missing
+    change = {"principal": "ann", "add": ["CREATE EXTERNAL TABLE"], "remove": []}
+    server.unity().ok("PATCH", "/permissions/catalog/main", {"changes": [change]})
+    assert server.send(ANN, "POST", path, {**request, "take_over": True})[0] == 403
+    assert server.send(ANN, "POST", path, request)[0] == 200
+    _ok(server.lake(ANN, "GetTableObjects", _named("mine")))
+    assert server.send(Principal("bob"), "GET", f"{path}/s.mine")[0] == 404
+    assert server.send(ANN, "DELETE", f"{path}/s.mine")[0] == 200
+    # Where a table is that the caller may not see, its name is not told.
+    secret = server.place / "warehouse" / "secret"
+    server.manager.create_table("s.nobody_knows", str(secret), pa.schema([("id", pa.int64())]))
+    for location in (secret, secret / "below"):
+        status, refused, _ = server.send(ANN, "POST", path, {"name": "s.there", "location": str(location)})
+        assert (status, refused["error"]["type"]) == (409, "AlreadyExistsException")
+        assert "nobody_knows" not in str(refused)
+    # The owner went with the table: who registers it again owns it.
+    assert server.send(Principal("root", is_admin=True), "POST", path, request)[0] == 200
+    assert server.send(ANN, "GET", f"{path}/s.mine")[0] == 404
