@@ -56,7 +56,7 @@ class Report:
 
     acknowledged: dict[str, int] = field(default_factory=dict)
     commits: int = 0
-    kills: collections.Counter[str] = field(default_factory=collections.Counter)
+    kills: dict[str, int] = field(default_factory=dict)
     rss_mib: list[float] = field(default_factory=list)
     sums: int = 0
     compactions: int = 0
@@ -141,7 +141,7 @@ def served(place: Place, chance: random.Random) -> Callable[[str], None]:
                 "UpdateTableObjects", TransactionId=started, DatabaseName="bank", TableName=table,
                 WriteOperations=[{"AddObject": added}],
             )  # fmt: skip
-        if call("CommitTransaction", TransactionId=started)["TransactionStatus"] != "committed":
+        if call("CommitTransaction", TransactionId=started)["TransactionStatus"] != "COMMITTED":
             raise OSError("the commit is in progress")
 
     return transfer
@@ -307,11 +307,11 @@ def soak(place: Place, minutes: float, seed: int, kill_database: Callable[[], No
                 if not process.is_alive():
                     report.wrong.append(f"the client {CLIENTS[number][1]} ended with {process.exitcode}")
                     clients[number] = started(number)
-            if time.monotonic() < killed + 4:
+            if time.monotonic() < killed:
                 continue
-            killed = time.monotonic() + chance.random() * 4
+            killed = time.monotonic() + chance.uniform(5, 15)
             what = chance.choices(("client", "server", "database"), (5, 2, 2 if kill_database else 0))[0]
-            report.kills[what] += 1
+            report.kills[what] = report.kills.get(what, 0) + 1
             if what == "client":
                 number = chance.randrange(len(clients))
                 clients[number].kill()
@@ -385,8 +385,6 @@ def main(arguments: list[str] | None = None) -> int:
             print(f"see {root}", file=sys.stderr)
         else:
             shutil.rmtree(root)
-    if chosen.json:
-        chosen.json.write_text(json.dumps(asdict(report), indent=1))
     print(f"{chosen.minutes:g} minutes on {chosen.catalog}; kills: {dict(report.kills)}")
     print(f"{report.acknowledged} transfers were acknowledged; {report.commits:,} commits, all in order")
     print(f"{report.sums} sums, {report.compactions} compactions")
@@ -394,6 +392,8 @@ def main(arguments: list[str] | None = None) -> int:
         tenth = max(1, len(report.rss_mib) // 10)
         shown = ", ".join(f"{max(report.rss_mib[n : n + tenth]):.0f}" for n in range(0, len(report.rss_mib), tenth))
         print(f"memory of the server, MiB, the most in each tenth: {shown}")
+    if chosen.json:
+        chosen.json.write_text(json.dumps(asdict(report), indent=1))
     for each in report.wrong[:50]:
         print(f"WRONG: {each}", file=sys.stderr)
     return int(bool(report.wrong))

@@ -264,7 +264,7 @@ def test_the_cpu_time_of_one_principal_is_limited(tmp_path: Path) -> None:
     class Busy(TransactionManager):
         def start_transaction(self, *_: Any, **__: Any) -> str:
             begun = time.thread_time()
-            while time.thread_time() < begun + 0.1:
+            while time.thread_time() < begun + 0.3:
                 pass
             return "t"
 
@@ -272,8 +272,7 @@ def test_the_cpu_time_of_one_principal_is_limited(tmp_path: Path) -> None:
         made.app._manager = Busy(str(tmp_path / "catalog.db"))
 
         async def scene() -> None:
-            found = [(await made.ask("alice"))[0] for _ in range(8)]
-            assert found[:5] == [200] * 5 and found[-1] == 429
+            assert [(await made.ask("alice"))[0] for _ in range(3)] == [200, 200, 429]
             assert (await made.ask("bob"))[0] == 200
 
         asyncio.run(scene())
@@ -361,11 +360,10 @@ def test_clients_of_unity_catalog_are_told_in_its_form_and_keep_their_connection
 
 @pytest.mark.parametrize("mode", ["legacy", "standard"])
 def test_boto3_waits_and_tries_again(tmp_path: Path, mode: Any) -> None:
-    with serving(tmp_path, Limits(quotas=Quotas(calls_per_second=20, burst=2))) as url:
+    with serving(tmp_path, Limits(quotas=Quotas(calls_per_second=0.5, burst=1))) as url:
         client: Any = boto3.client(
             "lakeformation", endpoint_url=url, region_name="eu-central-1", aws_access_key_id="id",
             aws_secret_access_key="secret", config=Config(retries={"mode": mode, "total_max_attempts": 10}),
         )  # fmt: skip
-        begun = time.monotonic()
-        found = [client.start_transaction()["ResponseMetadata"]["RetryAttempts"] for _ in range(6)]
-        assert sum(found) > 0 and time.monotonic() > begun
+        found = [client.start_transaction()["ResponseMetadata"]["RetryAttempts"] for _ in range(2)]
+        assert found[0] == 0 < found[1]
