@@ -22,7 +22,8 @@ def is_alive(file: Path) -> bool:
     listen, tls = settings.get("listen", {}), settings.get("tls", {})
     host = listen.get("host", "127.0.0.1")
     where = ({"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host), listen.get("port", 8750))
-    if tls.get("client_ca_file"):
+    certificates = settings.get("certificates")
+    if tls.get("client_ca_file") and (certificates is None or certificates.get("required", True)):
         socket.create_connection(where, TIMEOUT_SECONDS).close()
         return True
     connection: http.client.HTTPConnection

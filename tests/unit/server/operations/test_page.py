@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pytest
 
+from deltalog.server import config
+
 ROOT = Path(__file__).resolve().parents[4]
 PAGE = ROOT / "docs" / "operations.md"
 FENCE = re.compile(r"^```(\w*)[ \t]*([^\n]*)\n(.*?)^```[ \t]*$", re.M | re.S)
@@ -86,6 +88,15 @@ def test_every_block_runs_or_says_why_it_does_not() -> None:
             assert not block.mark or re.fullmatch(r"no-run \w.*", block.mark), where
             assert block.commands, where
     assert sum(1 for block in found if block.language == "console" and not block.mark) >= 10
+
+
+def test_the_configurations_have_keys_that_exist(tmp_path: Path) -> None:
+    found = [block for block in blocks() if block.language == "toml"]
+    assert len(found) >= 3
+    for block in found:
+        file = tmp_path / "server.toml"
+        file.write_text(block.text)
+        config.read(config.parse(file), f"operations.md:{block.line}")
 
 
 @pytest.mark.long  # twenty processes, and a server that drains
