@@ -10,6 +10,7 @@ import contextlib
 import http.client
 import json
 import logging
+import socket
 import threading
 import time
 import urllib.error
@@ -58,17 +59,18 @@ def check_url(url: str) -> None:
 
 def fetch_json(url: str, seconds: float, most_bytes: int) -> Any:
     """A JSON document. Redirects are not followed. Raises FetchError."""
-    connections: list[http.client.HTTPConnection] = []
+    sockets: list[socket.socket] = []
+    is_over = threading.Event()
 
     class Plain(http.client.HTTPConnection):
         def connect(self) -> None:
             super().connect()
-            connections.append(self)
+            sockets.append(self.sock)
 
     class Tls(http.client.HTTPSConnection):
         def connect(self) -> None:
             super().connect()
-            connections.append(self)
+            sockets.append(self.sock)
 
     class PlainHandler(urllib.request.HTTPHandler):
         def http_open(self, req: urllib.request.Request) -> http.client.HTTPResponse:
@@ -80,9 +82,10 @@ def fetch_json(url: str, seconds: float, most_bytes: int) -> Any:
 
     def end() -> None:
         """A timeout of a socket limits each read, not all of them together."""
-        for each in connections:
-            with contextlib.suppress(OSError, ValueError, AttributeError):
-                each.sock.shutdown(2)
+        is_over.set()
+        for each in sockets:
+            with contextlib.suppress(OSError):
+                socket.socket.shutdown(each, socket.SHUT_RDWR)  # TLS would wait for the peer
 
     opener = urllib.request.OpenerDirector()
     for handler in (urllib.request.ProxyHandler(), PlainHandler(), TlsHandler()):
@@ -96,6 +99,8 @@ def fetch_json(url: str, seconds: float, most_bytes: int) -> Any:
             if response.status != 200:
                 raise FetchError(f"{url} answers with status {response.status}")
             data = response.read(most_bytes + 1)
+        if is_over.is_set():
+            raise FetchError(f"{url} does not answer within {seconds:g} s")
     except (OSError, http.client.HTTPException, ValueError) as error:
         raise FetchError(f"{url} cannot be read: {type(error).__name__}") from error
     finally:

@@ -137,8 +137,7 @@ def register_table(request: UnityRequest) -> Work:
     def run(service: Service) -> CatalogTable:
         service.caller.case("TAKE_OVER" if given.take_over else "REGISTER")
         _enter(service, name)
-        record = service.tables.register_existing(name, given.location, given.take_over, service.caller)
-        return _managed(record, service.tables.head(record))
+        return _managed(*service.tables.register_existing(name, given.location, given.take_over, service.caller))
 
     return Work(run, name)
 

@@ -10,8 +10,10 @@ import os
 import urllib.parse
 
 from deltalog.catalog import records
-from deltalog.catalog.records import ACCESS, DocumentChange, TableRecord, access_key
-from deltalog.errors import CallError, CorruptTableError, EntityNotFoundError, ResourceNotReadyError
+from deltalog.catalog.records import ACCESS, DocumentChange, Head, TableRecord, access_key
+from deltalog.commit.hooks import errors_logged
+from deltalog.environment import Environment
+from deltalog.errors import CallError, CorruptTableError, ResourceNotReadyError, TableExistsError
 from deltalog.protocol.paths import LOG_DIRECTORY, canonical_url
 from deltalog.storage.fs import local_root
 from deltalog.transactions.callers import ADMINISTRATOR, Caller
@@ -29,13 +31,23 @@ _SQLITE = "sqlite:///"
 class Registration:
     """Registers existing tables. Thread-safe."""
 
-    def __init__(self, tables: ManagedTables, names: Names, warehouse: Warehouse, external: ExternalTables) -> None:
+    def __init__(
+        self,
+        tables: ManagedTables,
+        names: Names,
+        warehouse: Warehouse,
+        external: ExternalTables,
+        environment: Environment,
+    ) -> None:
         self._tables = tables
         self._names = names
         self._warehouse = warehouse
         self._external = external
+        self._environment = environment
 
-    def register(self, name: str, location: str, take_over: bool, caller: Caller = ADMINISTRATOR) -> TableRecord:
+    def register(
+        self, name: str, location: str, take_over: bool, caller: Caller = ADMINISTRATOR
+    ) -> tuple[TableRecord, Head]:
         """Add an existing table to the catalog, as ``TransactionManager.register_table``. Raises CallError for a
         location that is not permitted, and for a table that cannot be registered; TableNotFoundError,
         TableExistsError, SchemaNotFoundError. Cost: that of ``TransactionManager.register_table``, 4 coordinator calls,
@@ -44,14 +56,22 @@ class Registration:
         self._names.check_schema(name.partition(".")[0])
         self._names.check_free(name)
         self._check_apart(root, location, caller)
+        ids: list[str] = []
+
+        def along(table_id: str) -> list[DocumentChange]:
+            ids.append(table_id)
+            return _owned(table_id, caller.owner)
+
+        now_ms = self._environment.clock_ms()
         try:
-            self._tables.register(name, root, take_over, lambda table_id: _owned(table_id, caller.owner))
+            table = self._tables.register(name, root, take_over, along)
         except (CorruptTableError, ResourceNotReadyError) as error:
             raise CallError(error.message) from error
-        record = self._tables.coordinator.table(name)
-        if record is None:
-            raise EntityNotFoundError(f"{name} was registered, and was dropped from the catalog at once.")
-        return record
+        # The table is registered, so nothing may fail from here on.
+        record = TableRecord(ids[-1], name, root, now_ms)
+        with errors_logged(f"{name} is registered", "reading its record"):
+            record = self._tables.coordinator.table_with_id(ids[-1]) or record
+        return record, Head(table.version)
 
     def _permitted(self, location: str) -> str:
         """The root that a caller names, if callers may register tables there. Raises CallError, which does not tell
@@ -76,11 +96,14 @@ class Registration:
 
     def _check_apart(self, root: str, location: str, caller: Caller) -> None:
         """Check that a location has nothing of another table, of the place of new ones, or of the catalog. Raises
-        CallError."""
+        CallError, TableExistsError, which name no table that the caller may not see."""
         self._warehouse.check_outside(root, location)
         url = self._tables.coordinator.url
         if url.startswith(_SQLITE) and os.path.realpath(url.removeprefix(_SQLITE)).startswith(f"{root.rstrip('/')}/"):
             raise CallError(f"{location} cannot be a table: the server has files of its own below it.")
+        other = records.nested_with(root, self._tables.all())
+        if other is not None and not caller.sees(other.table_id, other.name):
+            raise TableExistsError(f"{location} is another table of the catalog, or lies in one, or around one.")
         for each in self._external.all():
             if records.are_nested(canonical_url(each.url), root):
                 shown = f"the external table {each.name}" if caller.sees(each.table_id, each.name) else "another table"

@@ -56,7 +56,7 @@ class UnityTables:
         self._external = ExternalTables(tables, self._names, self._warehouse, environment)
         self._external_logs = ExternalLogs(tables, environment, [settings.warehouse or "", *settings.readable])
         self._creation = Creation(tables, self._names, self._warehouse, self._managed, self._external, environment)
-        self._registration = Registration(tables, self._names, self._warehouse, self._external)
+        self._registration = Registration(tables, self._names, self._warehouse, self._external, environment)
         self._updates = Updates(tables, self._managed, environment, settings.most_unpublished)
         self._drops = Drops(tables, self._names, self._warehouse, self._managed, environment)
 
@@ -168,7 +168,7 @@ class UnityTables:
 
     def register_existing(
         self, name: str, location: str, take_over: bool, caller: Caller = ADMINISTRATOR
-    ) -> TableRecord:
+    ) -> tuple[TableRecord, Head]:
         """Add an existing table to the catalog, for a remote caller. Raises and costs as
         ``Registration.register``."""
         return self._registration.register(name, location, take_over, caller)

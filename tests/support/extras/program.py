@@ -422,8 +422,30 @@ def of_demo(path: Path, options: argparse.Namespace) -> None:
         assert done.returncode == 0, done.stdout + done.stderr
 
 
+def of_telemetry(path: Path, options: argparse.Namespace) -> None:
+    from deltalog.server.exchange import Exchange
+    from deltalog.server.observe.traces import Traces
+
+    exchange = Exchange("id", "GET", "/", None, status=200)
+    traces = Traces()
+    traces.begin(exchange, [(b"traceparent", b"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01")])
+    traces.answered(exchange)
+    assert f"{exchange.trace.span.get_span_context().trace_id:x}" == "4bf92f3577b34da6a3ce929d0e0e4736"
+
+
 def of_all(path: Path, options: argparse.Namespace) -> None:
-    for call in (of_cli, of_server, of_s3, of_dynamodb, of_postgresql, of_gcs, of_azure, of_obstore, of_unity):
+    for call in (
+        of_cli,
+        of_server,
+        of_telemetry,
+        of_s3,
+        of_dynamodb,
+        of_postgresql,
+        of_gcs,
+        of_azure,
+        of_obstore,
+        of_unity,
+    ):
         call(path, options)
 
 
@@ -431,7 +453,7 @@ CALLS: dict[str, Callable[[Path, argparse.Namespace], None]] = {
     "base": lambda path, options: None, "cli": of_cli, "spark": of_spark, "connect": of_connect, "s3": of_s3,
     "dynamodb": of_dynamodb, "postgresql": of_postgresql, "fsspec": of_fsspec, "gcs": of_gcs,
     "azure": of_azure, "obstore": of_obstore,
-    "server": of_server, "unity": of_unity, "demo": of_demo, "all": of_all,
+    "server": of_server, "telemetry": of_telemetry, "unity": of_unity, "demo": of_demo, "all": of_all,
 }  # fmt: skip
 
 

@@ -23,6 +23,7 @@ from tests.support.s3 import free_port
 
 PASSWORD = "pa%ss wörd-sentinel"
 _START_SECONDS = 60.0
+_MEMORY, _ROOM_BYTES = "/dev/shm", 2 << 30
 _INITDB = ("--wal-segsize=1",)
 _NUMBERS = itertools.count(1)
 
@@ -76,6 +77,7 @@ class Postgres:
             "max_connections": "200",
             "shared_buffers": "32MB",
             "deadlock_timeout": "200ms",
+            "dynamic_shared_memory_type": "mmap",  # in its directory, where nothing is left of a killed server
             "recovery_init_sync_method": "syncfs",
             "scram_iterations": "100",
             "min_wal_size": "32MB",
@@ -166,24 +168,30 @@ class Postgres:
         return len(self.execute(f"SELECT pg_terminate_backend(pid, 10000) FROM ({pids}) AS its", application))
 
 
+def _new_directory() -> Path:
+    """Not pytest's, which is not open to other users. In memory if there is room: no test crashes the machine."""
+    has_room = os.path.isdir(_MEMORY) and shutil.disk_usage(_MEMORY).free > _ROOM_BYTES
+    return Path(tempfile.mkdtemp(prefix="deltalog-postgresql-", dir=_MEMORY if has_room else None))
+
+
 @contextlib.contextmanager
 def standby_of(primary: Postgres) -> Iterator[Postgres]:
     """A running standby."""
-    directory = Path(tempfile.mkdtemp(prefix="deltalog-postgresql-"))
+    directory = _new_directory()
     server = Postgres(directory)
     try:
         server.create_standby(primary)
         server.start()
         yield server
     finally:
-        server.stop(signal.SIGKILL)
+        server.stop(signal.SIGQUIT)
         shutil.rmtree(directory, ignore_errors=True)
 
 
 @contextlib.contextmanager
 def running(**settings: str) -> Iterator[Postgres]:
     """A server with the database ``catalogs``, which is stopped by its process id at the end of the block."""
-    directory = Path(tempfile.mkdtemp(prefix="deltalog-postgresql-"))  # that of pytest is not open to other users
+    directory = _new_directory()
     server = Postgres(directory, **settings)
     try:
         server.create()
@@ -196,5 +204,5 @@ def running(**settings: str) -> Iterator[Postgres]:
         (directory / "passwords").chmod(0o600)
         yield server
     finally:
-        server.stop(signal.SIGKILL)
+        server.stop(signal.SIGQUIT)
         shutil.rmtree(directory, ignore_errors=True)

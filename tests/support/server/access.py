@@ -187,11 +187,16 @@ def _write(certificate: x509.Certificate, key: Any, at: Path, key_at: Path) -> N
 # ------------------------------------------------------------------------------------------------- OpenID Connect
 
 
+class _Quiet(ThreadingHTTPServer):
+    def handle_error(self, *_: Any) -> None:
+        """Clients that go away are no errors here."""
+
+
 class Issuer:
     """An issuer of OpenID Connect on this machine. ``answer``: replaces the answer to each request; gets the handler
-    and returns whether it has answered."""
+    and returns whether it has answered. ``context``: of TLS."""
 
-    def __init__(self) -> None:
+    def __init__(self, context: ssl.SSLContext | None = None) -> None:
         self.keys: dict[str, Any] = {}
         self.more_keys: list[Any] = []
         self.requests: list[str] = []
@@ -209,11 +214,13 @@ class Issuer:
             def log_message(self, *_: Any) -> None:
                 pass
 
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server = _Quiet(("127.0.0.1", 0), Handler)
         self._server.daemon_threads = True
+        if context is not None:
+            self._server.socket = context.wrap_socket(self._server.socket, server_side=True)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.01,))
         self._thread.start()
-        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        self.url = f"{'http' if context is None else 'https'}://127.0.0.1:{self._server.server_address[1]}"
         self.rotate("first")
 
     def close(self) -> None:

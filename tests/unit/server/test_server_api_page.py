@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from deltalog.server.unity import administration
+from deltalog.server.unity.service import Endpoint
 
 PLACE = Path(__file__).parent
 PAGE = (PLACE.parents[2] / "docs" / "server-api.md").read_text()
@@ -25,7 +26,7 @@ def test_every_row_names_tests_that_exist() -> None:
 
 
 @pytest.mark.parametrize("endpoint", administration.ENDPOINTS, ids=lambda endpoint: endpoint.name)
-def test_every_call_has_a_section(endpoint: administration.Endpoint) -> None:
+def test_every_call_has_a_section(endpoint: Endpoint) -> None:
     assert f"\n### {endpoint.name}\n" in PAGE
 
 

@@ -111,6 +111,13 @@ def test_who_registers_a_table_owns_it(server: InProcess) -> None:
     _ok(server.lake(ANN, "GetTableObjects", _named("mine")))
     assert server.send(Principal("bob"), "GET", f"{path}/s.mine")[0] == 404
     assert server.send(ANN, "DELETE", f"{path}/s.mine")[0] == 200
+    # Where a table is that the caller may not see, its name is not told.
+    secret = server.place / "warehouse" / "secret"
+    server.manager.create_table("s.nobody_knows", str(secret), pa.schema([("id", pa.int64())]))
+    for location in (secret, secret / "below"):
+        status, refused, _ = server.send(ANN, "POST", path, {"name": "s.there", "location": str(location)})
+        assert (status, refused["error"]["type"]) == (409, "AlreadyExistsException")
+        assert "nobody_knows" not in str(refused)
     # The owner went with the table: who registers it again owns it.
     assert server.send(Principal("root", is_admin=True), "POST", path, request)[0] == 200
     assert server.send(ANN, "GET", f"{path}/s.mine")[0] == 404

@@ -274,6 +274,15 @@ def test_a_request_that_was_changed_is_refused(
     assert request.status() == 403
 
 
+@pytest.mark.parametrize("change", [one_bit, changed_path, changed_host, another_second, CHANGES["unsigned header"]])
+def test_a_request_that_states_its_hash_is_refused_if_it_was_changed(
+    change: Callable[[Signed], None], server: Serving, key: issued.Issued
+) -> None:
+    request = Signed(server, key, headers={"X-Amz-Content-SHA256": hashlib.sha256(b"{}").hexdigest()})
+    change(request)
+    assert request.status() == 403
+
+
 def test_a_signed_hash_of_another_body_is_refused(server: Serving, key: issued.Issued) -> None:
     request = Signed(server, key, headers={"X-Amz-Content-SHA256": hashlib.sha256(b"{}").hexdigest()})
     request.body = b'{"TransactionType": "READ_ONLY"}'

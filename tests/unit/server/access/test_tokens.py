@@ -210,6 +210,16 @@ def test_a_server_knows_tokens_as_soon_as_they_are_made_and_none_that_are_revoke
         assert server.status() == 403
 
 
+def test_the_id_of_a_token_without_its_secret_is_nothing(tmp_path: Path) -> None:
+    token, other = made(catalog(tmp_path), is_admin=True), made(catalog(tmp_path), "other", is_admin=True)
+    first, second = token[:-6], other[:-6]
+    mixed = first[:18] + second[18:]
+    forged = mixed + token_text._checksum(mixed)
+    assert token_text.id_of(forged) == token_text.id_of(token)
+    with serving(tmp_path / "catalog.db") as server:
+        assert (server.status(token), server.status(other), server.status(forged)) == (200, 200, 403)
+
+
 def test_how_a_refusal_looks(tmp_path: Path) -> None:
     token = made(catalog(tmp_path))
     with serving(tmp_path / "catalog.db") as server:

@@ -196,6 +196,59 @@ def test_no_other_location_is_opened(own: Own, tmp_path: Path) -> None:
     own.ok("DELETE", "/tables/s.attack")
 
 
+def test_a_hostile_log_is_refused(own: Own, tmp_path: Path) -> None:
+    def log(name: str, *lines: Any) -> Path:
+        made = own.lake / name / "_delta_log"
+        made.mkdir(parents=True)
+        text = "\n".join(each if isinstance(each, str) else json.dumps(each) for each in lines)
+        (made / f"{0:020d}.json").write_text(text)
+        return made.parent
+
+    metadata = {
+        "id": "x", "format": {"provider": "parquet", "options": {}}, "schemaString": '{"type":"struct","fields":[]}',
+        "partitionColumns": [], "configuration": {}, "createdTime": 1,
+    }  # fmt: skip
+    protocol = {"minReaderVersion": 1, "minWriterVersion": 2}
+    unknown = {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["x"], "writerFeatures": ["x"]}
+    logs: list[list[Any]] = [
+        ["{"], ["\0" * 100], ["[" * 100_000], [{"protocol": protocol}], [{"metaData": metadata}],
+        [{"protocol": unknown}, {"metaData": metadata}], [{"protocol": {"minReaderVersion": 99}}],
+        [{"protocol": protocol}, {"metaData": {**metadata, "schemaString": "[" * 100_000}}],
+        [{"protocol": protocol}, {"metaData": {**metadata, "schemaString": '{"type":"struct"}'}}],
+        [{"protocol": protocol}, {"metaData": {**metadata, "partitionColumns": ["none"]}}],
+    ]  # fmt: skip
+    for number, lines in enumerate(logs):
+        root = log(f"hostile{number}", *lines)
+        refused = own.register("s.hostile", root)
+        assert refused.status == 400, (number, refused)
+        assert os.listdir(root / "_delta_log") == [f"{0:020d}.json"]
+    # Files outside of the table are not files of the table.
+    add = {"path": "file:///etc/passwd", "partitionValues": {}, "size": 1, "modificationTime": 1, "dataChange": True}
+    root = log("outside", {"protocol": protocol}, {"metaData": metadata}, {"add": add})
+    assert own.register("s.outside", root).status == 200
+    status, listed = own.server.ask("POST", "/GetTableObjects", {"DatabaseName": "s", "TableName": "outside"})
+    assert "Objects" not in listed or listed["Objects"] == [], (status, listed)
+    own.ok("DELETE", "/tables/s.outside")
+
+
+def test_a_location_is_registered_once_of_many_times(own: Own) -> None:
+    root = own.new("contended")
+    answers: list[Response] = []
+    threads = [
+        threading.Thread(target=lambda name=name: answers.append(own.register(name, root)))
+        for name in (f"s.contended{number}" for number in range(8))
+    ]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join(60)
+    assert sorted(each.status for each in answers)[:1] == [200]
+    assert [each.status for each in answers].count(200) == 1
+    assert {each.status for each in answers} <= {200, 400, 409}, answers
+    (name,) = own.listed("prefix=s.contended")
+    own.ok("DELETE", f"/tables/{name}")
+
+
 def test_tables_do_not_lie_in_one_another(own: Own) -> None:
     root = own.new("outer")
     own.ok("POST", "/tables", {"name": "s.outer", "location": str(root)})
