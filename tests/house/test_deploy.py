@@ -310,15 +310,14 @@ def test_the_unit_starts_what_there_is() -> None:
     assert "SIGHUP" in (ROOT / "deltalog" / "server" / "serve.py").read_text()
 
 
-def test_the_unit_lets_the_server_write_only_where_its_configuration_says() -> None:
+def test_the_unit_lets_the_server_write_only_where_its_configuration_says(tmp_path: Path) -> None:
     found = unit()
     assert found["ProtectSystem"] == ["strict"]
     assert "ReadWritePaths" not in found
     writable = (f"/var/lib/{found['StateDirectory'][0]}/", f"/var/log/{found['LogsDirectory'][0]}/")
-    text = (DEPLOY / "server.toml").read_text()
-    named = re.findall(r'= "(/var/[^"]+)"', text)
-    assert named
-    assert all(each.startswith(writable) for each in named)
+    settings = configuration("server.toml", (DEPLOY / "server.toml").read_text(), tmp_path)
+    named = [settings.catalog.url, settings.audit.file, settings.audit.access_file]
+    assert all(each.startswith(writable) for each in named), named
     logs = (DEPLOY / "logrotate" / "deltalog").read_text()
     globs = re.findall(r"(/var/log/\S+)", logs)
     assert all(any(fnmatch.fnmatch(each, glob) for glob in globs) for each in named if each.startswith("/var/log"))

@@ -123,7 +123,7 @@ def test_the_commands_run(tmp_path: Path) -> None:
     }
     variables |= {"PATH": f"{programs}:{os.environ['PATH']}", "PYTHONPATH": str(ROOT), "COLUMNS": "120", "PS4": "$ "}
     done = subprocess.run(
-        ["bash", "-x", str(tmp_path / "session.sh")], cwd=place, env=variables, text=True, timeout=300,
+        ["bash", "-x", str(tmp_path / "session.sh")], cwd=place, env=variables, text=True, timeout=550,
         capture_output=True, check=False,
     )  # fmt: skip
     log = place / "server.log"
