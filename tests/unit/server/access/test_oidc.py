@@ -139,8 +139,8 @@ class _Away:
 WRONG_CLAIMS: dict[str, tuple[dict[str, Any], str]] = {
     "expired": ({"exp": _Away(-40)}, "expired"),
     "no exp": ({"exp": None}, "lacks"),
-    "exp is text": ({"exp": "soon"}, "claim is wrong"),
-    "exp is infinite": ({"exp": float("inf")}, "claim is wrong"),
+    "exp is text": ({"exp": "soon"}, "claims is invalid"),
+    "exp is infinite": ({"exp": float("inf")}, "claims is invalid"),
     "not yet valid": ({"nbf": _Away(60)}, "not valid yet"),
     "issued in the future": ({"iat": _Away(60)}, "not valid yet"),
     "another audience": ({"aud": "other"}, "audience"),
