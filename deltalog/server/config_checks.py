@@ -31,7 +31,9 @@ from deltalog.server.observe.observation import check_settings
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """``configuration``: the effective configuration without secrets; empty if it cannot be read."""
+    """The result of a check. ``configuration``: the effective configuration without secrets; empty if it cannot be
+    read.
+    """
 
     ok: bool
     problems: list[str]
@@ -45,8 +47,9 @@ def check(
     read_options: Callable[[Path], dict[str, Any]],
     open_catalog: Callable[[str, dict[str, Any]], Coordinator] | None = None,
 ) -> Checked:
-    """Check a configuration. ``read_options``: reads a file of storage options. ``open_catalog``: the catalog at a URL,
-    with storage options; raises DeltaLogError unless it answers; None: it is not asked."""
+    """Check a configuration. ``read_options``: reads a file of storage options. ``open_catalog``: opens the catalog at
+    a URL with storage options, and raises DeltaLogError unless it answers; None: the catalog is not opened.
+    """
     try:
         config = Configuration(file, above).config
     except CallError as error:
@@ -71,12 +74,12 @@ def _problems_of(
     for place, file in outputs_of(config).items():
         there = file if os.path.exists(file) else os.path.dirname(file) or "."
         if not os.access(there, os.W_OK):
-            problems.append(f"{place}: {file} cannot be written: {there} does not exist, or permits no writing.")
+            problems.append(f"{place}: {file} cannot be written: {there} does not exist or is not writable.")
     warnings += exposed(files)
     if problems:
         return problems, warnings
     if not config.catalog.url:
-        problems.append("[catalog] url: no catalog is named, neither here nor on the command line.")
+        problems.append("[catalog] url: no catalog is given, neither in the configuration nor on the command line.")
     has_tokens = None
     try:
         options = storage_options_of(config.storage, read_options)
@@ -104,16 +107,16 @@ def _problems_of(
 
 
 def _without_tokens(settings: serve.Settings) -> list[str]:
-    """What is wrong if the catalog has no tokens, which is not known."""
+    """What is wrong with the settings if the catalog has no tokens. The catalog was not asked whether it has any."""
     try:
         serve.check(settings, has_tokens=False)
     except DeltaLogError as error:
-        return [f"The server starts only if the catalog has tokens (--check-catalog): {error}"]
+        return [f"Unless the catalog has tokens (check this with --check-catalog), the server does not start: {error}"]
     return []
 
 
 def _address(host: str, port: int) -> tuple[list[str], list[str]]:
-    """What is wrong with the address, and a warning if it is taken: perhaps by the server that will be replaced."""
+    """What is wrong with the address, and a warning if it is in use, perhaps by the server that is to be replaced."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind, protocol) as tried:

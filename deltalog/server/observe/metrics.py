@@ -1,7 +1,7 @@
 """The metrics of a server, in a registry of its own, for Prometheus.
 
-Labels have few values: routes as the server knows them, methods, statuses and names of errors. No label has a text of a
-caller. Names of tables are labels only if ``MetricsSettings.tables`` says of how many.
+Labels have few values: names of routes, methods, statuses and names of errors. No label contains text from a caller.
+Names of tables are labels only for as many tables as ``MetricsSettings.tables`` permits.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Unpublished:
         self._lock = threading.Lock()
 
     def note(self, event: CatalogCall) -> None:
-        """Take over what a call of the catalog showed."""
+        """Update the numbers from the result of a call of the catalog."""
         given, result = event.arguments, event.result
         with self._lock:
             if event.method == "head" and given:
@@ -100,7 +100,7 @@ class Unpublished:
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A metric, as it is scraped."""
+    """A metric whose value is read when it is scraped."""
 
     name: str
     kind: str
@@ -109,7 +109,7 @@ class Metric:
 
 
 class _Gauges(Collector):
-    """Gauges whose values are read when they are scraped. A source that fails has no values."""
+    """Metrics whose values are read when they are scraped. If reading a value fails, the metric has no value."""
 
     def __init__(self) -> None:
         self.sources: list[tuple[Metric, Source]] = []
@@ -135,8 +135,9 @@ def _family(metric: Metric) -> Any:
 
 
 class ServerMetrics:
-    """The metrics of one server. ``tables``: of how many tables there are series of their own. ``names``: the names of
-    tables, by id."""
+    """The metrics of one server. ``tables``: the number of tables that have their own series. ``names``: the names of
+    tables, by id.
+    """
 
     def __init__(self, tables: int = 0, names: Mapping[str, str] | None = None) -> None:
         self._names: Mapping[str, str] = {} if names is None else names
@@ -157,12 +158,13 @@ class ServerMetrics:
             "route",
         )
         self.in_progress = self._set_gauge(
-            "deltalog_server_requests_in_progress", "Requests that are not answered yet."
+            "deltalog_server_requests_in_progress", "Requests that have not been answered yet."
         )
         self.refusals = counter(
             "deltalog_server_refusals",
-            "Requests that no call was made for: unauthenticated, denied, not_found, malformed, slow (the body did not "
-            "arrive), too_large, busy (too many calls), not_http, audit (the audit log cannot be written), other.",
+            "Requests that were refused before a call was made: unauthenticated, denied, not_found, "
+            "malformed, slow (the body did not arrive), too_large, busy (too many calls), not_http, audit "
+            "(the audit log cannot be written), other.",
             "reason",
         )
         self.request_bytes = counter("deltalog_server_request_bytes", "Bytes of the bodies of requests.")
@@ -172,21 +174,22 @@ class ServerMetrics:
             "deltalog_server_late_commits", "Versions that a call committed after its response, which was a time-out."
         )
         self.conflicts = counter(
-            "deltalog_server_conflicts", "Calls that failed because of a change of another caller.", "error"
+            "deltalog_server_conflicts", "Calls that failed because of a conflict with another caller.", "error"
         )
         self.unknown = counter(
             "deltalog_server_unknown_outcomes", "Calls whose response says that their effect is unknown."
         )
         self.ratifications = counter(
             "deltalog_catalog_ratifications",
-            "Proposals to the catalog: ratified, moved (another commit came first), marked (a clean-up marked a file "
-            "first), decided (it was ratified or refused before), timeout (the outcome is not known yet), error.",
+            "Commits that were proposed to the catalog, by result: ratified, moved (another commit came "
+            "first), marked (a clean-up had marked one of its files for deletion), decided (it had been "
+            "ratified or refused before), timeout (the outcome is not known yet), error.",
             "result",
         )
         self.retries = counter(
             "deltalog_commit_retries",
-            "Attempts to commit after the first one, since another commit came first, and requests that were repeated "
-            "because their outcome was unknown.",
+            "Repeated attempts to commit, because another commit came first, and requests that were "
+            "repeated because their outcome was unknown.",
         )
         self.recoveries = counter("deltalog_recovery_runs", "Runs of recovery: ok, failed.", "result")
         self.recovery_seconds = histogram(
@@ -198,11 +201,13 @@ class ServerMetrics:
         )
         self.recovered = counter(
             "deltalog_recovery_items",
-            "What recovery did: published (commits), aborted (transactions), cleaned (files and records), forgotten "
-            "(transactions).",
+            "Objects that recovery processed, by what it did: published (commits), aborted (transactions), "
+            "cleaned (files and records), forgotten (transactions).",
             "kind",
         )
-        self.published = counter("deltalog_published_commits", "Ratified commits that were copied to _delta_log.")
+        self.published = counter(
+            "deltalog_published_commits", "Ratified commits that were published (copied to _delta_log)."
+        )
         self.publication_errors = counter("deltalog_publication_errors", "Publications that failed.")
         self.deleted = counter(
             "deltalog_deleted_files", "Deleted files: of dropped tables, of aborted transactions, staged commits.",
@@ -220,14 +225,14 @@ class ServerMetrics:
         )
         self.store_calls = counter(
             "deltalog_store_calls",
-            "Calls of stores, by method; result: ok, absent (there is no such object, which is usual), error.",
+            "Calls of stores, by method; result: ok, absent (there is no such object, which is not an error), error.",
             "method", "result",
         )  # fmt: skip
         self.store_seconds = histogram(
             "deltalog_store_call_duration_seconds", "Duration of calls of stores.", _CALL_SECONDS, "method"
         )
         self.watch("deltalog_unpublished_commits",
-            "Ratified commits that are not in _delta_log yet, in all tables, as this process last saw them.",
+            "Ratified commits of all tables that are not in _delta_log yet, as this process last saw them.",
             lambda: [({}, sum(self._unpublished.counts().values()))])  # fmt: skip
         self.watch("deltalog_unpublished_commits_max", "The most unpublished commits that one table has.",
             lambda: [({}, max(self._unpublished.counts().values(), default=0))])  # fmt: skip
@@ -238,7 +243,7 @@ class ServerMetrics:
                 "Unpublished commits of the tables that have the most; only with [metrics] tables.",
                 self._worst_tables, "table")  # fmt: skip
         self.registry.register(self._gauges)
-        # Not with the registry in the constructor, which would read /proc now.
+        # Registered afterwards: with the registry as an argument, the constructor would read /proc now.
         self.registry.register(ProcessCollector(registry=None))
         GCCollector(registry=self.registry)
 
@@ -262,8 +267,9 @@ class ServerMetrics:
         self._gauges.sources.append((metric, source))
 
     def collect(self) -> Iterable[Any]:
-        """All metrics, for prometheus_client's formats. The times of creation, which would double the number of series,
-        are left out."""
+        """All metrics, to be written in prometheus_client's formats. The ``_created`` series are left out, because they
+        would double the number of series.
+        """
         for family in self.registry.collect():
             family.samples = [each for each in family.samples if not each.name.endswith("_created")]
             yield family
@@ -287,7 +293,7 @@ class ServerMetrics:
             self.unknown.inc()
 
     def refused(self, status: int, is_unauthenticated: bool = False, is_audit: bool = False) -> None:
-        """Count a request that no call was made for."""
+        """Count a request that was refused before a call was made."""
         reason = "audit" if is_audit else "unauthenticated" if is_unauthenticated else _REASONS.get(status, OTHER)
         self.refusals.labels(reason).inc()
 

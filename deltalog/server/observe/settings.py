@@ -13,11 +13,12 @@ class AuditSettings:
     ``warn``: calls are served; ``refuse``: calls are refused with status 503. ``sync``: whether each line is on the
     disk (fsync) before its response is sent; otherwise, it is in the operating system's cache, and only a crash of the
     machine can lose it. ``write_seconds``: how long a response waits for its line to be written. ``line_bytes``: the
-    longest line; longer members are shortened. ``queue_lines``: how many lines may wait for a slow disk; more are lost
-    and counted. ``reads``: whether calls that only read and succeed are written, too. ``refused_per_second``: how many
-    refused calls of callers who are not known get lines of their own; the others are counted. ``access_file``: the file
-    for the access log, one line per request in the common log format; ``-``: standard output; empty: there is no access
-    log."""
+    maximum length of a line; members that would make it longer are shortened. ``queue_lines``: how many lines may wait
+    for a slow disk; further lines are lost and counted. ``reads``: whether successful calls that only read are written,
+    too. ``refused_per_second``: how many refused calls of unauthenticated callers get their own lines per second; the
+    others are only counted. ``access_file``: the file for the access log, one line per request in the common log
+    format; ``-``: standard output; empty: there is no access log.
+    """
 
     file: str = ""
     on_failure: Literal["warn", "refuse"] = "warn"
@@ -32,12 +33,13 @@ class AuditSettings:
 
 @dataclass(frozen=True, slots=True)
 class MetricsSettings:
-    """``enabled``: whether ``GET /metrics`` is served, in Prometheus' text format, on a listener of its own. ``host``,
+    """``enabled``: whether ``GET /metrics`` is served, in Prometheus' text format, on a separate listener. ``host``,
     ``port``: its address; port 0 selects a free one. ``token_file``: a file with the token that a scraper must send as
-    ``Authorization: Bearer``; empty: none is needed, which is refused unless the address is on loopback.
-    ``any_address``: allows another address without a token, because the network limits who can reach it. ``tables``:
-    for how many tables, those with the most unpublished commits, there are series with the name of the table as a
-    label."""
+    ``Authorization: Bearer``; empty: no token is needed, which is permitted only on a loopback address.
+    ``any_address``: permits other addresses without a token, for networks that limit who can reach them. ``tables``:
+    the number of tables that have their own series, labelled with the name of the table: those with the most
+    unpublished commits.
+    """
 
     enabled: bool = False
     host: str = "127.0.0.1"
@@ -50,8 +52,9 @@ class MetricsSettings:
 @dataclass(frozen=True, slots=True)
 class TraceSettings:
     """``enabled``: whether there is an OpenTelemetry span per request. This needs the package opentelemetry-api; spans
-    go to the tracer provider that the process has, such as that of ``opentelemetry-instrument``. ``calls``: whether
-    there are child spans for the calls to the catalog and to stores."""
+    go to the tracer provider of the process, for example the one that ``opentelemetry-instrument`` sets up. ``calls``:
+    whether there are child spans for the calls to the catalog and to stores.
+    """
 
     enabled: bool = False
     calls: bool = True

@@ -1,4 +1,4 @@
-"""The external tables of a catalog: documents that say where a table lies and how its creator describes it."""
+"""The external tables of a catalog: documents with the location of each table and its creator's description of it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from deltalog.unity import messages
 from deltalog.unity.columns import from_columns
 
 _TRIES = 20
-# Where tables of any format can lie that clients read without this server.
+# Tables of any format that clients read without this server can be at locations with these schemes.
 _EXTERNAL_SCHEMES = frozenset({"s3", "gs", "gcs", "az", "adl", "abfs", "abfss", "wasb", "wasbs", "hdfs", "r2"})
 
 
@@ -81,8 +81,7 @@ class ExternalTables:
         partition_columns: tuple[str, ...],
         owner: str | None = None,
     ) -> ExternalView:
-        """Register an external table of any format, as the caller describes it. Raises and costs as
-        ``add``."""
+        """Register an external table of any format with the caller's description of it. Raises and costs as ``add``."""
         self._names.check_schema(name.partition(".")[0])
         table = self._new(
             name,
@@ -103,15 +102,16 @@ class ExternalTables:
         return ExternalTable(table_id=table_id, name=name, url=url, created_ms=now_ms, updated_ms=now_ms, **described)
 
     def add(self, table: ExternalTable, owner: str | None = None) -> ExternalView:
-        """Register an external table. ``owner``: a principal, who may register it only where no other table lies.
-        Raises TableExistsError, CallError as ``check_unmanaged``. Cost: that of
-        ``check_unmanaged``, 2 coordinator calls."""
+        """Register an external table. ``owner``: the principal who owns it; with an owner, the location must not
+        overlap another table. Raises TableExistsError, CallError as ``check_unmanaged``. Cost: that of
+        ``check_unmanaged``, 2 coordinator calls.
+        """
         self._names.check_free(table.name)
         self.check_unmanaged(table.url)
         changes = [documents.change(EXTERNAL, table.name, 0, table)]
         if owner is not None:
             if any(records.are_nested(each.url, table.url) for each in self.all()):
-                raise CallError(f"{table.url} lies where another table is, or around one.")
+                raise CallError(f"{table.url} is another table, or is inside or contains one.")
             changes.append(documents.change(ACCESS, access_key(table.table_id), 0, AccessDocument(owner=owner)))
         if not self.coordinator.change_documents(changes, [table.name]):
             raise TableExistsError(f"The catalog {self._names.catalog} already has a table {table.name}.")
@@ -168,15 +168,18 @@ class ExternalTables:
         raise ConcurrentModificationError(f"{name} was changed during every attempt to drop it. Try again.")
 
     def check_unmanaged(self, location: str) -> None:
-        """Check that a location can be that of an external table: it neither contains nor lies in a managed table or
-        the place of such tables. Raises CallError. Cost: that of ``ManagedTables.all``."""
+        """Check that a location can be that of an external table: it neither contains nor is inside a managed table or
+        the location for managed tables. Raises CallError. Cost: that of ``ManagedTables.all``.
+        """
         root = canonical_url(canonical_location(location))
         scheme, mark, _ = root.partition("://")
         if mark and scheme not in _EXTERNAL_SCHEMES:
             raise CallError(f"{location} cannot be the location of a table: {scheme}:// is not a storage service.")
         self._warehouse.check_outside(root, location)
         if records.nested_with(root, self._tables.all()) is not None:
-            raise CallError(f"{location} lies where managed tables are, or around one.")
+            raise CallError(
+                f"{location} is inside a managed table or the location for managed tables, or contains one."
+            )
 
     def checked_location(self, table: ExternalTable) -> str:
         self._warehouse.check_outside(table.url, table.url)
@@ -184,7 +187,7 @@ class ExternalTables:
 
 
 def _changed(table: ExternalTable, plan: Plan) -> ExternalTable:
-    """An external table after the updates of a request. Raises CallError."""
+    """Apply the updates of a request to an external table. Raises CallError."""
     for kind in (messages.AddCommit, messages.SetLatestBackfilledVersion):
         if plan.get(kind) is not None:
             raise CallError(f"{kind.__struct_config__.tag} is for managed tables only.")

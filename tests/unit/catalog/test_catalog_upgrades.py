@@ -265,7 +265,7 @@ def test_the_commands(tmp_path: Path) -> None:
     assert json.loads(run("catalog", "upgrade", path, "--json").out) == {**found, "upgraded": True}
     assert version_of(path) == sqlite_file.SCHEMA_VERSION and content_of(path) == before
     assert json.loads(run("catalog", "upgrade", path, "--json").out)["upgraded"] is False
-    assert "has version 3 already" in run("catalog", "upgrade", path).out
+    assert "already has version 3" in run("catalog", "upgrade", path).out
     assert "SQLite" in run("catalog", "info", path).out
     for command in ("info", "upgrade"):
         assert json.loads(run("catalog", command, tmp_path / "none.db", "--json").err)["code"] == "ENTITY_NOT_FOUND"

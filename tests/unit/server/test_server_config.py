@@ -37,12 +37,12 @@ def wrong(tmp_path: Path, text: str | bytes) -> str:
 
 # ------------------------------------------------------------------------------------------- what is refused
 
-REFER = 'secrets are not in this file: give {file = "…"} or {env = "…"}.'
+REFER = 'secrets do not belong in this file: give {file = "…"} or {env = "…"}.'
 SECTIONS = ", ".join(sorted(each.name for each in dataclasses.fields(Config)))
 WRONG = {
     "[listen]\nhots = 'x'": "[listen] has no key hots; did you mean host?.",
     "[lisen]\n": "there is no section [lisen]; did you mean listen?.",
-    "host = 'x'": f"there is no section [host]; there are {SECTIONS}.",
+    "host = 'x'": f"there is no section [host]; known are {SECTIONS}.",
     "listen = 5": "listen must be a section, [listen].",
     "[[listen]]\nport = 5": "listen must be a section, [listen].",
     "[listen]\nport = '5'": "[listen] port: expected an integer, got text.",
@@ -73,7 +73,7 @@ def test_wrong_configurations(text: str, message: str, tmp_path: Path) -> None:
 
 def test_all_wrong_keys_are_named_at_once(tmp_path: Path) -> None:
     found = wrong(tmp_path, "[listen]\na = 1\nb = 2\n[limts]\n[tokens]\ntoken = 'x'").splitlines()
-    assert len(found) == 4 and "token_file names the place" in found[-1]
+    assert len(found) == 4 and "use token_file" in found[-1]
     found = wrong(tmp_path, "[listen]\nport = 'x'\n[limits]\nthreads = -1\nrequests = -1").splitlines()
     assert len(found) == 3
 
@@ -257,7 +257,7 @@ secret = {{file = "{token}"}}
     assert SECRET not in json.dumps(found)
     assert not (tmp_path / "catalog.db").exists()
     shown = run("serve", "--config", tmp_path / "server.toml", "--check-config")
-    assert shown.status == 0 and "[listen]\n" in shown.out and "The configuration is right." in shown.out
+    assert shown.status == 0 and "[listen]\n" in shown.out and "The configuration is valid." in shown.out
     assert SECRET not in shown.out
 
 
@@ -284,7 +284,7 @@ def test_everything_that_is_wrong_is_found(tmp_path: Path) -> None:
         (f'{url}[tokens]\ntoken_file = "{tmp_path}/short"', "16 printable"),
         (f'{url}[tokens]\ntoken_file = "{tmp_path}/none"', "none cannot be read"),
         (f'{url}[credentials]\nrules_file = "{tmp_path}/rules.json"', "not a list of rules"),
-        ('[listen]\nport = 0', "no catalog is named"),
+        ('[listen]\nport = 0', "no catalog is given"),
         (f'{url}host = "192.0.2.1"\n[tokens]\ntoken_env = "HOME"', "cannot listen on 192.0.2.1"),
         (f'{url}[storage.options]\nsecret = {{env = "NOT_SET"}}', "NOT_SET is not set"),
         (f'{url}[storage]\noptions_file = "{tmp_path}/short"', "short is not JSON"),
@@ -300,7 +300,7 @@ def test_everything_that_is_wrong_is_found(tmp_path: Path) -> None:
 
 def test_an_address_for_others_needs_tokens_of_the_catalog(tmp_path: Path) -> None:
     text = f'[catalog]\nurl = "{tmp_path}/catalog.db"\n[listen]\nport = 0\nhost = "0.0.0.0"'
-    assert "only if the catalog has tokens" in checked(tmp_path, text)["warnings"][-1]
+    assert "Unless the catalog has tokens" in checked(tmp_path, text)["warnings"][-1]
     TransactionManager(str(tmp_path / "catalog.db"))
     assert "reachable from other machines" in checked(tmp_path, text, "--check-catalog", status=1)["problems"][0]
 
@@ -309,8 +309,8 @@ def test_how_callers_prove_who_they_are_is_checked(tmp_path: Path) -> None:
     url = f'[catalog]\nurl = "{tmp_path}/catalog.db"\n[listen]\nport = 0\n'
     (tmp_path / "key").write_text("short")
     for text, problem in (
-        ("[certificates]", "need TLS with the authority of the clients"),
-        ("[certificates]\nprincipal = 'X'", "principal is one of CN"),
+        ("[certificates]", "needs TLS with the certificate authority of the clients"),
+        ("[certificates]\nprincipal = 'X'", "must be one of CN"),
         ("[oidc]\nissuer = 'https://x'", "missing required field audience"),
         ("[oidc]\nissuer = 'x'\naudience = 'y'", "URLs of an issuer"),
         (f"[sigv4]\nkey_file = '{tmp_path}/key'", "key"),
@@ -351,7 +351,7 @@ def test_a_file_that_configures_all_serves(tmp_path: Path) -> None:
     wrong_name = run("serve", "--config", tmp_path / "server.toml", "--set", "unity.catlog=x", "--json")
     assert wrong_name.status == 2 and "did you mean catalog" in wrong_name.err
     no_catalog = run("serve", "--json")
-    assert no_catalog.status == 2 and "Name the catalog" in no_catalog.err
+    assert no_catalog.status == 2 and "No catalog is given" in no_catalog.err
     with served(tmp_path / "other.db", "--config", str(tmp_path / "server.toml")) as server:
         assert server.ask("GET", "/health/ready")[0] == 200
     assert (tmp_path / "other.db").exists() and not (tmp_path / "catalog.db").exists()

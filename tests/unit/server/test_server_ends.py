@@ -179,7 +179,7 @@ def test_calls_that_hang_are_cut_off_and_named(tmp_path: Path) -> None:
     text = log.read_text()
     for status, body, request_id in answers:
         assert status >= 400 and "may still take effect" in body["Message"]
-        assert f"request {request_id}: ExtendTransaction: The server ended before the call did" in text
+        assert f"request {request_id}: ExtendTransaction: The server shut down before the call ended" in text
     assert "is unfinished; it may still take effect" in text
     assert "Traceback" not in text
 

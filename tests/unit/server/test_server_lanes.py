@@ -290,7 +290,7 @@ def test_the_whole_end_of_calls_that_hang_fits_an_orchestrator(moto: Server, tmp
         assert server.process.wait(60) == 1
         assert time.monotonic() - begun_s < 30
     assert all(status >= 400 and "may still take effect" in answer["Message"] for status, answer in answers)
-    assert log.read_text().count("The server ended before the call did") == 4
+    assert log.read_text().count("The server shut down before the call ended") == 4
 
 
 def test_a_table_whose_store_hangs_holds_up_nobody_else(moto: Server, tmp_path: Path) -> None:

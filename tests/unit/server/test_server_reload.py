@@ -23,7 +23,7 @@ from tests.support.server.certificates import Pair, issue
 
 OLD, NEW = "0123456789abcdef-old", "0123456789abcdef-new"
 START = "/StartTransaction"
-IN_EFFECT, REFUSED = "is in effect", "refused; the earlier stays in effect"
+IN_EFFECT, REFUSED = "is in effect", "refused; the previous one stays in effect"
 WATCHING = "[process]\nwatch_seconds = 0.05\n[recovery]\nevery_seconds = 0\n"
 NOT_WATCHING = "[process]\nwatch_seconds = 0\n[recovery]\nevery_seconds = 0\n"
 
