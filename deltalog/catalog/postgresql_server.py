@@ -255,8 +255,8 @@ class PostgresServer:
         reason, advice = self._reason(error), _ADVICE.get(error.sqlstate or "", "Check the server.")
         if not has_no_effect:
             raise OperationTimeoutError(
-                f"The catalog {self.url} failed at the end of a change ({reason}). The change may have "
-                f"taken effect, or may still do so: read it back. {advice}",
+                f"The catalog {self.url} failed at the end of a change ({reason}). The change may or may "
+                f"not have taken effect, and may still do so: read it back. {advice}",
                 path=self.url,
                 service_code=error.sqlstate,
             ) from None

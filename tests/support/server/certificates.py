@@ -1,4 +1,4 @@
-"""Certificates for tests of TLS: authorities, and what they sign."""
+"""Certificates for tests of TLS: certificate authorities, and the certificates that they sign."""
 
 from __future__ import annotations
 
@@ -37,8 +37,9 @@ def issue(
     is_authority: bool = False,
     usage: str | None = None,
 ) -> Pair:
-    """Make a certificate for 127.0.0.1, signed by ``issuer`` or else by itself. ``days``: from when to when it is
-    valid, from now on. ``usage``: ``client`` or ``server``; None: both."""
+    """Make a certificate for 127.0.0.1, signed by ``issuer`` or else by itself. ``days``: the beginning and the end of
+    its validity, in days from now. ``usage``: ``client`` or ``server``; None: both.
+    """
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
     now = datetime.datetime.now(datetime.timezone.utc)
