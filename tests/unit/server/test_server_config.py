@@ -1,4 +1,4 @@
-"""Tests the configuration file of a server: what is refused and how, secrets by reference, and --check-config."""
+"""Tests the configuration file of a server: error messages, secrets by reference, and --check-config."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ HOSTILE = {
 
 @pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
 def test_hostile_configurations(text: str | bytes, tmp_path: Path) -> None:
-    """None takes long, and no message is long or has control characters."""
+    """No hostile configuration takes long to refuse, and no message is long or has control characters."""
     for line in wrong(tmp_path, text).splitlines():
         assert len(line) < 500 and line.isprintable()
 
@@ -125,7 +125,7 @@ def test_a_message_does_not_quote_a_secret_in_the_wrong_place(tmp_path: Path) ->
 
 
 def test_every_key_can_be_set_and_reaches_its_settings(tmp_path: Path) -> None:
-    """What is written as TOML is what is read, for every section and key."""
+    """For every section and key, a value that is written as TOML reaches the settings unchanged."""
     given = sample(Config)
     given["process"]["log_level"] = "error"
     file = tmp_path / "server.toml"
@@ -346,7 +346,7 @@ def test_the_catalog_is_asked_if_wanted(tmp_path: Path) -> None:
 
 
 def test_a_file_that_configures_all_serves(tmp_path: Path) -> None:
-    """A server needs no more than its configuration; its catalog is relative to the working directory."""
+    """A server needs only its configuration. The path of the catalog in it is relative to the working directory."""
     (tmp_path / "server.toml").write_text(f'[catalog]\nurl = "{tmp_path}/catalog.db"\n[listen]\nport = 1')
     wrong_name = run("serve", "--config", tmp_path / "server.toml", "--set", "unity.catlog=x", "--json")
     assert wrong_name.status == 2 and "did you mean catalog" in wrong_name.err
@@ -372,7 +372,7 @@ def test_the_page_names_every_key() -> None:
 
 
 def test_the_checks_need_no_environment(tmp_path: Path) -> None:
-    """Nothing is checked by starting a server: the socket is free afterwards."""
+    """The checks start no server, so the port is free afterwards."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     given = {"listen": {"port": port}, "catalog": {"url": os.fspath(tmp_path / "c.db")}}

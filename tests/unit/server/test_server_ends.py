@@ -1,4 +1,4 @@
-"""Tests how a server process is alive, ready, and ends: drain, running calls, hung calls, second signals."""
+"""Tests the health checks and the shutdown of a server process: draining, running calls, hung calls, second signals."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def until(happens: Callable[[], bool]) -> None:
 
 @contextlib.contextmanager
 def locked(catalog: Path) -> Iterator[Callable[[], None]]:
-    """Hold the lock of the writers, so that calls which write hang; yields what releases it."""
+    """Hold the write lock, so that calls which write hang; yields a function that releases it."""
     database = sqlite3.connect(catalog, isolation_level=None)
     database.execute("BEGIN IMMEDIATE")
     try:
@@ -44,7 +44,7 @@ def locked(catalog: Path) -> Iterator[Callable[[], None]]:
 
 
 def extend(server: Served, transaction: str) -> tuple[int, dict[str, str], str]:
-    """Returns the status of the response, its body, and its id."""
+    """Send a call that writes; returns the status and the body of the response, and the request id."""
     connection = server.connection()
     try:
         connection.request("POST", "/ExtendTransaction", json.dumps({"TransactionId": transaction}))
@@ -56,7 +56,7 @@ def extend(server: Served, transaction: str) -> tuple[int, dict[str, str], str]:
 
 
 def wait_until_full(server: Served) -> None:
-    """Wait until as many calls run as the server takes."""
+    """Wait until as many calls are in progress as the server accepts."""
     until(lambda: server.ask("GET", "/health/ready") == (503, {"status": "overloaded"}))
 
 
@@ -83,7 +83,7 @@ def test_a_server_is_alive_and_ready(tmp_path: Path) -> None:
 
 
 def test_without_its_catalog_a_server_is_unready_but_alive(tmp_path: Path) -> None:
-    """Health is asked without a token, as orchestrators do."""
+    """The health checks need no token, because orchestrators send none."""
     (tmp_path / "token").write_text(TOKEN)
     catalog, away = tmp_path / "catalog.db", tmp_path / "away.db"
     with served(catalog, NO_RECOVERY, "--token-file", str(tmp_path / "token"), log=tmp_path / "log") as server:
@@ -210,7 +210,7 @@ def test_the_whole_end_fits_an_orchestrator() -> None:
 
 
 def test_a_server_in_a_thread_ends_the_same_way(tmp_path: Path) -> None:
-    """The process goes on, whatever the server's calls do."""
+    """The process goes on, even if calls of the server hang."""
     manager = TransactionManager(str(tmp_path / "catalog.db"))
     server = Server(manager, Settings(end_seconds=1))
     thread = threading.Thread(target=server.run)

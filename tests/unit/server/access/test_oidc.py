@@ -1,4 +1,4 @@
-"""Tokens of an OpenID Connect issuer: an issuer on this machine whose keys change, or that is down, slow or hostile."""
+"""Tokens of an OpenID Connect issuer on this machine, whose keys change, or which is down, slow or hostile."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ def test_algorithms_of_public_keys(algorithm: str, issuer: Issuer) -> None:
 
 @dataclass(frozen=True)
 class _Away:
-    """A time that is so many seconds away when the token is made."""
+    """A time that is this many seconds after the token is made."""
 
     seconds: int
 

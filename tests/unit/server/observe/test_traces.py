@@ -25,7 +25,9 @@ TRACE, PARENT = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 
 
 def finished(exporter: InMemorySpanExporter, requests: int = 1) -> list[Any]:
-    """The spans that have ended, in this order, once those of so many requests have, which is after their response."""
+    """The finished spans in the order of their ends. Waits for the spans of ``requests`` requests, which end after the
+    responses.
+    """
     deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         found = list(exporter.get_finished_spans())
