@@ -110,7 +110,8 @@ class ExternalTables:
         self.check_unmanaged(table.url)
         changes = [documents.change(EXTERNAL, table.name, 0, table)]
         if owner is not None:
-            if any(records.are_nested(each.url, table.url) for each in self.all()):
+            root = canonical_url(table.url)
+            if any(records.are_nested(canonical_url(each.url), root) for each in self.all()):
                 raise CallError(f"{table.url} lies where another table is, or around one.")
             changes.append(documents.change(ACCESS, access_key(table.table_id), 0, AccessDocument(owner=owner)))
         if not self.coordinator.change_documents(changes, [table.name]):

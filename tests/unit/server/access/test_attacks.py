@@ -357,6 +357,8 @@ def test_an_external_table_gives_no_keys_for_the_files_of_another(server: InProc
         "s3://lake/team/theirs/part",
         "s3://lake/team",
         "s3a://lake/team/theirs/",
+        "s3n://lake/team/theirs",
+        "s3n://lake/bob/own",
         "s3://lake/bob/own/x",
     ):
         body = {
@@ -375,6 +377,7 @@ def test_an_external_table_gives_no_keys_for_the_files_of_another(server: InProc
         "s3://lake/team/theirs/part",
         "s3://lake/team",
         "s3a://lake/team/theirs/",
+        "s3n://lake/team/theirs",
         "s3://lake",
     ):
         for operation in ("PATH_READ", "PATH_READ_WRITE", "PATH_CREATE_TABLE"):
