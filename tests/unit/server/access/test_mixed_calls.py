@@ -151,3 +151,21 @@ def test_a_log_with_the_id_of_another_table_gives_no_rights_on_that_table(server
         assert found["table_id"] not in (wanted, made)
         assert server.manager.coordinator.document(ACCESS, access_key(wanted)) is None
     assert server.unity(eve).ask("DELETE", "/tables/main.s.theirs").error[0] == 404
+
+
+def test_keys_for_an_external_table_open_no_managed_table_that_lies_in_it(server: InProcess) -> None:
+    """Other programs may create tables anywhere."""
+    admin = server.unity()
+    body = {
+        "name": "outer", "catalog_name": "main", "schema_name": "s", "table_type": "EXTERNAL",
+        "data_source_format": "PARQUET", "storage_location": f"file://{server.place}/outer", "columns": [],
+    }  # fmt: skip
+    table_id = admin.ok("POST", "/tables", body)["table_id"]
+    admin.ok("PATCH", "/permissions/table/main.s.outer", {"changes": [{"principal": "ann", "add": ["SELECT"]}]})
+    ann, path = server.unity(ANN), "/delta/v1/catalogs/main/schemas/s/tables/outer/credentials?operation=READ"
+    asked = {"table_id": table_id, "operation": "READ"}
+    assert ann.ask("GET", path).status == ann.ask("POST", "/temporary-table-credentials", asked).status == 200
+    server.manager.create_table("s.secret", str(server.place / "outer" / "secret"), SCHEMA)
+    for found in (ann.ask("GET", path), ann.ask("POST", "/temporary-table-credentials", asked)):
+        assert found.error == (400, "InvalidParameterValueException")
+        assert "secret" not in str(found.body)
