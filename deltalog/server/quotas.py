@@ -2,7 +2,7 @@
 who asks for too much is refused, and the others are not.
 
 Callers are told apart by their principals. A client who fails to say who it is has none; its failures are counted by
-address.
+address. So are calls whose signature cannot be checked before their body has been received, until it has been.
 """
 
 from __future__ import annotations
@@ -82,6 +82,11 @@ class Rates:
         if len(self._used_until_s) > self._most:
             self._used_until_s.popitem(last=False)
 
+    def give_back(self, name: str) -> None:
+        """Undo the use of one."""
+        if name in self._used_until_s:
+            self._used_until_s[name] -= self._seconds_each
+
     def __len__(self) -> int:
         return len(self._used_until_s)
 
@@ -147,6 +152,10 @@ class Callers:
             use.bytes -= share.bytes
             if not use.calls:
                 del self._uses[name]
+
+    def give_back(self, name: str) -> None:
+        """A call that has ended turned out to be another's."""
+        self._calls.give_back(name)
 
     def take(self, name: str, count: int, own: int) -> None:
         """Count bytes of a call in progress, which has ``own`` bytes already. Raises OverQuotaError."""
