@@ -50,16 +50,30 @@ _MOST_BYTES = 64 << 10
 # The time for parsing a key grows with the square of the number of its dots at least.
 _MOST_DOTS = 500
 _MOST_NUMBER = 1e12
+# About 31 years. Python's waits for threads accept 292 years at most.
+_MOST_SECONDS = 1e9
 _DEEPEST = 16
-# The smallest values of numbers. Other numbers must not be negative.
+# The smallest values of numbers; with less, the server would serve nobody, or not limit what it should. Other numbers
+# must not be negative.
 _LEAST = {
     ("listen", "port"): 0,
     ("limits", "body_bytes"): 1024,
     ("limits", "header_bytes"): 1024,
+    ("limits", "header_seconds"): 0.1,
+    ("limits", "body_seconds"): 0.1,
     ("limits", "request_seconds"): 0.1,
+    ("limits", "response_seconds"): 0.1,
     ("limits", "threads"): 1,
     ("limits", "requests"): 1,
     ("limits", "connections"): 16,
+    ("limits", "quotas.remembered"): 1,
+    ("tokens", "guesses"): 1,
+    ("tokens", "guess_seconds"): 0.1,
+    ("tokens", "lookup_seconds"): 0.1,
+    ("oidc", "fetch_seconds"): 0.1,
+    ("oidc", "fetch_bytes"): 1024,
+    ("oidc", "max_age_seconds"): 1,
+    ("sigv4", "window_seconds"): 1,
     ("unity", "most_unpublished"): 1,
     ("catalog", "idle_timeout_seconds"): 0.001,
     ("catalog", "postgresql.connections"): 1,
@@ -349,7 +363,9 @@ def _wrong_numbers(section: str, settings: Any, above: str = "") -> Iterator[str
             yield from _wrong_numbers(section, value, f"{above}{each.name}.")
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             continue
-        least, most = _LEAST.get((section, above + each.name), 0), _MOST.get((section, above + each.name), _MOST_NUMBER)
+        key = section, above + each.name
+        of_kind = _MOST_SECONDS if each.name.endswith("_seconds") else _MOST_NUMBER
+        least, most = _LEAST.get(key, 0), _MOST.get(key, of_kind)
         if not least <= value <= most:
             yield f"[{section}] {above}{each.name}: must be {least:,} to {most:,.0f}"
 
