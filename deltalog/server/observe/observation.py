@@ -129,6 +129,10 @@ class Observation:
             if self.audit is not None:
                 self.audit.note("start")
 
+    def reread(self) -> Callable[[], None]:
+        """Read the token of the metrics again, and return what puts it into effect. Raises CallError."""
+        return (lambda: None) if self._scraping is None else self._scraping.reread()
+
     def close(self) -> None:
         """End, and write the lines that wait, for a few seconds at most. Can be repeated."""
         if self._end is not None:
