@@ -33,7 +33,7 @@ from deltalog.server.access.sigv4 import SigV4Settings
 from deltalog.server.access.token_lookup import TokenSettings
 from deltalog.server.app import Limits
 from deltalog.server.observe.settings import AuditSettings, MetricsSettings, TraceSettings
-from deltalog.server.reload import states_of
+from deltalog.server.reload import FileStates, states_of
 from deltalog.server.serve import Settings, vendor_of
 from deltalog.server.tls import Tls
 from deltalog.transactions.unity.settings import UnitySettings
@@ -558,6 +558,7 @@ class Configuration:
         read(above, "The command line")
         self.config = self._read()
         self.seen = states_of(self.files())
+        self._of_storage = self._storage_state()
         self._next = self.config
 
     def _read(self) -> Config:
@@ -584,7 +585,13 @@ class Configuration:
                 log.warning(
                     "[%s] has changed in the configuration: this takes effect when the server is restarted", name
                 )
+        before, self._of_storage = self._of_storage, self._storage_state()
+        for file in (file for file, state in self._of_storage.items() if state != before[file]):
+            log.warning("%s, of [storage], has changed: this takes effect when the server is restarted", file)
         self.config = dataclasses.replace(self._next, catalog=self.config.catalog, storage=self.config.storage)
+
+    def _storage_state(self) -> FileStates:
+        return states_of(files_of(self.config.storage).values())
 
     def files(self) -> Sequence[str]:
         """The files to watch for changes: those that the configuration names, but not the configuration itself, in
