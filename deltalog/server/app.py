@@ -576,6 +576,8 @@ class App:
             return _unready("draining")
         if self._catalog.is_full or self._stores.is_full:
             return _unready("overloaded")
+        if self._observation.refuses:
+            return _unready("unaudited")
         answer = await self._healthy(exchange.request_id)
         return Answer(200, {"status": "ready"}) if answer.status == 200 else answer
 
