@@ -247,6 +247,11 @@ class Observation:
                     if some:
                         self._name(exchange, table_id)
                         exchange.in_doubt[table_id] = max(some)
+                if exchange.is_answered and self.audit is not None:
+                    doubt = {table_id: max(some) for table_id, some in proposed.items() if some}
+                    self.audit.record_late(
+                        dataclasses.replace(exchange, versions={}, commits={}, in_doubt=doubt, trace=None)
+                    )
             elif event.error is None and result.name == "RATIFIED":
                 self._committed(exchange, proposed)
 
