@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import os
 import re
@@ -265,6 +266,31 @@ def test_a_commit_after_the_time_out_gets_a_line_of_its_own(tmp_path: Path) -> N
             time.sleep(0.01)
         late = server.lines()[-1]
     assert late["request_id"] == first["request_id"] and late["versions"][0]["version"] == 1
+
+
+def test_a_commit_after_the_end_gets_a_line_if_the_limits_changed_while_it_ran(tmp_path: Path) -> None:
+    go = threading.Event()
+
+    class Slow(SQLiteCoordinator):
+        def ratify(self, proposal: Any) -> Any:
+            assert go.wait(60)
+            return super().ratify(proposal)
+
+    audit = AuditSettings(file=str(tmp_path / "audit.log"))
+    manager = TransactionManager(Slow(str(tmp_path / "catalog.db")))
+    limits = Limits(request_seconds=0.3)
+    with observed(tmp_path, audit=audit, manager=manager, limits=limits) as server:
+        server.unity.ok("POST", "/schemas", {"name": "s", "catalog_name": "main"})
+        table = server.unity.new_table("late")
+        assert table.update(table.stage()).status == 500
+        settings = server.server._settings
+        server.server._apply(dataclasses.replace(settings, limits=dataclasses.replace(limits, threads=3)))
+    go.set()
+    deadline = time.monotonic() + 20
+    while server.lines()[-1]["event"] != "late_commit" and time.monotonic() < deadline:
+        time.sleep(0.01)
+    server.server.observation.close()
+    assert server.lines()[-2]["event"] == "late_commit" and server.lines()[-1]["event"] == "stop"
 
 
 def test_a_commit_in_doubt_after_the_time_out_gets_a_line_of_its_own(tmp_path: Path) -> None:
