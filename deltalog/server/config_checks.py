@@ -31,8 +31,8 @@ from deltalog.server.observe.observation import check_settings
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """The result of a check. ``configuration``: the effective configuration without secrets; empty if it cannot be
-    read.
+    """The result of a check. The result of a check. ``configuration``: the effective configuration without secrets;
+    empty if it cannot be read.
     """
 
     ok: bool

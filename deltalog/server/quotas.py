@@ -2,21 +2,21 @@
 exceeds its limits is refused, while the others are served.
 
 Callers are distinguished by their principals. A client that fails to authenticate has no principal; its failures are
-counted by address.
+counted by address. So are calls whose signature cannot be checked before their body has been received, until it has
+been.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-# The length of the IPv6 prefix that counts as one address: the owner of a network can use all addresses in it.
-_NETWORK_BITS = 64
+from deltalog.server.access.principals import network_of
+
 _ROUNDING_S = 1e-6
 # How much CPU time a caller may use at once after a pause.
 _AT_ONCE_CPU_S = 0.5
@@ -29,11 +29,10 @@ class Quotas:
     ``concurrent_calls``: how many of its calls may be unanswered. ``pending_bytes``: the total size of its bodies that
     are being received or processed; one body alone may be larger. ``processors``: how much CPU time its calls may use
     on average, in processors (0.5: half of the time of one); half a second may be used at once after a pause.
-    ``failures_per_second``: how many requests from one address (IPv6: from one /64 network) may fail to authenticate on
-    average; requests from there that do authenticate are not affected. ``failure_burst``: how many of these failures
-    may come at once after a pause. ``remembered``: the maximum number of principals, and of addresses, whose rates are
-    in memory; beyond it, those that have been idle longest are forgotten.
-    """
+    ``failures_per_second``: how many requests from one address (IPv6: from one network of 64 bits) may fail to prove
+    whose they are on average; requests from there that do prove it are answered as ever. ``failure_burst``: how many of
+    these may come at once after a pause. ``remembered``: the most principals, and the most addresses, whose rates are
+    in memory, at least 1; beyond it, those that have been idle longest are forgotten."""
 
     calls_per_second: float = 0
     burst: int = 0
@@ -83,6 +82,11 @@ class Rates:
         self._used_until_s.move_to_end(name)
         if len(self._used_until_s) > self._most:
             self._used_until_s.popitem(last=False)
+
+    def give_back(self, name: str) -> None:
+        """Undo the use of one."""
+        if name in self._used_until_s:
+            self._used_until_s[name] -= self._seconds_each
 
     def __len__(self) -> int:
         return len(self._used_until_s)
@@ -153,6 +157,10 @@ class Callers:
             if not use.calls:
                 del self._uses[name]
 
+    def give_back(self, name: str) -> None:
+        """A call that has ended turned out to be another's."""
+        self._calls.give_back(name)
+
     def take(self, name: str, count: int, own: int) -> None:
         """Count more bytes of the body of a call in progress, of which ``own`` have been counted already. Raises
         OverQuotaError.
@@ -164,7 +172,7 @@ class Callers:
 
     def has_failed(self, address: str | None) -> None:
         """Count a request that failed to authenticate. Raises OverQuotaError."""
-        network = _network(address)
+        network = network_of(address)
         wait_s = self._failures.wait_s(network)
         if wait_s:
             raise OverQuotaError("failures_per_second", self._quotas.failures_per_second, math.ceil(wait_s))
@@ -174,16 +182,3 @@ class Callers:
 def _ahead(burst: int, per_second: float) -> int:
     """How many calls may come earlier than at an even pace."""
     return max(1, burst or math.floor(per_second)) - 1
-
-
-def _network(address: str | None) -> str:
-    """The name under which an address is counted: an IPv6 address counts as its /64 network."""
-    if address is None or ":" not in address:
-        return address or ""
-    try:
-        found = ipaddress.IPv6Address(address.partition("%")[0])
-    except ValueError:
-        return address
-    if found.ipv4_mapped is not None:
-        return str(found.ipv4_mapped)
-    return str(ipaddress.IPv6Network((int(found) >> _NETWORK_BITS << _NETWORK_BITS, _NETWORK_BITS)))

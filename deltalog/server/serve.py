@@ -342,6 +342,7 @@ class Server:
                 "into effect."
             )
         authenticate = self._authentication.prepared(settings.authentication, settings.token)
+        observe = self.observation.reread()
         for what in _unchangeable(old, settings):
             log.warning("%s has changed in the configuration: restart the server to put this into effect", what)
         tls = None if old.tls is None else settings.tls
@@ -358,6 +359,7 @@ class Server:
                 self._tls.current = context
             self._app.reload(settings.limits, service)
             authenticate()
+            observe()
             self._limit(settings)
             done.set()
 

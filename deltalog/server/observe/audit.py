@@ -91,7 +91,7 @@ class AuditLog:
             self.writer.put(lines)
 
     def record_late(self, exchange: Exchange) -> None:
-        """Write a line about versions that a call committed after its response."""
+        """Write that a call has committed versions after its response, or may have."""
         self._put(records.of_exchange(exchange, self._clock_ms(), self.server, "late_commit"))
 
     def record_upkeep(self, event: Upkeep, exchange: Exchange | None) -> None:
@@ -147,7 +147,7 @@ class Strangers:
         self._lock = threading.Lock()
 
     def next(self, status: int) -> tuple[bool, dict[str, int]]:
-        """Whether to write the line of a refused call, and how many were left out in the last period, by status."""
+        """Whether to write the line of a refused call, and the number of lines left out in the last period, by status."""
         with self._lock:
             left_out: dict[str, int] = {}
             if self._clock() - self._begun_s >= _PERIOD_SECONDS:
