@@ -615,8 +615,8 @@ def page() -> str:
         "",
         f"`{ALLOWED}`: the call is carried out. `{DENIED}`: it is refused. `{HIDDEN}`: the object is reported as "
         "missing, because the caller may not see it.",
-        "Owners and grants are those on the catalog, on the schema, and on the table of the call; everything else "
-        "belongs to others. The scope of the credential is ADMIN unless it is said.",
+        "The grants and the ownership in this list are on the catalog, the schema and the table that a call is about; "
+        "all other objects belong to others. The scope of the credential is ADMIN unless the list says otherwise.",
         "A listing (`GET /catalogs`, `GET /schemas`, `GET /tables`, `ListTransactions`) shows what its caller may see. "
         "Calls that change catalogs are not served. `GET /health` needs no principal.",
         "",
