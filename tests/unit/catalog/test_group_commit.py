@@ -26,6 +26,7 @@ from deltalog.catalog.sqlite import SQLiteCoordinator
 from deltalog.catalog.sqlite_file import SQLiteFile
 from deltalog.errors import CoordinatorError, OperationTimeoutError
 from deltalog.testing.coordinator_cases import commit, proposal, table, transaction
+from tests.support.waiting import until
 
 RATIFIED = Ratification.RATIFIED
 THREADS = 8
@@ -77,8 +78,7 @@ class Together:
     def add(self, call: Callable[..., Any], *arguments: Any) -> Future[Any]:
         count = len(self._waiting)
         future = self._pool.submit(call, *arguments)
-        while len(self._waiting) == count and not future.done():
-            time.sleep(0.001)
+        until(lambda: len(self._waiting) > count or future.done())
         return future
 
 
@@ -271,8 +271,7 @@ def test_a_fork_while_another_thread_waits_can_make_changes(catalog: SQLiteCoord
     assert holder.stdout is not None and holder.stdout.readline() == "held\n"
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(catalog.ratify, proposal({"id-0": 1}))
-        while not catalog._file._group._is_led:
-            time.sleep(0.001)
+        until(lambda: catalog._file._group._is_led)
         child = os.fork()
         if child == 0:
             try:

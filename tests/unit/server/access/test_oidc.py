@@ -30,15 +30,14 @@ from deltalog.server.serve import Settings
 from tests.support.server.access import (
     CATALOGS,
     Issuer,
-    authority,
     bearer,
     free_port,
     jwk,
-    local,
     reply,
     rsa_key,
     serving,
 )
+from tests.support.server.certificates import LOCAL, authority
 
 
 def answer(handler: BaseHTTPRequestHandler, document: Any, status: int = 200, headers: Any = None) -> bool:
@@ -398,7 +397,7 @@ def test_keys_are_fetched_by_tls_from_issuers_whose_certificate_is_trusted(
 ) -> None:
     ca = authority(tmp_path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(*ca.issue("issuer", alternatives=local()))
+    context.load_cert_chain(*ca.issue("issuer", alternatives=LOCAL))
     issuer = Issuer(context)
     try:
         with pytest.raises(NotIdentifiedYetError):

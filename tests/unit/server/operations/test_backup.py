@@ -10,7 +10,6 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,7 @@ import pyarrow as pa
 import pytest
 
 from deltalog import TransactionManager
+from tests.support.waiting import until
 
 SCHEMA = pa.schema([("id", pa.int64())])
 A, B = "bank.a", "bank.b"
@@ -65,13 +65,6 @@ def writing(catalog: str, place: Path, count: int = 2) -> Iterator[Callable[[], 
         for process in processes:
             process.kill()
             process.wait()
-
-
-def until(acknowledged: Callable[[], list[int]], count: int) -> None:
-    deadline = time.monotonic() + 120
-    while len(acknowledged()) < count:
-        assert time.monotonic() < deadline, f"{len(acknowledged())} of {count} transactions"
-        time.sleep(0.02)
 
 
 def by_shell(catalog: Path, backup: Path) -> None:
@@ -128,9 +121,10 @@ def test_sqlite_is_backed_up_while_commits_run(tmp_path: Path, back_up: Callable
     for name in (A, B):
         manager.create_table(name, str(tmp_path / name), SCHEMA)
     with writing(str(catalog), tmp_path) as acknowledged:
-        until(acknowledged, 5)
+        until(lambda: len(acknowledged()) >= 5, 120)
         back_up(catalog, backup)
-        until(acknowledged, len(acknowledged()) + 5)
+        more = len(acknowledged()) + 5
+        until(lambda: len(acknowledged()) >= more, 120)
     manager.coordinator.close()
     for file in tmp_path.glob("catalog.db*"):  # the disk is lost
         file.unlink()
