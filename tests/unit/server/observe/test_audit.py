@@ -151,15 +151,6 @@ def test_a_hostile_path_stays_in_its_line(server: Observed, part: str) -> None:
         assert not set(data) - set(range(0x20, 0x7F)) - {0x0A}, name
 
 
-def test_no_secret_is_written(server: Observed) -> None:
-    server.unity.new_table("secrets").commit()
-    server.ask("GET", f"{ROOT}/catalogs?token={TOKEN}&X-Amz-Signature={TOKEN}", **bearer())
-    server.ask("GET", f"{ROOT}/catalogs", authorization=f"Basic {TOKEN}", cookie=TOKEN, x_request_id=TOKEN)
-    server.ask("POST", f"{ROOT}/schemas", json.dumps({"name": TOKEN}).encode() + b"{", **bearer())
-    for name in ("audit.log", "access.log"):
-        assert TOKEN[3:-3].encode() not in (server.place / name).read_bytes(), name
-
-
 def test_the_access_log_has_a_line_for_each_request(server: Observed) -> None:
     server.ask("GET", "/health", x_request_id="in-the-access-log")
     access = server.place / "access.log"
