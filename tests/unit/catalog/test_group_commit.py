@@ -343,12 +343,12 @@ threading.Event().wait()
 """
 
 
-def test_a_kill_amid_changes_of_many_threads_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+def test_a_kill_amid_changes_of_many_threads_loses_nothing_that_was_acknowledged(tmp_path: Path, is_long: bool) -> None:
     catalog = SQLiteCoordinator(tmp_path / "catalog.db")
     for number in range(2 * THREADS):
         catalog.register(table(number), 0)
     chance, acknowledged, together = random.Random(7), dict.fromkeys(range(THREADS), 0), 0
-    for who in range(6):
+    for who in range(12 if is_long else 3):
         command = [sys.executable, "-c", KILLED, catalog.path, f"{who}", f"{THREADS}"]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None

@@ -9,7 +9,7 @@ import hmac
 import json
 import ssl
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -46,13 +46,6 @@ def answer(handler: BaseHTTPRequestHandler, document: Any, status: int = 200, he
 
 
 LIMITS = KeyLimits(refresh_seconds=600, max_age_seconds=86400, retry_seconds=10, fetch_seconds=5, fetch_bytes=1 << 20)
-
-
-@pytest.fixture
-def issuer() -> Iterator[Issuer]:
-    made = Issuer()
-    yield made
-    made.close()
 
 
 def settings_of(issuer: Issuer, **more: Any) -> OidcSettings:

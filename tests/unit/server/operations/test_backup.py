@@ -18,6 +18,7 @@ import pyarrow as pa
 import pytest
 
 from deltalog import TransactionManager
+from tests.support.cli import run
 from tests.support.waiting import until
 
 SCHEMA = pa.schema([("id", pa.int64())])
@@ -86,9 +87,7 @@ def by_api(catalog: Path, backup: Path) -> None:
 
 def resynced(catalog: str) -> Any:
     """The report of ``deltalog tables resync``."""
-    command = [sys.executable, "-m", "deltalog.cli.main", "tables", "resync", catalog, "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-    return json.loads(done.stdout)
+    return json.loads(run("tables", "resync", catalog, "--json").out)
 
 
 def numbers(manager: TransactionManager, name: str) -> list[int]:
