@@ -258,7 +258,8 @@ class App:
         self._catalog.close()
         self._stores.close()
         self._health_thread.shutdown(wait=False, cancel_futures=True)
-        if any(count for lanes in (self._catalog, self._stores) for count in lanes.counts().values()):
+        # Also calls in the lanes of earlier limits.
+        if self._running or any(count for lanes in self._all_lanes().values() for count in lanes.counts().values()):
             # Calls that have timed out may still commit something, which is to be in the audit log.
             atexit.register(self._observation.close)
         else:
@@ -336,11 +337,8 @@ class App:
             exchange.principal = identified.principal
         else:  # nobody's limits are used up by requests that others have signed
             name = f"\0{exchange.caller}"
-        with (
-            self._callers.call(name, _length(headers)) as share,
-            self._bodies.one() as body,
-            contextlib.ExitStack() as proven,
-        ):
+        with self._bodies.one() as body, contextlib.ExitStack() as counted:
+            share = counted.enter_context(self._callers.call(name, _length(headers)))
             # Only authenticated clients are told what is served.
             route = found if below is None else self._unity_route(exchange, *below)
             assert route is not None
@@ -355,7 +353,10 @@ class App:
                 raise _denied("The signature of the request is wrong.")
             if exchange.principal is None:
                 exchange.principal = identified.principal
-                proven.enter_context(self._callers.call(identified.principal.name, 0))
+                counted.close()
+                self._callers.give_back(name)
+                share = counted.enter_context(self._callers.call(identified.principal.name, len(data)))
+                share.add(len(data))
             try:
                 given = Request(data, query)
                 del data
@@ -576,6 +577,8 @@ class App:
             return _unready("draining")
         if self._catalog.is_full or self._stores.is_full:
             return _unready("overloaded")
+        if self._observation.refuses:
+            return _unready("unaudited")
         answer = await self._healthy(exchange.request_id)
         return Answer(200, {"status": "ready"}) if answer.status == 200 else answer
 
