@@ -300,9 +300,9 @@ class ServerMetrics:
         if outcome_of(exchange) == "unknown":
             self.unknown.inc()
 
-    def refused(self, status: int, is_unauthenticated: bool = False, is_audit: bool = False) -> None:
+    def refused(self, status: int, is_unauthorized: bool = False, is_audit: bool = False) -> None:
         """Count a request that no call was made for."""
-        reason = "audit" if is_audit else "unauthenticated" if is_unauthenticated else _REASONS.get(status, OTHER)
+        reason = "audit" if is_audit else "unauthenticated" if is_unauthorized else _REASONS.get(status, OTHER)
         self.refusals.labels(reason).inc()
 
     def refused_not_http(self) -> None:
