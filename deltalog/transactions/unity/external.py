@@ -10,7 +10,7 @@ import msgspec
 
 from deltalog import deadline
 from deltalog.catalog import records
-from deltalog.catalog.records import ACCESS, EXTERNAL, access_key
+from deltalog.catalog.records import ACCESS, EXTERNAL, RETIRED, DocumentChange, access_key
 from deltalog.environment import Environment
 from deltalog.errors import (
     CallError,
@@ -25,7 +25,7 @@ from deltalog.transactions.callers import ADMINISTRATOR, Caller
 from deltalog.transactions.managed_tables import ManagedTables
 from deltalog.transactions.unity import contract, documents
 from deltalog.transactions.unity.contract import Plan
-from deltalog.transactions.unity.documents import AccessDocument, ExternalTable, checked_comment
+from deltalog.transactions.unity.documents import RENAMED, AccessDocument, ExternalTable, checked_comment
 from deltalog.transactions.unity.locations import canonical_location
 from deltalog.transactions.unity.names import Names
 from deltalog.transactions.unity.views import ExternalView
@@ -146,7 +146,9 @@ class ExternalTables:
                     winning_operation=None,
                 )
             changed = msgspec.structs.replace(_changed(table, plan), updated_ms=self._environment.clock_ms())
-            if self.coordinator.change_documents([documents.change(EXTERNAL, name, revision, changed)]):
+            same = self._same(table, name)
+            change = documents.change(EXTERNAL, name, revision, changed)
+            if same and self.coordinator.change_documents([change, documents.absent(RETIRED, table.table_id), same]):
                 return ExternalView(changed)
         raise ConcurrentModificationError(f"{name} was changed during every attempt to update it. Try again.")
 
@@ -156,7 +158,9 @@ class ExternalTables:
             self._names.check_free(new_name)
             renamed = msgspec.structs.replace(table, name=new_name, updated_ms=self._environment.clock_ms())
             changes = [documents.deletion(EXTERNAL, name, revision), documents.change(EXTERNAL, new_name, 0, renamed)]
-            if self.coordinator.change_documents(changes, [new_name]):
+            same = self._same(table, new_name)
+            changes.append(documents.absent(RETIRED, table.table_id))
+            if same and self.coordinator.change_documents([*changes, same], [new_name]):
                 return
         raise ConcurrentModificationError(f"{name} was changed during every attempt to rename it. Try again.")
 
@@ -164,9 +168,24 @@ class ExternalTables:
         for _ in range(_TRIES):
             table, revision = self.get(name, caller)
             changes = [documents.deletion(EXTERNAL, name, revision), *self._tables.without_access(table.table_id)]
-            if self.coordinator.change_documents(changes):
+            same = self._same(table, None)
+            changes.append(DocumentChange(RETIRED, table.table_id, 0, "{}"))
+            if same and self.coordinator.change_documents([*changes, same]):
                 return
         raise ConcurrentModificationError(f"{name} was changed during every attempt to drop it. Try again.")
+
+    def _same(self, table: ExternalTable, name: str | None) -> DocumentChange | None:
+        """A change that fails if a table no longer has the name under which it was read: another table may have taken
+        this name, and then the revisions of its document began anew. Together with it, a change must check that the
+        table is not retired. ``name``: the table's name afterwards, None if it is dropped. Returns None if the table has
+        another name already. Cost: 1 coordinator call."""
+        found = self.coordinator.document(RENAMED, table.table_id)
+        before = None if found is None else msgspec.json.decode(found.content)
+        if found is not None and before != table.name:
+            return None
+        content = None if name in (None, table.name) and found is None else name
+        encoded = None if content is None else msgspec.json.encode(content).decode()
+        return DocumentChange(RENAMED, table.table_id, 0 if found is None else found.revision, encoded)
 
     def check_unmanaged(self, location: str) -> None:
         """Check that a location can be that of an external table: it neither contains nor lies in a managed table or

@@ -11,15 +11,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from deltalog.catalog.records import ACCESS, TransactionStatus, access_key
+from deltalog.catalog.records import ACCESS, EXTERNAL, DocumentChange, TransactionStatus, access_key
 from deltalog.server.access.grants import GrantChange, Grants
 from deltalog.server.access.guard import Guard
 from deltalog.server.access.principals import Principal, Scope
 from deltalog.server.access.privileges import Kind, Privilege
 from deltalog.server.unity.credentials import Static
 from deltalog.transactions.unity.documents import CATALOG_ACCESS_KEY, schema_access_key
+from deltalog.transactions.unity.external import ExternalTables
 from deltalog.transactions.unity.tables import UnityTables
 from tests.support.server import add
 from tests.support.server.in_process import InProcess
@@ -181,6 +183,42 @@ def test_a_table_that_takes_the_name_during_a_call_is_not_the_one_dropped(
     assert server.manager.coordinator.table_with_id(own.id) is None
     assert server.manager.coordinator.table_with_id(secret.id) is not None
     assert server.unity(ALICE).ask("GET", f"/tables/main.s.{mine}").status == 200
+
+
+@pytest.mark.parametrize("how", ["drop", "rename"])
+@pytest.mark.parametrize("call", ["DELETE", "POST", "rename"])
+def test_an_external_table_that_takes_the_name_during_a_call_is_not_changed(
+    server: InProcess, monkeypatch: pytest.MonkeyPatch, how: str, call: str
+) -> None:
+    name = external(server.unity(ALICE))
+    other = external(server.unity())
+    update = {
+        "requirements": [{"type": "assert-table-uuid", "uuid": server.tables.table_id(f"s.{name}")}],
+        "updates": [{"action": "set-table-comment", "comment": "changed"}],
+    }
+    get, theirs = ExternalTables.get, server.tables.table_id(f"s.{other}")
+
+    def swapped(*arguments: Any) -> Any:
+        found = get(*arguments)
+        monkeypatch.undo()
+        if how == "drop":
+            server.tables.drop(f"s.{name}")
+        else:
+            server.tables.rename(f"s.{name}", f"s.{name}_moved")
+        table = msgspec.structs.replace(server.tables.found(f"s.{other}"), name=f"s.{name}")  # type: ignore[type-var]
+        content = msgspec.json.encode(table).decode()
+        assert server.manager.coordinator.change_documents([DocumentChange(EXTERNAL, f"s.{name}", 0, content)])
+        return found
+
+    monkeypatch.setattr(ExternalTables, "get", swapped)
+    alice, path = server.unity(ALICE), f"{D}/tables/{name}"
+    if call == "rename":
+        found = alice.ask("POST", f"{path}/rename", {"new-name": f"{name}_other"})
+    else:
+        found = alice.ask(call, path, update if call == "POST" else None)
+    assert found.error == (404, "NoSuchTableException")
+    left = server.tables.found(f"s.{name}")
+    assert (left.table_id, left.comment) == (theirs, None)  # type: ignore[union-attr]
 
 
 def test_a_table_that_takes_a_name_during_a_listing_is_not_listed(
