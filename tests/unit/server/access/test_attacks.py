@@ -15,6 +15,7 @@ import msgspec
 import pytest
 
 from deltalog.catalog.records import ACCESS, EXTERNAL, DocumentChange, TransactionStatus, access_key
+from deltalog.server.access import rules
 from deltalog.server.access.grants import GrantChange, Grants
 from deltalog.server.access.guard import Guard
 from deltalog.server.access.principals import Principal, Scope
@@ -445,6 +446,27 @@ def test_an_external_table_gives_no_keys_for_the_files_of_another(server: InProc
         found = bob.ask("POST", "/temporary-path-credentials", {"url": location, "operation": "PATH_READ_WRITE"})
         assert found.body["aws_temp_credentials"]["access_key_id"] == "key"
     assert bob.ok("GET", f"{D}/tables/{own}/credentials?operation=READ_WRITE")["storage-credentials"]
+
+
+def test_tables_registered_at_the_same_moment_do_not_share_their_files(
+    server: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    all_ = ExternalTables.all
+
+    def raced(tables: ExternalTables) -> Iterator[Any]:
+        found = list(all_(tables))
+        monkeypatch.undo()
+        guard = Guard(ALICE, rules.CREATE_EXTERNAL, server.grants, "main")
+        server.tables.register_external("s.first", "s3://lake/raced", "DELTA", None, {}, [], None, (), guard)
+        return iter(found)
+
+    monkeypatch.setattr(ExternalTables, "all", raced)
+    body = {
+        "name": "second", "catalog_name": "main", "schema_name": "s", "table_type": "EXTERNAL",
+        "data_source_format": "DELTA", "storage_location": "s3://lake/raced/part",
+    }  # fmt: skip
+    assert server.unity(BOB).ask("POST", "/tables", body).error == (400, "InvalidParameterValueException")
+    assert not server.tables.exists("s.second")
 
 
 def test_transactions_belong_to_whom_they_were_started_for(server: InProcess) -> None:
