@@ -258,7 +258,8 @@ class App:
         self._catalog.close()
         self._stores.close()
         self._health_thread.shutdown(wait=False, cancel_futures=True)
-        if any(count for lanes in (self._catalog, self._stores) for count in lanes.counts().values()):
+        # Also calls in the lanes of earlier limits.
+        if self._running or any(count for lanes in self._all_lanes().values() for count in lanes.counts().values()):
             # Calls that have timed out may still commit something, which is to be in the audit log.
             atexit.register(self._observation.close)
         else:
@@ -576,6 +577,8 @@ class App:
             return _unready("draining")
         if self._catalog.is_full or self._stores.is_full:
             return _unready("overloaded")
+        if self._observation.refuses:
+            return _unready("unaudited")
         answer = await self._healthy(exchange.request_id)
         return Answer(200, {"status": "ready"}) if answer.status == 200 else answer
 

@@ -31,7 +31,7 @@ class Quotas:
     ``failures_per_second``: how many requests from one address (IPv6: from one network of 64 bits) may fail to prove
     whose they are on average; requests from there that do prove it are answered as ever. ``failure_burst``: how many of
     these may come at once after a pause. ``remembered``: the most principals, and the most addresses, whose rates are
-    in memory; beyond it, those that have been idle longest are forgotten."""
+    in memory, at least 1; beyond it, those that have been idle longest are forgotten."""
 
     calls_per_second: float = 0
     burst: int = 0

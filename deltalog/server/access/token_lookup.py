@@ -47,12 +47,12 @@ class _Recent(OrderedDict[K, V], Generic[K, V]):
 
     def __init__(self, most: int) -> None:
         super().__init__()
-        self._most = most
+        self.most = most
 
     def put(self, key: K, value: V) -> None:
         self[key] = value
         self.move_to_end(key)
-        while len(self) > self._most:
+        while len(self) > self.most:
             self.popitem(last=False)
 
 
@@ -80,6 +80,11 @@ class TokenLookup:
         self._required: tuple[float, bool] | None = None
         self._asking: tuple[float, asyncio.Future[bool]] | None = None
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="deltalog-tokens")
+
+    def reload(self, settings: TokenSettings) -> None:
+        """Use other settings from now on."""
+        self._settings = settings
+        self._known.most = self._unknown.most = settings.cached
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
