@@ -21,7 +21,7 @@ from deltalog.server.access.guard import Guard
 from deltalog.server.access.principals import Principal, Scope
 from deltalog.server.access.privileges import Kind, Privilege
 from deltalog.server.unity.credentials import Static
-from deltalog.transactions.unity.documents import CATALOG_ACCESS_KEY, schema_access_key
+from deltalog.transactions.unity.documents import CATALOG_ACCESS_KEY, ExternalTable, schema_access_key
 from deltalog.transactions.unity.external import ExternalTables
 from deltalog.transactions.unity.tables import UnityTables
 from tests.support.server import add
@@ -404,6 +404,22 @@ def test_a_staged_table_of_another_cannot_be_created_or_opened(server: InProcess
     assert bob.ask("GET", f"/delta/v1/staging-tables/{staged['table-id']}/credentials").status == 404
     assert '"owner":"alice"' in access_documents(server)[access_key(staged["table-id"])]
     assert admin.ask("GET", f"{D}/tables/mine").status == 200
+
+
+def test_what_stands_in_the_way_of_new_tables_is_not_named_to_everybody(tmp_path: Path) -> None:
+    """The external table was registered before this was the warehouse."""
+    made = InProcess(tmp_path)
+    made.unity().ok("POST", "/schemas", {"name": "s", "catalog_name": "main"})
+    grant(made, "catalog", "main", "alice", *USE, "CREATE TABLE")
+    table = ExternalTable(table_id=str(uuid.uuid4()), name="s.secret", url=str(tmp_path), created_ms=0, updated_ms=0)
+    content = msgspec.json.encode(table).decode()
+    assert made.manager.coordinator.change_documents([DocumentChange(EXTERNAL, "s.secret", 0, content)])
+    body = {"name": "t", "catalog_name": "main", "schema_name": "s"}
+    for asked, is_named in ((made.unity(), True), (made.unity(ALICE), False)):
+        found = asked.ask("POST", "/staging-tables", body)
+        assert found.error == (400, "InvalidParameterValueException")
+        assert ("secret" in str(found.body)) is is_named
+    made.close()
 
 
 def test_an_external_table_gives_no_keys_for_the_files_of_another(server: InProcess) -> None:
