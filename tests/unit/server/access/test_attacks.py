@@ -186,6 +186,25 @@ def test_a_table_that_takes_the_name_during_a_call_is_not_the_one_dropped(
     assert server.unity(ALICE).ask("GET", f"/tables/main.s.{mine}").status == 200
 
 
+def test_a_schema_that_takes_the_name_during_a_call_gets_no_grants(
+    server: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grant(server, "catalog", "main", "bob", "CREATE SCHEMA")
+    server.unity(BOB).ok("POST", "/schemas", {"name": "taken", "catalog_name": "main"})
+    give = Grants.grant
+
+    def swapped(*arguments: Any) -> Any:
+        monkeypatch.undo()
+        server.tables.delete_schema("taken")
+        server.tables.create_schema("taken", None, {}, Guard(ALICE, rules.CREATE_SCHEMA, server.grants, "main"))
+        return give(*arguments)
+
+    monkeypatch.setattr(Grants, "grant", swapped)
+    body = {"changes": [{"principal": "bob", "add": ["SELECT"], "remove": []}]}
+    assert server.unity(BOB).ask("PATCH", "/permissions/schema/main.taken", body).status == 404
+    assert access_documents(server)[schema_access_key("taken")] == '{"owner":"alice"}'
+
+
 @pytest.mark.parametrize("how", ["drop", "rename"])
 @pytest.mark.parametrize("call", ["DELETE", "POST", "rename"])
 def test_an_external_table_that_takes_the_name_during_a_call_is_not_changed(
