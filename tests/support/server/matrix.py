@@ -15,6 +15,8 @@ from typing import Any
 
 from deltalog import DeltaTable
 from deltalog.catalog.records import ACCESS, access_key
+from deltalog.server.access import rules
+from deltalog.server.access.guard import Guard
 from deltalog.server.access.principals import Principal, Scope
 from deltalog.server.access.rules import Rule
 from deltalog.server.lakeformation import OPERATIONS
@@ -243,8 +245,8 @@ class World:
         return id_
 
     def staged(self, by: Principal) -> Any:
-        owner = None if by.is_admin else by.name
-        return self.server.tables._creation.stage(f"s.{self.name()}", owner)
+        caller = Guard(by, rules.CREATE_MANAGED, self.server.grants, "main")
+        return self.server.tables.stage(f"s.{self.name()}", caller)
 
     def writes(self) -> Any:
         return [add(self.managed.root, f"day=mon/{self.name()}.parquet", 1)]
