@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import resource
 import socket
 import typing
 from pathlib import Path
@@ -353,6 +354,25 @@ def test_what_may_be_wrong_is_a_warning(tmp_path: Path) -> None:
         warnings = checked(tmp_path, text)["warnings"]
     assert len(warnings) == 2
     assert "every user of the machine can read" in warnings[0] and "is in use" in warnings[1]
+
+
+def test_more_connections_than_the_process_may_have_are_warned_about(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (400, hard))
+    try:
+        file = tmp_path / "server.toml"
+        file.write_text("[catalog]\nurl = 'c.db'\n[listen]\nport = 0\n[limits]\nconnections = 113")
+        found = json.loads(run("serve", "--config", file, "--check-config", "--json").out)
+        assert found["ok"]
+        assert any(
+            "113, but the limit on open files permits this process only 112" in each for each in found["warnings"]
+        )
+        found = json.loads(
+            run("serve", "--config", file, "--check-config", "--set", "limits.connections=112", "--json").out
+        )
+        assert not any("open files" in each for each in found["warnings"])
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_the_catalog_is_asked_if_wanted(tmp_path: Path) -> None:
