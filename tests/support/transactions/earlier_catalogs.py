@@ -65,18 +65,18 @@ def make(path: Path, version: int) -> None:
         database.execute(statement)
     database.execute("INSERT INTO catalog VALUES ('the id')")
     for number in range(1, TABLES + 1):
-        row = (f"id-{number}", f"sales.t{number}", f"file:///data/t{number}", 5, COMMITS if number == 1 else 0)
-        database.execute("INSERT INTO tables VALUES (?, ?, ?, ?, ?)", row)
+        table = (f"id-{number}", f"sales.t{number}", f"file:///data/t{number}", 5, COMMITS if number == 1 else 0)
+        database.execute("INSERT INTO tables VALUES (?, ?, ?, ?, ?)", table)
     for number in range(1, COMMITS + 1):
-        row = ("id-1", number, f"{number:020d}.x.json", 10 * number, 100 * number, f"txn-{number}")
-        database.execute(RATIFY[1], row)
+        commit = ("id-1", number, f"{number:020d}.x.json", 10 * number, 100 * number, f"txn-{number}")
+        database.execute(RATIFY[1], commit)
     for id_, status, more in (
         ("active", "ACTIVE", '"pins":{"id-1":3}'),
         ("done", "COMMITTED", '"end_ms":2000,"versions":{"id-1":4}'),
     ):
         record = f'{{"id":"{id_}","type":"READ_AND_WRITE","status":"{status}","start_ms":1000,"last_activity_ms":1500'
-        row = (id_, status, f"{record},{more}}}".encode())
-        database.execute("INSERT INTO transactions VALUES (?, ?, 1000, 0, ?)", row)
+        transaction = (id_, status, f"{record},{more}}}".encode())
+        database.execute("INSERT INTO transactions VALUES (?, ?, 1000, 0, ?)", transaction)
     for number in range(PARTS):
         database.execute("INSERT INTO parts VALUES ('active', ?, ?)", (f"part-{number}", bytes([number]) * 1000))
     if version >= 2:
