@@ -612,8 +612,8 @@ def _options_in(file: Path) -> dict[str, Any]:
 
 
 def _answering(found: Any, options: dict[str, Any]) -> Coordinator | None:
-    """The catalog of some settings; None if opening it would upgrade it, and so keep servers of the earlier version from
-    using it. Raises DeltaLogError unless it exists and answers."""
+    """The catalog of some settings; None if opening it would upgrade it, so that servers of the earlier version fail.
+    Raises DeltaLogError unless it exists and answers."""
     from deltalog.catalog.locate import version_of
 
     options = {**options, **storage_options()}
