@@ -92,6 +92,8 @@ _SECRET = re.compile(
     r"|access_key_id|account_key|sas_token|client_secret|session_token)",
     re.IGNORECASE,
 )
+# Arguments beside the storage options when a catalog is opened.
+_NO_OPTIONS = frozenset({"url", "create", "postgresql", "idle_timeout", "most_ahead", "environment"})
 _OUTPUT_FILES = frozenset({"access_file"})
 
 
@@ -411,7 +413,10 @@ def text_of(file: Path) -> str:
 def storage_options_of(settings: StorageSettings, read_file: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
     """The storage options, with their secrets. ``read_file``: reads a file of storage options. Raises CallError."""
     of_file = read_file(Path(settings.options_file)) if settings.options_file else {}
-    return merged(of_file, _resolved(settings.options, "[storage] options"))
+    found = merged(of_file, _resolved(settings.options, "[storage] options"))
+    if wrong := sorted(_NO_OPTIONS & found.keys()):
+        raise CallError(f"[storage] options: {', '.join(wrong)}: there are no storage options of these names.")
+    return found
 
 
 def _resolved(options: Mapping[str, Any], place: str) -> dict[str, Any]:

@@ -356,6 +356,13 @@ def test_what_may_be_wrong_is_a_warning(tmp_path: Path) -> None:
     assert "every user of the machine can read" in warnings[0] and "is in use" in warnings[1]
 
 
+@pytest.mark.parametrize("name", ["create", "idle_timeout"])
+def test_what_is_no_storage_option_is_refused(name: str, tmp_path: Path) -> None:
+    text = f'[catalog]\nurl = "x.db"\n[listen]\nport = 0\n[storage.options]\n{name} = 5'
+    problems = checked(tmp_path, text, status=1)["problems"]
+    assert problems == [f"[storage] options: {name}: there are no storage options of these names."]
+
+
 def test_more_connections_than_the_process_may_have_are_warned_about(tmp_path: Path) -> None:
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (400, hard))
