@@ -92,6 +92,7 @@ _SECRET = re.compile(
     r"|access_key_id|account_key|sas_token|client_secret|session_token)",
     re.IGNORECASE,
 )
+_CATALOG_NAME = re.compile(r"[^\x00-\x20./\x7f]{1,255}")
 # Arguments beside the storage options when a catalog is opened.
 _NO_OPTIONS = frozenset({"url", "create", "postgresql", "idle_timeout", "most_ahead", "environment"})
 _OUTPUT_FILES = frozenset({"access_file"})
@@ -448,6 +449,11 @@ def settings_of(config: Config) -> Settings:
     rules = config.credentials.rules_file
     vendor = vendor_of(Path(rules) if rules else None)
     readable = (*config.unity.readable, *vendor.prefixes)
+    if _CATALOG_NAME.fullmatch(config.unity.catalog) is None:
+        raise CallError(
+            "[unity] catalog: clients could not name this catalog: its name must have 1 to 255 printable characters "
+            "without blanks, dots and slashes."
+        )
     process = config.process
     return Settings(
         config.listen.host,
@@ -456,7 +462,7 @@ def settings_of(config: Config) -> Settings:
         _tls_of(config.tls),
         config.limits,
         config.recovery.every_seconds,
-        dataclasses.replace(config.unity, readable=readable),
+        dataclasses.replace(config.unity, readable=readable, warehouse=config.unity.warehouse or None),
         vendor,
         process.drain_seconds,
         process.end_seconds,

@@ -356,6 +356,18 @@ def test_what_may_be_wrong_is_a_warning(tmp_path: Path) -> None:
     assert "every user of the machine can read" in warnings[0] and "is in use" in warnings[1]
 
 
+@pytest.mark.parametrize("name", ["", "a.b", "a/b", "a b"])
+def test_a_catalog_that_clients_could_not_name_is_refused(name: str, tmp_path: Path) -> None:
+    text = f'[catalog]\nurl = "x.db"\n[listen]\nport = 0\n[unity]\nwarehouse = ""\ncatalog = "{name}"'
+    assert "[unity] catalog: clients could not name" in checked(tmp_path, text, status=1)["problems"][0]
+
+
+def test_an_empty_warehouse_is_none(tmp_path: Path) -> None:
+    file = tmp_path / "server.toml"
+    file.write_text('[unity]\nwarehouse = ""')
+    assert settings_of(Configuration(file, {}).config).unity.warehouse is None
+
+
 @pytest.mark.parametrize("name", ["create", "idle_timeout"])
 def test_what_is_no_storage_option_is_refused(name: str, tmp_path: Path) -> None:
     text = f'[catalog]\nurl = "x.db"\n[listen]\nport = 0\n[storage.options]\n{name} = 5'
