@@ -92,6 +92,9 @@ _SECRET = re.compile(
     r"|access_key_id|account_key|sas_token|client_secret|session_token)",
     re.IGNORECASE,
 )
+_CATALOG_NAME = re.compile(r"[^\x00-\x20./\x7f]{1,255}")
+# Arguments beside the storage options when a catalog is opened.
+_NO_OPTIONS = frozenset({"url", "create", "postgresql", "idle_timeout", "most_ahead", "environment"})
 _OUTPUT_FILES = frozenset({"access_file"})
 
 
@@ -414,7 +417,10 @@ def text_of(file: Path) -> str:
 def storage_options_of(settings: StorageSettings, read_file: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
     """The storage options, with their secrets. ``read_file``: reads a file of storage options. Raises CallError."""
     of_file = read_file(Path(settings.options_file)) if settings.options_file else {}
-    return merged(of_file, _resolved(settings.options, "[storage] options"))
+    found = merged(of_file, _resolved(settings.options, "[storage] options"))
+    if wrong := sorted(_NO_OPTIONS & found.keys()):
+        raise CallError(f"[storage] options: {', '.join(wrong)}: there are no storage options of these names.")
+    return found
 
 
 def _resolved(options: Mapping[str, Any], place: str) -> dict[str, Any]:
@@ -446,6 +452,11 @@ def settings_of(config: Config) -> Settings:
     rules = config.credentials.rules_file
     vendor = vendor_of(Path(rules) if rules else None)
     readable = (*config.unity.readable, *vendor.prefixes)
+    if _CATALOG_NAME.fullmatch(config.unity.catalog) is None:
+        raise CallError(
+            "[unity] catalog: clients could not name this catalog: its name must have 1 to 255 printable characters "
+            "without blanks, dots and slashes."
+        )
     process = config.process
     return Settings(
         config.listen.host,
@@ -454,7 +465,7 @@ def settings_of(config: Config) -> Settings:
         _tls_of(config.tls),
         config.limits,
         config.recovery.every_seconds,
-        dataclasses.replace(config.unity, readable=readable),
+        dataclasses.replace(config.unity, readable=readable, warehouse=config.unity.warehouse or None),
         vendor,
         process.drain_seconds,
         process.end_seconds,

@@ -86,6 +86,14 @@ def check_upgraded(path: Path, version: int) -> None:
 # ------------------------------------------------------------------------------------------------- forward
 
 
+def test_a_check_of_the_configuration_upgrades_nothing(tmp_path: Path) -> None:
+    path = tmp_path / "catalog.db"
+    earlier_catalogs.make(path, 2)
+    found = json.loads(run("serve", path, "--port", 0, "--check-config", "--check-catalog", "--json").out)
+    assert found["ok"] and any("The start of the server upgrades it" in each for each in found["warnings"])
+    assert version_of(path) == 2
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 def test_an_earlier_catalog_is_upgraded_with_its_data(tmp_path: Path, version: int) -> None:
     path = tmp_path / "catalog.db"

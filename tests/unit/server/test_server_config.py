@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import resource
 import socket
 import typing
 from pathlib import Path
@@ -353,6 +354,44 @@ def test_what_may_be_wrong_is_a_warning(tmp_path: Path) -> None:
         warnings = checked(tmp_path, text)["warnings"]
     assert len(warnings) == 2
     assert "every user of the machine can read" in warnings[0] and "is in use" in warnings[1]
+
+
+@pytest.mark.parametrize("name", ["", "a.b", "a/b", "a b"])
+def test_a_catalog_that_clients_could_not_name_is_refused(name: str, tmp_path: Path) -> None:
+    text = f'[catalog]\nurl = "x.db"\n[listen]\nport = 0\n[unity]\nwarehouse = ""\ncatalog = "{name}"'
+    assert "[unity] catalog: clients could not name" in checked(tmp_path, text, status=1)["problems"][0]
+
+
+def test_an_empty_warehouse_is_none(tmp_path: Path) -> None:
+    file = tmp_path / "server.toml"
+    file.write_text('[unity]\nwarehouse = ""')
+    assert settings_of(Configuration(file, {}).config).unity.warehouse is None
+
+
+@pytest.mark.parametrize("name", ["create", "idle_timeout"])
+def test_what_is_no_storage_option_is_refused(name: str, tmp_path: Path) -> None:
+    text = f'[catalog]\nurl = "x.db"\n[listen]\nport = 0\n[storage.options]\n{name} = 5'
+    problems = checked(tmp_path, text, status=1)["problems"]
+    assert problems == [f"[storage] options: {name}: there are no storage options of these names."]
+
+
+def test_more_connections_than_the_process_may_have_are_warned_about(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (400, hard))
+    try:
+        file = tmp_path / "server.toml"
+        file.write_text("[catalog]\nurl = 'c.db'\n[listen]\nport = 0\n[limits]\nconnections = 113")
+        found = json.loads(run("serve", "--config", file, "--check-config", "--json").out)
+        assert found["ok"]
+        assert any(
+            "113, but the limit on open files permits this process only 112" in each for each in found["warnings"]
+        )
+        found = json.loads(
+            run("serve", "--config", file, "--check-config", "--set", "limits.connections=112", "--json").out
+        )
+        assert not any("open files" in each for each in found["warnings"])
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_the_catalog_is_asked_if_wanted(tmp_path: Path) -> None:
