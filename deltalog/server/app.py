@@ -65,7 +65,7 @@ Send = Callable[[Message], Awaitable[None]]
 # If a request body is too large, the server reads up to this multiple of the limit, so that the sender of the body can
 # receive the error.
 _DRAINED = 4
-# A body up to this size has arrived with its headers, so that its connection can be used again without reading it.
+# A body up to this size arrives together with its headers; if it is not read, the connection can still be reused.
 _READ_WITH_HEADERS = 16 << 10
 _HELD_UP_SECONDS = 1
 _MOST_HELD_UP = 64
@@ -82,7 +82,7 @@ _TOO_MANY_LARGE = refusal(
 _NOT_AUDITED = refusal(
     503,
     "ServiceUnavailableException",
-    "The server makes no calls now, because it cannot write its audit log. Nothing was changed.",
+    "The server refuses all calls, because it cannot write its audit log. Nothing was changed.",
     retry_after="5",
 )
 _SINGLE = frozenset({"authorization", "host", "content-length"})
@@ -142,10 +142,11 @@ class Route:
 
 
 class App:
-    """The ASGI application. ``authenticator``: finds whose a request is. ``hosts``: the accepted host names, or None
-    for any; checking the host name protects against DNS rebinding by web pages. ``unity``: what the calls of Unity
-    Catalog's API work with; None: they are not served. ``observers``: are told of every request and its response.
-    ``observation``: the audit log, the metrics and the traces."""
+    """The ASGI application. ``authenticator``: finds the principal of each request. ``hosts``: the accepted host names,
+    or None for any; checking the host name protects against DNS rebinding by web pages. ``unity``: what the calls of
+    Unity Catalog's API work with; None: they are not served. ``observers``: called with each request and its response.
+    ``observation``: the audit log, the metrics and the traces.
+    """
 
     def __init__(
         self,
@@ -177,7 +178,7 @@ class App:
         self._check: asyncio.Future[None] | None = None
         self._health: tuple[float, Answer] | None = None
         self._is_draining = self._is_cutting_off = self.has_cut_off = False
-        # By objects, because callers choose the ids of requests.
+        # Keyed by the exchange itself, because request ids are chosen by callers and may repeat.
         self._in_progress: dict[object, asyncio.Task[Any] | None] = {}
         self._running: dict[object, tuple[str, str]] = {}
         self._watch()
@@ -193,8 +194,8 @@ class App:
             return lambda: [({"lanes": name}, each.counts()[member]) for name, each in self._all_lanes().items()]
 
         for member, text in (
-            ("running", "Calls that run in the threads and are not slow."),
-            ("waiting", "Calls that wait for a thread."),
+            ("running", "Calls that are running in threads and have not been classified as slow."),
+            ("waiting", "Calls that are waiting for a thread."),
             ("slow", "Calls that have been running for longer than the limit for slow calls."),
             ("in_progress", "Calls that run or wait for a thread, and are not answered yet."),
         ):
@@ -217,7 +218,7 @@ class App:
         return {"catalog": self._catalog, "stores": self._stores}
 
     def end_observation(self) -> None:
-        """Write the lines of the logs that wait, since the process ends now."""
+        """Write the waiting lines of the logs, because the process is about to end."""
         self._observation.flush()
 
     # ------------------------------------------------------------------------------- what changes while it runs
@@ -232,12 +233,13 @@ class App:
             self._callers = Callers(limits.quotas)
         names = ("threads", "requests", "slow_seconds")
         if any(getattr(old, name) != getattr(limits, name) for name in names):
-            # Calls in the lanes so far keep these alive until they end.
+            # The calls that are in the old lanes keep these alive until the calls end.
             self._catalog, self._stores = _lanes(limits), _lanes(limits)
 
     def drain(self) -> None:
-        """From now on, the server is not ready, and connections are closed after their next response. Calls are still
-        served."""
+        """From now on, report the server as not ready, and close each connection after its next response. Calls are
+        still served.
+        """
         self._is_draining = True
 
     def cut_off(self) -> None:
@@ -336,7 +338,7 @@ class App:
         name = identified.principal.name
         if identified.check_body is None:
             exchange.principal = identified.principal
-        else:  # nobody's limits are used up by requests that others have signed
+        else:  # counted by address until the signature is verified: a forged one uses up no principal's limits
             name = f"\0{exchange.caller}"
         with self._bodies.one() as body, contextlib.ExitStack() as counted:
             share = counted.enter_context(self._callers.call(name, _length(headers)))
@@ -375,8 +377,9 @@ class App:
             return answer
 
     async def _hold_up(self) -> None:
-        """Delay the refusal of a caller who is over a limit: one who does not wait before the next call, although it is
-        told to, waits here, where that costs the others nothing."""
+        """Delay the refusal of a caller that is over a limit. A caller that ignores Retry-After then waits here, which
+        does not affect other callers.
+        """
         if self._held_up < _MOST_HELD_UP:
             self._held_up += 1
             try:
@@ -395,10 +398,10 @@ class App:
             message = str(error)
         except DeltaLogError as error:
             log.error(
-                "request %s: whose it is cannot be found out: %s: %s",
+                "request %s cannot be authenticated now: %s: %s",
                 exchange.request_id, type(error).__name__, error,
             )  # fmt: skip
-            message = "The server cannot find out now whose this request is."
+            message = "The server cannot authenticate this request now. Try again later."
         raise Refused(refusal(503, "ServiceUnavailableException", message, retry_after="1", connection="close"))
 
     def _log_refusal(self, answer: Answer, exchange: Exchange) -> None:
@@ -475,7 +478,7 @@ class App:
         seconds = self._limits.request_seconds
         end_s = time.monotonic() + seconds
         lanes = self._catalog if route.needs is Needs.CATALOG else self._stores
-        # In the context of this task, so that the events and log lines of the call have its request.
+        # Run in the context of this task, so that the events and log lines of the call name its request.
         context = contextvars.copy_context()
         work = functools.partial(context.run, self._carry_out, route, call, guard, said, request_id, end_s, share)
         key = object()
@@ -486,7 +489,7 @@ class App:
             if not self._is_cutting_off:
                 raise
             self.has_cut_off = True
-            reason = "The server ended before the call did; it may still take effect."
+            reason = "The server shut down before the call ended. The call may still take effect."
         except BusyError:
             log.warning("request %s: %s: too many requests are in progress", request_id, route.name)
             self._observation.refused(503)
@@ -536,8 +539,8 @@ class App:
             with deadline.until(end_s):
                 result = call.run(Context(self._manager, guard))
                 if not guard.is_asked:
-                    log.error("request %s: %s did not ask what its caller may do", request_id, route.name)
-                    raise PermissionDeniedError(f"{guard.principal.name} may not make this call.")
+                    log.error("request %s: %s did not check the rights of its caller", request_id, route.name)
+                    raise PermissionDeniedError(f"{guard.principal.name} is not permitted to make this call.")
                 return Answer(204 if result is None else 200, result)
         except DeltaLogError as error:
             answer = _explained(route, error, request_id)
@@ -568,7 +571,8 @@ class App:
 
     async def _health_of(self, exchange: Exchange) -> Answer:
         """The answer to a health check. An orchestrator restarts a process that is not alive, and sends no requests to
-        one that is not ready: a catalog that fails is no reason for the former."""
+        one that is not ready. A failing catalog makes the process not ready; a restart would not help.
+        """
         what = urllib.parse.unquote(exchange.path)
         if what == "/health/live":
             return Answer(200, {"status": "live"})
@@ -608,7 +612,7 @@ class App:
 
 
 def _denied(message: str, *, brought: bool = True) -> Refused:
-    """The refusal of a request that does not prove whose it is.
+    """The refusal of an unauthenticated request.
 
     Spec: RFC 6750, section 3."""
     challenge = 'Bearer realm="deltalog"' + (', error="invalid_token"' if brought else "")
@@ -634,8 +638,9 @@ def _length(headers: Mapping[str, str]) -> int:
 
 
 def _over_quota(over: OverQuotaError, scope: Mapping[str, Any]) -> Answer:
-    """The response to a caller who reached a limit, before its body is read. The name of the error is one that AWS's
-    clients take for a reason to wait and try again."""
+    """The response to a caller that reached one of its limits, sent before the body is read. AWS's clients wait and try
+    again after an error with this name.
+    """
     answer = refusal(429, "ThrottledException", str(over), retry_after=str(over.retry_after_s))
     headers = dict(scope["headers"])
     if b"transfer-encoding" in headers or int(headers.get(b"content-length", b"0")) > _READ_WITH_HEADERS:
@@ -683,8 +688,9 @@ def _unity_call(unity: Service, endpoint: Endpoint, parts: Mapping[str, str], re
 
 
 def _headers_of(raw: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:
-    """Headers, by their names in lower case. Raises Refused if one occurs twice that says where a request goes or whose
-    it is: a proxy and this server could take different ones."""
+    """Headers, by their names in lower case. Raises Refused if a header for routing or authentication occurs twice: a
+    proxy and this server could use different ones of the two.
+    """
     found: dict[str, str] = {}
     for name, value in raw:
         lower = name.decode("latin-1").lower()

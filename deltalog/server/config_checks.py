@@ -41,7 +41,9 @@ it answers."""
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """``configuration``: the effective configuration without secrets; empty if it cannot be read."""
+    """The result of a check. ``configuration``: the effective configuration without secrets; empty if it cannot be
+    read.
+    """
 
     ok: bool
     problems: list[str]
@@ -81,12 +83,12 @@ def _problems_of(
     for place, file in outputs_of(config).items():
         there = file if os.path.exists(file) else os.path.dirname(file) or "."
         if not os.access(there, os.W_OK):
-            problems.append(f"{place}: {file} cannot be written: {there} does not exist, or permits no writing.")
+            problems.append(f"{place}: {file} cannot be written: {there} does not exist or is not writable.")
     warnings += exposed(files)
     if problems:
         return problems, warnings
     if not config.catalog.url:
-        problems.append("[catalog] url: no catalog is named, neither here nor on the command line.")
+        problems.append("[catalog] url: no catalog is given, neither in the configuration nor on the command line.")
     has_tokens = None
     try:
         options = storage_options_of(config.storage, read_options)
@@ -118,16 +120,16 @@ def _problems_of(
 
 
 def _without_tokens(settings: serve.Settings) -> list[str]:
-    """What is wrong if the catalog has no tokens, which is not known."""
+    """What is wrong with the settings if the catalog has no tokens. The catalog was not asked whether it has any."""
     try:
         serve.check(settings, has_tokens=False)
     except DeltaLogError as error:
-        return [f"The server starts only if the catalog has tokens (--check-catalog): {error}"]
+        return [f"Unless the catalog has tokens (check this with --check-catalog), the server does not start: {error}"]
     return []
 
 
 def _address(host: str, port: int) -> tuple[list[str], list[str]]:
-    """What is wrong with the address, and a warning if it is taken: perhaps by the server that will be replaced."""
+    """What is wrong with the address, and a warning if it is in use, perhaps by the server that is to be replaced."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind, protocol) as tried:

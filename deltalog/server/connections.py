@@ -50,7 +50,7 @@ class Connections:
         self._idle: OrderedDict[int, Connection] = OrderedDict()
 
     def counts(self) -> dict[str, int]:
-        """The number of connections by state."""
+        """The number of busy connections and of idle ones."""
         idle = len(self._idle)
         return {"busy": max(0, len(self._open) - idle), "idle": idle}
 
