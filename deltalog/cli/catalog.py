@@ -613,9 +613,16 @@ def _options_in(file: Path) -> dict[str, Any]:
         raise CallError(error.message.removeprefix("--storage-options-file ")) from None
 
 
-def _answering(url: str, options: dict[str, Any]) -> Coordinator:
-    """The catalog at a URL. Raises DeltaLogError unless it exists and answers."""
-    manager = _manager(url, options={**options, **storage_options()})
+def _answering(found: Any, options: dict[str, Any]) -> Coordinator | None:
+    """The catalog of some settings; None if opening it would upgrade it, so that servers of the earlier version fail.
+    Raises DeltaLogError unless it exists and answers."""
+    from deltalog.catalog.locate import version_of
+
+    options = {**options, **storage_options()}
+    version = version_of(found.url, **options)
+    if version.kind == "SQLite" and version.version < version.supported:
+        return None
+    manager = _manager(found.url, options=options, postgresql=found.postgresql)
     manager.check()
     return manager.coordinator
 

@@ -16,6 +16,7 @@ from deltalog.server import serve, tls
 from deltalog.server.access import issued
 from deltalog.server.access.authentication import check_authentication
 from deltalog.server.config import (
+    CatalogSettings,
     Config,
     Configuration,
     Given,
@@ -27,6 +28,15 @@ from deltalog.server.config import (
     storage_options_of,
 )
 from deltalog.server.observe.observation import check_settings
+
+_UPGRADED = (
+    "[catalog] url: the catalog is of an earlier version of deltalog. The start of the server upgrades it; from then "
+    "on, programs of the earlier version can change nothing in it. Back it up before."
+)
+
+OpenCatalog = Callable[[CatalogSettings, dict[str, Any]], "Coordinator | None"]
+"""The catalog of some settings, with storage options; None if opening it would upgrade it. Raises DeltaLogError unless
+it answers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,11 +55,10 @@ def check(
     file: Path | None,
     above: Given,
     read_options: Callable[[Path], dict[str, Any]],
-    open_catalog: Callable[[str, dict[str, Any]], Coordinator] | None = None,
+    open_catalog: OpenCatalog | None = None,
 ) -> Checked:
-    """Check a configuration. ``read_options``: reads a file of storage options. ``open_catalog``: opens the catalog at
-    a URL with storage options, and raises DeltaLogError unless it answers; None: the catalog is not opened.
-    """
+    """Check a configuration. ``read_options``: reads a file of storage options. ``open_catalog``: None: the catalog is
+    not asked."""
     try:
         config = Configuration(file, above).config
     except CallError as error:
@@ -61,7 +70,7 @@ def check(
 def _problems_of(
     config: Config,
     read_options: Callable[[Path], dict[str, Any]],
-    open_catalog: Callable[[str, dict[str, Any]], Coordinator] | None,
+    open_catalog: OpenCatalog | None,
 ) -> tuple[list[str], list[str]]:
     problems, warnings = [], []
     files = files_of(config)
@@ -84,7 +93,11 @@ def _problems_of(
     try:
         options = storage_options_of(config.storage, read_options)
         if open_catalog is not None and config.catalog.url:
-            has_tokens = issued.are_required(open_catalog(config.catalog.url, options))
+            catalog = open_catalog(config.catalog, options)
+            if catalog is None:
+                warnings.append(_UPGRADED)
+            else:
+                has_tokens = issued.are_required(catalog)
     except DeltaLogError as error:
         problems.append(str(error))
     try:

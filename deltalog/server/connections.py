@@ -115,6 +115,18 @@ class Listener(socket.socket):
         return connection, address
 
 
+def shortage(most: int) -> list[str]:
+    """A warning if the process cannot have so many connections."""
+    available = _available_descriptors()
+    if most <= available:
+        return []
+    needed = most + _OTHER_DESCRIPTORS + _LEAVING
+    return [
+        f"[limits] connections is {most:,}, but the limit on open files permits this process only {available:,}: raise "
+        f"that limit to {needed:,} (ulimit -n, or LimitNOFILE of systemd), or lower connections."
+    ]
+
+
 def _stop(connection: Connection) -> None:
     if connection.timer is not None:
         connection.timer.cancel()

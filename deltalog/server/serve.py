@@ -24,7 +24,7 @@ from deltalog.errors import CallError, DeltaLogError
 from deltalog.server.access import issued
 from deltalog.server.access.authentication import Authentication, AuthenticationSettings
 from deltalog.server.app import App, Limits
-from deltalog.server.connections import Connections, Listener
+from deltalog.server.connections import Connections, Listener, shortage
 from deltalog.server.logs import Refusals, set_level
 from deltalog.server.observe.observation import Observation
 from deltalog.server.observe.settings import AuditSettings, MetricsSettings, TraceSettings
@@ -138,10 +138,11 @@ def check(settings: Settings, *, has_tokens: bool = False) -> None:
 
 
 def warnings_of(settings: Settings, *, has_tokens: bool = False) -> list[str]:
-    """Warnings about settings that are allowed but unsafe on some networks. ``has_tokens``: as for ``check``."""
+    """Warnings about settings that are allowed but unsafe on some networks, or have no full effect on this machine.
+    ``has_tokens``: as for ``check``."""
+    found = shortage(settings.limits.connections)
     if is_loopback(settings.host):
-        return []
-    found = []
+        return found
     if settings.tls is None:
         found.append("Without TLS the token and all requests can be intercepted.")
     elif (

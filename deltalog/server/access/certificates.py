@@ -27,7 +27,7 @@ _ALTERNATIVES = ("DNS", "URI", "email")
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """The members of a group. ``group``: its name. ``members``: the names of principals."""
+    """``group``: the name of a group. ``members``: the names of the principals in this group."""
 
     group: str
     members: tuple[str, ...] = ()
@@ -35,14 +35,12 @@ class Membership:
 
 @dataclass(frozen=True, slots=True)
 class CertificateSettings:
-    """How a verified client certificate is mapped to a principal. ``principal``: the part of the certificate that names
-    the principal: ``CN`` of the subject, or ``DNS``, ``URI`` or ``email`` of the subject's alternative names. A
-    certificate that has none or several of this part is refused. ``group``: the part of the subject that names groups
-    of the principal, ``OU`` or ``O``; empty: groups are not taken from the certificate. ``memberships``: further groups
-    and their members. ``admins``: names of principals who are administrators. ``scope``: the most that a certificate
-    permits, READ, WRITE or ADMIN. ``required``: whether a caller without a certificate cannot connect, even with
-    another credential.
-    """
+    """Which principal a verified client certificate is of. ``principal``: the part of the certificate that names the
+    principal: ``CN`` of the subject, or ``DNS``, ``URI`` or ``email`` of the subject's alternative names. A certificate
+    that has none of these, or several, is refused. ``group``: the part of the subject that names groups of the
+    principal, ``OU`` or ``O``; empty: none. ``memberships``: further groups. ``admins``: names of principals who are
+    administrators. ``scope``: the most that a certificate permits: READ, WRITE or ADMIN. ``required``: whether callers
+    must have a certificate in order to connect, even if they have another proof."""
 
     principal: str = "CN"
     group: str = ""

@@ -32,11 +32,10 @@ _MUST_BE_SIGNED = frozenset({"host", "x-amz-date"})
 
 @dataclass(frozen=True, slots=True)
 class SigV4Settings:
-    """How AWS signatures are verified. ``key_file``: the file with the server's key of at least 32 characters, from
-    which the secrets of access keys are derived. ``regions``: the accepted regions of signatures; empty: any.
-    ``services``: the accepted services of signatures. ``window_seconds``: how much the time of a signature may differ
-    from the server's clock.
-    """
+    """How AWS signatures are verified. ``key_file``: the file with the server's key, at least 32 characters, from which
+    the secrets of access keys are derived. ``regions``: the regions for which signatures are accepted; empty: all.
+    ``services``: the services for which signatures are accepted. ``window_seconds``: how much the time of a signature
+    may differ from the server's clock."""
 
     key_file: str
     regions: tuple[str, ...] = ()

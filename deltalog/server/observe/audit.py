@@ -64,10 +64,8 @@ class AuditLog:
         return self._settings.on_failure == REFUSE and self.is_failing
 
     def note(self, event: str) -> None:
-        """Write a line which says that the server starts or ends."""
-        self._put({
-            "time": records.timestamp(self._clock_ms()), "event": event, "server": self.server, "principal": "server",
-        })  # fmt: skip
+        """Write that the server starts or ends."""
+        self._put(records.of_event(event, self._clock_ms(), self.server))
 
     async def record(self, exchange: Exchange) -> bool:
         """Write the line of a call that has been answered; returns whether it is written, after at most
@@ -95,13 +93,8 @@ class AuditLog:
         self._put(records.of_exchange(exchange, self._clock_ms(), self.server, "late_commit"))
 
     def record_upkeep(self, event: Upkeep, exchange: Exchange | None) -> None:
-        """Write a line about background work, whether or not a call caused it."""
-        now_ms = self._clock_ms()
-        self._put(
-            records.of_upkeep(
-                event.kind, event.subject, event.done, event.seconds, event.error, now_ms, self.server, exchange
-            )
-        )
+        """Write what the server did of its own accord, or as a consequence of a call."""
+        self._put(records.of_upkeep(event, self._clock_ms(), self.server, exchange))
 
     def _lines_of(self, exchange: Exchange) -> list[bytes] | None:
         if exchange.route is not None and exchange.route.startswith(_HEALTH):
@@ -117,20 +110,15 @@ class AuditLog:
 
     def _put_refused(self, by_status: dict[str, int]) -> None:
         if by_status:
-            self._put({
-                "time": records.timestamp(self._clock_ms()), "event": "refused", "server": self.server,
-                "principal": None, "outcome": "denied", "by_status": by_status,
-            })  # fmt: skip
+            record = records.of_event("refused", self._clock_ms(), self.server, None)
+            self._put({**record, "outcome": "denied", "by_status": by_status})
 
     def _put(self, record: dict[str, Any]) -> None:
         self.writer.put(records.lines(record, self._settings.line_bytes))
 
     def _lost(self, count: int) -> Sequence[bytes]:
-        record = {
-            "time": records.timestamp(self._clock_ms()), "event": "lost", "server": self.server, "principal": "server",
-            "lines": count,
-        }  # fmt: skip
-        return records.lines(record, self._settings.line_bytes)
+        record = records.of_event("lost", self._clock_ms(), self.server)
+        return records.lines({**record, "lines": count}, self._settings.line_bytes)
 
 
 class Strangers:
@@ -147,7 +135,7 @@ class Strangers:
         self._lock = threading.Lock()
 
     def next(self, status: int) -> tuple[bool, dict[str, int]]:
-        """Whether to write the line of a refused call, and the number of lines left out in the last period, by status."""
+        """Whether to write the line of a refused call, and how many were left out in the last period, by status."""
         with self._lock:
             left_out: dict[str, int] = {}
             if self._clock() - self._begun_s >= _PERIOD_SECONDS:

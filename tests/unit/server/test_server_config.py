@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import resource
 import socket
 import typing
 from pathlib import Path
@@ -355,13 +356,51 @@ def test_what_may_be_wrong_is_a_warning(tmp_path: Path) -> None:
     assert "every user of the machine can read" in warnings[0] and "is in use" in warnings[1]
 
 
+@pytest.mark.parametrize("name", ["", "a.b", "a/b", "a b"])
+def test_a_catalog_that_clients_could_not_name_is_refused(name: str, tmp_path: Path) -> None:
+    text = f'[catalog]\nurl = "x.db"\n[listen]\nport = 0\n[unity]\nwarehouse = ""\ncatalog = "{name}"'
+    assert "[unity] catalog: clients could not name" in checked(tmp_path, text, status=1)["problems"][0]
+
+
+def test_an_empty_warehouse_is_none(tmp_path: Path) -> None:
+    file = tmp_path / "server.toml"
+    file.write_text('[unity]\nwarehouse = ""')
+    assert settings_of(Configuration(file, {}).config).unity.warehouse is None
+
+
+@pytest.mark.parametrize("name", ["create", "idle_timeout"])
+def test_what_is_no_storage_option_is_refused(name: str, tmp_path: Path) -> None:
+    text = f'[catalog]\nurl = "x.db"\n[listen]\nport = 0\n[storage.options]\n{name} = 5'
+    problems = checked(tmp_path, text, status=1)["problems"]
+    assert problems == [f"[storage] options: {name}: there are no storage options of these names."]
+
+
+def test_more_connections_than_the_process_may_have_are_warned_about(tmp_path: Path) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (400, hard))
+    try:
+        file = tmp_path / "server.toml"
+        file.write_text("[catalog]\nurl = 'c.db'\n[listen]\nport = 0\n[limits]\nconnections = 113")
+        found = json.loads(run("serve", "--config", file, "--check-config", "--json").out)
+        assert found["ok"]
+        assert any(
+            "113, but the limit on open files permits this process only 112" in each for each in found["warnings"]
+        )
+        found = json.loads(
+            run("serve", "--config", file, "--check-config", "--set", "limits.connections=112", "--json").out
+        )
+        assert not any("open files" in each for each in found["warnings"])
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
 def test_the_catalog_is_asked_if_wanted(tmp_path: Path) -> None:
     text = f'[catalog]\nurl = "{tmp_path}/catalog.db"\n[listen]\nport = 0'
     checked(tmp_path, text)
     assert "no catalog at" in checked(tmp_path, text, "--check-catalog", status=1)["problems"][0]
     assert not (tmp_path / "catalog.db").exists()
-    with served(tmp_path / "catalog.db"):
-        checked(tmp_path, text, "--check-catalog")
+    TransactionManager(str(tmp_path / "catalog.db"))
+    checked(tmp_path, text, "--check-catalog")
 
 
 def test_a_file_that_configures_all_serves(tmp_path: Path) -> None:
@@ -370,16 +409,13 @@ def test_a_file_that_configures_all_serves(tmp_path: Path) -> None:
     wrong_name = run("serve", "--config", tmp_path / "server.toml", "--set", "unity.catlog=x", "--json")
     assert wrong_name.status == 2 and "did you mean catalog" in wrong_name.err
     no_catalog = run("serve", "--json")
-    assert no_catalog.status == 2 and "No catalog is given" in no_catalog.err
-    with served(tmp_path / "other.db", "--config", str(tmp_path / "server.toml")) as server:
+    assert no_catalog.status == 2 and "Name the catalog" in no_catalog.err
+    options = ("--config", str(tmp_path / "server.toml"), "--option=secret=abcdefgh", "--option=key=abcdefgh")
+    with served(tmp_path / "other.db", *options, log=tmp_path / "log") as server:
         assert server.ask("GET", "/health/ready")[0] == 200
-    assert (tmp_path / "other.db").exists() and not (tmp_path / "catalog.db").exists()
-
-
-def test_secret_options_on_the_command_line_are_warned_about(tmp_path: Path) -> None:
-    options = ("--option=secret=abcdefgh", "--option=key=abcdefgh")
-    with served(tmp_path / "catalog.db", *options, log=tmp_path / "log"):
         text = (tmp_path / "log").read_text()
+    assert (tmp_path / "other.db").exists() and not (tmp_path / "catalog.db").exists()
+    # Secrets on the command line are warned about.
     assert "list the arguments of its processes" in text and "abcdefgh" not in text
 
 
