@@ -69,7 +69,7 @@ class Creation:
             if records.are_nested(canonical_url(each.url), self._warehouse.managed_root()):
                 shown = f"the external table {each.name}" if caller.sees(each.table_id, each.name) else "another table"
                 raise CallError(
-                    f"No managed tables can be created: {shown} lies where they would lie, or around it. Drop that "
+                    f"No managed tables can be created: {shown} is inside their location or contains it. Drop that "
                     "table first."
                 )
         table_id = str(uuid.UUID(self._environment.new_uuid()))

@@ -116,8 +116,8 @@ class ExternalTables:
         return ExternalView(table)
 
     def _add_apart(self, table: ExternalTable, owner: str) -> ExternalView:
-        """Register an external table where no other table lies. Principals take turns, so that two of them do not
-        register the same location at the same moment."""
+        """Register an external table whose location overlaps no other table. Principals take turns, so that two of them
+        do not register the same location at the same moment."""
         access = documents.change(ACCESS, access_key(table.table_id), 0, AccessDocument(owner=owner))
         root = canonical_url(table.url)
         for number in range(_TRIES):
@@ -126,7 +126,7 @@ class ExternalTables:
             self._names.check_free(table.name)
             self.check_unmanaged(table.url)
             if any(records.are_nested(canonical_url(each.url), root) for each in self.all()):
-                raise CallError(f"{table.url} lies where another table is, or around one.")
+                raise CallError(f"{table.url} is another table, or is inside or contains one.")
             changes = [documents.change(EXTERNAL, table.name, 0, table), access, turn]
             if self.coordinator.change_documents(changes, [table.name]):
                 return ExternalView(table)
