@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import resource
 import socket
@@ -15,7 +16,7 @@ import pytest
 
 from deltalog import TransactionManager
 from deltalog.server.app import Limits
-from deltalog.server.connections import Connections
+from deltalog.server.connections import Connections, Listener
 from deltalog.server.serve import Server, Settings
 from deltalog.server.tls import Tls
 from tests.unit.server.test_server_limits import self_signed
@@ -94,6 +95,30 @@ def test_a_handshake_that_does_not_come_is_not_waited_for(tmp_path: Path) -> Non
             with socket.create_connection(where, timeout=60) as connection:
                 connection.sendall(sent)
                 assert connection.recv(100) == b""
+
+
+def test_few_connections_are_accepted_in_one_turn_of_the_loop() -> None:
+    """A wave of connections that are accepted at once makes all others wait."""
+
+    async def scene() -> list[int]:
+        with contextlib.ExitStack() as held:
+            listener = held.enter_context(Listener())
+            listener.connections = Connections(100, 60)
+            listener.bind(("127.0.0.1", 0))
+            listener.listen(10)
+            listener.setblocking(False)
+            for _ in range(5):
+                held.enter_context(socket.create_connection(listener.getsockname(), timeout=60))
+            turns = []
+            for _ in range(4):
+                turns.append(0)
+                with contextlib.suppress(BlockingIOError):
+                    while True:
+                        held.enter_context(listener.accept()[0])
+                        turns[-1] += 1
+            return turns
+
+    assert asyncio.run(scene()) == [2, 2, 1, 0]
 
 
 def test_descriptors_are_left_for_the_catalog_and_its_stores(monkeypatch: pytest.MonkeyPatch) -> None:
