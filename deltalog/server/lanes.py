@@ -108,12 +108,10 @@ class Lanes:
                 raise
             done = loop.run_in_executor(self._pool, work)
             self._watch(name, lane, caller, done)
-            try:
-                return await asyncio.wait_for(asyncio.shield(done), end - loop.time())
-            except asyncio.TimeoutError:
-                if done.done():  # the call finished just as the timeout expired
-                    return done.result()
-                raise NotDoneError from None
+            await asyncio.wait([done], timeout=end - loop.time())
+            if not done.done():
+                raise NotDoneError
+            return done.result()
         finally:
             if counts:
                 self._leave(lane, caller)
