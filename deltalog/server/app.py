@@ -356,6 +356,7 @@ class App:
             if exchange.principal is None:
                 exchange.principal = identified.principal
                 proven.enter_context(self._callers.call(identified.principal.name, 0))
+            begun_s = time.thread_time()
             try:
                 given = Request(data, query)
                 del data
@@ -366,6 +367,8 @@ class App:
                 raise Refused(refusal(400, "SerializationException", "The body is not JSON.")) from None
             except DeltaLogError as error:
                 return _explained(route, error, exchange.request_id)
+            finally:
+                share.cpu_s += time.thread_time() - begun_s
             exchange.table, exchange.transaction_id = call.table, call.transaction_id
             said = (exchange.path, urllib.parse.unquote(exchange.path), *given.said)
             answer = await self._run(route, call, guard, said, exchange, share)
@@ -437,6 +440,9 @@ class App:
     async def _receive(self, headers: Mapping[str, str], receive: Receive, body: Body, share: Share) -> None:
         if _length(headers) > _DRAINED * self._limits.body_bytes:
             raise Refused(self._too_large())
+        if not _length(headers) and "transfer-encoding" not in headers:
+            await self._received(receive, body, share)  # which waits for nothing
+            return
         try:
             await asyncio.wait_for(self._received(receive, body, share), self._limits.body_seconds)
         except asyncio.TimeoutError:
