@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import gc
 import ipaddress
 import logging
 import socket
@@ -50,8 +51,8 @@ _LEASE_INTERVALS = 1.9
 _LEASE_SECONDS = 1.0
 _MAX_END_SECONDS = 10.0
 _BACKLOG = 256
-# With the usual 5 ms between the turns of threads, a call that computes for long delays every step of the others so.
-_SWITCH_SECONDS = 0.001
+# With the usual 5 ms between the turns of threads, each call that computes delays every step of the others so.
+_SWITCH_SECONDS = 0.0002
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -295,6 +296,10 @@ class Server:
         over = threading.Event()
         sweeper = threading.Thread(target=self._recover_repeatedly, args=(over,), name="deltalog-recover", daemon=True)
         self._process.is_process = is_process
+        if is_process:
+            # Otherwise each full collection looks at all that was imported, which stops the event loop for 60 ms.
+            gc.collect()
+            gc.freeze()
         try:
             with self._process.signals():
                 if self._settings.recover_seconds > 0:
