@@ -14,8 +14,8 @@ from typing import Any
 
 # The number of connections allowed beyond the limit while closed connections are torn down.
 _LEAVING = 32
-# The number of connections that are accepted in one turn of the event loop. A call takes several turns, so that all calls
-# would wait for a wave of connections several times.
+# The number of connections that are accepted in one turn of the event loop. A call takes several turns, and would wait
+# for a wave of connections in each of them.
 _ACCEPTED_IN_TURN = 2
 # File descriptors reserved for purposes other than connections: the catalog, stores and files.
 _OTHER_DESCRIPTORS = 256
