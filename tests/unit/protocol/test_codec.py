@@ -165,6 +165,7 @@ def test_a_long_commit_is_decoded_in_pieces(monkeypatch: pytest.MonkeyPatch) -> 
     assert sum(sizes) == len(data) > 3 * max(sizes)
     over_lines = data.replace(b'"path"', b'\n"path"')
     assert len(codec.decode_commit(over_lines, 7).adds) == 5_000
+    monkeypatch.undo()
     with pytest.raises(InvalidCommitError, match="line 4000"):
         codec.decode_commit(data.replace(b'{"add": {"path": "f3998"', b'{"add": {"path": 7'), 7)
 
