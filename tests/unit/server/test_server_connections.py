@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import resource
 import socket
+import sqlite3
 import ssl
 import threading
 import urllib.parse
@@ -54,6 +55,11 @@ def start(connection: socket.socket) -> bytes:
     return answer(connection)
 
 
+def live(connection: socket.socket) -> None:
+    connection.sendall(b"GET /health/live HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+    assert answer(connection) == b"HTTP/1.1 200"
+
+
 def answer(connection: socket.socket) -> bytes:
     read = b""
     while not read.endswith(b"}"):
@@ -95,6 +101,24 @@ def test_a_handshake_that_does_not_come_is_not_waited_for(tmp_path: Path) -> Non
             with socket.create_connection(where, timeout=60) as connection:
                 connection.sendall(sent)
                 assert connection.recv(100) == b""
+
+
+def test_a_call_of_a_caller_who_has_gone_does_not_begin(tmp_path: Path) -> None:
+    with running(tmp_path, False, Limits(threads=1, slow_seconds=60)) as where:
+        catalog = sqlite3.connect(tmp_path / "catalog.db", isolation_level=None)
+        catalog.execute("BEGIN IMMEDIATE")  # so that the first call takes until ROLLBACK
+        with connected(where, False) as stays, connected(where, False) as other:
+            for each in (stays, *(connected(where, False) for _ in range(5))):
+                each.sendall(b"POST /StartTransaction HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 2\r\n\r\n{}")
+                live(other)  # once this is answered, the server has read the bytes sent above
+                if each is not stays:
+                    each.close()
+            live(other)
+            catalog.execute("ROLLBACK")
+            assert answer(stays) == b"HTTP/1.1 200"
+            assert start(other) == b"HTTP/1.1 200"
+        assert catalog.execute("SELECT count(*) FROM transactions").fetchone() == (2,)
+        catalog.close()
 
 
 def test_few_connections_are_accepted_in_one_turn_of_the_loop() -> None:
