@@ -43,7 +43,7 @@ from deltalog.server.bodies import Bodies, Body
 from deltalog.server.calls import Call, Context, Needs, Request
 from deltalog.server.exchange import CURRENT, Exchange, Observers
 from deltalog.server.lakeformation import OPERATIONS
-from deltalog.server.lanes import BusyError, Lanes, NotBegunError, NotDoneError
+from deltalog.server.lanes import BusyError, GoneError, Lanes, NotBegunError, NotDoneError
 from deltalog.server.logs import Refusals
 from deltalog.server.observe.observation import Observation
 from deltalog.server.observe.request_ids import given_id
@@ -72,6 +72,12 @@ _MOST_HELD_UP = 64
 _HEALTH_SECONDS = 5
 _HEALTH_CACHE_SECONDS = 1
 _SHOWN_PATH = 200
+_GONE = refusal(
+    400,
+    "RequestTimeoutException",
+    "The caller disconnected before the call began: it has no effect.",
+    connection="close",
+)
 _TOO_MANY_LARGE = refusal(
     503,
     "ServiceUnavailableException",
@@ -325,8 +331,8 @@ class App:
         _check_framing(scope.get("http_version"), headers)
         self._check_origin(headers)
         query = scope.get("query_string", b"")
-        certificate = scope.get("state", {}).get("certificate")
-        head = Head(exchange.method, exchange.path, query, headers, certificate or None, exchange.caller)
+        state = scope.get("state", {})
+        head = Head(exchange.method, exchange.path, query, headers, state.get("certificate") or None, exchange.caller)
         below = router_of(exchange.path)
         found = None if below is not None else _route(exchange.method, exchange.path)
         if below is None and found is None:
@@ -360,6 +366,7 @@ class App:
                 self._callers.give_back(name)
                 share = counted.enter_context(self._callers.call(identified.principal.name, len(data)))
                 share.add(len(data))
+            begun_s = time.thread_time()
             try:
                 given = Request(data, query)
                 del data
@@ -370,9 +377,14 @@ class App:
                 raise Refused(refusal(400, "SerializationException", "The body is not JSON.")) from None
             except DeltaLogError as error:
                 return _explained(route, error, exchange.request_id)
+            finally:
+                share.cpu_s += time.thread_time() - begun_s
             exchange.table, exchange.transaction_id = call.table, call.transaction_id
             said = (exchange.path, urllib.parse.unquote(exchange.path), *given.said)
-            answer = await self._run(route, call, guard, said, exchange, share)
+            try:
+                answer = await self._run(route, call, guard, said, exchange, share, state.get("is_gone", _is_there))
+            except GoneError:
+                raise Refused(_GONE) from None
             exchange.is_hidden = answer.error is not None and guard.has_refused
             return answer
 
@@ -442,6 +454,9 @@ class App:
     async def _receive(self, headers: Mapping[str, str], receive: Receive, body: Body, share: Share) -> None:
         if _length(headers) > _DRAINED * self._limits.body_bytes:
             raise Refused(self._too_large())
+        if not _length(headers) and "transfer-encoding" not in headers:
+            await self._received(receive, body, share)  # which waits for nothing
+            return
         try:
             await asyncio.wait_for(self._received(receive, body, share), self._limits.body_seconds)
         except asyncio.TimeoutError:
@@ -472,7 +487,14 @@ class App:
     # ----------------------------------------------------------------------------------- running the calls
 
     async def _run(
-        self, route: Route, call: Call, guard: Guard, said: Sequence[str], exchange: Exchange, share: Share
+        self,
+        route: Route,
+        call: Call,
+        guard: Guard,
+        said: Sequence[str],
+        exchange: Exchange,
+        share: Share,
+        is_gone: Callable[[], bool],
     ) -> Answer:
         request_id, caller = exchange.request_id, guard.principal.name
         seconds = self._limits.request_seconds
@@ -484,7 +506,7 @@ class App:
         key = object()
         self._in_progress[key] = asyncio.current_task()
         try:
-            return await lanes.run(self._lane(route, call), work, seconds, caller)
+            return await lanes.run(self._lane(route, call), work, seconds, caller, is_gone)
         except asyncio.CancelledError:
             if not self._is_cutting_off:
                 raise
@@ -622,6 +644,11 @@ def _denied(message: str, *, brought: bool = True) -> Refused:
 
 def _failing(code: str) -> Answer:
     return Answer(503, {"status": "failing", "failing": "catalog", "code": code}, headers={"retry-after": "5"})
+
+
+def _is_there() -> bool:
+    """Whether a caller has gone, if the HTTP server does not tell."""
+    return False
 
 
 def _unready(status: str) -> Answer:

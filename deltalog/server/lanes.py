@@ -36,6 +36,10 @@ class NotBegunError(Exception):
     """The call timed out before a thread ran it, so it had no effect."""
 
 
+class GoneError(Exception):
+    """The caller had gone when it was the turn of its call, so it had no effect."""
+
+
 class NotDoneError(Exception):
     """The call timed out while it was running, and continues to run."""
 
@@ -90,9 +94,16 @@ class Lanes:
         found = {name: sum(getattr(lane, name) for lane in lanes) for name in ("running", "slow", "in_progress")}
         return {**found, "waiting": sum(len(lane.waiting) for lane in lanes)}
 
-    async def run(self, name: str, work: Callable[[], T], seconds: float, caller: str = "") -> T:
-        """Run ``work`` in a thread, for a caller. Raises BusyError, NotBegunError, NotDoneError, and the errors of
-        ``work``."""
+    async def run(
+        self,
+        name: str,
+        work: Callable[[], T],
+        seconds: float,
+        caller: str = "",
+        is_gone: Callable[[], bool] = lambda: False,
+    ) -> T:
+        """Run ``work`` in a thread, for a caller. ``is_gone``: whether nobody waits for the result any more. Raises
+        BusyError, NotBegunError, GoneError, NotDoneError, and the errors of ``work``."""
         loop = asyncio.get_running_loop()
         end = loop.time() + seconds
         lane = self._lanes.setdefault(name, _Lane())
@@ -107,14 +118,16 @@ class Lanes:
             except BusyError:  # ``_shed`` has already counted the call as answered
                 counts = False
                 raise
+            if is_gone():
+                self._end(lane, caller)
+                self._wake()
+                raise GoneError
             done = loop.run_in_executor(self._pool, work)
             self._watch(name, lane, caller, done)
-            try:
-                return await asyncio.wait_for(asyncio.shield(done), end - loop.time())
-            except asyncio.TimeoutError:
-                if done.done():  # the call finished just as the timeout expired
-                    return done.result()
-                raise NotDoneError from None
+            await asyncio.wait([done], timeout=end - loop.time())
+            if not done.done():
+                raise NotDoneError
+            return done.result()
         finally:
             if counts:
                 self._leave(lane, caller)

@@ -101,7 +101,7 @@ class Share:
         self._callers = callers
         self._name = name
         self.bytes = 0
-        self.cpu_s = 0.0  # set by the thread that runs the call
+        self.cpu_s = 0.0  # also the thread that runs the call adds to it
 
     def add(self, count: int) -> None:
         """Count bytes of the body. Raises OverQuotaError."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
+import gc
 import ipaddress
 import logging
 import socket
@@ -51,7 +52,7 @@ _LEASE_SECONDS = 1.0
 _MAX_END_SECONDS = 10.0
 _BACKLOG = 256
 # With Python's default of 5 ms, a call that computes for long would delay each step of the other threads by 5 ms.
-_SWITCH_SECONDS = 0.001
+_SWITCH_SECONDS = 0.0002
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
@@ -167,13 +168,13 @@ class TimedProtocol(H11Protocol):
     _deadline: asyncio.TimerHandle | None = None
     _unread: asyncio.TimerHandle | None = None
     _number: int = -1
+    _is_lost = False
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         self._number = self.open_connections.made(transport)
-        certificate = transport.get_extra_info("peercert")
-        if certificate:  # empty unless the certificate was verified
-            self.app_state = {**self.app_state, "certificate": certificate}
+        certificate = transport.get_extra_info("peercert")  # empty unless the certificate was verified
+        self.app_state = {**self.app_state, "certificate": certificate, "is_gone": self._has_gone}
         self._start_deadline()
 
     def data_received(self, data: bytes) -> None:
@@ -204,6 +205,7 @@ class TimedProtocol(H11Protocol):
         super().send_400_response(msg)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._is_lost = True
         self._cancel_deadline()
         self._stop_unread()
         super().connection_lost(exc)
@@ -212,6 +214,9 @@ class TimedProtocol(H11Protocol):
         super().shutdown()
         if self.transport.is_closing():  # the client may delay its TLS shutdown
             self.loop.call_later(_TLS_SHUTDOWN_SECONDS, self.transport.abort)
+
+    def _has_gone(self) -> bool:
+        return self._is_lost
 
     def _start_deadline(self) -> None:
         if self._deadline is None:
@@ -302,6 +307,10 @@ class Server:
         over = threading.Event()
         sweeper = threading.Thread(target=self._recover_repeatedly, args=(over,), name="deltalog-recover", daemon=True)
         self._process.is_process = is_process
+        if is_process:
+            # Otherwise each full collection looks at all that was imported, which stops the event loop for 60 ms.
+            gc.collect()
+            gc.freeze()
         try:
             with self._process.signals():
                 if self._settings.recover_seconds > 0:

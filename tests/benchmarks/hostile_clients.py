@@ -123,7 +123,7 @@ def serve(catalog: str, warehouse: str, *, quotas: bool) -> None:
     server = Server(TransactionManager(catalog), settings)
     server._app._authenticator = Names()  # the command itself would use the tokens of the configuration
     print(server.url, flush=True)
-    server.run()
+    server.run(is_process=True)
 
 
 @contextlib.contextmanager
@@ -172,6 +172,7 @@ class Target:
         return http.client.HTTPConnection(self.host, self.port, timeout=10)
 
 
+WRONG = b"GET /api/2.1/unity-catalog/catalogs HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer wrong\r\n\r\n"
 Attack = Callable[[Target, threading.Event, Callable[[], object]], None]
 LISTING = f"{ROOT}/tables?catalog_name=main&schema_name=b"
 PREDICATES = (
@@ -309,7 +310,7 @@ def large_commits(target: Target, over: threading.Event, count: Callable[[], obj
 def wrong_tokens(target: Target, over: threading.Event, count: Callable[[], object]) -> None:
     while not over.is_set():
         with contextlib.suppress(OSError), target.open() as connection:
-            connection.sendall(b"GET /api/2.1/unity-catalog/catalogs HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+            connection.sendall(WRONG)
             connection.recv(1000)
             count()
 

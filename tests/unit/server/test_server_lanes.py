@@ -16,7 +16,7 @@ import pytest
 from botocore.exceptions import ClientError
 
 from deltalog import TransactionManager
-from deltalog.server.lanes import BusyError, Lanes, NotBegunError, NotDoneError
+from deltalog.server.lanes import BusyError, GoneError, Lanes, NotBegunError, NotDoneError
 from tests.support.s3 import Answer, Proxy, Request, Server, proxied
 from tests.support.server import AT_ONCE, SCHEMA, served
 
@@ -144,6 +144,26 @@ def test_what_is_over_time_is_told_by_whether_it_has_begun() -> None:
         found = await asyncio.gather(*world.calls, return_exceptions=True)
         assert [type(each) for each in found] == [NotDoneError] * 4 + [NotBegunError] * 2
         await world.end()
+
+    play(scene())
+
+
+def test_a_call_whose_caller_has_gone_does_not_begin() -> None:
+    async def scene() -> None:
+        world = World(slow_seconds=60)
+        world.hang("a", 4)
+        await world.begin(4)
+        begun: list[str] = []
+        left = False
+        waiting = [
+            asyncio.create_task(world.lanes.run("b", lambda: begun.append("gone"), 60, "x", lambda: left)),
+            asyncio.create_task(world.lanes.run("b", lambda: begun.append("there"), 60, "y", lambda: False)),
+        ]
+        await asyncio.sleep(0)
+        left = True
+        await world.end()
+        gone, there = await asyncio.gather(*waiting, return_exceptions=True)
+        assert isinstance(gone, GoneError) and there is None and begun == ["there"]
 
     play(scene())
 

@@ -9,6 +9,7 @@ import json
 import time
 import urllib.parse
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,14 @@ import pytest
 from botocore.config import Config
 
 from deltalog import TransactionManager
+from deltalog.errors import CallError
 from deltalog.server import app as app_module
 from deltalog.server.access.principals import Head, Identified, NotAuthenticatedError, Principal, bearer_tokens
 from deltalog.server.app import App, Limits
+from deltalog.server.calls import Call
 from deltalog.server.exchange import Exchange
+from deltalog.server.fields import Fields
+from deltalog.server.lakeformation import OPERATIONS
 from deltalog.server.quotas import Callers, OverQuotaError, Quotas, Rates
 from deltalog.server.serve import Server, Settings
 from tests.support.server import running
@@ -293,6 +298,24 @@ def test_the_cpu_time_of_one_principal_is_limited(name: str, tmp_path: Path) -> 
             asked = [await made.ask(name, address=f"10.0.0.{number}") for number in range(3)]
             assert [each[0] for each in asked] == [200, 200, 429]
             assert (await made.ask("bob"))[0] == 200
+
+        asyncio.run(scene())
+
+
+def test_the_time_for_reading_a_body_is_that_of_its_principal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(given: Fields) -> Call:
+        begun = time.thread_time()
+        while time.thread_time() < begun + 0.6:
+            pass
+        raise CallError("The body is wrong.")
+
+    operation = replace(OPERATIONS["StartTransaction"], read=read)
+    monkeypatch.setattr(app_module, "OPERATIONS", {"StartTransaction": operation})
+    with world(tmp_path, Quotas(processors=0.01)) as made:
+
+        async def scene() -> None:
+            assert [(await made.ask("alice"))[0] for _ in range(2)] == [400, 429]
+            assert (await made.ask("bob"))[0] == 400
 
         asyncio.run(scene())
 
