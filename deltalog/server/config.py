@@ -31,7 +31,7 @@ from deltalog.server.access.certificates import CertificateSettings
 from deltalog.server.access.oidc import OidcSettings
 from deltalog.server.access.sigv4 import SigV4Settings
 from deltalog.server.access.token_lookup import TokenSettings
-from deltalog.server.app import Limits
+from deltalog.server.limits import Limits
 from deltalog.server.observe.settings import AuditSettings, MetricsSettings, TraceSettings
 from deltalog.server.reload import states_of
 from deltalog.server.serve import Settings, vendor_of

@@ -23,8 +23,9 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from deltalog.errors import CallError, DeltaLogError
 from deltalog.server.access import issued
 from deltalog.server.access.authentication import Authentication, AuthenticationSettings
-from deltalog.server.app import App, Limits
+from deltalog.server.app import App
 from deltalog.server.connections import Connections, Listener
+from deltalog.server.limits import Limits
 from deltalog.server.logs import Refusals, set_level
 from deltalog.server.observe.observation import Observation
 from deltalog.server.observe.settings import AuditSettings, MetricsSettings, TraceSettings

@@ -35,7 +35,7 @@ import msgspec
 
 from deltalog.protocol.paths import staged_commit_name, staged_commit_path
 from deltalog.server.access.principals import Head, Identified, NotAuthenticatedError, Principal, bearer_tokens
-from deltalog.server.app import Limits
+from deltalog.server.limits import Limits
 from deltalog.server.quotas import Quotas
 from deltalog.server.serve import Server, Settings
 from deltalog.transactions.manager import TransactionManager

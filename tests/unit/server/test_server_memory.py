@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from deltalog import TransactionManager
-from deltalog.server.app import Limits
+from deltalog.server.limits import Limits
 from deltalog.server.serve import Server, Settings
 from deltalog.server.tables_in_use import TablesInUse
 from deltalog.transactions.open_transactions import OpenTransactions

@@ -20,8 +20,9 @@ from botocore.config import Config
 from deltalog import TransactionManager
 from deltalog.server import app as app_module
 from deltalog.server.access.principals import Head, Identified, NotAuthenticatedError, Principal, bearer_tokens
-from deltalog.server.app import App, Limits
+from deltalog.server.app import App
 from deltalog.server.exchange import Exchange
+from deltalog.server.limits import Limits
 from deltalog.server.quotas import Callers, OverQuotaError, Quotas, Rates
 from deltalog.server.serve import Server, Settings
 
@@ -269,7 +270,7 @@ def test_the_cpu_time_of_one_principal_is_limited(tmp_path: Path) -> None:
             return "t"
 
     with world(tmp_path, Quotas(processors=0.01)) as made:
-        made.app._manager = Busy(str(tmp_path / "catalog.db"))
+        made.app._runner._manager = Busy(str(tmp_path / "catalog.db"))
 
         async def scene() -> None:
             assert [(await made.ask("alice"))[0] for _ in range(3)] == [200, 200, 429]
