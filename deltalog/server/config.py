@@ -34,7 +34,7 @@ from deltalog.server.access.token_lookup import TokenSettings
 from deltalog.server.limits import Limits
 from deltalog.server.observe.settings import AuditSettings, MetricsSettings, TraceSettings
 from deltalog.server.reload import states_of
-from deltalog.server.serve import Settings, vendor_of
+from deltalog.server.settings import Settings, vendor_of
 from deltalog.server.tls import Tls
 from deltalog.transactions.unity.settings import UnitySettings
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from deltalog.catalog.coordinator import Coordinator
 from deltalog.errors import CallError, DeltaLogError
-from deltalog.server import serve, tls
+from deltalog.server import tls
 from deltalog.server.access import issued
 from deltalog.server.access.authentication import check_authentication
 from deltalog.server.config import (
@@ -27,6 +27,8 @@ from deltalog.server.config import (
     storage_options_of,
 )
 from deltalog.server.observe.observation import check_settings
+from deltalog.server.settings import Settings, warnings_of
+from deltalog.server.settings import check as check_server
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,8 +90,8 @@ def _problems_of(
         settings = settings_of(config)
         check_authentication(settings.authentication)
         check_settings(settings.audit, settings.metrics)
-        serve.check(settings, has_tokens=has_tokens is not False)
-        warnings += serve.warnings_of(settings, has_tokens=has_tokens is not False)
+        check_server(settings, has_tokens=has_tokens is not False)
+        warnings += warnings_of(settings, has_tokens=has_tokens is not False)
         if settings.tls is not None:
             wrong, soon = tls.problems_of(settings.tls)
             problems += wrong
@@ -103,10 +105,10 @@ def _problems_of(
     return problems + wrong_address, warnings + taken
 
 
-def _without_tokens(settings: serve.Settings) -> list[str]:
+def _without_tokens(settings: Settings) -> list[str]:
     """What is wrong if the catalog has no tokens, which is not known."""
     try:
-        serve.check(settings, has_tokens=False)
+        check_server(settings, has_tokens=False)
     except DeltaLogError as error:
         return [f"The server starts only if the catalog has tokens (--check-catalog): {error}"]
     return []

@@ -11,13 +11,13 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from types import FrameType
 from typing import NoReturn
 
 import uvicorn
 
 from deltalog.server.app import App
+from deltalog.server.settings import Ending
 
 log = logging.getLogger(__name__)
 
@@ -25,15 +25,6 @@ EXIT_CUT_OFF = 1
 # Before its end, the server has this time to answer the calls that it cuts off.
 _ANSWER_SECONDS = 1.0
 _ENDING = ("SIGTERM", "SIGINT", "SIGBREAK")
-
-
-@dataclass(slots=True)
-class Ending:
-    """``drain_seconds``: the time between the first signal and the refusal of new connections. ``end_seconds``: the
-    time from then on until the end."""
-
-    drain_seconds: float
-    end_seconds: float
 
 
 class Process(uvicorn.Server):

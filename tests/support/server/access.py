@@ -27,7 +27,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from deltalog import TransactionManager
 from deltalog.server.access.principals import Head
 from deltalog.server.exchange import Exchange
-from deltalog.server.serve import Server, Settings
+from deltalog.server.serve import Server
+from deltalog.server.settings import Settings
 
 START = "/StartTransaction"
 CATALOGS = "/api/2.1/unity-catalog/catalogs"

@@ -16,7 +16,8 @@ import pytest
 from deltalog import TransactionManager
 from deltalog.server.connections import Connections
 from deltalog.server.limits import Limits
-from deltalog.server.serve import Server, Settings
+from deltalog.server.serve import Server
+from deltalog.server.settings import Settings
 from deltalog.server.tls import Tls
 from tests.unit.server.test_server_limits import self_signed
 

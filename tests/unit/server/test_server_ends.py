@@ -17,7 +17,8 @@ from pathlib import Path
 import pytest
 
 from deltalog import TransactionManager
-from deltalog.server.serve import Server, Settings
+from deltalog.server.serve import Server
+from deltalog.server.settings import Settings
 from tests.support.server import Served, served
 
 ORCHESTRATOR_SECONDS = 30

@@ -15,7 +15,8 @@ import pytest
 
 from deltalog import TransactionManager
 from deltalog.server.limits import Limits
-from deltalog.server.serve import Server, Settings
+from deltalog.server.serve import Server
+from deltalog.server.settings import Settings
 from deltalog.server.tables_in_use import TablesInUse
 from deltalog.transactions.open_transactions import OpenTransactions
 from tests.support.server import SCHEMA, Served, served

@@ -24,7 +24,8 @@ from deltalog.server.app import App
 from deltalog.server.exchange import Exchange
 from deltalog.server.limits import Limits
 from deltalog.server.quotas import Callers, OverQuotaError, Quotas, Rates
-from deltalog.server.serve import Server, Settings
+from deltalog.server.serve import Server
+from deltalog.server.settings import Settings
 
 TABLES = "/api/2.1/unity-catalog/tables?catalog_name=main&schema_name=bank"
 

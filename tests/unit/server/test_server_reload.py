@@ -17,7 +17,7 @@ import pytest
 
 from deltalog.server.config import Configuration
 from deltalog.server.reload import Reloader, states_of
-from deltalog.server.serve import Settings
+from deltalog.server.settings import Settings
 from tests.support.server import Served, served
 from tests.support.server.certificates import Pair, issue
 

@@ -32,7 +32,7 @@ from deltalog.server.exchange import Exchange
 from deltalog.server.limits import Limits
 from deltalog.server.observe.settings import AuditSettings, MetricsSettings
 from deltalog.server.quotas import Quotas
-from deltalog.server.serve import Settings
+from deltalog.server.settings import Settings
 from tests.support.cli import run
 from tests.support.server import served
 from tests.support.server.access import CATALOGS, START, Issuer, bearer, serving

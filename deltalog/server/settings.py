@@ -1,0 +1,127 @@
+"""The settings of a server, and whether they admit whom they should.
+
+Without a token or TLS, the server starts only on loopback, where traffic stays on the machine.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from deltalog.errors import CallError
+from deltalog.server.access.authentication import AuthenticationSettings
+from deltalog.server.limits import Limits
+from deltalog.server.observe.settings import AuditSettings, MetricsSettings, TraceSettings
+from deltalog.server.tls import Tls
+from deltalog.server.unity import sts
+from deltalog.server.unity.credentials import Vendor, read_rules
+from deltalog.transactions.unity.settings import UnitySettings
+
+MIN_TOKEN_LENGTH = 16
+_DRAIN_SECONDS = 5.0
+
+
+@dataclass(slots=True)
+class Ending:
+    """``drain_seconds``: the time between the first signal and the refusal of new connections. ``end_seconds``: the
+    time from then on until the end."""
+
+    drain_seconds: float
+    end_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Settings. ``port`` 0 selects a free port. ``recover_seconds``: the interval between calls of ``recover``; 0
+    disables these calls. ``unity``: how Unity Catalog's API is served. ``vendor``: vends credentials to its
+    clients. ``drain_seconds``: the time for which the server still serves after it was asked to end; None: 5, or 0 on
+    loopback. ``end_seconds``: then running calls get this time to end. ``watch_seconds``: the interval at which files
+    with secrets are checked for changes; 0: they are not. ``log_level``: the lowest level of events in the log; None
+    leaves the log as it is. ``authentication``: how callers prove who they are, besides ``token``. ``audit``,
+    ``metrics``, ``traces``: what is observed."""
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    token: str | None = field(default=None, repr=False)
+    tls: Tls | None = None
+    limits: Limits = field(default_factory=Limits)
+    recover_seconds: float = 60
+    unity: UnitySettings = field(default_factory=UnitySettings)
+    vendor: Vendor = field(default_factory=Vendor)
+    drain_seconds: float | None = None
+    end_seconds: float = 20
+    watch_seconds: float = 10
+    log_level: str | None = None
+    authentication: AuthenticationSettings = field(default_factory=AuthenticationSettings)
+    audit: AuditSettings = field(default_factory=AuditSettings)
+    metrics: MetricsSettings = field(default_factory=MetricsSettings)
+    traces: TraceSettings = field(default_factory=TraceSettings)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether callers need not prove anything, unless the catalog has tokens."""
+        return self.token is None and not self.authentication.is_required
+
+    @property
+    def needs_certificate(self) -> bool:
+        """Whether clients without a certificate are refused, if certificates are verified."""
+        rule = self.authentication.certificates
+        return rule is None or rule.required
+
+    @property
+    def ending(self) -> Ending:
+        default = 0.0 if is_loopback(self.host) else _DRAIN_SECONDS
+        return Ending(default if self.drain_seconds is None else self.drain_seconds, self.end_seconds)
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address is reachable only from this machine."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def vendor_of(file: Path | None) -> Vendor:
+    """The vendor of credentials that a file describes. Raises CallError."""
+    return Vendor() if file is None else Vendor(read_rules(file), sts.assume)
+
+
+def check(settings: Settings, *, has_tokens: bool = False) -> None:
+    """Raises CallError for settings that would admit untrusted clients or no clients. ``has_tokens``: whether the
+    catalog has, or has had, tokens."""
+    token = settings.token
+    if token is not None and (len(token) < MIN_TOKEN_LENGTH or not token.isascii() or not token.isprintable()):
+        raise CallError(
+            f"The token must have at least {MIN_TOKEN_LENGTH} printable ASCII characters. Create one with openssl rand "
+            "-hex 32."
+        )
+    if settings.authentication.certificates is not None and (settings.tls is None or settings.tls.client_ca is None):
+        raise CallError(
+            "Principals by client certificates need TLS with the authority of the clients (--tls-client-ca)."
+        )
+    is_open = token is None and not has_tokens and not settings.authentication.is_required
+    if not is_loopback(settings.host) and is_open and settings.tls is None:
+        raise CallError(
+            f"{settings.host} is reachable from other machines, and every client of the server may change tables. "
+            "Make tokens (deltalog tokens create), or give it one token (--token-file, or DELTALOG_SERVER_TOKEN in the "
+            "environment) or TLS (--tls-cert and --tls-key), or serve on 127.0.0.1."
+        )
+
+
+def warnings_of(settings: Settings, *, has_tokens: bool = False) -> list[str]:
+    """Warnings about settings that are allowed but unsafe on some networks. ``has_tokens``: as for ``check``."""
+    if is_loopback(settings.host):
+        return []
+    found = []
+    if settings.tls is None:
+        found.append("Without TLS the token and all requests can be intercepted.")
+    elif (
+        settings.token is None
+        and settings.tls.client_ca is None
+        and not has_tokens
+        and not settings.authentication.is_required
+    ):
+        found.append("With neither a token nor --tls-client-ca every client that reaches the server may change tables.")
+    return found
