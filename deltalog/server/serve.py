@@ -14,6 +14,7 @@ import uvicorn
 from deltalog.errors import CallError, DeltaLogError
 from deltalog.server.access import issued
 from deltalog.server.access.authentication import Authentication
+from deltalog.server.addresses import LOOPBACK_NAMES, bound, is_loopback, origin_of
 from deltalog.server.app import App
 from deltalog.server.connections import Connections, Listener
 from deltalog.server.limits import Limits
@@ -23,7 +24,7 @@ from deltalog.server.process import EXIT_CUT_OFF, Process
 from deltalog.server.protocol import TimedProtocol, protocol_of
 from deltalog.server.recovery_lease import RecoveryLease
 from deltalog.server.reload import Reloader, Source
-from deltalog.server.settings import Settings, check, is_loopback, warnings_of
+from deltalog.server.settings import Settings, check, warnings_of
 from deltalog.server.tls import ServerContext, context_of, listening
 from deltalog.server.unity.publisher import Publisher
 from deltalog.server.unity.service import Service
@@ -39,7 +40,6 @@ _MAX_END_SECONDS = 10.0
 _BACKLOG = 256
 # With the usual 5 ms between the turns of threads, a call that computes for long delays every step of the others so.
 _SWITCH_SECONDS = 0.001
-_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 
 
 class Server:
@@ -55,7 +55,8 @@ class Server:
         self._settings = settings
         tls = None if settings.tls is None else listening(settings.tls, needs_certificate=settings.needs_certificate)
         self._connections = Connections(settings.limits.connections, settings.limits.header_seconds)
-        self._socket = _bound(settings.host, settings.port, self._connections)
+        self._socket = bound(settings.host, settings.port, _BACKLOG, Listener, "The server cannot listen on")
+        self._socket.connections = self._connections
         is_open = settings.is_open and not has_tokens
         trusted = is_loopback(settings.host) and is_open
         self._authentication = Authentication(
@@ -70,7 +71,7 @@ class Server:
             manager,
             settings.limits,
             authenticator=self._authentication,
-            hosts=_LOOPBACK | {settings.host.lower()} if trusted else None,
+            hosts=LOOPBACK_NAMES | {settings.host.lower()} if trusted else None,
             unity=Service(unity, settings.vendor, self._publisher.ask),
             observation=self.observation,
         )
@@ -83,9 +84,7 @@ class Server:
 
     @property
     def url(self) -> str:
-        host, port = self._socket.getsockname()[:2]
-        shown = f"[{host}]" if ":" in host else host
-        return f"{'http' if self._settings.tls is None else 'https'}://{shown}:{port}"
+        return origin_of("http" if self._settings.tls is None else "https", self._socket)
 
     @property
     def metrics_url(self) -> str | None:
@@ -257,17 +256,3 @@ def _config(app: App, protocol: type[TimedProtocol], limits: Limits, tls: Server
     config.load()
     config.ssl = tls
     return config
-
-
-def _bound(host: str, port: int, connections: Connections) -> socket.socket:
-    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    bound = Listener(family, kind, protocol)
-    bound.connections = connections
-    try:
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind(address)
-        bound.listen(_BACKLOG)
-    except OSError as error:
-        bound.close()
-        raise OSError(error.errno, f"The server cannot listen on {host} port {port}: {error.strerror}") from None
-    return bound

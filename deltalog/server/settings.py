@@ -5,12 +5,12 @@ Without a token or TLS, the server starts only on loopback, where traffic stays 
 
 from __future__ import annotations
 
-import ipaddress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from deltalog.errors import CallError
 from deltalog.server.access.authentication import AuthenticationSettings
+from deltalog.server.addresses import is_loopback
 from deltalog.server.limits import Limits
 from deltalog.server.observe.settings import AuditSettings, MetricsSettings, TraceSettings
 from deltalog.server.tls import Tls
@@ -75,14 +75,6 @@ class Settings:
         return Ending(default if self.drain_seconds is None else self.drain_seconds, self.end_seconds)
 
 
-def is_loopback(host: str) -> bool:
-    """Whether an address is reachable only from this machine."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
 def vendor_of(file: Path | None) -> Vendor:
     """The vendor of credentials that a file describes. Raises CallError."""
     return Vendor() if file is None else Vendor(read_rules(file), sts.assume)
@@ -101,8 +93,7 @@ def check(settings: Settings, *, has_tokens: bool = False) -> None:
         raise CallError(
             "Principals by client certificates need TLS with the authority of the clients (--tls-client-ca)."
         )
-    is_open = token is None and not has_tokens and not settings.authentication.is_required
-    if not is_loopback(settings.host) and is_open and settings.tls is None:
+    if not is_loopback(settings.host) and settings.is_open and not has_tokens and settings.tls is None:
         raise CallError(
             f"{settings.host} is reachable from other machines, and every client of the server may change tables. "
             "Make tokens (deltalog tokens create), or give it one token (--token-file, or DELTALOG_SERVER_TOKEN in the "
@@ -117,11 +108,6 @@ def warnings_of(settings: Settings, *, has_tokens: bool = False) -> list[str]:
     found = []
     if settings.tls is None:
         found.append("Without TLS the token and all requests can be intercepted.")
-    elif (
-        settings.token is None
-        and settings.tls.client_ca is None
-        and not has_tokens
-        and not settings.authentication.is_required
-    ):
+    elif settings.is_open and not has_tokens and settings.tls.client_ca is None:
         found.append("With neither a token nor --tls-client-ca every client that reaches the server may change tables.")
     return found

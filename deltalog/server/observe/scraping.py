@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import ipaddress
 import logging
 import socket
 import threading
@@ -18,6 +17,7 @@ from prometheus_client.exposition import choose_encoder
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from deltalog.errors import CallError
+from deltalog.server.addresses import bound, is_loopback, origin_of
 from deltalog.server.observe.metrics import ServerMetrics
 from deltalog.server.observe.settings import MetricsSettings
 
@@ -26,6 +26,7 @@ log = logging.getLogger(__name__)
 MIN_TOKEN_LENGTH = 16
 _MOST_HEADER_BYTES = 8 << 10
 _MOST_CONNECTIONS = 32
+_BACKLOG = 128
 _KEEP_ALIVE_SECONDS = 75
 _END_SECONDS = 1
 _FIRST_REQUEST_SECONDS = 10
@@ -36,7 +37,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 def token_of(settings: MetricsSettings) -> str | None:
     """The token that a scraper must send; None if none is needed. Raises CallError."""
     if not settings.token_file:
-        if not _is_loopback(settings.host) and not settings.any_address:
+        if not is_loopback(settings.host) and not settings.any_address:
             raise CallError(
                 f"The metrics would be readable from other machines at {settings.host}. Give [metrics] a token_file, "
                 "or set any_address if the network limits who reaches it, or serve them on 127.0.0.1."
@@ -73,7 +74,7 @@ class Scraping:
         """Raises CallError, or OSError if the address is not available."""
         self._metrics = metrics
         self._token = token_of(settings)
-        self._socket = _bound(settings.host, settings.port)
+        self._socket = bound(settings.host, settings.port, _BACKLOG, socket.socket, "The metrics cannot be served on")
         self._server = uvicorn.Server(
             uvicorn.Config(
                 self._answer,
@@ -96,8 +97,7 @@ class Scraping:
 
     @property
     def url(self) -> str:
-        host, port = self._socket.getsockname()[:2]
-        return f"http://{f'[{host}]' if ':' in host else host}:{port}/metrics"
+        return f"{origin_of('http', self._socket)}/metrics"
 
     def start(self) -> None:
         self._thread.start()
@@ -141,26 +141,3 @@ class Scraping:
         scheme, _, given = authorization.partition(" ")
         assert self._token is not None
         return scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), self._token.encode())
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def _bound(host: str, port: int) -> socket.socket:
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        bound = socket.socket(family, kind, protocol)
-    except OSError as error:
-        raise OSError(error.errno, f"The metrics cannot be served on {host}: {error.strerror}") from None
-    try:
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind(address)
-        bound.listen()
-    except OSError as error:
-        bound.close()
-        raise OSError(error.errno, f"The metrics cannot be served on {host} port {port}: {error.strerror}") from None
-    return bound
