@@ -34,6 +34,7 @@ from deltalog.server.access.token_lookup import TokenSettings
 from deltalog.server.limits import Limits
 from deltalog.server.observe.settings import AuditSettings, MetricsSettings, TraceSettings
 from deltalog.server.reload import states_of
+from deltalog.server.secret_files import secret_in
 from deltalog.server.settings import Settings, vendor_of
 from deltalog.server.tls import Tls
 from deltalog.transactions.unity.settings import UnitySettings
@@ -377,19 +378,8 @@ def _place_of(message: str) -> str:
 def secret_of(file: str, variable: str) -> str | None:
     """The secret in a file, or else in an environment variable; None if neither is given. Raises CallError."""
     if file:
-        return text_of(Path(file)).strip()
+        return secret_in(Path(file))
     return os.environ.get(variable) or None if variable else None
-
-
-def text_of(file: Path) -> str:
-    """The text of a small file. Raises CallError, which does not quote the file."""
-    try:
-        with file.open("rb") as opened:
-            return opened.read(_MOST_BYTES).decode()
-    except (OSError, ValueError) as error:
-        raise CallError(
-            f"{file} cannot be read: {getattr(error, 'strerror', None) or 'it is not UTF-8 text'}."
-        ) from None
 
 
 def storage_options_of(settings: StorageSettings, read_file: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
@@ -407,7 +397,7 @@ def _resolved(options: Mapping[str, Any], place: str) -> dict[str, Any]:
         elif not _is_reference(value):
             found[name] = _resolved(value, shown)
         elif "file" in value:
-            found[name] = text_of(Path(value["file"])).strip()
+            found[name] = secret_in(Path(value["file"]))
         elif (secret := os.environ.get(value["env"])) is not None:
             found[name] = secret
         else:

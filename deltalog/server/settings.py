@@ -13,12 +13,12 @@ from deltalog.server.access.authentication import AuthenticationSettings
 from deltalog.server.addresses import is_loopback
 from deltalog.server.limits import Limits
 from deltalog.server.observe.settings import AuditSettings, MetricsSettings, TraceSettings
+from deltalog.server.secret_files import MIN_TOKEN_LENGTH, check_secret
 from deltalog.server.tls import Tls
 from deltalog.server.unity import sts
 from deltalog.server.unity.credentials import Vendor, read_rules
 from deltalog.transactions.unity.settings import UnitySettings
 
-MIN_TOKEN_LENGTH = 16
 _DRAIN_SECONDS = 5.0
 
 
@@ -83,12 +83,8 @@ def vendor_of(file: Path | None) -> Vendor:
 def check(settings: Settings, *, has_tokens: bool = False) -> None:
     """Raises CallError for settings that would admit untrusted clients or no clients. ``has_tokens``: whether the
     catalog has, or has had, tokens."""
-    token = settings.token
-    if token is not None and (len(token) < MIN_TOKEN_LENGTH or not token.isascii() or not token.isprintable()):
-        raise CallError(
-            f"The token must have at least {MIN_TOKEN_LENGTH} printable ASCII characters. Create one with openssl rand "
-            "-hex 32."
-        )
+    if settings.token is not None:
+        check_secret(settings.token, MIN_TOKEN_LENGTH, "The token")
     if settings.authentication.certificates is not None and (settings.tls is None or settings.tls.client_ca is None):
         raise CallError(
             "Principals by client certificates need TLS with the authority of the clients (--tls-client-ca)."

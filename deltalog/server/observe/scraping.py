@@ -20,10 +20,10 @@ from deltalog.errors import CallError
 from deltalog.server.addresses import bound, is_loopback, origin_of
 from deltalog.server.observe.metrics import ServerMetrics
 from deltalog.server.observe.settings import MetricsSettings
+from deltalog.server.secret_files import MIN_TOKEN_LENGTH, check_secret, secret_in
 
 log = logging.getLogger(__name__)
 
-MIN_TOKEN_LENGTH = 16
 _MOST_HEADER_BYTES = 8 << 10
 _MOST_CONNECTIONS = 32
 _BACKLOG = 128
@@ -43,15 +43,8 @@ def token_of(settings: MetricsSettings) -> str | None:
                 "or set any_address if the network limits who reaches it, or serve them on 127.0.0.1."
             )
         return None
-    try:
-        token = Path(settings.token_file).read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not ASCII"
-        raise CallError(f"The token file {settings.token_file} cannot be read: {reason}.") from None
-    if len(token) < MIN_TOKEN_LENGTH or not token.isprintable():
-        raise CallError(
-            f"The token in {settings.token_file} must have at least {MIN_TOKEN_LENGTH} printable ASCII characters."
-        )
+    token = secret_in(Path(settings.token_file))
+    check_secret(token, MIN_TOKEN_LENGTH, f"The token in {settings.token_file}")
     return token
 
 
