@@ -132,7 +132,7 @@ class App:
         )
         metrics.watch(
             "deltalog_server_calls_in_progress_limit",
-            "How many calls may run or wait; further ones are refused.",
+            "How many calls may run or wait; further ones are refused, except those of callers who have few.",
             lambda: [({}, self._limits.requests)],
         )
         metrics.watch(

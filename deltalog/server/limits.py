@@ -17,9 +17,9 @@ class Limits:
     which a caller may pause while reading a response. ``slow_seconds``: the number of calls that take longer than this
     is limited for each table. ``threads``: the maximum number of calls that run at the same time, of those that need
     stores and of those that need only the catalog. ``requests``: the maximum number of calls of each of these kinds
-    that run in the threads or wait for a thread; further calls are refused. ``connections``: the maximum number of open
-    connections; beyond it, the connections that have been idle longest are closed. ``quotas``: the limits of each
-    caller."""
+    that run in the threads or wait for a thread; further calls are refused, except those of callers who have less than
+    an eighth of them. ``connections``: the maximum number of open connections; beyond it, the connections that have
+    been idle longest are closed. ``quotas``: the limits of each caller."""
 
     header_bytes: int = 32 << 10
     header_seconds: float = 10
