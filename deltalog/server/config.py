@@ -419,22 +419,24 @@ def settings_of(config: Config) -> Settings:
     readable = (*config.unity.readable, *vendor.prefixes)
     process = config.process
     return Settings(
-        config.listen.host,
-        config.listen.port,
-        secret_of(config.tokens.token_file, config.tokens.token_env),
-        _tls_of(config.tls),
-        config.limits,
-        config.recovery.every_seconds,
-        dataclasses.replace(config.unity, readable=readable),
-        vendor,
-        process.drain_seconds,
-        process.end_seconds,
-        process.watch_seconds,
-        process.log_level,
-        AuthenticationSettings(_only(TokenSettings, config.tokens), config.certificates, config.oidc, config.sigv4),
-        config.audit,
-        config.metrics,
-        config.traces,
+        host=config.listen.host,
+        port=config.listen.port,
+        token=secret_of(config.tokens.token_file, config.tokens.token_env),
+        tls=_tls_of(config.tls),
+        limits=config.limits,
+        recover_seconds=config.recovery.every_seconds,
+        unity=dataclasses.replace(config.unity, readable=readable),
+        vendor=vendor,
+        drain_seconds=process.drain_seconds,
+        end_seconds=process.end_seconds,
+        watch_seconds=process.watch_seconds,
+        log_level=process.log_level,
+        authentication=AuthenticationSettings(
+            _only(TokenSettings, config.tokens), config.certificates, config.oidc, config.sigv4
+        ),
+        audit=config.audit,
+        metrics=config.metrics,
+        traces=config.traces,
     )
 
 

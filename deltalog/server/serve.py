@@ -40,6 +40,8 @@ _MAX_END_SECONDS = 10.0
 _BACKLOG = 256
 # With the usual 5 ms between the turns of threads, a call that computes for long delays every step of the others so.
 _SWITCH_SECONDS = 0.001
+# Settings that cannot change while the server runs.
+_UNCHANGEABLE = ("host", "port", "recover_seconds", "audit", "metrics", "traces")
 
 
 class Server:
@@ -172,14 +174,9 @@ class Server:
             done.wait(settings.end_seconds)
         self._settings = dataclasses.replace(
             settings,
-            host=old.host,
-            port=old.port,
             tls=settings.tls if old.tls else None,
             unity=dataclasses.replace(old.unity, readable=readable),
-            recover_seconds=old.recover_seconds,
-            audit=old.audit,
-            metrics=old.metrics,
-            traces=old.traces,
+            **{name: getattr(old, name) for name in _UNCHANGEABLE},
         )
 
     def _limit(self, settings: Settings) -> None:
@@ -227,8 +224,7 @@ def _observation(settings: Settings, connections: Connections, bound: socket.soc
 
 def _unchangeable(old: Settings, new: Settings) -> list[str]:
     """The settings that differ and cannot be changed while the server runs."""
-    names = ("host", "port", "recover_seconds", "audit", "metrics", "traces")
-    changed = [name for name in names if getattr(old, name) != getattr(new, name)]
+    changed = [name for name in _UNCHANGEABLE if getattr(old, name) != getattr(new, name)]
     changed += [
         f"unity.{name}"
         for name in ("catalog", "warehouse", "most_unpublished")
