@@ -23,7 +23,7 @@ class Change:
     again if its transaction was rolled back. ``durable``: whether it must be on disk when the call returns. ``error``:
     why it was not made. ``may_have_effect``: whether it may have been made despite of the error."""
 
-    __slots__ = ("_woken", "durable", "error", "is_done", "leads", "make", "may_have_effect", "result")
+    __slots__ = ("_woken", "durable", "error", "is_done", "make", "may_have_effect", "result")
 
     def __init__(self, make: Callable[[Execute], Any], durable: bool) -> None:
         self.make = make
@@ -32,7 +32,6 @@ class Change:
         self.error: Exception | None = None
         self.may_have_effect = False
         self.is_done = False
-        self.leads = False
         self._woken = threading.Lock()
         self._woken.acquire()
 
@@ -57,71 +56,69 @@ class GroupCommit:
         self._seconds = seconds
         self._lock = threading.Lock()
         self._waiting: collections.deque[Change] = collections.deque()
-        self._is_led = False
+        self._leader: Change | None = None  # whose thread makes the changes now
+        self._taken: list[Change] = []  # by the leader, besides its own
 
     def run(self, change: Change) -> bool:
         """Make a change, and return when its outcome is set; False if its turn has not come after ``seconds``, and it
         was not made. Raises the errors of ``commit``."""
-        with self._lock:
-            leads = not self._is_led
-            self._is_led = True
-            if not leads:
-                self._waiting.append(change)
-        if not leads and not self._has_waited(change):
-            return False
-        if leads or change.leads:
-            self._lead(change)
-        return True
-
-    def _has_waited(self, change: Change) -> bool:
         try:
-            if change.wait(self._seconds):
-                return True
             with self._lock:
-                if change in self._waiting:
-                    self._waiting.remove(change)
-                    return False
-            change.wait()  # the change is being made
+                leads = self._leader is None
+                if leads:
+                    self._leader = change
+                else:
+                    self._waiting.append(change)
+            if not leads and not self._has_waited(change):
+                return False
+            if self._leader is change:
+                self._lead(change)
             return True
-        except BaseException:  # such as KeyboardInterrupt
-            with self._lock:
-                if change in self._waiting:
-                    self._waiting.remove(change)
-                following = self._following() if change.leads else None
-            if following is not None:
-                following.wake()
+        except BaseException:  # KeyboardInterrupt can be raised after any statement
+            self._leave(change)
             raise
 
+    def _has_waited(self, change: Change) -> bool:
+        if change.wait(self._seconds):
+            return True
+        with self._lock:
+            if change in self._waiting:
+                self._waiting.remove(change)
+                return False
+        change.wait()  # the change is being made
+        return True
+
     def _lead(self, first: Change) -> None:
-        taken = [first]
         with self._lock:
             durable = first.durable or any(each.durable for each in self._waiting)
 
         def changes() -> Iterator[Change]:
             yield first
-            while len(taken) < _MOST_TOGETHER:
+            while len(self._taken) + 1 < _MOST_TOGETHER:
                 with self._lock:
                     if not self._waiting or (self._waiting[0].durable and not durable):
                         return
-                    taken.append(self._waiting.popleft())
-                yield taken[-1]
+                    change = self._waiting.popleft()
+                    self._taken.append(change)
+                yield change
 
         try:
             self._commit(changes(), durable)
         finally:
-            with self._lock:
-                self._waiting.extendleft(each for each in reversed(taken[1:]) if not each.is_done)
-                following = self._following()
-            if following is not None:
-                following.wake()
-            for each in taken[1:]:
-                if each.is_done:
-                    each.wake()
+            self._leave(first)
 
-    def _following(self) -> Change | None:
-        """Have the first waiting thread make the next changes; called with the lock."""
-        following = self._waiting.popleft() if self._waiting else None
-        self._is_led = following is not None
+    def _leave(self, change: Change) -> None:
+        """End the part of a thread, and have the first waiting one make the next changes if this one did so."""
+        with self._lock:
+            if change in self._waiting:
+                self._waiting.remove(change)
+            if self._leader is not change:
+                return
+            taken, self._taken = self._taken, []
+            self._waiting.extendleft(each for each in reversed(taken) if not each.is_done)
+            following = self._leader = self._waiting.popleft() if self._waiting else None
         if following is not None:
-            following.leads = True
-        return following
+            following.wake()
+        for each in taken:
+            if each.is_done:
+                each.wake()

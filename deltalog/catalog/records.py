@@ -32,8 +32,8 @@ COMMIT_LEASE_MS = 60 * 1000
 # The prefix of the ids of vacuums, which distinguishes them from transaction ids (UUIDs).
 VACUUM_ID = "vacuum-"
 # The kinds of documents that name external tables, by full name, and the ids of dropped tables: those whose files stay,
-# and those whose files are being deleted.
-EXTERNAL, RETIRED, DROPPED = "external", "retired", "dropped"
+# and those whose files are being deleted; and the ids of staged tables.
+EXTERNAL, RETIRED, DROPPED, STAGING = "external", "retired", "dropped", "staging"
 # The kind of documents that state the owners and grants of objects: ``access_key`` for tables.
 ACCESS = "access"
 # Databases cannot store lone surrogates.

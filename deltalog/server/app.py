@@ -247,7 +247,7 @@ class App:
         below = router_of(exchange.path)
         found = None if below is not None else route_of(exchange.method, exchange.path)
         if below is None and found is None:
-            answer = await self._health.answer(exchange, is_draining=self._is_draining, is_full=self._runner.is_full)
+            answer = await self._health.answer(exchange, self._why_unready())
             if answer.status not in (404, 405):
                 exchange.route = f"GET {urllib.parse.unquote(exchange.path)}"
             return answer
@@ -257,11 +257,8 @@ class App:
             exchange.principal = identified.principal
         else:  # nobody's limits are used up by requests that others have signed
             name = f"\0{exchange.caller}"
-        with (
-            self._callers.call(name, length_of(headers)) as share,
-            self._bodies.one() as body,
-            contextlib.ExitStack() as proven,
-        ):
+        with self._bodies.one() as body, contextlib.ExitStack() as counted:
+            share = counted.enter_context(self._callers.call(name, length_of(headers)))
             # Only authenticated clients are told what is served.
             route = found if below is None else unity_route(self._unity, exchange, *below)
             assert route is not None
@@ -276,7 +273,10 @@ class App:
                 raise _denied("The signature of the request is wrong.")
             if exchange.principal is None:
                 exchange.principal = identified.principal
-                proven.enter_context(self._callers.call(identified.principal.name, 0))
+                counted.close()
+                self._callers.give_back(name)
+                share = counted.enter_context(self._callers.call(identified.principal.name, len(data)))
+                share.add(len(data))
             try:
                 given = Request(data, query)
                 del data
@@ -292,6 +292,14 @@ class App:
             answer = await self._runner.run(route, call, guard, said, exchange, share)
             exchange.is_hidden = answer.error is not None and guard.has_refused
             return answer
+
+    def _why_unready(self) -> str | None:
+        """Why no requests should be sent here; None if there is no reason but the catalog."""
+        if self._is_draining:
+            return "draining"
+        if self._runner.is_full:
+            return "overloaded"
+        return "unaudited" if self._observation.refuses else None
 
     async def _hold_up(self) -> None:
         """Delay the refusal of a caller who is over a limit: one who does not wait before the next call, although it is

@@ -33,7 +33,7 @@ from deltalog.server.access.sigv4 import SigV4Settings
 from deltalog.server.access.token_lookup import TokenSettings
 from deltalog.server.limits import Limits
 from deltalog.server.observe.settings import AuditSettings, MetricsSettings, TraceSettings
-from deltalog.server.reload import states_of
+from deltalog.server.reload import FileStates, states_of
 from deltalog.server.secret_files import secret_in
 from deltalog.server.settings import Settings, vendor_of
 from deltalog.server.tls import Tls
@@ -51,16 +51,30 @@ _MOST_BYTES = 64 << 10
 # The time for parsing a key grows with the square of the number of its dots at least.
 _MOST_DOTS = 500
 _MOST_NUMBER = 1e12
+# About 31 years. Python's waits for threads accept 292 years at most.
+_MOST_SECONDS = 1e9
 _DEEPEST = 16
-# The smallest values of numbers. Other numbers must not be negative.
+# The smallest values of numbers; with less, the server would serve nobody, or not limit what it should. Other numbers
+# must not be negative.
 _LEAST = {
     ("listen", "port"): 0,
     ("limits", "body_bytes"): 1024,
     ("limits", "header_bytes"): 1024,
+    ("limits", "header_seconds"): 0.1,
+    ("limits", "body_seconds"): 0.1,
     ("limits", "request_seconds"): 0.1,
+    ("limits", "response_seconds"): 0.1,
     ("limits", "threads"): 1,
     ("limits", "requests"): 1,
     ("limits", "connections"): 16,
+    ("limits", "quotas.remembered"): 1,
+    ("tokens", "guesses"): 1,
+    ("tokens", "guess_seconds"): 0.1,
+    ("tokens", "lookup_seconds"): 0.1,
+    ("oidc", "fetch_seconds"): 0.1,
+    ("oidc", "fetch_bytes"): 1024,
+    ("oidc", "max_age_seconds"): 1,
+    ("sigv4", "window_seconds"): 1,
     ("unity", "most_unpublished"): 1,
     ("catalog", "idle_timeout_seconds"): 0.001,
     ("catalog", "postgresql.connections"): 1,
@@ -350,7 +364,9 @@ def _wrong_numbers(section: str, settings: Any, above: str = "") -> Iterator[str
             yield from _wrong_numbers(section, value, f"{above}{each.name}.")
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             continue
-        least, most = _LEAST.get((section, above + each.name), 0), _MOST.get((section, above + each.name), _MOST_NUMBER)
+        key = section, above + each.name
+        of_kind = _MOST_SECONDS if each.name.endswith("_seconds") else _MOST_NUMBER
+        least, most = _LEAST.get(key, 0), _MOST.get(key, of_kind)
         if not least <= value <= most:
             yield f"[{section}] {above}{each.name}: must be {least:,} to {most:,.0f}"
 
@@ -534,6 +550,7 @@ class Configuration:
         read(above, "The command line")
         self.config = self._read()
         self.seen = states_of(self.files())
+        self._of_storage = self._storage_state()
         self._next = self.config
 
     def _read(self) -> Config:
@@ -560,7 +577,13 @@ class Configuration:
                 log.warning(
                     "[%s] has changed in the configuration: this takes effect when the server is restarted", name
                 )
+        before, self._of_storage = self._of_storage, self._storage_state()
+        for file in (file for file, state in self._of_storage.items() if state != before[file]):
+            log.warning("%s, of [storage], has changed: this takes effect when the server is restarted", file)
         self.config = dataclasses.replace(self._next, catalog=self.config.catalog, storage=self.config.storage)
+
+    def _storage_state(self) -> FileStates:
+        return states_of(files_of(self.config.storage).values())
 
     def files(self) -> Sequence[str]:
         """The files to watch for changes: those that the configuration names, but not the configuration itself, in

@@ -30,18 +30,17 @@ class Health:
     def close(self) -> None:
         self._thread.shutdown(wait=False, cancel_futures=True)
 
-    async def answer(self, exchange: Exchange, *, is_draining: bool, is_full: bool) -> Answer:
-        """The answer to a health check. An orchestrator restarts a process that is not alive, and sends no requests to
-        one that is not ready: a catalog that fails is no reason for the former."""
+    async def answer(self, exchange: Exchange, why_unready: str | None) -> Answer:
+        """The answer to a health check. ``why_unready``: the status if no requests should be sent here. An orchestrator
+        restarts a process that is not alive, and sends no requests to one that is not ready: a catalog that fails is no
+        reason for the former."""
         what = urllib.parse.unquote(exchange.path)
         if what == "/health/live":
             return Answer(200, {"status": "live"})
         if what == "/health":
             return await self._healthy(exchange.request_id)
-        if is_draining:
-            return _unready("draining")
-        if is_full:
-            return _unready("overloaded")
+        if why_unready is not None:
+            return _unready(why_unready)
         answer = await self._healthy(exchange.request_id)
         return Answer(200, {"status": "ready"}) if answer.status == 200 else answer
 

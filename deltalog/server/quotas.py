@@ -2,21 +2,20 @@
 who asks for too much is refused, and the others are not.
 
 Callers are told apart by their principals. A client who fails to say who it is has none; its failures are counted by
-address.
+address. So are calls whose signature cannot be checked before their body has been received, until it has been.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ipaddress
 import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-# The part of an IPv6 address that belongs to one network, whose owner has as many addresses as it likes.
-_NETWORK_BITS = 64
+from deltalog.server.access.principals import network_of
+
 _ROUNDING_S = 1e-6
 # How much CPU time a caller may use at once after a pause.
 _AT_ONCE_CPU_S = 0.5
@@ -32,7 +31,7 @@ class Quotas:
     ``failures_per_second``: how many requests from one address (IPv6: from one network of 64 bits) may fail to prove
     whose they are on average; requests from there that do prove it are answered as ever. ``failure_burst``: how many of
     these may come at once after a pause. ``remembered``: the most principals, and the most addresses, whose rates are
-    in memory; beyond it, those that have been idle longest are forgotten."""
+    in memory, at least 1; beyond it, those that have been idle longest are forgotten."""
 
     calls_per_second: float = 0
     burst: int = 0
@@ -81,6 +80,11 @@ class Rates:
         self._used_until_s.move_to_end(name)
         if len(self._used_until_s) > self._most:
             self._used_until_s.popitem(last=False)
+
+    def give_back(self, name: str) -> None:
+        """Undo the use of one."""
+        if name in self._used_until_s:
+            self._used_until_s[name] -= self._seconds_each
 
     def __len__(self) -> int:
         return len(self._used_until_s)
@@ -148,6 +152,10 @@ class Callers:
             if not use.calls:
                 del self._uses[name]
 
+    def give_back(self, name: str) -> None:
+        """A call that has ended turned out to be another's."""
+        self._calls.give_back(name)
+
     def take(self, name: str, count: int, own: int) -> None:
         """Count bytes of a call in progress, which has ``own`` bytes already. Raises OverQuotaError."""
         use, most = self._uses[name], self._quotas.pending_bytes
@@ -157,7 +165,7 @@ class Callers:
 
     def has_failed(self, address: str | None) -> None:
         """Count a request that does not prove whose it is. Raises OverQuotaError."""
-        network = _network(address)
+        network = network_of(address)
         wait_s = self._failures.wait_s(network)
         if wait_s:
             raise OverQuotaError("failures_per_second", self._quotas.failures_per_second, math.ceil(wait_s))
@@ -167,16 +175,3 @@ class Callers:
 def _ahead(burst: int, per_second: float) -> int:
     """How many calls may come ahead of an even pace."""
     return max(1, burst or math.floor(per_second)) - 1
-
-
-def _network(address: str | None) -> str:
-    """The addresses that are counted as one."""
-    if address is None or ":" not in address:
-        return address or ""
-    try:
-        found = ipaddress.IPv6Address(address.partition("%")[0])
-    except ValueError:
-        return address
-    if found.ipv4_mapped is not None:
-        return str(found.ipv4_mapped)
-    return str(ipaddress.IPv6Network((int(found) >> _NETWORK_BITS << _NETWORK_BITS, _NETWORK_BITS)))

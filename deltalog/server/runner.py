@@ -85,7 +85,9 @@ class Runner:
         """Stop accepting calls; returns whether there are calls that still run, which finish."""
         self._catalog.close()
         self._stores.close()
-        return any(count for lanes in self.all_lanes().values() for count in lanes.counts().values())
+        # Also calls in the lanes of earlier limits.
+        is_working = any(count for lanes in self.all_lanes().values() for count in lanes.counts().values())
+        return is_working or bool(self._running)
 
     async def run(
         self, route: Route, call: Call, guard: Guard, said: Sequence[str], exchange: Exchange, share: Share

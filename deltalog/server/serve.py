@@ -147,6 +147,7 @@ class Server:
         if settings.is_open != old.is_open:
             raise CallError("Whether callers must prove who they are cannot change while the server runs: restart it.")
         authenticate = self._authentication.prepared(settings.authentication, settings.token)
+        observe = self.observation.reread()
         for what in _unchangeable(old, settings):
             log.warning("%s has changed in the configuration: this takes effect when the server is restarted", what)
         tls = None if old.tls is None else settings.tls
@@ -163,6 +164,7 @@ class Server:
                 self._tls.current = context
             self._app.reload(settings.limits, service)
             authenticate()
+            observe()
             self._limit(settings)
             done.set()
 

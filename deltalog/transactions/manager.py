@@ -167,8 +167,8 @@ class TransactionManager:
         Raises TableExistsError if the name is taken, or if the location equals, contains or lies below the location of
         another table of the catalog; ResourceNotReadyError if the table belongs to another catalog, if this catalog is
         deleting its files, or if it is to be taken over and has staged commits that may have been accepted;
-        TimestampAheadError if its last in-commit timestamp is too far ahead. Cost: two opens and a commit, 2 HEADs, 7
-        coordinator calls, and 1 per 1,000 tables; 1 LIST to take it over.
+        TimestampAheadError if its last in-commit timestamp is too far ahead. Cost: two opens and a commit, 2 HEADs, 8
+        coordinator calls, and 1 per 1,000 tables, managed and external; 1 LIST to take it over.
         """
         return self._tables.register(name, url, take_over)
 

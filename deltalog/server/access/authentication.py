@@ -127,8 +127,8 @@ class Authentication:
         self._keys = None if settings.sigv4 is None else AccessKeysOfCatalog(self._lookup, settings.sigv4, clock_s)
 
     def prepared(self, settings: AuthenticationSettings, shared: str | None) -> Callable[[], None]:
-        """Check other settings, with the files that they name, and return what puts them into effect. The settings of
-        tokens of the catalog stay as they are. Raises CallError."""
+        """Check other settings, with the files that they name, and return what puts them into effect.
+        Raises CallError."""
         token = None if shared is None else SharedToken(shared)
         certificates = None if settings.certificates is None else CertificateRule(settings.certificates)
         keys = None if settings.sigv4 is None else AccessKeysOfCatalog(self._lookup, settings.sigv4, self._clock_s)
@@ -139,6 +139,7 @@ class Authentication:
             before = self._oidc
             self._shared, self._certificates, self._keys, self._oidc = token, certificates, keys, oidc
             self._settings = settings
+            self._lookup.reload(settings.tokens)
             if before is not None and before is not oidc:
                 before.close()
 

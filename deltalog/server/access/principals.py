@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import hashlib
 import hmac
+import ipaddress
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -12,6 +13,8 @@ from typing import Any, Protocol
 from deltalog.errors import CallError
 
 NAME_LENGTH = 255
+# The part of an IPv6 address that belongs to one network, whose owner has as many addresses as it likes.
+_NETWORK_BITS = 64
 
 
 class Scope(enum.IntEnum):
@@ -127,3 +130,16 @@ def bearer_tokens(headers: Mapping[str, str]) -> list[str]:
     scheme, _, credentials = headers.get("authorization", "").partition(" ")
     given = [credentials.strip()] if scheme.lower() == "bearer" else []
     return [each for each in (*given, headers.get("x-amz-security-token", "")) if each]
+
+
+def network_of(address: str | None) -> str:
+    """The addresses that are counted as one client: an IPv4 address, or a network of IPv6."""
+    if address is None or ":" not in address:
+        return address or ""
+    try:
+        found = ipaddress.IPv6Address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if found.ipv4_mapped is not None:
+        return str(found.ipv4_mapped)
+    return str(ipaddress.IPv6Network((int(found) >> _NETWORK_BITS << _NETWORK_BITS, _NETWORK_BITS)))

@@ -17,7 +17,7 @@ from deltalog.catalog.coordinator import Coordinator
 from deltalog.errors import DeltaLogError
 from deltalog.server.access import issued
 from deltalog.server.access.issued import Credential
-from deltalog.server.access.principals import NotIdentifiedYetError
+from deltalog.server.access.principals import NotIdentifiedYetError, network_of
 
 _THREADS = 2
 _MOST_WAITING = 64
@@ -27,9 +27,9 @@ _MOST_ADDRESSES = 4096
 @dataclass(frozen=True, slots=True)
 class TokenSettings:
     """How the server finds tokens in its catalog. ``cache_seconds``: a change of a token takes effect within this time.
-    ``cached``: how many tokens are kept in memory. ``guesses``: how many unknown tokens an address may send in
-    ``guess_seconds``; further ones are refused without asking the catalog. ``lookup_seconds``: how long a caller waits
-    for the catalog."""
+    ``cached``: how many tokens are kept in memory. ``guesses``: how many unknown tokens an address (IPv6: a network of
+    64 bits) may send in ``guess_seconds``; further ones are refused without asking the catalog. ``lookup_seconds``: how
+    long a caller waits for the catalog."""
 
     cache_seconds: float = 5
     cached: int = 10_000
@@ -47,12 +47,12 @@ class _Recent(OrderedDict[K, V], Generic[K, V]):
 
     def __init__(self, most: int) -> None:
         super().__init__()
-        self._most = most
+        self.most = most
 
     def put(self, key: K, value: V) -> None:
         self[key] = value
         self.move_to_end(key)
-        while len(self) > self._most:
+        while len(self) > self.most:
             self.popitem(last=False)
 
 
@@ -75,11 +75,16 @@ class TokenLookup:
         self._clock_s = clock_s
         self._known: _Recent[str, tuple[float, Credential]] = _Recent(self._settings.cached)
         self._unknown: _Recent[str, float] = _Recent(self._settings.cached)
-        self._guesses: _Recent[str | None, tuple[float, float]] = _Recent(_MOST_ADDRESSES)
+        self._guesses: _Recent[str, tuple[float, float]] = _Recent(_MOST_ADDRESSES)
         self._running: dict[str, asyncio.Future[Credential | None]] = {}
         self._required: tuple[float, bool] | None = None
         self._asking: tuple[float, asyncio.Future[bool]] | None = None
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="deltalog-tokens")
+
+    def reload(self, settings: TokenSettings) -> None:
+        """Use other settings from now on."""
+        self._settings = settings
+        self._known.most = self._unknown.most = settings.cached
 
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -97,14 +102,15 @@ class TokenLookup:
         running = self._running.get(id_)
         if running is not None or known is not None:
             return await self._answer(running or self._start(id_, now_s))
-        self._take_guess(caller, now_s)
+        network = network_of(caller)
+        self._take_guess(network, now_s)
         is_guess = False
         try:
             found = await self._answer(self._start(id_, now_s))
             is_guess = found is None
         finally:
             if not is_guess:
-                self._guesses.put(caller, (self._left(caller, now_s) + 1, now_s))
+                self._guesses.put(network, (self._left(network, now_s) + 1, now_s))
         return found
 
     async def are_required(self) -> bool:
@@ -162,14 +168,14 @@ class TokenLookup:
 
     # ------------------------------------------------------------------------------------------------ guesses
 
-    def _left(self, caller: str | None, now_s: float) -> float:
-        """How many more unknown tokens an address may send now."""
+    def _left(self, network: str, now_s: float) -> float:
+        """How many more unknown tokens a network may send now."""
         most = float(self._settings.guesses)
-        left, since_s = self._guesses.get(caller, (most, now_s))
+        left, since_s = self._guesses.get(network, (most, now_s))
         return min(most, left + (now_s - since_s) * most / self._settings.guess_seconds)
 
-    def _take_guess(self, caller: str | None, now_s: float) -> None:
-        left = self._left(caller, now_s)
+    def _take_guess(self, network: str, now_s: float) -> None:
+        left = self._left(network, now_s)
         if left < 1:
             raise NotIdentifiedYetError("Too many unknown tokens came from this address. Try again later.")
-        self._guesses.put(caller, (left - 1, now_s))
+        self._guesses.put(network, (left - 1, now_s))

@@ -91,7 +91,7 @@ class AuditLog:
             self.writer.put(lines)
 
     def record_late(self, exchange: Exchange) -> None:
-        """Write that a call has committed versions after its response."""
+        """Write that a call has committed versions after its response, or may have."""
         self._put(records.of_exchange(exchange, self._clock_ms(), self.server, "late_commit"))
 
     def record_upkeep(self, event: Upkeep, exchange: Exchange | None) -> None:

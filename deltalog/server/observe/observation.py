@@ -124,6 +124,10 @@ class Observation:
             if self.audit is not None:
                 self.audit.note("start")
 
+    def reread(self) -> Callable[[], None]:
+        """Read the token of the metrics again, and return what puts it into effect. Raises CallError."""
+        return (lambda: None) if self._scraping is None else self._scraping.reread()
+
     def close(self) -> None:
         """End, and write the lines that wait, for a few seconds at most. Can be repeated."""
         if self._end is not None:
@@ -238,6 +242,11 @@ class Observation:
                     if some:
                         self._name(exchange, table_id)
                         exchange.in_doubt[table_id] = max(some)
+                if exchange.is_answered and self.audit is not None:
+                    doubt = {table_id: max(some) for table_id, some in proposed.items() if some}
+                    self.audit.record_late(
+                        dataclasses.replace(exchange, versions={}, commits={}, in_doubt=doubt, trace=None)
+                    )
             elif event.error is None and result.name == "RATIFIED":
                 self._committed(exchange, proposed)
 

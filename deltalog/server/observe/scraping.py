@@ -66,6 +66,7 @@ class Scraping:
     def __init__(self, metrics: ServerMetrics, settings: MetricsSettings) -> None:
         """Raises CallError, or OSError if the address is not available."""
         self._metrics = metrics
+        self._settings = settings
         self._token = token_of(settings)
         self._socket = bound(settings.host, settings.port, _BACKLOG, socket.socket, "The metrics cannot be served on")
         self._server = uvicorn.Server(
@@ -94,6 +95,15 @@ class Scraping:
 
     def start(self) -> None:
         self._thread.start()
+
+    def reread(self) -> Callable[[], None]:
+        """Read the token again, and return what puts it into effect. Raises CallError."""
+        token = token_of(self._settings)
+
+        def use() -> None:
+            self._token = token
+
+        return use
 
     def close(self) -> None:
         self._server.should_exit = True

@@ -38,9 +38,9 @@ class Ready(_Shape, frozen=True, kw_only=True):
 
 
 class Unready(_Shape, frozen=True, kw_only=True):
-    """``status``: the process ends soon, or has too many calls."""
+    """``status``: the process ends soon, has too many calls, or makes none because it cannot write its audit log."""
 
-    status: Literal["draining", "overloaded"]
+    status: Literal["draining", "overloaded", "unaudited"]
 
 
 class Failing(_Shape, frozen=True, kw_only=True):

@@ -7,11 +7,12 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from deltalog.catalog import records
 from deltalog.catalog.records import Document, DocumentChange
 from deltalog.errors import CallError
 from deltalog.unity import messages
 
-SCHEMA, STAGING, TABLE = "schema", "staging", "table"
+SCHEMA, STAGING, TABLE = "schema", records.STAGING, "table"
 # DynamoDB stores at most 400 KB in one item. Listings answer many documents at once.
 _MOST_BYTES = 384 << 10
 _MOST_COMMENT_BYTES = 65_536

@@ -110,7 +110,8 @@ class ExternalTables:
         self.check_unmanaged(table.url)
         changes = [documents.change(EXTERNAL, table.name, 0, table)]
         if owner is not None:
-            if any(records.are_nested(each.url, table.url) for each in self.all()):
+            root = canonical_url(table.url)
+            if any(records.are_nested(canonical_url(each.url), root) for each in self.all()):
                 raise CallError(f"{table.url} lies where another table is, or around one.")
             changes.append(documents.change(ACCESS, access_key(table.table_id), 0, AccessDocument(owner=owner)))
         if not self.coordinator.change_documents(changes, [table.name]):
@@ -179,7 +180,9 @@ class ExternalTables:
             raise CallError(f"{location} lies where managed tables are, or around one.")
 
     def checked_location(self, table: ExternalTable) -> str:
-        self._warehouse.check_outside(table.url, table.url)
+        """The location of a table, for which its readers get credentials. Raises CallError if managed tables lie in it
+        or around it, which other programs may have created there. Cost: that of ``check_unmanaged``."""
+        self.check_unmanaged(table.url)
         return table.url
 
 

@@ -251,13 +251,13 @@ class UnityTables:
     def credential_location(self, name: str, caller: Caller = ADMINISTRATOR) -> str:
         """The location for which a client of a table gets credentials. Raises EntityNotFoundError; CallError for an
         external table that was registered before managed tables were created around it or in it. Cost: 1 or 2
-        coordinator calls."""
+        coordinator calls; for an external table, also 1 per 1,000 managed tables."""
         record = self._found(name, caller)
         return self._external.checked_location(self._external.get(name, caller)[0]) if record is None else record.url
 
     def credential_location_with_id(self, table_id: str, caller: Caller = ADMINISTRATOR) -> str:
         """Like ``credential_location``, of the table or staged table with an id. Cost: 1 or 2 coordinator calls; for an
-        external table, 1 per 1,000 of these."""
+        external table, also 1 per 1,000 tables of each kind."""
         record = self.coordinator.table_with_id(table_id)
         if record is not None and caller.admits(table_id, record.name):
             return record.url

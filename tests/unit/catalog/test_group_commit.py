@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from deltalog.catalog.group_commit import Execute
+from deltalog.catalog.group_commit import Execute, GroupCommit
 from deltalog.catalog.records import Proposal, Ratification, StatusFilter, touched
 from deltalog.catalog.sqlite import SQLiteCoordinator
 from deltalog.catalog.sqlite_file import SQLiteFile
@@ -255,6 +255,22 @@ def test_an_interrupted_thread_leaves_the_changes_of_the_others(catalog: SQLiteC
     assert set(catalog.cut().values()) == {1}
 
 
+def test_a_thread_that_is_interrupted_before_it_begins_lets_others_make_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    catalog = SQLiteCoordinator(tmp_path / "catalog.db", busy_seconds=0.5)
+
+    def interrupted(self: GroupCommit, first: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(GroupCommit, "_lead", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            catalog.register(table(0), 0)
+    assert catalog.register(table(1), 0)
+    assert set(catalog.cut()) == {"id-1"}
+
+
 HOLDER = """
 import sqlite3, sys
 connection = sqlite3.connect(sys.argv[1], isolation_level=None)
@@ -271,7 +287,7 @@ def test_a_fork_while_another_thread_waits_can_make_changes(catalog: SQLiteCoord
     assert holder.stdout is not None and holder.stdout.readline() == "held\n"
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(catalog.ratify, proposal({"id-0": 1}))
-        while not catalog._file._group._is_led:
+        while catalog._file._group._leader is None:
             time.sleep(0.001)
         child = os.fork()
         if child == 0:

@@ -53,9 +53,9 @@ WRONG = {
     "[listen]\nhost = ['x']": "[listen] host: expected text, got a list.",
     "[listen]\nhost = 1979-05-27": "[listen] host: expected text, got date.",
     "[limits]\nthreads = 0": "[limits] threads: must be 1 to 1,000,000,000,000.",
-    "[limits]\nrequest_seconds = inf": "[limits] request_seconds: must be 0.1 to 1,000,000,000,000.",
-    "[limits]\nrequest_seconds = nan": "[limits] request_seconds: must be 0.1 to 1,000,000,000,000.",
-    "[limits]\nbody_seconds = -1": "[limits] body_seconds: must be 0 to 1,000,000,000,000.",
+    "[limits]\nrequest_seconds = inf": "[limits] request_seconds: must be 0.1 to 1,000,000,000.",
+    "[limits]\nrequest_seconds = nan": "[limits] request_seconds: must be 0.1 to 1,000,000,000.",
+    "[limits]\nbody_seconds = -1": "[limits] body_seconds: must be 0.1 to 1,000,000,000.",
     "[unity]\nreadable = [5]": "[unity] readable[0]: expected text, got an integer.",
     "[process]\nlog_level = 'debug'": "[process] log_level: invalid enum value 'debug'.",
     "[process]\ndrain_seconds = 'x'": "[process] drain_seconds: expected a number or nothing, got text.",
@@ -69,6 +69,25 @@ WRONG = {
 @pytest.mark.parametrize(("text", "message"), WRONG.items())
 def test_wrong_configurations(text: str, message: str, tmp_path: Path) -> None:
     assert wrong(tmp_path, text) == message
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # Nobody would be served.
+        *(f"[limits]\n{name}_seconds = 0" for name in ("header", "body", "response")),
+        *(f"[tokens]\n{name} = 0" for name in ("guesses", "guess_seconds", "lookup_seconds")),
+        *(f"[oidc]\nissuer = 'https://a'\naudience = 'b'\n{name} = 0" for name in ("fetch_bytes", "max_age_seconds")),
+        "[sigv4]\nkey_file = 'k'\nwindow_seconds = 0",
+        # No rate would be limited, because it is forgotten at once.
+        "[limits.quotas]\ncalls_per_second = 1\nremembered = 0",
+        # The threads that wait for so long would end.
+        "[recovery]\nevery_seconds = 1e10",
+        *(f"[process]\n{name}_seconds = 1e10" for name in ("watch", "drain", "end")),
+    ],
+)
+def test_numbers_that_cannot_work(text: str, tmp_path: Path) -> None:
+    assert "must be" in wrong(tmp_path, text)
 
 
 def test_all_wrong_keys_are_named_at_once(tmp_path: Path) -> None:

@@ -165,13 +165,15 @@ def test_failures_are_counted_by_address(first: str | None, second: str | None, 
 
 
 class Names:
-    """The token of a request is the name of its principal; the token ``wrong`` is none."""
+    """The token of a request is the name of its principal; the token ``wrong`` is none. Names that begin with
+    ``signed`` are proven by the body, unless it is ``forged``."""
 
     async def identify(self, head: Head) -> Identified:
         name = bearer_tokens(head.headers)[0]
         if name == "wrong":
             raise NotAuthenticatedError("The token is wrong.")
-        return Identified(Principal(name, is_admin=True))
+        proof = (lambda body: body != b"forged") if name.startswith("signed") else None
+        return Identified(Principal(name, is_admin=True), proof)
 
 
 class World:
@@ -262,7 +264,23 @@ def test_the_concurrent_calls_of_one_principal_are_limited(tmp_path: Path) -> No
         asyncio.run(scene())
 
 
-def test_the_cpu_time_of_one_principal_is_limited(tmp_path: Path) -> None:
+def test_signed_calls_are_limited_by_principal_once_they_are_proven(tmp_path: Path) -> None:
+    with world(tmp_path, Quotas(calls_per_second=0.001, burst=2)) as made:
+
+        async def scene() -> None:
+            for name in ("signed a", "signed b"):  # at the same address
+                assert [(await made.ask(name))[0] for _ in range(3)] == [200, 200, 429]
+            assert (await made.ask("signed a", address="10.0.0.2"))[0] == 429
+            forged = [(await made.ask("signed c", b"forged", address="10.0.0.3"))[0] for _ in range(3)]
+            assert forged == [403, 403, 429]
+            assert (await made.ask("signed c"))[0] == 200
+            assert made.app._callers._uses == {}
+
+        asyncio.run(scene())
+
+
+@pytest.mark.parametrize("name", ["alice", "signed"])
+def test_the_cpu_time_of_one_principal_is_limited(name: str, tmp_path: Path) -> None:
     class Busy(TransactionManager):
         def start_transaction(self, *_: Any, **__: Any) -> str:
             begun = time.thread_time()
@@ -274,7 +292,8 @@ def test_the_cpu_time_of_one_principal_is_limited(tmp_path: Path) -> None:
         made.app._runner._manager = Busy(str(tmp_path / "catalog.db"))
 
         async def scene() -> None:
-            assert [(await made.ask("alice"))[0] for _ in range(3)] == [200, 200, 429]
+            asked = [await made.ask(name, address=f"10.0.0.{number}") for number in range(3)]
+            assert [each[0] for each in asked] == [200, 200, 429]
             assert (await made.ask("bob"))[0] == 200
 
         asyncio.run(scene())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import json
 import os
 import signal
 import ssl
@@ -18,6 +19,7 @@ import pytest
 from deltalog.server.config import Configuration
 from deltalog.server.reload import Reloader, states_of
 from deltalog.server.settings import Settings
+from tests.support.cli import run
 from tests.support.server import Served, served
 from tests.support.server.certificates import Pair, issue
 
@@ -113,6 +115,35 @@ def test_what_needs_a_restart_is_said(place: Place) -> None:
         place.hang_up(server)
         assert place.count("[catalog] has changed") == place.count("audit has changed") == 1
         assert server.ask("POST", START, {})[0] == 200
+
+
+def test_a_changed_file_of_storage_options_needs_a_restart_and_this_is_said(
+    place: Place, caplog: pytest.LogCaptureFixture
+) -> None:
+    key, other = place.directory / "key", place.directory / "options.json"
+    key.write_text("old")
+    other.write_text("{}")
+    place.write(WATCHING, f'[storage]\noptions_file = "{other}"\noptions.key = {{file = "{key}"}}')
+    source = Configuration(place.config, {})
+    for text in ("newer", "newest"):
+        key.write_text(text)
+        source.settings()
+        source.accept()
+        source.accept()
+    assert caplog.messages == [f"{key}, of [storage], has changed: this takes effect when the server is restarted"] * 2
+
+
+def test_settings_of_tokens_change_on_hangup(place: Place) -> None:
+    made = run("tokens", "create", str(place.catalog), "--principal", "root", "--admin", "--json")
+    token = json.loads(made.out)["token"]
+    options = place.write(NOT_WATCHING, "[tokens]\ncache_seconds = 3600")
+    with served(place.catalog, *options, log=place.log) as server:
+        assert bearing(server, token) == 200
+        run("tokens", "revoke", str(place.catalog), token.split("_")[1][:12])
+        assert bearing(server, token) == 200
+        place.write(NOT_WATCHING, "[tokens]\ncache_seconds = 0")
+        place.hang_up(server)
+        assert bearing(server, token) == 403
 
 
 def test_the_command_line_overrides_a_changed_file(place: Place) -> None:

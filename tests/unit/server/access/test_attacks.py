@@ -20,6 +20,7 @@ from deltalog.server.access.principals import Principal, Scope
 from deltalog.server.access.privileges import Kind, Privilege
 from deltalog.server.unity.credentials import Static
 from deltalog.transactions.unity.documents import CATALOG_ACCESS_KEY, schema_access_key
+from deltalog.transactions.unity.tables import UnityTables
 from tests.support.server import add
 from tests.support.server.in_process import InProcess
 from tests.support.server.matrix import CASES, WHO, World
@@ -180,6 +181,24 @@ def test_a_table_that_takes_the_name_during_a_call_is_not_the_one_dropped(
     assert server.manager.coordinator.table_with_id(own.id) is None
     assert server.manager.coordinator.table_with_id(secret.id) is not None
     assert server.unity(ALICE).ask("GET", f"/tables/main.s.{mine}").status == 200
+
+
+def test_a_table_that_takes_a_name_during_a_listing_is_not_listed(
+    server: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine, secret = server.unity(ALICE).new_table(), server.unity().new_table()
+    names_after = UnityTables.names_after
+
+    def swapped(*arguments: Any) -> list[str]:
+        found = names_after(*arguments)
+        monkeypatch.undo()
+        server.manager.coordinator.rename(mine.id, f"s.{mine.name}_moved")
+        server.manager.coordinator.rename(secret.id, f"s.{mine.name}")
+        return found
+
+    monkeypatch.setattr(UnityTables, "names_after", swapped)
+    listed = server.unity(ALICE).ok("GET", "/tables?catalog_name=main&schema_name=s")["tables"]
+    assert secret.id not in {each["table_id"] for each in listed}
 
 
 # -------------------------------------------------------------------------------------------- no oracle
@@ -357,6 +376,8 @@ def test_an_external_table_gives_no_keys_for_the_files_of_another(server: InProc
         "s3://lake/team/theirs/part",
         "s3://lake/team",
         "s3a://lake/team/theirs/",
+        "s3n://lake/team/theirs",
+        "s3n://lake/bob/own",
         "s3://lake/bob/own/x",
     ):
         body = {
@@ -375,6 +396,7 @@ def test_an_external_table_gives_no_keys_for_the_files_of_another(server: InProc
         "s3://lake/team/theirs/part",
         "s3://lake/team",
         "s3a://lake/team/theirs/",
+        "s3n://lake/team/theirs",
         "s3://lake",
     ):
         for operation in ("PATH_READ", "PATH_READ_WRITE", "PATH_CREATE_TABLE"):

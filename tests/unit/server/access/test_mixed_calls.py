@@ -11,8 +11,9 @@ import pyarrow as pa
 import pytest
 
 from deltalog import DeltaTable
+from deltalog.catalog.records import ACCESS, access_key
 from deltalog.server.access.principals import Principal
-from tests.support.server import add
+from tests.support.server import SCHEMA, add
 from tests.support.server.in_process import InProcess
 
 ANN = Principal("ann")
@@ -121,3 +122,50 @@ def test_who_registers_a_table_owns_it(server: InProcess) -> None:
     # The owner went with the table: who registers it again owns it.
     assert server.send(Principal("root", is_admin=True), "POST", path, request)[0] == 200
     assert server.send(ANN, "GET", f"{path}/s.mine")[0] == 404
+
+
+def test_a_log_with_the_id_of_another_table_gives_no_rights_on_that_table(server: InProcess) -> None:
+    """Who registers a table has written its log. External tables and staged ones have ids too."""
+    admin, eve = server.unity(), Principal("eve")
+    words = ["USE CATALOG", "USE SCHEMA", "CREATE TABLE", "CREATE EXTERNAL TABLE"]
+    change = {"principal": "eve", "add": words, "remove": []}
+    admin.ok("PATCH", "/permissions/catalog/main", {"changes": [change]})
+    body = {
+        "name": "theirs", "catalog_name": "main", "schema_name": "s", "table_type": "EXTERNAL",
+        "data_source_format": "DELTA", "storage_location": "s3://lake/theirs", "columns": [],
+    }  # fmt: skip
+    external = admin.ok("POST", "/tables", body)["table_id"]
+    staged = admin.ok("POST", "/delta/v1/catalogs/main/schemas/s/staging-tables", {"name": "soon"})["table-id"]
+    for number, wanted in enumerate((external, staged)):
+        root = server.place / "warehouse" / f"eves{number}"
+        own = server.manager.create_table(f"s.eves{number}", str(root), SCHEMA)
+        made = own.snapshot().metadata.configuration["io.unitycatalog.tableId"]
+        server.manager.drop_table(f"s.eves{number}")
+        first = root / "_delta_log" / f"{0:020d}.json"
+        first.write_text(first.read_text().replace(made, wanted))
+        for name in ("00000000000000000000.crc", "_last_checkpoint"):
+            (root / "_delta_log" / name).unlink(missing_ok=True)
+        request = {"name": f"s.eve{number}", "location": str(root)}
+        status, found, _ = server.send(eve, "POST", "/api/deltalog/v1/tables", request)
+        assert status == 200, found
+        assert found["table_id"] not in (wanted, made)
+        assert server.manager.coordinator.document(ACCESS, access_key(wanted)) is None
+    assert server.unity(eve).ask("DELETE", "/tables/main.s.theirs").error[0] == 404
+
+
+def test_keys_for_an_external_table_open_no_managed_table_that_lies_in_it(server: InProcess) -> None:
+    """Other programs may create tables anywhere."""
+    admin = server.unity()
+    body = {
+        "name": "outer", "catalog_name": "main", "schema_name": "s", "table_type": "EXTERNAL",
+        "data_source_format": "PARQUET", "storage_location": f"file://{server.place}/outer", "columns": [],
+    }  # fmt: skip
+    table_id = admin.ok("POST", "/tables", body)["table_id"]
+    admin.ok("PATCH", "/permissions/table/main.s.outer", {"changes": [{"principal": "ann", "add": ["SELECT"]}]})
+    ann, path = server.unity(ANN), "/delta/v1/catalogs/main/schemas/s/tables/outer/credentials?operation=READ"
+    asked = {"table_id": table_id, "operation": "READ"}
+    assert ann.ask("GET", path).status == ann.ask("POST", "/temporary-table-credentials", asked).status == 200
+    server.manager.create_table("s.secret", str(server.place / "outer" / "secret"), SCHEMA)
+    for found in (ann.ask("GET", path), ann.ask("POST", "/temporary-table-credentials", asked)):
+        assert found.error == (400, "InvalidParameterValueException")
+        assert "secret" not in str(found.body)

@@ -426,6 +426,20 @@ def test_guessing_does_not_load_the_catalog() -> None:
     running(test, guesses=20)
 
 
+def test_a_network_has_no_more_guesses_by_many_addresses() -> None:
+    async def test(catalog: Catalog, lookup: TokenLookup, clock: list[float]) -> None:
+        refused = 0
+        for number in range(100):
+            try:
+                await lookup.find(token_text.new_token().id, f"2001:db8::{number:x}:1")
+            except NotIdentifiedYetError:
+                refused += 1
+        assert (catalog.asked, refused) == (20, 80)
+        assert await lookup.find(token_text.new_token().id, "2001:db8:0:1::1") is None
+
+    running(test, guesses=20)
+
+
 def test_concurrent_guesses_are_bounded_too() -> None:
     async def test(catalog: Catalog, lookup: TokenLookup, clock: list[float]) -> None:
         catalog.gate.clear()

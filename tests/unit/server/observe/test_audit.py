@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
 import json
 import os
 import re
@@ -267,6 +268,58 @@ def test_a_commit_after_the_time_out_gets_a_line_of_its_own(tmp_path: Path) -> N
     assert late["request_id"] == first["request_id"] and late["versions"][0]["version"] == 1
 
 
+def test_a_commit_after_the_end_gets_a_line_if_the_limits_changed_while_it_ran(tmp_path: Path) -> None:
+    go = threading.Event()
+
+    class Slow(SQLiteCoordinator):
+        def ratify(self, proposal: Any) -> Any:
+            assert go.wait(60)
+            return super().ratify(proposal)
+
+    audit = AuditSettings(file=str(tmp_path / "audit.log"))
+    manager = TransactionManager(Slow(str(tmp_path / "catalog.db")))
+    limits = Limits(request_seconds=0.3)
+    with observed(tmp_path, audit=audit, manager=manager, limits=limits) as server:
+        server.unity.ok("POST", "/schemas", {"name": "s", "catalog_name": "main"})
+        table = server.unity.new_table("late")
+        assert table.update(table.stage()).status == 500
+        settings = server.server._settings
+        server.server._apply(dataclasses.replace(settings, limits=dataclasses.replace(limits, threads=3)))
+    go.set()
+    deadline = time.monotonic() + 20
+    while server.lines()[-1]["event"] != "late_commit" and time.monotonic() < deadline:
+        time.sleep(0.01)
+    server.server.observation.close()
+    assert server.lines()[-2]["event"] == "late_commit" and server.lines()[-1]["event"] == "stop"
+
+
+def test_a_commit_in_doubt_after_the_time_out_gets_a_line_of_its_own(tmp_path: Path) -> None:
+    go = threading.Event()
+
+    class Slow(SQLiteCoordinator):
+        def ratify(self, proposal: Any) -> Any:
+            assert go.wait(60)
+            super().ratify(proposal)
+            raise OperationTimeoutError("no answer", path=self.url)
+
+    audit = AuditSettings(file=str(tmp_path / "audit.log"))
+    coordinator = Slow(str(tmp_path / "catalog.db"))
+    limits = Limits(request_seconds=0.3)
+    with observed(tmp_path, audit=audit, manager=TransactionManager(coordinator), limits=limits) as server:
+        server.unity.ok("POST", "/schemas", {"name": "s", "catalog_name": "main"})
+        table = server.unity.new_table("late")
+        assert table.update(table.stage()).status == 500
+        first = server.lines()[-1]
+        assert first["outcome"] == "unknown" and "in_doubt" not in first
+        go.set()
+        deadline = time.monotonic() + 20
+        while server.lines()[-1]["event"] != "late_commit" and time.monotonic() < deadline:
+            time.sleep(0.01)
+        late = server.lines()[-1]
+    assert (late["event"], late["outcome"], late["request_id"]) == ("late_commit", "unknown", first["request_id"])
+    assert late["in_doubt"] == [{"table": "s.late", "table_id": table.id, "version": 1}] and "versions" not in late
+
+
 def test_background_work_has_the_principal_server(tmp_path: Path) -> None:
     audit = AuditSettings(file=str(tmp_path / "audit.log"))
     manager = TransactionManager(str(tmp_path / "catalog.db"))
@@ -375,12 +428,14 @@ def test_a_full_disk_stops_calls_if_that_is_wanted(tmp_path: Path, monkeypatch: 
         refused = table.update(again)
         assert refused.status in (429, 503) and "audit log" in refused.body["message"]
         assert server.manager.table("s.full").snapshot().version == 1
-        assert server.ask("GET", "/health")[0] == 200
+        assert server.ask("GET", "/health")[0] == server.ask("GET", "/health/live")[0] == 200
+        status, _, body = server.ask("GET", "/health/ready")
+        assert (status, json.loads(body)) == (503, {"status": "unaudited"})
         disk.room = None
         deadline = time.monotonic() + 60
         while (found := table.update(again)).status != 200 and time.monotonic() < deadline:
             time.sleep(0.05)
-        assert found.status == 200
+        assert found.status == server.ask("GET", "/health/ready")[0] == 200
         lines = [line for line in server.lines() if line.get("table") == "s.full" and line.get("versions")]
     assert [line["versions"][0]["version"] for line in lines] == [0, 1, 2]
 

@@ -226,6 +226,22 @@ def test_a_scraper_needs_the_token_if_there_is_one(tmp_path: Path) -> None:
         assert server.metrics(TOKEN)["deltalog_server_requests_in_progress"] == 0
 
 
+def test_the_token_of_the_scraper_is_replaced_without_a_restart(tmp_path: Path) -> None:
+    file, new = tmp_path / "token", "another-token-0123456789"
+    file.write_text(TOKEN)
+    metrics = MetricsSettings(enabled=True, port=0, token_file=str(file))
+    with observed(tmp_path, metrics=metrics) as server:
+        file.write_text(new)
+        server.server._apply(server.server._settings)
+        assert server.metrics(new)["deltalog_server_requests_in_progress"] == 0
+        with pytest.raises(urllib.error.HTTPError):
+            server.metrics(TOKEN)
+        file.write_text("short")
+        with pytest.raises(CallError):
+            server.server._apply(server.server._settings)
+        assert server.metrics(new)["deltalog_server_requests_in_progress"] == 0
+
+
 def test_addresses_and_tokens_that_are_refused(tmp_path: Path) -> None:
     (tmp_path / "short").write_text("short")
     for settings in (
