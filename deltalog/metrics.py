@@ -332,26 +332,24 @@ def _measured(method: Callable[..., Any], made: _Made, kind: str) -> Callable[..
     return call
 
 
-def _measured_iteration(
-    method: Callable[..., Iterator[Any]], made: _Made, kind: str = "store"
-) -> Callable[..., Iterator[Any]]:
+def _measured_iteration(method: Callable[..., Iterator[Any]], made: _Made) -> Callable[..., Iterator[Any]]:
     @functools.wraps(method)
     def call(*given: Any, **named: Any) -> Iterator[Any]:
         items = method(*given, **named)
-        return iterate(items, given) if _listeners and not getattr(_here, kind, False) else items
+        return iterate(items, given) if _listeners and not getattr(_here, "store", False) else items
 
     def iterate(items: Iterator[Any], given: tuple[Any, ...]) -> Iterator[Any]:
         seconds, error, end = 0.0, None, object()
         try:
             while True:
-                was_inside = getattr(_here, kind, False)
-                setattr(_here, kind, True)
+                was_inside = getattr(_here, "store", False)
+                _here.store = True
                 begun_s = time.perf_counter()
                 try:
                     item = next(items, end)
                 finally:
                     seconds += time.perf_counter() - begun_s
-                    setattr(_here, kind, was_inside)
+                    _here.store = was_inside
                 if item is end:
                     return
                 yield item
@@ -367,12 +365,12 @@ def _measured_iteration(
 
 
 def _measured_block(
-    method: Callable[..., AbstractContextManager[Any]], made: _Made, kind: str = "store"
+    method: Callable[..., AbstractContextManager[Any]], made: _Made
 ) -> Callable[..., AbstractContextManager[Any]]:
     @functools.wraps(method)
     def call(*given: Any, **named: Any) -> AbstractContextManager[Any]:
         block = method(*given, **named)
-        return _Block(block, given, made) if _listeners and not getattr(_here, kind, False) else block
+        return _Block(block, given, made) if _listeners and not getattr(_here, "store", False) else block
 
     return call
 

@@ -137,8 +137,8 @@ class PostgresCoordinator(Coordinator):
     database and its user must exist; a missing schema is created unless ``create`` is false.
 
     Any number of threads, processes, forks and machines may use the coordinator. Passwords come from PGPASSWORD or a
-    password file. Transactions that only PgBouncer's transaction mode would divide among sessions are not supported:
-    the coordinator sets parameters of its sessions. It prepares no statements.
+    password file. PgBouncer works in session mode only: the coordinator sets parameters of its sessions. It prepares no
+    statements.
 
     Raises CallError for an invalid URL, or one with a password; CoordinatorError if the database cannot be reached, is
     a standby or not encoded in UTF-8, or if the schema is not a catalog or was created by a newer deltalog, and then it

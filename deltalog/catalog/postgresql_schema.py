@@ -23,12 +23,11 @@ _RESERVED = re.compile(r"pg_.*|information_schema", re.IGNORECASE)
 class PostgresSettings:
     """Limits of a catalog in PostgreSQL.
 
-    ``connections``: how many connections a process opens at most. ``connect_seconds``: the time limit for connecting to
-    each host; ``connect_timeout`` in the URL has priority. ``lock_seconds``: how long a call waits for the locks of
-    other writers, or for a free connection. ``statement_seconds``: the server's time limit for a statement.
-    ``answer_seconds``: how long a call waits while the server sends nothing. ``idle_seconds``: after this time the
-    server ends the transaction of a process that was stopped in the middle of a change, so that others get its locks.
-    """
+    ``connections``: the maximum number of connections of a process. ``connect_seconds``: the time limit for connecting
+    to each host; ``connect_timeout`` in the URL has priority. ``lock_seconds``: how long a call waits for the locks of
+    other writers, or for a free connection. ``statement_seconds``: PostgreSQL's time limit for a statement.
+    ``answer_seconds``: how long a call waits while PostgreSQL sends nothing. ``idle_seconds``: if a process is stopped
+    in the middle of a change, PostgreSQL ends its transaction after this time, so that others get its locks."""
 
     connections: int = 20
     connect_seconds: int = 5

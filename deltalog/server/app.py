@@ -124,7 +124,7 @@ class App:
             ("running", "Calls that run in the threads and are not slow."),
             ("waiting", "Calls that wait for a thread."),
             ("slow", "Calls that have been running for longer than the limit for slow calls."),
-            ("in_progress", "Calls that run or wait and are not answered."),
+            ("in_progress", "Calls that run or wait for a thread, and are not answered yet."),
         ):
             metrics.watch(f"deltalog_server_calls_{member}", text, of(member), "lanes")
         metrics.watch(
@@ -132,7 +132,7 @@ class App:
         )
         metrics.watch(
             "deltalog_server_calls_in_progress_limit",
-            "How many calls may run or wait; further ones are refused, except those of callers who have few.",
+            "How many calls may be in progress; further calls are refused, except those of callers who have few.",
             lambda: [({}, self._limits.requests)],
         )
         metrics.watch(

@@ -98,8 +98,8 @@ _OUTPUT_FILES = frozenset({"access_file"})
 
 @dataclass(frozen=True, slots=True)
 class ListenSettings:
-    """``host``: the address to listen on; others than those of loopback need a token, client certificates or TLS.
-    ``port``: 0 selects a free one."""
+    """``host``: the address to listen on; any address other than loopback needs TLS, or a way for callers to prove who
+    they are. ``port``: the port; 0 selects a free one."""
 
     host: str = "127.0.0.1"
     port: int = 8750
@@ -107,9 +107,10 @@ class ListenSettings:
 
 @dataclass(frozen=True, slots=True)
 class TlsSettings:
-    """``certificate_file``: the certificate of the server and those of the authorities between it and a root, PEM.
-    ``key_file``: its private key, PEM. ``client_ca_file``: the certificate authorities that must have signed the
-    certificates of callers, PEM; empty: callers need no certificate."""
+    """``certificate_file``: a PEM file with the server's certificate, followed by those of intermediate authorities;
+    empty: the server has no TLS. ``key_file``: a PEM file with the private key of the certificate. ``client_ca_file``:
+    a PEM file with the certificate authorities, one of which must have signed the certificate of a caller; empty:
+    callers need no certificate."""
 
     certificate_file: str = ""
     key_file: str = ""
@@ -118,10 +119,10 @@ class TlsSettings:
 
 @dataclass(frozen=True, slots=True)
 class CatalogSettings:
-    """``url``: the catalog: the path of a SQLite file, ``dynamodb:<table>`` or ``postgresql://user@host/database``; the
-    argument of the command line overrides it. ``idle_timeout_seconds``: a transaction is aborted after this time
-    without activity. ``most_ahead_seconds``: commits whose timestamp is ahead of this machine's clock by more than
-    this are refused. ``postgresql``: the limits of a catalog in PostgreSQL."""
+    """``url``: where the catalog is: the path of a SQLite file, ``dynamodb:<table>`` or
+    ``postgresql://user@host/database``; the argument of the command line overrides it. ``idle_timeout_seconds``: a
+    transaction is aborted after this time without activity. ``most_ahead_seconds``: commits whose timestamp is ahead of
+    this machine's clock by more than this are refused. ``postgresql``: the limits of a catalog in PostgreSQL."""
 
     url: str = ""
     idle_timeout_seconds: float = 1800
@@ -131,17 +132,18 @@ class CatalogSettings:
 
 @dataclass(frozen=True, slots=True)
 class CredentialsSettings:
-    """``rules_file``: a JSON file of rules for the credentials that clients get for the locations of tables; empty:
-    they get none."""
+    """``rules_file``: a JSON file of rules that say which credentials clients get for the locations of tables; empty:
+    clients get none."""
 
     rules_file: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class AllTokenSettings(TokenSettings):
-    """``token_file``: a file with the token whose bearers are administrators; it has at least 16 characters.
-    ``token_env``: the environment variable with this token, if no file is given. An environment variable cannot
-    change, so that only a token in a file can be replaced without a restart."""
+    """``token_file``: a file with the shared token, of at least 16 characters. Every caller who sends it is an
+    administrator. ``token_env``: the environment variable with the shared token, which is used if there is no
+    ``token_file``. Only a token in a file can be replaced without a restart, because the environment of a process does
+    not change."""
 
     token_file: str = ""
     token_env: str = TOKEN_VARIABLE
@@ -149,9 +151,9 @@ class AllTokenSettings(TokenSettings):
 
 @dataclass(frozen=True, slots=True)
 class StorageSettings:
-    """``options_file``: a JSON file with storage options; ``by_location`` in it maps prefixes of locations to options.
-    ``options``: storage options, which are added to those of the file. A secret one must be a reference:
-    ``{file = "/run/secrets/key"}`` or ``{env = "NAME"}``."""
+    """``options_file``: a JSON file with storage options; its member ``by_location`` maps prefixes of locations to
+    options. ``options``: storage options, which are added to those of the file. The value of a secret option must be a
+    reference: ``{file = "/run/secrets/key"}`` or ``{env = "NAME"}``."""
 
     options_file: str = ""
     options: dict[str, Any] = field(default_factory=dict)
@@ -159,20 +161,21 @@ class StorageSettings:
 
 @dataclass(frozen=True, slots=True)
 class RecoverySettings:
-    """``every_seconds``: the interval between recoveries, which publish ratified commits and clean up after processes
-    that died; 0: never."""
+    """``every_seconds``: the interval between runs of recovery, which publishes ratified commits and cleans up after
+    processes that died; 0: the server does not run it."""
 
     every_seconds: float = 60
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessSettings:
-    """``drain_seconds``: after SIGTERM, the server is not ready but still serves for this time, so that load balancers
-    notice; by default 5, and 0 on loopback. ``end_seconds``: then it takes no new connections, and running calls get
-    this time to end; those that have not ended are cut off. Both together must be less than the time after which an
-    orchestrator kills the process, which is 30 s in Kubernetes. ``watch_seconds``: the interval at which files with
-    secrets, certificates and rules are checked for changes, which take effect without a restart; 0: only on SIGHUP.
-    ``log_level``: the lowest level of events in the log."""
+    """``drain_seconds``: after SIGTERM, the server reports for this time that it is not ready, and still serves calls,
+    so that load balancers can notice; by default 5, and 0 on loopback. ``end_seconds``: after ``drain_seconds``, the
+    server takes no new connections, and running calls get this time to end; those that have not ended are cut off.
+    ``drain_seconds`` and ``end_seconds`` together must be less than the time after which an orchestrator kills the
+    process, by default 30 s in Kubernetes. ``watch_seconds``: the interval at which files with secrets, certificates
+    and rules are checked for changes, which then take effect without a restart; 0: these files are read again only on
+    SIGHUP. ``log_level``: the lowest level of the events that are logged on standard error."""
 
     drain_seconds: float | None = None
     end_seconds: float = 20

@@ -24,14 +24,15 @@ _AT_ONCE_CPU_S = 0.5
 @dataclass(frozen=True, slots=True)
 class Quotas:
     """The limits of each principal; 0: no limit. ``calls_per_second``: how many calls a principal may make on average.
-    ``burst``: how many calls may come at once after a pause (0: those of one second, at least one).
-    ``concurrent_calls``: how many of its calls may be unanswered. ``pending_bytes``: the total size of its bodies that
-    are being received or processed; one body alone may be larger. ``processors``: how much CPU time its calls may use
-    on average, in processors (0.5: half of the time of one); half a second may be used at once after a pause.
-    ``failures_per_second``: how many requests from one address (IPv6: from one network of 64 bits) may fail to prove
-    whose they are on average; requests from there that do prove it are answered as ever. ``failure_burst``: how many of
-    these may come at once after a pause. ``remembered``: the most principals, and the most addresses, whose rates are
-    in memory, at least 1; beyond it, those that have been idle longest are forgotten."""
+    ``burst``: how many calls a principal may make at once after a pause (0: as many as in one second, at least one).
+    ``concurrent_calls``: how many calls of a principal may be in progress at the same time. ``pending_bytes``: the
+    total size of the bodies of a principal's requests that are being received or processed; a single body may be
+    larger. ``processors``: how much CPU time the calls of a principal may use on average, in processors (0.5: half of
+    one processor). After a pause, they may use half a second at once. ``failures_per_second``: how many requests per
+    second from one address (IPv6: one /64 network) may lack a valid proof of who calls, on average. Requests from there
+    that have a valid proof are not affected. ``failure_burst``: how many such requests may come at once after a pause.
+    ``remembered``: how many principals, and how many addresses, are kept in memory with their rates, at least 1; beyond
+    it, those that have been idle longest are forgotten."""
 
     calls_per_second: float = 0
     burst: int = 0

@@ -499,8 +499,7 @@ class TransactionManager:
         listing = _listing(record.table_id, transaction_id, where)
         version, start = None, 0
         if next_token is not None:
-            version, number = self._ledger.place(listing, next_token)
-            start = int(number)
+            version, start = self._ledger.numbers(listing, next_token)
         elif timestamp is not None:
             version = self.consistent_cut(timestamp, [name], time_zone=time_zone)[name]
         snapshot = table.snapshot(version)

@@ -6,7 +6,9 @@ They cannot be run here: there is no container runtime and no systemd.
 
 from __future__ import annotations
 
+import copy
 import fnmatch
+import functools
 import json
 import re
 import shutil
@@ -22,6 +24,7 @@ import yaml
 
 from deltalog.server import config
 from deltalog.server.config import Config
+from tests.support.cli import run
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
@@ -39,6 +42,7 @@ def tool(name: str) -> str:
     return str(Path(sys.executable).with_name(name))
 
 
+@functools.cache
 def documents(file: Path) -> list[dict[str, Any]]:
     return [each for each in yaml.safe_load_all(file.read_text(encoding="utf-8")) if each]
 
@@ -80,7 +84,7 @@ def test_kubernetes_accepts_the_manifests(version: str) -> None:
 
 
 def test_kubernetes_refuses_what_is_wrong() -> None:
-    wrong = of_kind("Deployment")[0]
+    wrong = copy.deepcopy(of_kind("Deployment")[0])
     wrong["spec"]["template"]["spec"]["containers"][0]["livenesProbe"] = {}
     with pytest.raises(kubernetes_validate.ValidationError):
         kubernetes_validate.validate(wrong, KUBERNETES[1], strict=True)
@@ -302,9 +306,7 @@ def test_the_unit_starts_what_there_is() -> None:
     assert found["ExecStart"] == ["/opt/deltalog/bin/deltalog serve --config /etc/deltalog/server.toml"]
     assert found["ExecStartPre"] == [f"{found['ExecStart'][0]} --check-config"]
     assert found["ExecReload"] == ["/bin/kill -HUP $MAINPID"]
-    shown = subprocess.run(
-        [sys.executable, "-m", "deltalog.cli.main", "serve", "--help"], capture_output=True, text=True, timeout=60
-    ).stdout
+    shown = run("serve", "--help").out
     assert "--config" in shown
     assert "--check-config" in shown
     assert "SIGHUP" in (ROOT / "deltalog" / "server" / "serve.py").read_text()

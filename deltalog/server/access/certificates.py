@@ -27,7 +27,7 @@ _ALTERNATIVES = ("DNS", "URI", "email")
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """``group``: a group. ``members``: the names of principals who are its members."""
+    """``group``: the name of a group. ``members``: the names of the principals in this group."""
 
     group: str
     members: tuple[str, ...] = ()
@@ -37,10 +37,10 @@ class Membership:
 class CertificateSettings:
     """Which principal a verified client certificate is of. ``principal``: the part of the certificate that names the
     principal: ``CN`` of the subject, or ``DNS``, ``URI`` or ``email`` of the subject's alternative names. A certificate
-    with none or several of them is refused. ``group``: the part of the subject that names groups of the principal,
-    ``OU`` or ``O``; empty: none. ``memberships``: further groups. ``admins``: names of principals who are
-    administrators. ``scope``: the most that a certificate permits, READ, WRITE or ADMIN. ``required``: whether callers
-    without a certificate cannot connect, even if they have another proof."""
+    that has none of these, or several, is refused. ``group``: the part of the subject that names groups of the
+    principal, ``OU`` or ``O``; empty: none. ``memberships``: further groups. ``admins``: names of principals who are
+    administrators. ``scope``: the most that a certificate permits: READ, WRITE or ADMIN. ``required``: whether callers
+    must have a certificate in order to connect, even if they have another proof."""
 
     principal: str = "CN"
     group: str = ""

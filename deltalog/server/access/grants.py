@@ -99,10 +99,12 @@ class Grants:
         key: str,
         changes: Sequence[GrantChange],
         kept: Callable[[], Sequence[DocumentChange]] = tuple,
+        check: Callable[[Access], None] = lambda access: None,
     ) -> Access:
         """Give and take privileges on an object, all or none. ``key``: of the object's document. ``kept``: changes of
-        other documents that must succeed in the same step. Returns what is granted then. Raises CallError. Cost: 2
-        coordinator calls."""
+        other documents that must succeed in the same step. ``check``: raises if the change is not permitted, given the
+        owner and the grants that are changed. Returns what is granted then. Raises CallError. Cost: 2 coordinator
+        calls."""
         for each in changes:
             check_name(each.name)
             if unfit := (each.add | each.remove) - GRANTABLE[kind]:
@@ -112,6 +114,7 @@ class Grants:
                 )
 
         def edited(document: AccessDocument) -> AccessDocument:
+            check(_access_of(document))
             grants = {name: set(words) for name, words in document.grants.items()}
             for each in changes:
                 grants.setdefault(each.name, set()).update(map(str.__str__, each.add))

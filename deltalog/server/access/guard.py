@@ -11,7 +11,7 @@ from deltalog.errors import CatalogNotFoundError, EntityNotFoundError, SchemaNot
 from deltalog.server.access.denials import PermissionDeniedError
 from deltalog.server.access.grants import Grants
 from deltalog.server.access.principals import Principal, Scope
-from deltalog.server.access.privileges import Kind, Need, Standing, names_of, standing_on
+from deltalog.server.access.privileges import Access, Kind, Need, Standing, names_of, standing_on
 from deltalog.server.access.rules import Rule
 from deltalog.transactions.callers import Caller
 from deltalog.transactions.unity.documents import ExternalTable
@@ -115,6 +115,12 @@ class Guard(Caller):
 
     def manages_schema(self, name: str) -> bool:
         return self.is_admin or self._on_schema(name).is_managed
+
+    def check_manages_schema(self, name: str, access: Access) -> None:
+        """Check that the caller manages a schema with these owners and grants: another schema may have taken the name
+        since the rights were checked. Raises SchemaNotFoundError."""
+        if not self.is_admin and not standing_on(Kind.SCHEMA, access, self._names, self._on_catalog()).is_managed:
+            raise SchemaNotFoundError(f"The catalog {self._catalog} has no schema {name}.")
 
     def manages_table(self, table_id: str, name: str) -> bool:
         return self.is_admin or self._on_table(table_id, name).is_managed

@@ -25,16 +25,18 @@ _MOST_GROUPS = 1000
 class OidcSettings:
     """An OpenID Connect issuer, and which principal a token of it is of.
 
-    ``issuer``: its URL, which tokens have as ``iss``. ``audience``: what tokens must have in ``aud``. ``jwks_url``: the
-    URL of its keys; empty: the issuer's discovery document says it. ``principal_claim``, ``groups_claim``: the claims
-    that name the principal and its groups; a dotted name, such as ``realm_access.roles``, is a claim in a claim.
-    ``prefix``: is put before the names of principals and groups, so that the issuer cannot name other principals.
-    ``admins``, ``admin_groups``: names of administrators and of their groups, with the prefix. ``scope``: the most that
-    a token permits, READ, WRITE or ADMIN. ``algorithms``: the accepted signature algorithms, of public keys only.
-    ``leeway_seconds``: how much the clocks of issuer and server may differ. ``refresh_seconds``: how old the keys may
-    become before they are fetched again. ``max_age_seconds``: how old they may become if the issuer is down.
-    ``retry_seconds``: the least time between two fetches, also for unknown keys. ``fetch_seconds``, ``fetch_bytes``:
-    the limits of a fetch."""
+    ``issuer``: the URL of the issuer, which must be the ``iss`` of a token. ``audience``: the name that must be in the
+    ``aud`` of a token. ``jwks_url``: the URL of the issuer's public keys; empty: it is taken from the issuer's
+    discovery document. ``principal_claim``: the claim with the name of the principal. ``groups_claim``: the claim with
+    the names of the principal's groups. A dotted name, such as ``realm_access.roles``, is a claim within a claim, here
+    and in ``principal_claim``. ``prefix``: a text that is put before the names of principals and groups, so that the
+    issuer can name none but its own. ``admins``: the principals who are administrators, named with the prefix.
+    ``admin_groups``: the groups whose members are administrators, named with the prefix. ``scope``: the most that a
+    token permits: READ, WRITE or ADMIN. ``algorithms``: the accepted signature algorithms; only those with public keys
+    are possible. ``leeway_seconds``: how much the clocks of issuer and server may differ. ``refresh_seconds``: how old
+    the keys may become before they are fetched again. ``max_age_seconds``: how old the keys may become while they
+    cannot be fetched again. ``retry_seconds``: the minimum time between two fetches, even if a token names an unknown
+    key. ``fetch_seconds``: the maximum time of a fetch. ``fetch_bytes``: the maximum size of a fetched document."""
 
     issuer: str
     audience: str

@@ -33,8 +33,9 @@ _MUST_BE_SIGNED = frozenset({"host", "x-amz-date"})
 @dataclass(frozen=True, slots=True)
 class SigV4Settings:
     """How AWS signatures are verified. ``key_file``: the file with the server's key, at least 32 characters, from which
-    the secrets of access keys are derived. ``regions``, ``services``: the accepted regions (empty: any) and services of
-    signatures. ``window_seconds``: how much the time of a signature may differ from the server's clock."""
+    the secrets of access keys are derived. ``regions``: the regions for which signatures are accepted; empty: all.
+    ``services``: the services for which signatures are accepted. ``window_seconds``: how much the time of a signature
+    may differ from the server's clock."""
 
     key_file: str
     regions: tuple[str, ...] = ()

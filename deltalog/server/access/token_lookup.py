@@ -26,10 +26,10 @@ _MOST_ADDRESSES = 4096
 
 @dataclass(frozen=True, slots=True)
 class TokenSettings:
-    """How the server finds tokens in its catalog. ``cache_seconds``: a change of a token takes effect within this time.
-    ``cached``: how many tokens are kept in memory. ``guesses``: how many unknown tokens an address (IPv6: a network of
-    64 bits) may send in ``guess_seconds``; further ones are refused without asking the catalog. ``lookup_seconds``: how
-    long a caller waits for the catalog."""
+    """How the server finds tokens in its catalog. ``cache_seconds``: how long a token is cached; a revocation takes
+    effect within this time. ``cached``: how many tokens are cached. ``guesses``: how many unknown tokens an address
+    (IPv6: one /64 network) may send in ``guess_seconds``; further ones are refused without asking the catalog.
+    ``lookup_seconds``: how long a call waits while its token is looked up in the catalog."""
 
     cache_seconds: float = 5
     cached: int = 10_000

@@ -65,9 +65,7 @@ class AuditLog:
 
     def note(self, event: str) -> None:
         """Write that the server starts or ends."""
-        self._put({
-            "time": records.timestamp(self._clock_ms()), "event": event, "server": self.server, "principal": "server",
-        })  # fmt: skip
+        self._put(records.of_event(event, self._clock_ms(), self.server))
 
     async def record(self, exchange: Exchange) -> bool:
         """Write the line of a call that has been answered; returns whether it is written, after at most
@@ -96,12 +94,7 @@ class AuditLog:
 
     def record_upkeep(self, event: Upkeep, exchange: Exchange | None) -> None:
         """Write what the server did of its own accord, or as a consequence of a call."""
-        now_ms = self._clock_ms()
-        self._put(
-            records.of_upkeep(
-                event.kind, event.subject, event.done, event.seconds, event.error, now_ms, self.server, exchange
-            )
-        )
+        self._put(records.of_upkeep(event, self._clock_ms(), self.server, exchange))
 
     def _lines_of(self, exchange: Exchange) -> list[bytes] | None:
         if exchange.route is not None and exchange.route.startswith(_HEALTH):
@@ -117,20 +110,15 @@ class AuditLog:
 
     def _put_refused(self, by_status: dict[str, int]) -> None:
         if by_status:
-            self._put({
-                "time": records.timestamp(self._clock_ms()), "event": "refused", "server": self.server,
-                "principal": None, "outcome": "denied", "by_status": by_status,
-            })  # fmt: skip
+            record = records.of_event("refused", self._clock_ms(), self.server, None)
+            self._put({**record, "outcome": "denied", "by_status": by_status})
 
     def _put(self, record: dict[str, Any]) -> None:
         self.writer.put(records.lines(record, self._settings.line_bytes))
 
     def _lost(self, count: int) -> Sequence[bytes]:
-        record = {
-            "time": records.timestamp(self._clock_ms()), "event": "lost", "server": self.server, "principal": "server",
-            "lines": count,
-        }  # fmt: skip
-        return records.lines(record, self._settings.line_bytes)
+        record = records.of_event("lost", self._clock_ms(), self.server)
+        return records.lines({**record, "lines": count}, self._settings.line_bytes)
 
 
 class Strangers:

@@ -308,12 +308,22 @@ class Observation:
 
 def _watch(metrics: ServerMetrics, name: str, writer: LineWriter) -> None:
     prefix = f"deltalog_{name}"
-    metrics.watch(f"{prefix}_lines_written_total", "Lines that were written.", lambda: [({}, writer.written)])
     metrics.watch(
-        f"{prefix}_lines_lost_total", "Lines that were lost because too many waited.", lambda: [({}, writer.lost)]
+        f"{prefix}_lines_written_total", f"Lines of the {name} log that were written.", lambda: [({}, writer.written)]
     )
-    metrics.watch(f"{prefix}_lines_waiting", "Lines that wait to be written.", lambda: [({}, writer.waiting)])
-    metrics.watch(f"{prefix}_failing", "1 while lines cannot be written.", lambda: [({}, float(writer.is_failing))])
+    metrics.watch(
+        f"{prefix}_lines_lost_total",
+        f"Lines of the {name} log that were lost because too many waited.",
+        lambda: [({}, writer.lost)],
+    )
+    metrics.watch(
+        f"{prefix}_lines_waiting", f"Lines of the {name} log that wait to be written.", lambda: [({}, writer.waiting)]
+    )
+    metrics.watch(
+        f"{prefix}_failing",
+        f"1 while lines of the {name} log cannot be written.",
+        lambda: [({}, float(writer.is_failing))],
+    )
 
 
 def _metrics_of(settings: MetricsSettings, names: TableNames) -> tuple[ServerMetrics, Scraping]:

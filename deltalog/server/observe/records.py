@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from deltalog.metrics import Upkeep
 from deltalog.server.exchange import Exchange
 
 SERVER = "server"
@@ -82,30 +83,26 @@ def _version(exchange: Exchange, table_id: str, version: int) -> dict[str, Any]:
     return found
 
 
-def of_upkeep(
-    kind: str,
-    subject: str,
-    done: Mapping[str, int],
-    seconds: float,
-    error: str | None,
-    now_ms: int,
-    server: str,
-    exchange: Exchange | None,
-) -> dict[str, Any]:
+def of_upkeep(event: Upkeep, now_ms: int, server: str, exchange: Exchange | None) -> dict[str, Any]:
     """The record of work that the server did of its own accord, or as a consequence of a request."""
     principal = None if exchange is None or exchange.principal is None else exchange.principal
     return {
         "time": timestamp(now_ms),
-        "event": kind,
+        "event": event.kind,
         "server": server,
         "request_id": None if exchange is None else exchange.request_id,
         "principal": SERVER if principal is None else principal.name,
-        "object": subject,
-        "done": dict(done),
-        "outcome": "allowed" if error is None else "failed",
-        "error": error,
-        "duration_ms": round(seconds * 1000, 3),
+        "object": event.subject,
+        "done": dict(event.done),
+        "outcome": "allowed" if event.error is None else "failed",
+        "error": event.error,
+        "duration_ms": round(event.seconds * 1000, 3),
     }
+
+
+def of_event(event: str, now_ms: int, server: str, principal: str | None = SERVER) -> dict[str, Any]:
+    """The record of anything else; its caller adds members."""
+    return {"time": timestamp(now_ms), "event": event, "server": server, "principal": principal}
 
 
 def lines(record: Mapping[str, Any], most_bytes: int) -> list[bytes]:

@@ -58,23 +58,23 @@ class Creation:
         self._external = external
         self._environment = environment
 
-    def stage(self, name: str, owner: str | None = None) -> Staged:
-        """Allocate the id and the location of a new managed table. The name is not reserved. ``owner``: the principal
-        who stages it. Raises SchemaNotFoundError, TableExistsError, CallError. Cost: 5 coordinator calls, and 1 per
-        1,000 external tables."""
+    def stage(self, name: str, caller: Caller = ADMINISTRATOR) -> Staged:
+        """Allocate the id and the location of a new managed table. The name is not reserved. Raises
+        SchemaNotFoundError, TableExistsError, CallError. Cost: 5 coordinator calls, and 1 per 1,000 external tables."""
         if self._warehouse.root is None:
             raise CallError("This server creates no managed tables: it was started without a warehouse.")
         self._names.check_schema(name.partition(".")[0])
         self._names.check_free(name)
         for each in self._external.all():  # registered before this was the warehouse
             if records.are_nested(canonical_url(each.url), self._warehouse.managed_root()):
+                shown = f"the external table {each.name}" if caller.sees(each.table_id, each.name) else "another table"
                 raise CallError(
-                    f"No managed tables can be created: the external table {each.name} lies where they would lie, or "
-                    "around it. Drop that table first."
+                    f"No managed tables can be created: {shown} lies where they would lie, or around it. Drop that "
+                    "table first."
                 )
         table_id = str(uuid.UUID(self._environment.new_uuid()))
         url = f"{self._warehouse.managed_root()}/{table_id}"
-        document = StagingDocument(name=name, url=url, created_ms=self._environment.clock_ms(), owner=owner)
+        document = StagingDocument(name=name, url=url, created_ms=self._environment.clock_ms(), owner=caller.owner)
         if not self.coordinator.change_documents([documents.change(STAGING, table_id, 0, document)]):
             raise ConcurrentModificationError("The catalog was changed at the same time. Try again.")
         return Staged(table_id, url)

@@ -13,6 +13,10 @@ from deltalog.errors import CallError
 from deltalog.unity import messages
 
 SCHEMA, STAGING, TABLE = "schema", records.STAGING, "table"
+# The names of external tables that were renamed, by id.
+RENAMED = "renamed"
+# One document, which changes with every external table that a principal registers.
+TURN = "turn"
 # DynamoDB stores at most 400 KB in one item. Listings answer many documents at once.
 _MOST_BYTES = 384 << 10
 _MOST_COMMENT_BYTES = 65_536

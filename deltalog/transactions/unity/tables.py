@@ -117,7 +117,7 @@ class UnityTables:
 
     def stage(self, name: str, caller: Caller = ADMINISTRATOR) -> Staged:
         """Allocate the id and the location of a new managed table. Raises and costs as ``Creation.stage``."""
-        return self._creation.stage(name, caller.owner)
+        return self._creation.stage(name, caller)
 
     def staged(self, table_id: str) -> StagingDocument:
         """A staged table from which no table has been created yet. Raises EntityNotFoundError. Cost: 1 coordinator

@@ -43,6 +43,7 @@ class Postgres:
         self._settings = settings
         self._process: subprocess.Popen[bytes] | None = None
         self._admin: psycopg.Connection[tuple[Any, ...]] | None = None
+        self._has_shared = False
         # PostgreSQL refuses to run as root.
         account = pwd.getpwnam("nobody") if os.geteuid() == 0 else None
         self._account: dict[str, Any] = {}
@@ -153,8 +154,11 @@ class Postgres:
         """The URL of an empty catalog over the Unix socket. All calls return the same catalog, because creating one
         takes longer than most tests."""
         url = f"postgresql://{self.user}@/catalogs?host={self.directory}&port={self.port}&schema=shared"
-        PostgresCoordinator(url).close()
-        self.empty("shared")
+        if self._has_shared:
+            self.empty("shared")
+        else:
+            PostgresCoordinator(url).close()
+            self._has_shared = True
         return url
 
     def empty(self, schema: str) -> None:

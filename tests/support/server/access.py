@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import datetime
 import functools
 import http.client
-import ipaddress
 import json
 import socket
 import ssl
@@ -20,15 +18,15 @@ from pathlib import Path
 from typing import Any
 
 import jwt
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec, rsa
+from cryptography.hazmat.primitives.asymmetric import rsa
 
 from deltalog import TransactionManager
 from deltalog.server.access.principals import Head
 from deltalog.server.exchange import Exchange
 from deltalog.server.serve import Server
 from deltalog.server.settings import Settings
+from tests.support.server import running
+from tests.support.waiting import until
 
 START = "/StartTransaction"
 CATALOGS = "/api/2.1/unity-catalog/catalogs"
@@ -72,8 +70,8 @@ class Serving:
             answer = connection.getresponse()
             data = answer.read()
             found = json.loads(data) if answer.headers["content-type"] == "application/json" else None
-            while found is not None and len(self.exchanges) == before:
-                time.sleep(0.001)  # observers are told after the response is sent
+            if found is not None:
+                until(lambda: len(self.exchanges) > before)  # observers are told after the response is sent
             return answer.status, dict(answer.headers), found
         finally:
             connection.close()
@@ -101,88 +99,8 @@ def serving(catalog: Path | TransactionManager, settings: Settings | None = None
     exchanges: list[Exchange] = []
     made = Server(manager, settings or Settings())
     made._app._observers = (*made._app._observers, exchanges.append)
-    thread = threading.Thread(target=made.run)
-    thread.start()
-    try:
+    with running(made):
         yield Serving(made, exchanges)
-    finally:
-        made.stop()
-        thread.join(60)
-        assert not thread.is_alive()
-
-
-# ------------------------------------------------------------------------------------------------- certificates
-
-
-@dataclass(frozen=True)
-class Authority:
-    """A certificate authority whose files are in a directory."""
-
-    directory: Path
-    key: ec.EllipticCurvePrivateKey
-    certificate: x509.Certificate
-
-    @property
-    def file(self) -> Path:
-        return self.directory / "ca.pem"
-
-    def issue(
-        self,
-        name: str,
-        subject: Mapping[x509.ObjectIdentifier, str] | None = None,
-        alternatives: list[x509.GeneralName] | None = None,
-        days: float = 1,
-    ) -> tuple[Path, Path]:
-        """The files of a new certificate and its key."""
-        key = ec.generate_private_key(ec.SECP256R1())
-        attributes = [x509.NameAttribute(each, value) for each, value in (subject or {}).items()]
-        made = _builder(x509.Name(attributes), self.certificate.subject, key, days)
-        if alternatives:
-            made = made.add_extension(x509.SubjectAlternativeName(alternatives), False)
-        files = self.directory / f"{name}.pem", self.directory / f"{name}.key"
-        _write(made.sign(self.key, hashes.SHA256()), key, *files)
-        return files
-
-    def client(self, name: str | None = None, **more: Any) -> ssl.SSLContext:
-        """What a client uses; without a name it has no certificate."""
-        context = ssl.create_default_context(cafile=str(self.file))
-        if name is not None:
-            context.load_cert_chain(*self.issue(name, **more))
-        return context
-
-
-def authority(directory: Path) -> Authority:
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "authority")])
-    builder = _builder(name, name, key, 1)
-    usage = x509.KeyUsage(False, False, False, False, False, True, True, False, False)
-    builder = builder.add_extension(x509.BasicConstraints(True, None), True).add_extension(usage, True)
-    certificate = builder.sign(key, hashes.SHA256())
-    _write(certificate, key, directory / "ca.pem", directory / "ca.key")
-    return Authority(directory, key, certificate)
-
-
-def local(name: str = "server") -> list[x509.GeneralName]:
-    return [x509.IPAddress(ipaddress.ip_address("127.0.0.1")), x509.DNSName("localhost")]
-
-
-def _builder(subject: x509.Name, issuer: x509.Name, key: Any, days: float) -> x509.CertificateBuilder:
-    now = datetime.datetime.now(datetime.timezone.utc)
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=days))
-    )
-
-
-def _write(certificate: x509.Certificate, key: Any, at: Path, key_at: Path) -> None:
-    at.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
-    form = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    key_at.write_bytes(key.private_bytes(serialization.Encoding.PEM, *form))
 
 
 # ------------------------------------------------------------------------------------------------- OpenID Connect

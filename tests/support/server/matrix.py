@@ -15,6 +15,8 @@ from typing import Any
 
 from deltalog import DeltaTable
 from deltalog.catalog.records import ACCESS, access_key
+from deltalog.server.access import rules
+from deltalog.server.access.guard import Guard
 from deltalog.server.access.principals import Principal, Scope
 from deltalog.server.access.rules import Rule
 from deltalog.server.lakeformation import OPERATIONS
@@ -243,8 +245,8 @@ class World:
         return id_
 
     def staged(self, by: Principal) -> Any:
-        owner = None if by.is_admin else by.name
-        return self.server.tables._creation.stage(f"s.{self.name()}", owner)
+        caller = Guard(by, rules.CREATE_MANAGED, self.server.grants, "main")
+        return self.server.tables.stage(f"s.{self.name()}", caller)
 
     def writes(self) -> Any:
         return [add(self.managed.root, f"day=mon/{self.name()}.parquet", 1)]
@@ -615,8 +617,8 @@ def page() -> str:
         "",
         f"`{ALLOWED}`: the call is carried out. `{DENIED}`: it is refused. `{HIDDEN}`: the object is reported as "
         "missing, because the caller may not see it.",
-        "Owners and grants are those on the catalog, on the schema, and on the table of the call; everything else "
-        "belongs to others. The scope of the credential is ADMIN unless it is said.",
+        "The grants and the ownership in this list are on the catalog, the schema and the table that a call is about; "
+        "all other objects belong to others. The scope of the credential is ADMIN unless the list says otherwise.",
         "A listing (`GET /catalogs`, `GET /schemas`, `GET /tables`, `ListTransactions`) shows what its caller may see. "
         "Calls that change catalogs are not served. `GET /health` needs no principal.",
         "",

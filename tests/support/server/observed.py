@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import threading
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -17,8 +15,9 @@ from deltalog import TransactionManager
 from deltalog.server.serve import Server
 from deltalog.server.settings import Settings
 from deltalog.transactions.unity.settings import UnitySettings
-from tests.support.server import Served
+from tests.support.server import Served, running
 from tests.support.server.unity import Unity
+from tests.support.waiting import until
 
 
 @dataclass(frozen=True)
@@ -50,12 +49,8 @@ class Observed:
     def metrics(self, token: str | None = None) -> dict[str, float]:
         """The values of the metrics, by name with labels, once all requests are counted, which is after their
         responses."""
-        deadline = time.monotonic() + 60
-        while True:
-            found = self._scraped(token)
-            if found["deltalog_server_requests_in_progress"] == 0 or time.monotonic() > deadline:
-                return found
-            time.sleep(0.01)
+        until(lambda: self._scraped(token)["deltalog_server_requests_in_progress"] == 0)
+        return self._scraped(token)
 
     def _scraped(self, token: str | None) -> dict[str, float]:
         request = urllib.request.Request(self.server.metrics_url or "")
@@ -87,11 +82,5 @@ def observed(
     manager = manager or TransactionManager(str(place / "catalog.db"))
     unity = settings.pop("unity", None) or UnitySettings(warehouse=str(place / "warehouse"))
     server = Server(manager, Settings(token=token, unity=unity, **{"recover_seconds": 0, **settings}))
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    try:
+    with running(server):
         yield Observed(place, server, manager, token)
-    finally:
-        server.stop()
-        thread.join(60)
-    assert not thread.is_alive()

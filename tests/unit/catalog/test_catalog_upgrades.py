@@ -10,7 +10,6 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +21,16 @@ from deltalog.catalog.dynamodb import DynamoDBCoordinator
 from deltalog.catalog.records import Document, DocumentChange, Marking, Ratification, TransactionStatus
 from deltalog.catalog.sqlite import SQLiteCoordinator
 from deltalog.errors import CoordinatorError, EntityNotFoundError
+from deltalog.server.settings import Settings
 from deltalog.testing.coordinator_cases import commit, proposal, table, transaction
 from tests.support.cli import run
 from tests.support.s3 import Server
 from tests.support.s3.dynamodb import client, new_table
-from tests.support.server import served
+from tests.support.server import Served
+from tests.support.server.access import serving
 from tests.support.transactions import earlier_catalogs
 from tests.support.transactions.earlier_catalogs import COMMITS, PARTS, RATIFY, TABLES, VERSIONS
+from tests.support.waiting import until
 
 NEWER = sqlite_file.SCHEMA_VERSION + 1
 
@@ -203,27 +205,26 @@ def test_a_catalog_that_is_upgraded_while_it_is_open_takes_no_change(tmp_path: P
     assert catalog.ratify(proposal({"id-1": 2})) is Ratification.RATIFIED
 
 
-def test_a_server_whose_catalog_was_upgraded_is_not_ready(tmp_path: Path) -> None:
+def test_a_server_whose_catalog_was_upgraded_is_not_ready(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """The newer server upgrades the catalog when it starts. The earlier one says that it is not ready, and commits
     nothing; the newer one takes over."""
     path = tmp_path / "catalog.db"
-    with served(path, log=tmp_path / "log") as earlier:
+    with serving(path, Settings(recover_seconds=0)) as first:
+        earlier = Served(first.url, None)  # type: ignore[arg-type]
         assert earlier.ask("POST", "/StartTransaction", {})[0] == 200
         set_version(path, NEWER)
         status, answer = earlier.ask("POST", "/StartTransaction", {})
         assert status == 500 and answer["__type"] == "InternalServiceException"
-        end = time.monotonic() + 60
-        while earlier.ask("GET", "/health/ready")[0] != 503:
-            assert time.monotonic() < end
+        until(lambda: earlier.ask("GET", "/health/ready")[0] == 503)
         assert earlier.ask("GET", "/health/live")[0] == 200
         set_version(path, sqlite_file.SCHEMA_VERSION)  # stands for the newer program
-        with served(path) as newer:
+        with serving(path, Settings(recover_seconds=0)) as second:
+            newer = Served(second.url, None)  # type: ignore[arg-type]
             assert newer.ask("GET", "/health/ready")[0] == 200
             started = newer.ask("POST", "/StartTransaction", {})[1]["TransactionId"]
-            earlier.process.terminate()
-            assert earlier.process.wait(60) == 0
+            first.server.stop()
             assert newer.ask("POST", "/CommitTransaction", {"TransactionId": started})[0] == 200
-    assert "upgraded by a newer deltalog" in (tmp_path / "log").read_text()
+    assert "upgraded by a newer deltalog" in caplog.text
 
 
 def test_records_with_fields_of_a_newer_version_are_read() -> None:

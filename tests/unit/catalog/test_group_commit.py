@@ -26,6 +26,7 @@ from deltalog.catalog.sqlite import SQLiteCoordinator
 from deltalog.catalog.sqlite_file import SQLiteFile
 from deltalog.errors import CoordinatorError, OperationTimeoutError
 from deltalog.testing.coordinator_cases import commit, proposal, table, transaction
+from tests.support.waiting import until
 
 RATIFIED = Ratification.RATIFIED
 THREADS = 8
@@ -77,8 +78,7 @@ class Together:
     def add(self, call: Callable[..., Any], *arguments: Any) -> Future[Any]:
         count = len(self._waiting)
         future = self._pool.submit(call, *arguments)
-        while len(self._waiting) == count and not future.done():
-            time.sleep(0.001)
+        until(lambda: len(self._waiting) > count or future.done())
         return future
 
 
@@ -287,8 +287,7 @@ def test_a_fork_while_another_thread_waits_can_make_changes(catalog: SQLiteCoord
     assert holder.stdout is not None and holder.stdout.readline() == "held\n"
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(catalog.ratify, proposal({"id-0": 1}))
-        while catalog._file._group._leader is None:
-            time.sleep(0.001)
+        until(lambda: catalog._file._group._leader is not None)
         child = os.fork()
         if child == 0:
             try:
@@ -360,12 +359,12 @@ threading.Event().wait()
 """
 
 
-def test_a_kill_amid_changes_of_many_threads_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+def test_a_kill_amid_changes_of_many_threads_loses_nothing_that_was_acknowledged(tmp_path: Path, is_long: bool) -> None:
     catalog = SQLiteCoordinator(tmp_path / "catalog.db")
     for number in range(2 * THREADS):
         catalog.register(table(number), 0)
     chance, acknowledged, together = random.Random(7), dict.fromkeys(range(THREADS), 0), 0
-    for who in range(6):
+    for who in range(12 if is_long else 3):
         command = [sys.executable, "-c", KILLED, catalog.path, f"{who}", f"{THREADS}"]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
         assert process.stdout is not None

@@ -360,8 +360,8 @@ def test_the_catalog_is_asked_if_wanted(tmp_path: Path) -> None:
     checked(tmp_path, text)
     assert "no catalog at" in checked(tmp_path, text, "--check-catalog", status=1)["problems"][0]
     assert not (tmp_path / "catalog.db").exists()
-    with served(tmp_path / "catalog.db"):
-        checked(tmp_path, text, "--check-catalog")
+    TransactionManager(str(tmp_path / "catalog.db"))
+    checked(tmp_path, text, "--check-catalog")
 
 
 def test_a_file_that_configures_all_serves(tmp_path: Path) -> None:
@@ -371,15 +371,12 @@ def test_a_file_that_configures_all_serves(tmp_path: Path) -> None:
     assert wrong_name.status == 2 and "did you mean catalog" in wrong_name.err
     no_catalog = run("serve", "--json")
     assert no_catalog.status == 2 and "Name the catalog" in no_catalog.err
-    with served(tmp_path / "other.db", "--config", str(tmp_path / "server.toml")) as server:
+    options = ("--config", str(tmp_path / "server.toml"), "--option=secret=abcdefgh", "--option=key=abcdefgh")
+    with served(tmp_path / "other.db", *options, log=tmp_path / "log") as server:
         assert server.ask("GET", "/health/ready")[0] == 200
-    assert (tmp_path / "other.db").exists() and not (tmp_path / "catalog.db").exists()
-
-
-def test_secret_options_on_the_command_line_are_warned_about(tmp_path: Path) -> None:
-    options = ("--option=secret=abcdefgh", "--option=key=abcdefgh")
-    with served(tmp_path / "catalog.db", *options, log=tmp_path / "log"):
         text = (tmp_path / "log").read_text()
+    assert (tmp_path / "other.db").exists() and not (tmp_path / "catalog.db").exists()
+    # Secrets on the command line are warned about.
     assert "list the arguments of its processes" in text and "abcdefgh" not in text
 
 

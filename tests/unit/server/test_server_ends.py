@@ -7,30 +7,24 @@ import json
 import signal
 import socket
 import sqlite3
-import threading
-import time
 import urllib.parse
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from deltalog import TransactionManager
+from deltalog.server.limits import Limits
 from deltalog.server.serve import Server
 from deltalog.server.settings import Settings
-from tests.support.server import Served, served
+from tests.support.server import Served, running, served
+from tests.support.waiting import until
 
 ORCHESTRATOR_SECONDS = 30
 NO_RECOVERY = "--set=recovery.every_seconds=0"
 TOKEN = "0123456789abcdef0123456789abcdef"
-
-
-def until(happens: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
-    while not happens():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 @contextlib.contextmanager
@@ -71,11 +65,19 @@ def closes(server: Served, path: str) -> tuple[int, str | None]:
         connection.close()
 
 
+@contextlib.contextmanager
+def in_thread(tmp_path: Path, **settings: Any) -> Iterator[tuple[Served, Server]]:
+    """A server in this process."""
+    made = Server(TransactionManager(str(tmp_path / "catalog.db")), Settings(recover_seconds=0, **settings))
+    with running(made):
+        yield Served(made.url, None), made  # type: ignore[arg-type]
+
+
 # ---------------------------------------------------------------------------------------------------- health
 
 
 def test_a_server_is_alive_and_ready(tmp_path: Path) -> None:
-    with served(tmp_path / "catalog.db", NO_RECOVERY) as server:
+    with in_thread(tmp_path) as (server, _):
         assert server.ask("GET", "/health/live") == (200, {"status": "live"})
         assert server.ask("GET", "/health/ready") == (200, {"status": "ready"})
         assert server.ask("GET", "/health/%6Cive") == (200, {"status": "live"})
@@ -85,9 +87,8 @@ def test_a_server_is_alive_and_ready(tmp_path: Path) -> None:
 
 def test_without_its_catalog_a_server_is_unready_but_alive(tmp_path: Path) -> None:
     """Health is asked without a token, as orchestrators do."""
-    (tmp_path / "token").write_text(TOKEN)
     catalog, away = tmp_path / "catalog.db", tmp_path / "away.db"
-    with served(catalog, NO_RECOVERY, "--token-file", str(tmp_path / "token"), log=tmp_path / "log") as server:
+    with in_thread(tmp_path, token=TOKEN) as (server, _):
         assert server.ask("GET", "/health/ready")[0] == 200
         catalog.rename(away)
         until(lambda: server.ask("GET", "/health/ready")[0] == 503)
@@ -96,12 +97,11 @@ def test_without_its_catalog_a_server_is_unready_but_alive(tmp_path: Path) -> No
         assert server.ask("GET", "/health/live")[0] == 200
         away.rename(catalog)
         until(lambda: server.ask("GET", "/health/ready")[0] == 200)
-        assert server.process.poll() is None
 
 
 def test_a_server_that_would_refuse_a_call_is_not_ready(tmp_path: Path) -> None:
-    options = (NO_RECOVERY, "--set=limits.requests=2", "--set=limits.threads=2")
-    with served(tmp_path / "catalog.db", *options) as server, ThreadPoolExecutor(2) as threads:
+    limits = Limits(requests=2, threads=2)
+    with in_thread(tmp_path, limits=limits) as (server, _), ThreadPoolExecutor(2) as threads:
         transaction = server.ask("POST", "/StartTransaction", {})[1]["TransactionId"]
         with locked(tmp_path / "catalog.db") as release:
             asked = [threads.submit(extend, server, transaction) for _ in range(2)]
@@ -129,18 +129,16 @@ def test_while_it_drains_it_serves_but_is_not_ready(tmp_path: Path) -> None:
 
 
 def test_after_the_drain_idle_connections_are_closed(tmp_path: Path) -> None:
-    with served(tmp_path / "catalog.db", NO_RECOVERY, "--set=process.drain_seconds=0.5") as server:
+    with in_thread(tmp_path, drain_seconds=0.5) as (server, made):
         where = urllib.parse.urlsplit(server.url)
         with socket.create_connection((where.hostname, where.port or 0), timeout=60) as idle:
             idle.sendall(b"GET /health/live HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
             read = b""
             while not read.endswith(b'{"status":"live"}'):
                 read += idle.recv(65536)
-            server.process.send_signal(signal.SIGINT)
+            made.stop()
             assert idle.recv(65536) == b""
-        assert server.process.wait(60) == 0
-        with pytest.raises(ConnectionRefusedError):
-            socket.create_connection((where.hostname, where.port or 0), timeout=60)
+        until(lambda: _is_refused(server))
 
 
 def test_running_calls_are_answered_before_the_end(tmp_path: Path) -> None:
@@ -214,15 +212,9 @@ def test_a_server_in_a_thread_ends_the_same_way(tmp_path: Path) -> None:
     """The process goes on, whatever the server's calls do."""
     manager = TransactionManager(str(tmp_path / "catalog.db"))
     server = Server(manager, Settings(end_seconds=1))
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    where = urllib.parse.urlsplit(server.url)
-    with socket.create_connection((where.hostname, where.port or 0), timeout=60) as connection:
+    with running(server) as address, socket.create_connection(address, timeout=60) as connection:
         connection.sendall(b"POST /StartTransaction HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 9\r\n\r\n{")
         server.stop()
-        server.stop()
-        thread.join(60)
-    assert not thread.is_alive()
 
 
 def test_a_server_that_is_stopped_before_it_runs_ends(tmp_path: Path) -> None:

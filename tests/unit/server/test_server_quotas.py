@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import http.client
 import json
-import threading
 import time
 import urllib.parse
 from collections.abc import Iterator, Mapping
@@ -26,6 +25,7 @@ from deltalog.server.limits import Limits
 from deltalog.server.quotas import Callers, OverQuotaError, Quotas, Rates
 from deltalog.server.serve import Server
 from deltalog.server.settings import Settings
+from tests.support.server import running
 
 TABLES = "/api/2.1/unity-catalog/tables?catalog_name=main&schema_name=bank"
 
@@ -351,13 +351,8 @@ def test_whoever_fails_to_say_who_it_is_is_limited_by_address(tmp_path: Path) ->
 def serving(tmp_path: Path, limits: Limits) -> Iterator[str]:
     manager = TransactionManager(str(tmp_path / "catalog.db"))
     server = Server(manager, Settings(limits=limits, recover_seconds=0))
-    thread = threading.Thread(target=server.run)
-    thread.start()
-    try:
+    with running(server):
         yield server.url
-    finally:
-        server.stop()
-        thread.join(60)
 
 
 def test_clients_of_unity_catalog_are_told_in_its_form_and_keep_their_connection(tmp_path: Path) -> None:
@@ -379,7 +374,7 @@ def test_clients_of_unity_catalog_are_told_in_its_form_and_keep_their_connection
         assert "calls_per_second (0.1)" in found["message"]
 
 
-@pytest.mark.parametrize("mode", ["legacy", "standard"])
+@pytest.mark.parametrize("mode", ["standard", pytest.param("legacy", marks=pytest.mark.long)])
 def test_boto3_waits_and_tries_again(tmp_path: Path, mode: Any) -> None:
     with serving(tmp_path, Limits(quotas=Quotas(calls_per_second=0.5, burst=1))) as url:
         client: Any = boto3.client(

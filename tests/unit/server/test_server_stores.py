@@ -9,7 +9,6 @@ import io
 import json
 import os
 import signal
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +23,7 @@ from deltalog import DeltaTable, TransactionManager
 from tests.support.s3 import Proxy, Server, proxied
 from tests.support.server import AT_ONCE, SCHEMA, Served, served
 from tests.support.server.unity import Unity
+from tests.support.waiting import until
 
 ROWS = pa.table({"id": [1, 2], "day": ["mon", "tue"]})
 SECRETS = ("id-of-the-lake", "secret-of-the-lake", "id-of-the-vault", "secret-of-the-vault")
@@ -175,10 +175,7 @@ def test_recovery_publishes_with_the_keys_of_the_location(stores: Stores) -> Non
         assert stores.ask("GET", f"{TABLES}/s.late")[1]["version"] == 2
     finally:
         proxy.rule = passed
-    deadline = time.monotonic() + 60
-    while stores.ask("GET", f"{TABLES}/s.late")[1]["unpublished"]:
-        assert time.monotonic() < deadline
-        time.sleep(0.2)
+    until(lambda: not stores.ask("GET", f"{TABLES}/s.late")[1]["unpublished"])
     assert stores.keys_at("lake") == {"id-of-the-lake"}
 
 

@@ -50,13 +50,6 @@ def records(caplog: pytest.LogCaptureFixture) -> Iterator[Callable[[], str]]:
     yield lambda: caplog.text
 
 
-@pytest.fixture
-def issuer() -> Iterator[Issuer]:
-    made = Issuer()
-    yield made
-    made.close()
-
-
 def settings_of(tmp_path: Path, issuer: Issuer) -> Settings:
     (tmp_path / "sigv4.key").write_text(KEY)
     return Settings(

@@ -11,15 +11,18 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from deltalog.catalog.records import ACCESS, TransactionStatus, access_key
+from deltalog.catalog.records import ACCESS, EXTERNAL, DocumentChange, TransactionStatus, access_key
+from deltalog.server.access import rules
 from deltalog.server.access.grants import GrantChange, Grants
 from deltalog.server.access.guard import Guard
 from deltalog.server.access.principals import Principal, Scope
 from deltalog.server.access.privileges import Kind, Privilege
 from deltalog.server.unity.credentials import Static
-from deltalog.transactions.unity.documents import CATALOG_ACCESS_KEY, schema_access_key
+from deltalog.transactions.unity.documents import CATALOG_ACCESS_KEY, ExternalTable, schema_access_key
+from deltalog.transactions.unity.external import ExternalTables
 from deltalog.transactions.unity.tables import UnityTables
 from tests.support.server import add
 from tests.support.server.in_process import InProcess
@@ -181,6 +184,61 @@ def test_a_table_that_takes_the_name_during_a_call_is_not_the_one_dropped(
     assert server.manager.coordinator.table_with_id(own.id) is None
     assert server.manager.coordinator.table_with_id(secret.id) is not None
     assert server.unity(ALICE).ask("GET", f"/tables/main.s.{mine}").status == 200
+
+
+def test_a_schema_that_takes_the_name_during_a_call_gets_no_grants(
+    server: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    grant(server, "catalog", "main", "bob", "CREATE SCHEMA")
+    server.unity(BOB).ok("POST", "/schemas", {"name": "taken", "catalog_name": "main"})
+    give = Grants.grant
+
+    def swapped(*arguments: Any) -> Any:
+        monkeypatch.undo()
+        server.tables.delete_schema("taken")
+        server.tables.create_schema("taken", None, {}, Guard(ALICE, rules.CREATE_SCHEMA, server.grants, "main"))
+        return give(*arguments)
+
+    monkeypatch.setattr(Grants, "grant", swapped)
+    body = {"changes": [{"principal": "bob", "add": ["SELECT"], "remove": []}]}
+    assert server.unity(BOB).ask("PATCH", "/permissions/schema/main.taken", body).status == 404
+    assert access_documents(server)[schema_access_key("taken")] == '{"owner":"alice"}'
+
+
+@pytest.mark.parametrize("how", ["drop", "rename"])
+@pytest.mark.parametrize("call", ["DELETE", "POST", "rename"])
+def test_an_external_table_that_takes_the_name_during_a_call_is_not_changed(
+    server: InProcess, monkeypatch: pytest.MonkeyPatch, how: str, call: str
+) -> None:
+    name = external(server.unity(ALICE))
+    other = external(server.unity())
+    update = {
+        "requirements": [{"type": "assert-table-uuid", "uuid": server.tables.table_id(f"s.{name}")}],
+        "updates": [{"action": "set-table-comment", "comment": "changed"}],
+    }
+    get, theirs = ExternalTables.get, server.tables.table_id(f"s.{other}")
+
+    def swapped(*arguments: Any) -> Any:
+        found = get(*arguments)
+        monkeypatch.undo()
+        if how == "drop":
+            server.tables.drop(f"s.{name}")
+        else:
+            server.tables.rename(f"s.{name}", f"s.{name}_moved")
+        table = msgspec.structs.replace(server.tables.found(f"s.{other}"), name=f"s.{name}")  # type: ignore[type-var]
+        content = msgspec.json.encode(table).decode()
+        assert server.manager.coordinator.change_documents([DocumentChange(EXTERNAL, f"s.{name}", 0, content)])
+        return found
+
+    monkeypatch.setattr(ExternalTables, "get", swapped)
+    alice, path = server.unity(ALICE), f"{D}/tables/{name}"
+    if call == "rename":
+        found = alice.ask("POST", f"{path}/rename", {"new-name": f"{name}_other"})
+    else:
+        found = alice.ask(call, path, update if call == "POST" else None)
+    assert found.error == (404, "NoSuchTableException")
+    left = server.tables.found(f"s.{name}")
+    assert (left.table_id, left.comment) == (theirs, None)  # type: ignore[union-attr]
 
 
 def test_a_table_that_takes_a_name_during_a_listing_is_not_listed(
@@ -367,6 +425,22 @@ def test_a_staged_table_of_another_cannot_be_created_or_opened(server: InProcess
     assert admin.ask("GET", f"{D}/tables/mine").status == 200
 
 
+def test_what_stands_in_the_way_of_new_tables_is_not_named_to_everybody(tmp_path: Path) -> None:
+    """The external table was registered before this was the warehouse."""
+    made = InProcess(tmp_path)
+    made.unity().ok("POST", "/schemas", {"name": "s", "catalog_name": "main"})
+    grant(made, "catalog", "main", "alice", *USE, "CREATE TABLE")
+    table = ExternalTable(table_id=str(uuid.uuid4()), name="s.secret", url=str(tmp_path), created_ms=0, updated_ms=0)
+    content = msgspec.json.encode(table).decode()
+    assert made.manager.coordinator.change_documents([DocumentChange(EXTERNAL, "s.secret", 0, content)])
+    body = {"name": "t", "catalog_name": "main", "schema_name": "s"}
+    for asked, is_named in ((made.unity(), True), (made.unity(ALICE), False)):
+        found = asked.ask("POST", "/staging-tables", body)
+        assert found.error == (400, "InvalidParameterValueException")
+        assert ("secret" in str(found.body)) is is_named
+    made.close()
+
+
 def test_an_external_table_gives_no_keys_for_the_files_of_another(server: InProcess) -> None:
     external(server.unity(), "theirs", "s3://lake/team/theirs")
     bob = server.unity(BOB)
@@ -407,6 +481,27 @@ def test_an_external_table_gives_no_keys_for_the_files_of_another(server: InProc
         found = bob.ask("POST", "/temporary-path-credentials", {"url": location, "operation": "PATH_READ_WRITE"})
         assert found.body["aws_temp_credentials"]["access_key_id"] == "key"
     assert bob.ok("GET", f"{D}/tables/{own}/credentials?operation=READ_WRITE")["storage-credentials"]
+
+
+def test_tables_registered_at_the_same_moment_do_not_share_their_files(
+    server: InProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    all_ = ExternalTables.all
+
+    def raced(tables: ExternalTables) -> Iterator[Any]:
+        found = list(all_(tables))
+        monkeypatch.undo()
+        guard = Guard(ALICE, rules.CREATE_EXTERNAL, server.grants, "main")
+        server.tables.register_external("s.first", "s3://lake/raced", "DELTA", None, {}, [], None, (), guard)
+        return iter(found)
+
+    monkeypatch.setattr(ExternalTables, "all", raced)
+    body = {
+        "name": "second", "catalog_name": "main", "schema_name": "s", "table_type": "EXTERNAL",
+        "data_source_format": "DELTA", "storage_location": "s3://lake/raced/part",
+    }  # fmt: skip
+    assert server.unity(BOB).ask("POST", "/tables", body).error == (400, "InvalidParameterValueException")
+    assert not server.tables.exists("s.second")
 
 
 def test_transactions_belong_to_whom_they_were_started_for(server: InProcess) -> None:

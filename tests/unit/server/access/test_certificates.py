@@ -22,7 +22,8 @@ from deltalog.server.access.certificates import CertificateRule, CertificateSett
 from deltalog.server.access.principals import NotAuthenticatedError, Principal, Scope
 from deltalog.server.settings import Settings, check
 from deltalog.server.tls import Tls
-from tests.support.server.access import CATALOGS, START, Authority, Serving, authority, bearer, local, serving
+from tests.support.server.access import CATALOGS, START, Serving, bearer, serving
+from tests.support.server.certificates import LOCAL, Authority, authority
 
 RULE = CertificateSettings(
     group="OU", memberships=(Membership("writers", ("etl", "other")),), admins=("root",), scope="write"
@@ -37,7 +38,7 @@ def ca(tmp_path_factory: pytest.TempPathFactory) -> Authority:
 
 
 def settings_of(ca: Authority, rule: CertificateSettings | None = RULE) -> Settings:
-    tls = Tls(*ca.issue("server", {NameOID.COMMON_NAME: "server"}, local()), ca.file)
+    tls = Tls(*ca.issue("server", {NameOID.COMMON_NAME: "server"}, LOCAL), ca.file)
     return Settings(tls=tls, authentication=AuthenticationSettings(certificates=rule))
 
 

@@ -9,7 +9,7 @@ import hmac
 import json
 import ssl
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
@@ -30,15 +30,14 @@ from deltalog.server.settings import Settings
 from tests.support.server.access import (
     CATALOGS,
     Issuer,
-    authority,
     bearer,
     free_port,
     jwk,
-    local,
     reply,
     rsa_key,
     serving,
 )
+from tests.support.server.certificates import LOCAL, authority
 
 
 def answer(handler: BaseHTTPRequestHandler, document: Any, status: int = 200, headers: Any = None) -> bool:
@@ -47,13 +46,6 @@ def answer(handler: BaseHTTPRequestHandler, document: Any, status: int = 200, he
 
 
 LIMITS = KeyLimits(refresh_seconds=600, max_age_seconds=86400, retry_seconds=10, fetch_seconds=5, fetch_bytes=1 << 20)
-
-
-@pytest.fixture
-def issuer() -> Iterator[Issuer]:
-    made = Issuer()
-    yield made
-    made.close()
 
 
 def settings_of(issuer: Issuer, **more: Any) -> OidcSettings:
@@ -398,7 +390,7 @@ def test_keys_are_fetched_by_tls_from_issuers_whose_certificate_is_trusted(
 ) -> None:
     ca = authority(tmp_path)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.load_cert_chain(*ca.issue("issuer", alternatives=local()))
+    context.load_cert_chain(*ca.issue("issuer", alternatives=LOCAL))
     issuer = Issuer(context)
     try:
         with pytest.raises(NotIdentifiedYetError):

@@ -10,7 +10,6 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,8 @@ import pyarrow as pa
 import pytest
 
 from deltalog import TransactionManager
+from tests.support.cli import run
+from tests.support.waiting import until
 
 SCHEMA = pa.schema([("id", pa.int64())])
 A, B = "bank.a", "bank.b"
@@ -67,13 +68,6 @@ def writing(catalog: str, place: Path, count: int = 2) -> Iterator[Callable[[], 
             process.wait()
 
 
-def until(acknowledged: Callable[[], list[int]], count: int) -> None:
-    deadline = time.monotonic() + 120
-    while len(acknowledged()) < count:
-        assert time.monotonic() < deadline, f"{len(acknowledged())} of {count} transactions"
-        time.sleep(0.02)
-
-
 def by_shell(catalog: Path, backup: Path) -> None:
     program = shutil.which("sqlite3")
     if program is None:
@@ -93,9 +87,7 @@ def by_api(catalog: Path, backup: Path) -> None:
 
 def resynced(catalog: str) -> Any:
     """The report of ``deltalog tables resync``."""
-    command = [sys.executable, "-m", "deltalog.cli.main", "tables", "resync", catalog, "--json"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
-    return json.loads(done.stdout)
+    return json.loads(run("tables", "resync", catalog, "--json").out)
 
 
 def numbers(manager: TransactionManager, name: str) -> list[int]:
@@ -128,9 +120,10 @@ def test_sqlite_is_backed_up_while_commits_run(tmp_path: Path, back_up: Callable
     for name in (A, B):
         manager.create_table(name, str(tmp_path / name), SCHEMA)
     with writing(str(catalog), tmp_path) as acknowledged:
-        until(acknowledged, 5)
+        until(lambda: len(acknowledged()) >= 5, 120)
         back_up(catalog, backup)
-        until(acknowledged, len(acknowledged()) + 5)
+        more = len(acknowledged()) + 5
+        until(lambda: len(acknowledged()) >= more, 120)
     manager.coordinator.close()
     for file in tmp_path.glob("catalog.db*"):  # the disk is lost
         file.unlink()

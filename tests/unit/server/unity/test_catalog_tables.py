@@ -14,7 +14,10 @@ import pyarrow as pa
 import pytest
 
 from deltalog import DeltaTable, TransactionManager
-from tests.support.server import SCHEMA, Served, served
+from deltalog.server.settings import Settings
+from deltalog.transactions.unity.settings import UnitySettings
+from tests.support.server import SCHEMA, Served
+from tests.support.server.access import serving
 from tests.support.server.unity import Response, Unity
 
 ROWS = pa.table({"id": [1, 2], "day": ["mon", "tue"]})
@@ -60,19 +63,13 @@ def own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Own]:
     place = tmp_path_factory.mktemp("own")
     lake = place / "lake"
     lake.mkdir()
-    options = place / "storage.json"
-    options.write_text(json.dumps({"by_location": {str(lake): {}}}))
     (lake / "data").mkdir()
-    more = [
-        "--warehouse",
-        str(place / "warehouse"),
-        "--set=recovery.every_seconds=0",
-        "--storage-options-file",
-        str(options),
-    ]
-    with served(lake / "data" / "catalog.db", *more) as made:
-        Unity(made).ok("POST", "/schemas", {"name": "s", "catalog_name": "main"})
-        yield Own(made, lake)
+    manager = TransactionManager(str(lake / "data" / "catalog.db"), by_location={str(lake): {}})
+    unity = UnitySettings(warehouse=str(place / "warehouse"))
+    with serving(manager, Settings(recover_seconds=0, unity=unity)) as made:
+        server = Served(made.url, None)  # type: ignore[arg-type]
+        Unity(server).ok("POST", "/schemas", {"name": "s", "catalog_name": "main"})
+        yield Own(server, lake)
 
 
 @pytest.fixture
