@@ -36,6 +36,7 @@ from deltalog.server.calls import Request
 from deltalog.server.exchange import CURRENT, Exchange, Observers
 from deltalog.server.heads import check_framing, check_origin, headers_of, length_of
 from deltalog.server.health import Health
+from deltalog.server.lanes import GoneError
 from deltalog.server.limits import Limits
 from deltalog.server.logs import Refusals
 from deltalog.server.observe.observation import Observation
@@ -57,10 +58,16 @@ Send = Callable[[Message], Awaitable[None]]
 # If a request body is too large, the server reads up to this multiple of the limit, so that the sender of the body can
 # receive the error.
 _DRAINED = 4
-# A body up to this size has arrived with its headers, so that its connection can be used again without reading it.
+# A body up to this size arrives together with its headers; if it is not read, the connection can still be reused.
 _READ_WITH_HEADERS = 16 << 10
 _HELD_UP_SECONDS = 1
 _MOST_HELD_UP = 64
+_GONE = refusal(
+    400,
+    "RequestTimeoutException",
+    "The caller disconnected before the call began: it has no effect.",
+    connection="close",
+)
 _TOO_MANY_LARGE = refusal(
     503,
     "ServiceUnavailableException",
@@ -71,16 +78,17 @@ _TOO_MANY_LARGE = refusal(
 _NOT_AUDITED = refusal(
     503,
     "ServiceUnavailableException",
-    "The server makes no calls now, because it cannot write its audit log. Nothing was changed.",
+    "The server refuses all calls, because it cannot write its audit log. Nothing was changed.",
     retry_after="5",
 )
 
 
 class App:
-    """The ASGI application. ``authenticator``: finds whose a request is. ``hosts``: the accepted host names, or None
-    for any; checking the host name protects against DNS rebinding by web pages. ``unity``: what the calls of Unity
-    Catalog's API work with; None: they are not served. ``observers``: are told of every request and its response.
-    ``observation``: the audit log, the metrics and the traces."""
+    """The ASGI application. ``authenticator``: finds the principal of each request. ``hosts``: the accepted host names,
+    or None for any; checking the host name protects against DNS rebinding by web pages. ``unity``: what the calls of
+    Unity Catalog's API work with; None: they are not served. ``observers``: called with each request and its response.
+    ``observation``: the audit log, the metrics and the traces.
+    """
 
     def __init__(
         self,
@@ -121,8 +129,8 @@ class App:
             return lambda: [({"lanes": name}, each.counts()[member]) for name, each in self._runner.all_lanes().items()]
 
         for member, text in (
-            ("running", "Calls that run in the threads and are not slow."),
-            ("waiting", "Calls that wait for a thread."),
+            ("running", "Calls that are running in threads and have not been classified as slow."),
+            ("waiting", "Calls that are waiting for a thread."),
             ("slow", "Calls that have been running for longer than the limit for slow calls."),
             ("in_progress", "Calls that run or wait for a thread, and are not answered yet."),
         ):
@@ -142,7 +150,7 @@ class App:
         )
 
     def end_observation(self) -> None:
-        """Write the lines of the logs that wait, since the process ends now."""
+        """Write the waiting lines of the logs, because the process is about to end."""
         self._observation.flush()
 
     # ------------------------------------------------------------------------------- what changes while it runs
@@ -158,8 +166,9 @@ class App:
             self._callers = Callers(limits.quotas)
 
     def drain(self) -> None:
-        """From now on, the server is not ready, and connections are closed after their next response. Calls are still
-        served."""
+        """From now on, report the server as not ready, and close each connection after its next response. Calls are
+        still served.
+        """
         self._is_draining = True
 
     def cut_off(self) -> None:
@@ -242,8 +251,8 @@ class App:
         check_framing(scope.get("http_version"), headers)
         check_origin(headers, self._hosts)
         query = scope.get("query_string", b"")
-        certificate = scope.get("state", {}).get("certificate")
-        head = Head(exchange.method, exchange.path, query, headers, certificate or None, exchange.caller)
+        state = scope.get("state", {})
+        head = Head(exchange.method, exchange.path, query, headers, state.get("certificate") or None, exchange.caller)
         below = router_of(exchange.path)
         found = None if below is not None else route_of(exchange.method, exchange.path)
         if below is None and found is None:
@@ -255,7 +264,7 @@ class App:
         name = identified.principal.name
         if identified.check_body is None:
             exchange.principal = identified.principal
-        else:  # nobody's limits are used up by requests that others have signed
+        else:  # counted by address until the signature is verified: a forged one uses up no principal's limits
             name = f"\0{exchange.caller}"
         with self._bodies.one() as body, contextlib.ExitStack() as counted:
             share = counted.enter_context(self._callers.call(name, length_of(headers)))
@@ -277,6 +286,7 @@ class App:
                 self._callers.give_back(name)
                 share = counted.enter_context(self._callers.call(identified.principal.name, len(data)))
                 share.add(len(data))
+            begun_s = time.thread_time()
             try:
                 given = Request(data, query)
                 del data
@@ -287,9 +297,15 @@ class App:
                 raise Refused(refusal(400, "SerializationException", "The body is not JSON.")) from None
             except DeltaLogError as error:
                 return explained(route, error, exchange.request_id)
+            finally:
+                share.cpu_s += time.thread_time() - begun_s
             exchange.table, exchange.transaction_id = call.table, call.transaction_id
             said = (exchange.path, urllib.parse.unquote(exchange.path), *given.said)
-            answer = await self._runner.run(route, call, guard, said, exchange, share)
+            is_gone = state.get("is_gone", _is_there)
+            try:
+                answer = await self._runner.run(route, call, guard, said, exchange, share, is_gone)
+            except GoneError:
+                raise Refused(_GONE) from None
             exchange.is_hidden = answer.error is not None and guard.has_refused
             return answer
 
@@ -302,8 +318,9 @@ class App:
         return "unaudited" if self._observation.refuses else None
 
     async def _hold_up(self) -> None:
-        """Delay the refusal of a caller who is over a limit: one who does not wait before the next call, although it is
-        told to, waits here, where that costs the others nothing."""
+        """Delay the refusal of a caller that is over a limit. A caller that ignores Retry-After then waits here, which
+        does not affect other callers.
+        """
         if self._held_up < _MOST_HELD_UP:
             self._held_up += 1
             try:
@@ -322,10 +339,10 @@ class App:
             message = str(error)
         except DeltaLogError as error:
             log.error(
-                "request %s: whose it is cannot be found out: %s: %s",
+                "request %s cannot be authenticated now: %s: %s",
                 exchange.request_id, type(error).__name__, error,
             )  # fmt: skip
-            message = "The server cannot find out now whose this request is."
+            message = "The server cannot authenticate this request now. Try again later."
         raise Refused(refusal(503, "ServiceUnavailableException", message, retry_after="1", connection="close"))
 
     def _log_refusal(self, answer: Answer, exchange: Exchange) -> None:
@@ -341,6 +358,9 @@ class App:
     async def _receive(self, headers: Mapping[str, str], receive: Receive, body: Body, share: Share) -> None:
         if length_of(headers) > _DRAINED * self._limits.body_bytes:
             raise Refused(self._too_large())
+        if not length_of(headers) and "transfer-encoding" not in headers:
+            await self._received(receive, body, share)  # which waits for nothing
+            return
         try:
             await asyncio.wait_for(self._received(receive, body, share), self._limits.body_seconds)
         except asyncio.TimeoutError:
@@ -370,7 +390,7 @@ class App:
 
 
 def _denied(message: str, *, brought: bool = True) -> Refused:
-    """The refusal of a request that does not prove whose it is.
+    """The refusal of an unauthenticated request.
 
     Spec: RFC 6750, section 3."""
     challenge = 'Bearer realm="deltalog"' + (', error="invalid_token"' if brought else "")
@@ -378,9 +398,15 @@ def _denied(message: str, *, brought: bool = True) -> Refused:
     return Refused(denied, is_unauthorized=True)
 
 
+def _is_there() -> bool:
+    """Whether a caller has gone, if the HTTP server does not tell."""
+    return False
+
+
 def _over_quota(over: OverQuotaError, scope: Mapping[str, Any]) -> Answer:
-    """The response to a caller who reached a limit, before its body is read. The name of the error is one that AWS's
-    clients take for a reason to wait and try again."""
+    """The response to a caller that reached one of its limits, sent before the body is read. AWS's clients wait and try
+    again after an error with this name.
+    """
     answer = refusal(429, "ThrottledException", str(over), retry_after=str(over.retry_after_s))
     headers = dict(scope["headers"])
     if b"transfer-encoding" in headers or int(headers.get(b"content-length", b"0")) > _READ_WITH_HEADERS:

@@ -1,8 +1,8 @@
 """The configuration of a server: one TOML file, whose sections are the settings of the server's parts.
 
-Secrets are not in the file. It names the files or environment variables that contain them, so that it can be shown,
-kept in version control and mounted for everybody. They are not on the command line either, because every user of a
-machine can list the arguments of its processes.
+The file contains no secrets. It names the files or environment variables that contain them, so that it can be shown,
+kept in version control and mounted with read access for everybody. Secrets cannot be given on the command line either,
+because every user of a machine can list the arguments of its processes.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ log = logging.getLogger(__name__)
 
 TOKEN_VARIABLE = "DELTALOG_SERVER_TOKEN"
 _MOST_BYTES = 64 << 10
-# The time for parsing a key grows with the square of the number of its dots at least.
+# The time for parsing a key grows at least quadratically with the number of its dots.
 _MOST_DOTS = 500
 _MOST_NUMBER = 1e12
 # About 31 years. Python's waits for threads accept 292 years at most.
@@ -87,12 +87,15 @@ _LEAST = {
     ("audit", "write_seconds"): 0.01,
 }
 _MOST = {("listen", "port"): 65535, ("metrics", "port"): 65535}
-# Names of storage options whose values are secret. The names of files and environment variables are not.
+# Storage options whose values are secret. The names of files and environment variables are not secret.
 _SECRET = re.compile(
     r"(?:.*_)?(?:key|secret|token|password|passwd|sas|credential|connection_string|secret_access_key|access_key"
     r"|access_key_id|account_key|sas_token|client_secret|session_token)",
     re.IGNORECASE,
 )
+_CATALOG_NAME = re.compile(r"[^\x00-\x20./\x7f]{1,255}")
+# Arguments beside the storage options when a catalog is opened.
+_NO_OPTIONS = frozenset({"url", "create", "postgresql", "idle_timeout", "most_ahead", "environment"})
 _OUTPUT_FILES = frozenset({"access_file"})
 
 
@@ -185,7 +188,9 @@ class ProcessSettings:
 
 @dataclass(frozen=True, slots=True)
 class Config:
-    """The sections of a configuration file. A section whose default is None takes effect by being there."""
+    """The sections of a configuration file. A section whose default is None is in effect if the file has it, even if it
+    is empty.
+    """
 
     listen: ListenSettings = field(default_factory=ListenSettings)
     tls: TlsSettings = field(default_factory=TlsSettings)
@@ -214,14 +219,14 @@ Given = Mapping[str, Any]
 
 
 def parse(file: Path) -> dict[str, Any]:
-    """The content of a TOML file. Raises CallError, which does not quote the file."""
+    """The content of a TOML file. Raises CallError, whose message has no text of the file."""
     try:
         with file.open("rb") as opened:
             data = opened.read(_MOST_BYTES + 1)
     except OSError as error:
         raise CallError(f"{file} cannot be read: {error.strerror}.") from None
     if len(data) > _MOST_BYTES:
-        raise CallError(f"{file} is larger than {_MOST_BYTES:,} bytes, the most for a configuration.")
+        raise CallError(f"{file} is larger than {_MOST_BYTES:,} bytes, the maximum size of a configuration.")
     if any(line.count(b".") > _MOST_DOTS for line in data.splitlines()):
         raise CallError(f"{file} has a line with more than {_MOST_DOTS} dots.")
     try:
@@ -230,20 +235,23 @@ def parse(file: Path) -> dict[str, Any]:
         raise CallError(f"{file} is not valid TOML: {_place_of(str(error))}.") from None
     except UnicodeDecodeError as error:
         raise CallError(f"{file} is not valid TOML: byte {error.start} is not UTF-8.") from None
-    except (ValueError, RecursionError):  # an integer of thousands of digits, or brackets nested too deep
+    except (ValueError, RecursionError):  # an integer with thousands of digits, or brackets that are nested too deep
         raise CallError(f"{file} is not valid TOML: a value is too long or nested too deep.") from None
 
 
 def set_of(text: str) -> dict[str, Any]:
-    """The section and key that ``SECTION.KEY=VALUE`` sets. A value is TOML, or else text. Raises CallError."""
+    """The section and key that ``SECTION.KEY=VALUE`` sets. The value is parsed as TOML; if it is not valid TOML, it is
+    a string. Raises CallError.
+    """
     name, equals, value = text.partition("=")
     keys = [part.strip() for part in name.split(".")]
     if not equals or not 2 <= len(keys) <= _DEEPEST or not all(keys):
         raise CallError("A setting is given as SECTION.KEY=VALUE, such as limits.threads=32.")
     if keys[0] == "storage" and keys[1] != "options_file":
         raise CallError(
-            "Storage options may be secret, and every user of the machine can list the arguments of a process: give "
-            "them in [storage] of the configuration file, or in the file that storage.options_file names."
+            "Storage options cannot be set on the command line, because they may be secret and every user "
+            "of the machine can list the arguments of a process. Set them in [storage] of the "
+            "configuration file, or in the file that storage.options_file names."
         )
     found: Any = value
     if value.count(".") <= _MOST_DOTS:
@@ -266,8 +274,9 @@ def merged(below: Given, above: Given) -> dict[str, Any]:
 
 
 def read(given: Given, source: str) -> Config:
-    """The configuration with these sections. ``source``: names the origin in messages. Raises CallError, which names
-    every wrong key."""
+    """The configuration with these sections. ``source``: where they come from, for error messages. Raises CallError,
+    which names every wrong key.
+    """
     problems = list(_unknown_keys(given))
     has_unknown = bool(problems)
     sections: dict[str, Any] = {}
@@ -296,7 +305,7 @@ def _fields(kind: type) -> dict[str, Any]:
 
 
 def _dataclass_in(kind: Any) -> type | None:
-    """The dataclass that a type is, or that it has as an alternative or as the type of its items."""
+    """The dataclass in a type: the type itself, an alternative of a union, or the type of the items of a collection."""
     if isinstance(kind, type) and dataclasses.is_dataclass(kind):
         return kind
     parts = typing.get_args(kind)
@@ -338,8 +347,8 @@ def _hint(name: str, known: Mapping[str, Any]) -> str:
     found = difflib.get_close_matches(name[:100], known, 1, 0.6)
     named = [each for each in (f"{name}_file", f"{name}_env") if each in known]
     if named:
-        return f": secrets are not in this file; {named[0]} names the place of this one"
-    return f"; did you mean {found[0]}?" if found else f"; there are {', '.join(sorted(known))}"
+        return f": secrets do not belong in this file; use {named[0]}, which says where the secret is"
+    return f"; did you mean {found[0]}?" if found else f"; known are {', '.join(sorted(known))}"
 
 
 def _shown(name: str) -> str:
@@ -380,11 +389,11 @@ def _wrong_references(options: Mapping[str, Any], place: str) -> Iterator[str]:
         if isinstance(value, Mapping) and not _is_reference(value):
             yield from _wrong_references(value, shown)
         elif isinstance(value, str) and value and _SECRET.fullmatch(name):
-            yield f'{shown}: secrets are not in this file: give {{file = "…"}} or {{env = "…"}}'
+            yield f'{shown}: secrets do not belong in this file: give {{file = "…"}} or {{env = "…"}}'
 
 
 def _place_of(message: str) -> str:
-    """The message of tomllib without text of the file, which may be a misplaced secret."""
+    """The place in an error message of tomllib, without text of the file: it may be a misplaced secret."""
     found = re.search(r"\(at ([^()]*)\)\s*$", message)
     what = message[: found.start()] if found else message
     what = re.sub(r"(['\"]).*\1", "a name or value", what, flags=re.S).strip()
@@ -404,7 +413,10 @@ def secret_of(file: str, variable: str) -> str | None:
 def storage_options_of(settings: StorageSettings, read_file: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
     """The storage options, with their secrets. ``read_file``: reads a file of storage options. Raises CallError."""
     of_file = read_file(Path(settings.options_file)) if settings.options_file else {}
-    return merged(of_file, _resolved(settings.options, "[storage] options"))
+    found = merged(of_file, _resolved(settings.options, "[storage] options"))
+    if wrong := sorted(_NO_OPTIONS & found.keys()):
+        raise CallError(f"[storage] options: {', '.join(wrong)}: there are no storage options of these names.")
+    return found
 
 
 def _resolved(options: Mapping[str, Any], place: str) -> dict[str, Any]:
@@ -428,14 +440,19 @@ def _is_reference(value: Mapping[str, Any]) -> bool:
     return len(value) == 1 and next(iter(value)) in ("file", "env") and isinstance(next(iter(value.values())), str)
 
 
-# ------------------------------------------------------------------------------------------- the whole of it
+# ------------------------------------------------------------------------------------------- all settings
 
 
 def settings_of(config: Config) -> Settings:
-    """The settings of a server, with the secrets to which a configuration refers. Raises CallError."""
+    """The settings of a server, with the values of the secrets to which the configuration refers. Raises CallError."""
     rules = config.credentials.rules_file
     vendor = vendor_of(Path(rules) if rules else None)
     readable = (*config.unity.readable, *vendor.prefixes)
+    if _CATALOG_NAME.fullmatch(config.unity.catalog) is None:
+        raise CallError(
+            "[unity] catalog: clients could not name this catalog: its name must have 1 to 255 printable characters "
+            "without blanks, dots and slashes."
+        )
     process = config.process
     return Settings(
         host=config.listen.host,
@@ -444,7 +461,7 @@ def settings_of(config: Config) -> Settings:
         tls=_tls_of(config.tls),
         limits=config.limits,
         recover_seconds=config.recovery.every_seconds,
-        unity=dataclasses.replace(config.unity, readable=readable),
+        unity=dataclasses.replace(config.unity, readable=readable, warehouse=config.unity.warehouse or None),
         vendor=vendor,
         drain_seconds=process.drain_seconds,
         end_seconds=process.end_seconds,
@@ -460,7 +477,7 @@ def settings_of(config: Config) -> Settings:
 
 
 def _only(kind: type[T], settings: T) -> T:
-    """The part of settings that a base class has."""
+    """The settings as an instance of their base class ``kind``, with its fields only."""
     return kind(**{each.name: getattr(settings, each.name) for each in dataclasses.fields(typing.cast(Any, kind))})
 
 
@@ -502,7 +519,7 @@ def outputs_of(config: Config) -> dict[str, str]:
 
 
 def exposed(files: Mapping[str, str]) -> list[str]:
-    """Warnings about files with secrets that every user of the machine can read. ``files``: as ``files_of``."""
+    """Warnings about files with secrets that every user of the machine can read. ``files``: as from ``files_of``."""
     found = []
     for place, file in files.items():
         if place in ("[tls] certificate_file", "[tls] client_ca_file"):
@@ -512,7 +529,10 @@ def exposed(files: Mapping[str, str]) -> list[str]:
         except OSError:
             continue
         if os.name == "posix" and mode & stat.S_IROTH:
-            found.append(f"{place}: every user of the machine can read {file}: remove this permission, chmod o-r.")
+            found.append(
+                f"{place}: every user of the machine can read {file}, which contains a secret. Remove this permission "
+                "with 'chmod o-r'."
+            )
     return found
 
 
@@ -542,9 +562,10 @@ def _redacted(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class Configuration:
-    """The configuration of a running server, which can be read again. ``file``: the TOML file, if any. ``above``: what
-    the command line sets, which overrides the file. ``config``: the configuration in effect. ``seen``: as for
-    ``Source``."""
+    """The configuration of a running server, which can be read again. ``file``: the TOML file, if any. ``above``: the
+    values from the command line, which override the file. ``config``: the configuration in effect. ``seen``: as for
+    ``Source``.
+    """
 
     def __init__(self, file: Path | None, above: Given) -> None:
         """Raises CallError."""
@@ -562,19 +583,21 @@ class Configuration:
         return read(merged(parse(self._file), self._above), str(self._file))
 
     def settings(self) -> Settings:
-        """The settings of the configuration in effect, with secrets as they are now. Raises CallError."""
+        """The settings of the configuration in effect, with the current content of the files of secrets. Raises
+        CallError.
+        """
         self._next = self.config
         return settings_of(self.config)
 
     def reread(self) -> Settings:
-        """The settings of the file as it is now. They are in effect only after ``accept``. Raises CallError."""
+        """The settings of the file as it is now. They take effect only when ``accept`` is called. Raises CallError."""
         found = self._read()
         settings = settings_of(found)
         self._next = found
         return settings
 
     def accept(self) -> None:
-        """Use the configuration that was read last."""
+        """Make the configuration that was read last the one in effect."""
         for name in ("catalog", "storage"):
             if getattr(self.config, name) != getattr(self._next, name):
                 log.warning(
@@ -589,6 +612,7 @@ class Configuration:
         return states_of(files_of(self.config.storage).values())
 
     def files(self) -> Sequence[str]:
-        """The files to watch for changes: those that the configuration names, but not the configuration itself, in
-        which an operator may be writing."""
+        """The files to watch for changes: those that the configuration names. The configuration file itself is not
+        watched, because an operator may be in the middle of editing it.
+        """
         return sorted(files_of(self.config).values())

@@ -11,8 +11,9 @@ _SINGLE = frozenset({"authorization", "host", "content-length"})
 
 
 def headers_of(raw: Sequence[tuple[bytes, bytes]]) -> dict[str, str]:
-    """Headers, by their names in lower case. Raises Refused if one occurs twice that says where a request goes or whose
-    it is: a proxy and this server could take different ones."""
+    """Headers, by their names in lower case. Raises Refused if a header for routing or authentication occurs twice: a
+    proxy and this server could use different ones of the two.
+    """
     found: dict[str, str] = {}
     for name, value in raw:
         lower = name.decode("latin-1").lower()

@@ -32,8 +32,9 @@ class Health:
 
     async def answer(self, exchange: Exchange, why_unready: str | None) -> Answer:
         """The answer to a health check. ``why_unready``: the status if no requests should be sent here. An orchestrator
-        restarts a process that is not alive, and sends no requests to one that is not ready: a catalog that fails is no
-        reason for the former."""
+        restarts a process that is not alive, and sends no requests to one that is not ready. A failing
+        catalog makes the process not ready; a restart would not help.
+        """
         what = urllib.parse.unquote(exchange.path)
         if what == "/health/live":
             return Answer(200, {"status": "live"})

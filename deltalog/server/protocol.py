@@ -28,13 +28,13 @@ class TimedProtocol(H11Protocol):
     _deadline: asyncio.TimerHandle | None = None
     _unread: asyncio.TimerHandle | None = None
     _number: int = -1
+    _is_lost = False
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         self._number = self.open_connections.made(transport)
-        certificate = transport.get_extra_info("peercert")
-        if certificate:  # empty unless it was verified
-            self.app_state = {**self.app_state, "certificate": certificate}
+        certificate = transport.get_extra_info("peercert")  # empty unless the certificate was verified
+        self.app_state = {**self.app_state, "certificate": certificate, "is_gone": self._has_gone}
         self._start_deadline()
 
     def data_received(self, data: bytes) -> None:
@@ -65,6 +65,7 @@ class TimedProtocol(H11Protocol):
         super().send_400_response(msg)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._is_lost = True
         self._cancel_deadline()
         self._stop_unread()
         super().connection_lost(exc)
@@ -73,6 +74,9 @@ class TimedProtocol(H11Protocol):
         super().shutdown()
         if self.transport.is_closing():  # the client may delay its TLS shutdown
             self.loop.call_later(_TLS_SHUTDOWN_SECONDS, self.transport.abort)
+
+    def _has_gone(self) -> bool:
+        return self._is_lost
 
     def _start_deadline(self) -> None:
         if self._deadline is None:

@@ -12,7 +12,7 @@ import contextvars
 import functools
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -47,7 +47,7 @@ class Runner:
         self._catalog, self._stores = _lanes(limits), _lanes(limits)
         self._tables = TablesInUse()
         self._is_cutting_off = self.has_cut_off = False
-        # By objects, because callers choose the ids of requests.
+        # Keyed by the exchange itself, because request ids are chosen by callers and may repeat.
         self._in_progress: dict[object, asyncio.Task[Any] | None] = {}
         self._running: dict[object, tuple[str, str]] = {}
 
@@ -64,7 +64,7 @@ class Runner:
         old, self._limits = self._limits, limits
         names = ("threads", "requests", "slow_seconds")
         if any(getattr(old, name) != getattr(limits, name) for name in names):
-            # Calls in the lanes so far keep these alive until they end.
+            # The calls that are in the old lanes keep these alive until the calls end.
             self._catalog, self._stores = _lanes(limits), _lanes(limits)
 
     def cut_off(self) -> None:
@@ -90,24 +90,34 @@ class Runner:
         return is_working or bool(self._running)
 
     async def run(
-        self, route: Route, call: Call, guard: Guard, said: Sequence[str], exchange: Exchange, share: Share
+        self,
+        route: Route,
+        call: Call,
+        guard: Guard,
+        said: Sequence[str],
+        exchange: Exchange,
+        share: Share,
+        is_gone: Callable[[], bool],
     ) -> Answer:
+        """Run a call, and make the response. ``said``: the texts that the caller sent. ``is_gone``: whether the caller
+        has disconnected. Raises GoneError.
+        """
         request_id, caller = exchange.request_id, guard.principal.name
         seconds = self._limits.request_seconds
         end_s = time.monotonic() + seconds
         lanes = self._catalog if route.needs is Needs.CATALOG else self._stores
-        # In the context of this task, so that the events and log lines of the call have its request.
+        # Run in the context of this task, so that the events and log lines of the call name its request.
         context = contextvars.copy_context()
         work = functools.partial(context.run, self._carry_out, route, call, guard, said, request_id, end_s, share)
         key = object()
         self._in_progress[key] = asyncio.current_task()
         try:
-            return await lanes.run(self._lane(route, call), work, seconds, caller)
+            return await lanes.run(self._lane(route, call), work, seconds, caller, is_gone)
         except asyncio.CancelledError:
             if not self._is_cutting_off:
                 raise
             self.has_cut_off = True
-            reason = "The server ended before the call did; it may still take effect."
+            reason = "The server shut down before the call ended. The call may still take effect."
         except BusyError:
             log.warning("request %s: %s: too many requests are in progress", request_id, route.name)
             self._observation.refused(503)
@@ -157,8 +167,8 @@ class Runner:
             with deadline.until(end_s):
                 result = call.run(Context(self._manager, guard))
                 if not guard.is_asked:
-                    log.error("request %s: %s did not ask what its caller may do", request_id, route.name)
-                    raise PermissionDeniedError(f"{guard.principal.name} may not make this call.")
+                    log.error("request %s: %s did not check the rights of its caller", request_id, route.name)
+                    raise PermissionDeniedError(f"{guard.principal.name} is not permitted to make this call.")
                 return Answer(204 if result is None else 200, result)
         except DeltaLogError as error:
             answer = explained(route, error, request_id)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import gc
 import logging
 import socket
 import sys
@@ -33,20 +34,20 @@ from deltalog.transactions.manager import TransactionManager
 log = logging.getLogger(__name__)
 
 _KEEP_ALIVE_SECONDS = 60
-# A recovery may take longer than the interval between two.
+# A recovery may take longer than the interval between recoveries.
 _LEASE_INTERVALS = 1.9
 _LEASE_SECONDS = 1.0
 _MAX_END_SECONDS = 10.0
 _BACKLOG = 256
-# With the usual 5 ms between the turns of threads, a call that computes for long delays every step of the others so.
-_SWITCH_SECONDS = 0.001
+# With Python's default of 5 ms, a call that computes for long would delay each step of the other threads by 5 ms.
+_SWITCH_SECONDS = 0.0002
 # Settings that cannot change while the server runs.
 _UNCHANGEABLE = ("host", "port", "recover_seconds", "audit", "metrics", "traces")
 
 
 class Server:
     """Serves a manager. The constructor binds the socket; from then on, clients can connect, but wait until ``run``.
-    ``source``: the settings are read from there again on SIGHUP and when its files change."""
+    ``source``: where the settings are read again, on SIGHUP and when its files change."""
 
     def __init__(self, manager: TransactionManager, settings: Settings, source: Source[Settings] | None = None) -> None:
         """Raises CallError, or OSError if the address is not available."""
@@ -99,16 +100,23 @@ class Server:
         self._process.stop()
 
     def signals(self) -> contextlib.AbstractContextManager[None]:
-        """In this block, signals wait for ``run``; SIGHUP would end the process. ``run`` does this itself."""
+        """In this block, signals are deferred until ``run``; without it, SIGHUP would end the process. ``run`` enters
+        the block itself.
+        """
         return self._process.signals()
 
     def run(self, *, is_process: bool = False) -> None:
         """Serve until ``stop``, SIGTERM or SIGINT. After a second signal, the server does not wait for running calls.
-        ``is_process``: the process ends with the server, so that it is ended if it does not end in time."""
+        ``is_process``: whether the process ends with the server; it is then ended by force if the server does not
+        finish in time."""
         sys.setswitchinterval(_SWITCH_SECONDS)
         over = threading.Event()
         sweeper = threading.Thread(target=self._recover_repeatedly, args=(over,), name="deltalog-recover", daemon=True)
         self._process.is_process = is_process
+        if is_process:
+            # Otherwise each full collection looks at all that was imported, which stops the event loop for 60 ms.
+            gc.collect()
+            gc.freeze()
         try:
             with self._process.signals():
                 if self._settings.recover_seconds > 0:
@@ -119,7 +127,7 @@ class Server:
         finally:
             over.set()
             if sweeper.is_alive():
-                sweeper.join(_LEASE_SECONDS)  # it gives up its lease, unless it is recovering
+                sweeper.join(_LEASE_SECONDS)  # it gives up the lease, unless a recovery is running
             if self._reloader is not None:
                 self._reloader.close()
             self._app.close()
@@ -130,8 +138,8 @@ class Server:
     def end_process(self) -> int:
         """Call this after ``run``; returns the exit status of the process: 0, or 1 if calls were cut off. A call that
         has timed out may still be running, for example because a store hangs. It gets the request timeout once more to
-        finish, but at most ten seconds, and not more than is left of the time for the end. Then the process is ended;
-        Python itself would wait for the thread."""
+        finish, but at most ten seconds, and at most what is left of ``end_seconds``. Then the process is ended by
+        force; Python itself would wait for the thread."""
         seconds = min(_MAX_END_SECONDS, self._settings.limits.request_seconds, self._process.left_seconds)
         timer = threading.Timer(seconds, self._process.exit_now)
         timer.daemon = True
@@ -141,15 +149,18 @@ class Server:
     # ------------------------------------------------------------------------------------------------ reloading
 
     def _apply(self, settings: Settings) -> None:
-        """Use new settings from now on. Raises CallError if they are wrong, and then changes nothing."""
+        """Use new settings from now on. Raises CallError if they are invalid, and then changes nothing."""
         check(settings, has_tokens=self._has_tokens)
         old = self._settings
         if settings.is_open != old.is_open:
-            raise CallError("Whether callers must prove who they are cannot change while the server runs: restart it.")
+            raise CallError(
+                "Authentication cannot be switched on or off while the server runs. Restart the server to put this "
+                "into effect."
+            )
         authenticate = self._authentication.prepared(settings.authentication, settings.token)
         observe = self.observation.reread()
         for what in _unchangeable(old, settings):
-            log.warning("%s has changed in the configuration: this takes effect when the server is restarted", what)
+            log.warning("%s has changed in the configuration: restart the server to put this into effect", what)
         tls = None if old.tls is None else settings.tls
         context = None if tls is None else context_of(tls, needs_certificate=settings.needs_certificate)
         service = None
@@ -194,7 +205,7 @@ class Server:
             self._reloader.watch_seconds = settings.watch_seconds
 
     def _recover_repeatedly(self, over: threading.Event) -> None:
-        """Recover while this server has the lease; others of the same catalog do so otherwise."""
+        """Run recovery repeatedly while this server has the lease; otherwise another server of the catalog does so."""
         seconds = self._settings.recover_seconds
         lease = RecoveryLease(self._manager.coordinator, _LEASE_INTERVALS * seconds)
         lease.look()
@@ -211,7 +222,7 @@ class Server:
 
 
 def _observation(settings: Settings, connections: Connections, bound: socket.socket) -> Observation:
-    """What is observed. Closes the socket if that cannot be."""
+    """The audit log, metrics and traces of the settings. Closes the socket before it raises an error."""
     try:
         found = Observation(settings.audit, settings.metrics, settings.traces)
     except (OSError, DeltaLogError):
@@ -225,14 +236,14 @@ def _observation(settings: Settings, connections: Connections, bound: socket.soc
 
 
 def _unchangeable(old: Settings, new: Settings) -> list[str]:
-    """The settings that differ and cannot be changed while the server runs."""
+    """The names of the settings that differ and cannot be changed while the server runs."""
     changed = [name for name in _UNCHANGEABLE if getattr(old, name) != getattr(new, name)]
     changed += [
         f"unity.{name}"
         for name in ("catalog", "warehouse", "most_unpublished")
         if getattr(old.unity, name) != getattr(new.unity, name)
     ]
-    return changed + (["whether there is TLS"] if (old.tls is None) != (new.tls is None) else [])
+    return changed + (["the use of TLS"] if (old.tls is None) != (new.tls is None) else [])
 
 
 def _config(app: App, protocol: type[TimedProtocol], limits: Limits, tls: ServerContext | None) -> uvicorn.Config:

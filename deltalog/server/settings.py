@@ -11,6 +11,7 @@ from pathlib import Path
 from deltalog.errors import CallError
 from deltalog.server.access.authentication import AuthenticationSettings
 from deltalog.server.addresses import is_loopback
+from deltalog.server.connections import shortage
 from deltalog.server.limits import Limits
 from deltalog.server.observe.settings import AuditSettings, MetricsSettings, TraceSettings
 from deltalog.server.secret_files import MIN_TOKEN_LENGTH, check_secret
@@ -24,8 +25,9 @@ _DRAIN_SECONDS = 5.0
 
 @dataclass(slots=True)
 class Ending:
-    """``drain_seconds``: the time between the first signal and the refusal of new connections. ``end_seconds``: the
-    time from then on until the end."""
+    """The times of a shutdown. ``drain_seconds``: the time from the first signal until new connections are refused.
+    ``end_seconds``: the time from then until the end.
+    """
 
     drain_seconds: float
     end_seconds: float
@@ -34,12 +36,13 @@ class Ending:
 @dataclass(frozen=True, slots=True)
 class Settings:
     """Settings. ``port`` 0 selects a free port. ``recover_seconds``: the interval between calls of ``recover``; 0
-    disables these calls. ``unity``: how Unity Catalog's API is served. ``vendor``: vends credentials to its
-    clients. ``drain_seconds``: the time for which the server still serves after it was asked to end; None: 5, or 0 on
-    loopback. ``end_seconds``: then running calls get this time to end. ``watch_seconds``: the interval at which files
-    with secrets are checked for changes; 0: they are not. ``log_level``: the lowest level of events in the log; None
-    leaves the log as it is. ``authentication``: how callers prove who they are, besides ``token``. ``audit``,
-    ``metrics``, ``traces``: what is observed."""
+    disables these calls. ``unity``: how Unity Catalog's API is served. ``vendor``: vends credentials to its clients.
+    ``drain_seconds``: the time for which the server still serves calls after SIGTERM; None: 5, or 0 on loopback.
+    ``end_seconds``: the time that running calls then get to finish. ``watch_seconds``: the interval at which files with
+    secrets are checked for changes; 0: they are not. ``log_level``: the lowest level of the events that are logged;
+    None leaves logging as it is. ``authentication``: how callers authenticate, besides by ``token``. ``audit``,
+    ``metrics``, ``traces``: the settings of these.
+    """
 
     host: str = "127.0.0.1"
     port: int = 0
@@ -60,7 +63,7 @@ class Settings:
 
     @property
     def is_open(self) -> bool:
-        """Whether callers need not prove anything, unless the catalog has tokens."""
+        """Whether callers need not authenticate, unless the catalog has tokens."""
         return self.token is None and not self.authentication.is_required
 
     @property
@@ -82,12 +85,14 @@ def vendor_of(file: Path | None) -> Vendor:
 
 def check(settings: Settings, *, has_tokens: bool = False) -> None:
     """Raises CallError for settings that would admit untrusted clients or no clients. ``has_tokens``: whether the
-    catalog has, or has had, tokens."""
+    catalog has, or once had, tokens.
+    """
     if settings.token is not None:
         check_secret(settings.token, MIN_TOKEN_LENGTH, "The token")
     if settings.authentication.certificates is not None and (settings.tls is None or settings.tls.client_ca is None):
         raise CallError(
-            "Principals by client certificates need TLS with the authority of the clients (--tls-client-ca)."
+            "Authentication by client certificates needs TLS with the certificate authority of the clients "
+            "(--tls-client-ca)."
         )
     if not is_loopback(settings.host) and settings.is_open and not has_tokens and settings.tls is None:
         raise CallError(
@@ -98,10 +103,11 @@ def check(settings: Settings, *, has_tokens: bool = False) -> None:
 
 
 def warnings_of(settings: Settings, *, has_tokens: bool = False) -> list[str]:
-    """Warnings about settings that are allowed but unsafe on some networks. ``has_tokens``: as for ``check``."""
+    """Warnings about settings that are allowed but unsafe on some networks, or have no full effect on this machine.
+    ``has_tokens``: as for ``check``."""
+    found = shortage(settings.limits.connections)
     if is_loopback(settings.host):
-        return []
-    found = []
+        return found
     if settings.tls is None:
         found.append("Without TLS the token and all requests can be intercepted.")
     elif settings.is_open and not has_tokens and settings.tls.client_ca is None:

@@ -179,7 +179,7 @@ class Ledger:
         self, wanted: StatusFilter, max_results: int, token: str | None, starter: str | None = None
     ) -> tuple[list[TransactionRecord], str | None]:
         """The records of the page that ``token`` identifies, and the token of the next page; None after the last page.
-        ``starter``: whose transactions are listed; None: everybody's.
+        ``starter``: list only the transactions that were started for this principal; None: all.
 
         Raises CallError if the token belongs to another catalog or filter. Cost: 1 coordinator call; with a starter, 1
         per 1,000 transactions.

@@ -1,7 +1,7 @@
 """The metrics of a server, in a registry of its own, for Prometheus.
 
-Labels have few values: routes as the server knows them, methods, statuses and names of errors. No label has a text of a
-caller. Names of tables are labels only if ``MetricsSettings.tables`` says of how many.
+Labels have few values: names of routes, methods, statuses and names of errors. No label contains text from a caller.
+Names of tables are labels only for as many tables as ``MetricsSettings.tables`` permits.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Unpublished:
         self._lock = threading.Lock()
 
     def note(self, event: CatalogCall) -> None:
-        """Take over what a call of the catalog showed."""
+        """Update the numbers from the result of a call of the catalog."""
         given, result = event.arguments, event.result
         with self._lock:
             if event.method == "head" and given:
@@ -100,7 +100,7 @@ class Unpublished:
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A metric, as it is scraped."""
+    """A metric whose value is read when it is scraped."""
 
     name: str
     kind: str
@@ -109,7 +109,7 @@ class Metric:
 
 
 class _Gauges(Collector):
-    """Gauges whose values are read when they are scraped. A source that fails has no values."""
+    """Metrics whose values are read when they are scraped. If reading a value fails, the metric has no value."""
 
     def __init__(self) -> None:
         self.sources: list[tuple[Metric, Source]] = []
@@ -135,8 +135,9 @@ def _family(metric: Metric) -> Any:
 
 
 class ServerMetrics:
-    """The metrics of one server. ``tables``: of how many tables there are series of their own. ``names``: the names of
-    tables, by id."""
+    """The metrics of one server. ``tables``: the number of tables that have their own series. ``names``: the names of
+    tables, by id.
+    """
 
     def __init__(self, tables: int = 0, names: Mapping[str, str] | None = None) -> None:
         self._names: Mapping[str, str] = {} if names is None else names
@@ -157,7 +158,7 @@ class ServerMetrics:
             "route",
         )
         self.in_progress = self._set_gauge(
-            "deltalog_server_requests_in_progress", "Requests that are not answered yet."
+            "deltalog_server_requests_in_progress", "Requests that have not been answered yet."
         )
         self.refusals = counter(
             "deltalog_server_refusals",
@@ -209,7 +210,9 @@ class ServerMetrics:
             "(records of transactions that ended long ago).",
             "kind",
         )
-        self.published = counter("deltalog_published_commits", "Ratified commits that were copied to _delta_log.")
+        self.published = counter(
+            "deltalog_published_commits", "Ratified commits that were published (copied to _delta_log)."
+        )
         self.publication_errors = counter("deltalog_publication_errors", "Publications that failed.")
         self.deleted = counter(
             "deltalog_deleted_files",
@@ -233,7 +236,7 @@ class ServerMetrics:
         )
         self.store_calls = counter(
             "deltalog_store_calls",
-            "Calls of stores, by method; result: ok, absent (there is no such object, which is usual), error.",
+            "Calls of stores, by method; result: ok, absent (there is no such object, which is not an error), error.",
             "method", "result",
         )  # fmt: skip
         self.store_seconds = histogram(
@@ -252,7 +255,7 @@ class ServerMetrics:
                 "Unpublished commits of the tables that have the most; only if [metrics] tables is set.",
                 self._worst_tables, "table")  # fmt: skip
         self.registry.register(self._gauges)
-        # Not with the registry in the constructor, which would read /proc now.
+        # Registered afterwards: with the registry as an argument, the constructor would read /proc now.
         self.registry.register(ProcessCollector(registry=None))
         GCCollector(registry=self.registry)
 
@@ -276,8 +279,9 @@ class ServerMetrics:
         self._gauges.sources.append((metric, source))
 
     def collect(self) -> Iterable[Any]:
-        """All metrics, for prometheus_client's formats. The times of creation, which would double the number of series,
-        are left out."""
+        """All metrics, to be written in prometheus_client's formats. The ``_created`` series are left out, because they
+        would double the number of series.
+        """
         for family in self.registry.collect():
             family.samples = [each for each in family.samples if not each.name.endswith("_created")]
             yield family

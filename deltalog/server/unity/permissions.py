@@ -86,7 +86,10 @@ def _finder(request: UnityRequest) -> Callable[[Service], _Object]:
     if kind == Kind.TABLE.value:
         catalog, table = three_parts(name)
         return lambda service: _table(service, catalog, table)
-    raise NotServedError(f"This server has no permissions for the type {kind[:40]}: it has catalog, schema, table.")
+    raise NotServedError(
+        f"This server has no permissions on objects of the type {kind[:40]}, only on objects of the types catalog, "
+        "schema and table."
+    )
 
 
 def _catalog(service: Service, name: str) -> _Object:

@@ -1,4 +1,4 @@
-"""The external tables of a catalog: documents that say where a table lies and how its creator describes it."""
+"""The external tables of a catalog: documents with the location of each table and its creator's description of it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from deltalog.unity import messages
 from deltalog.unity.columns import from_columns
 
 _TRIES = 20
-# Where tables of any format can lie that clients read without this server.
+# Tables of any format that clients read without this server can be at locations with these schemes.
 _EXTERNAL_SCHEMES = frozenset({"s3", "gs", "gcs", "az", "adl", "abfs", "abfss", "wasb", "wasbs", "hdfs", "r2"})
 
 
@@ -81,8 +81,7 @@ class ExternalTables:
         partition_columns: tuple[str, ...],
         owner: str | None = None,
     ) -> ExternalView:
-        """Register an external table of any format, as the caller describes it. Raises and costs as
-        ``add``."""
+        """Register an external table of any format with the caller's description of it. Raises and costs as ``add``."""
         self._names.check_schema(name.partition(".")[0])
         table = self._new(
             name,
@@ -207,15 +206,18 @@ class ExternalTables:
         return DocumentChange(RENAMED, table.table_id, 0 if found is None else found.revision, encoded)
 
     def check_unmanaged(self, location: str) -> None:
-        """Check that a location can be that of an external table: it neither contains nor lies in a managed table or
-        the place of such tables. Raises CallError. Cost: that of ``ManagedTables.all``."""
+        """Check that a location can be that of an external table: it neither contains nor is inside a managed table or
+        the location for managed tables. Raises CallError. Cost: that of ``ManagedTables.all``.
+        """
         root = canonical_url(canonical_location(location))
         scheme, mark, _ = root.partition("://")
         if mark and scheme not in _EXTERNAL_SCHEMES:
             raise CallError(f"{location} cannot be the location of a table: {scheme}:// is not a storage service.")
         self._warehouse.check_outside(root, location)
         if records.nested_with(root, self._tables.all()) is not None:
-            raise CallError(f"{location} lies where managed tables are, or around one.")
+            raise CallError(
+                f"{location} is inside a managed table or the location for managed tables, or contains one."
+            )
 
     def checked_location(self, table: ExternalTable) -> str:
         """The location of a table, for which its readers get credentials. Raises CallError if managed tables lie in it
@@ -225,7 +227,7 @@ class ExternalTables:
 
 
 def _changed(table: ExternalTable, plan: Plan) -> ExternalTable:
-    """An external table after the updates of a request. Raises CallError."""
+    """Apply the updates of a request to an external table. Raises CallError."""
     for kind in (messages.AddCommit, messages.SetLatestBackfilledVersion):
         if plan.get(kind) is not None:
             raise CallError(f"{kind.__struct_config__.tag} is for managed tables only.")

@@ -1,4 +1,4 @@
-"""What an operator chooses for the tables of a Unity Catalog. Pure."""
+"""The settings of a Unity Catalog that an operator chooses. Pure."""
 
 from __future__ import annotations
 

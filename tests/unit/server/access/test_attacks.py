@@ -1,4 +1,4 @@
-"""Ways around the rules that must not work."""
+"""Attempts to get around the rules of authorisation, none of which may succeed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _NUMBERS = itertools.count()
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[InProcess]:
-    """Alice and Bob may use the schemas, and create tables."""
+    """A server on which Alice and Bob may use the schemas and create tables."""
     rules = [Static(prefix="s3://lake", config={"s3.access-key-id": "key", "s3.secret-access-key": "secret"})]
     made = InProcess(tmp_path_factory.mktemp("attacks"), list(rules))
     made.unity().ok("POST", "/schemas", {"name": "s", "catalog_name": "main"})
@@ -77,7 +77,7 @@ def access_documents(server: InProcess) -> dict[str, str]:
 
 
 def _state(place: Path, own: set[str]) -> tuple[list[str], dict[str, str]]:
-    """Everything in the catalog but these transactions, and all files but those of SQLite."""
+    """The content of the catalog except these transactions, and all files except those of SQLite."""
     connection = sqlite3.connect(place / "catalog.db")
     rows = [line for line in connection.iterdump() if not any(id_ in line for id_ in own)]
     connection.close()
@@ -263,8 +263,9 @@ def test_a_table_that_takes_a_name_during_a_listing_is_not_listed(
 
 
 def _hidden_and_missing(server: InProcess) -> list[Any]:
-    """Requests for tables that Bob may not see, and the same for others that do not exist; each with the word that is
-    different."""
+    """Pairs of equal requests: for a table that Bob may not see, and for one that does not exist. Each is given with
+    the word in which it differs from the other.
+    """
     admin = server.unity()
     hidden, managed = external(admin), admin.new_table()
     ids = {hidden: admin.ok("GET", f"/tables/main.s.{hidden}")["table_id"], managed.name: managed.id}
@@ -320,7 +321,7 @@ def test_what_a_caller_may_not_see_is_answered_as_what_is_missing(server: InProc
 
 
 def _counted(server: InProcess) -> Any:
-    """A function that returns how often each method of the coordinator was called since."""
+    """A function that returns how often each method of the coordinator was called since this call."""
     coordinator, counts = server.manager.coordinator, collections.Counter[str]()
     names = ("table", "table_with_id", "document", "documents", "tables", "head")
 
@@ -386,7 +387,7 @@ def test_pages_have_what_the_caller_may_see_and_tokens_name_nothing_else(server:
         assert f"pages.{found[-1]}" in base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode()
         token = f"&page_token={text}"
     assert (found, pages) == (seen, 3)
-    # The token of another principal is a place in a listing, and gives nothing else.
+    # The page token of another principal is only a position in a listing, and reveals nothing else.
     admins = admin.ok("GET", "/tables?catalog_name=main&schema_name=pages&max_results=3")["next_page_token"]
     page = server.unity(reader).ok("GET", f"/tables?catalog_name=main&schema_name=pages&page_token={admins}")
     assert [each["name"] for each in page["tables"]] == [each for each in seen if each > "p02"]
@@ -418,7 +419,7 @@ def test_a_staged_table_of_another_cannot_be_created_or_opened(server: InProcess
     assert bob.ask("POST", f"{D}/tables", request).error == (
         404,
         "NoSuchTableException",
-    )  # a repeated request of another
+    )  # another principal repeats the request
     assert server.unity(ALICE).ask("POST", f"{D}/tables", request).status == 200
     assert bob.ask("GET", f"/delta/v1/staging-tables/{staged['table-id']}/credentials").status == 404
     assert '"owner":"alice"' in access_documents(server)[access_key(staged["table-id"])]
