@@ -7,11 +7,6 @@ from dataclasses import dataclass, field
 from deltalog.server.quotas import Quotas
 
 
-def _is_there() -> bool:
-    """Whether a caller has gone, if the HTTP server does not tell."""
-    return False
-
-
 @dataclass(frozen=True, slots=True)
 class Limits:
     """The limits of the server. ``header_bytes``: the maximum total size of the headers of a request.

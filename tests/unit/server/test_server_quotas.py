@@ -20,6 +20,7 @@ from botocore.config import Config
 from deltalog import TransactionManager
 from deltalog.errors import CallError
 from deltalog.server import app as app_module
+from deltalog.server import routes as routes_module
 from deltalog.server.access.principals import Head, Identified, NotAuthenticatedError, Principal, bearer_tokens
 from deltalog.server.app import App
 from deltalog.server.calls import Call
@@ -312,7 +313,7 @@ def test_the_time_for_reading_a_body_is_that_of_its_principal(tmp_path: Path, mo
         raise CallError("The body is wrong.")
 
     operation = replace(OPERATIONS["StartTransaction"], read=read)
-    monkeypatch.setattr(app_module, "OPERATIONS", {"StartTransaction": operation})
+    monkeypatch.setattr(routes_module, "OPERATIONS", {"StartTransaction": operation})
     with world(tmp_path, Quotas(processors=0.01)) as made:
 
         async def scene() -> None:
