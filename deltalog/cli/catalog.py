@@ -15,7 +15,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deltalog.cli.options import examples, given_on_command_line, options_in_file, storage_options, taking_options
+from deltalog.cli.options import (
+    CONTEXT,
+    Catalog,
+    Json,
+    examples,
+    given_on_command_line,
+    manager_of,
+    options_in_file,
+    storage_options,
+    taking_options,
+)
 from deltalog.cli.output import Output, facts_of, plain, report_warning, table_of
 
 if TYPE_CHECKING:
@@ -25,17 +35,9 @@ if TYPE_CHECKING:
     from deltalog.transactions import Resync, TransactionDescription
 
 TOKEN_VARIABLE = "DELTALOG_SERVER_TOKEN"
-_SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
-_Catalog = Annotated[
-    str,
-    typer.Argument(
-        metavar="CATALOG", help="The catalog: the path of a SQLite file, dynamodb:<table>, or postgresql://…"
-    ),
-]
 _Name = Annotated[str, typer.Argument(metavar="NAME", help="The table's name: <database>.<table>.")]
 _Id = Annotated[str, typer.Argument(metavar="ID", help="The transaction's id.")]
-_Json = Annotated[bool, typer.Option("--json", help="Print JSON, one line per item of a list.")]
 _Seconds = Annotated[
     float | None,
     typer.Option(
@@ -47,34 +49,8 @@ _Seconds = Annotated[
     ),
 ]
 
-txn = typer.Typer(help="Transactions over several tables.", no_args_is_help=True, context_settings=_SETTINGS)
-tables = typer.Typer(help="The tables of a catalog.", no_args_is_help=True, context_settings=_SETTINGS)
-
-
-def _manager(
-    catalog: str,
-    idle_timeout: float | None = None,
-    most_ahead: float | None = None,
-    *,
-    create: bool = False,
-    options: dict[str, Any] | None = None,
-    postgresql: Any = None,
-) -> TransactionManager:
-    """Open a catalog. ``create``: whether to create a missing catalog instead of raising an error. ``options``: storage
-    options; None: those of the command. ``postgresql``: the limits of a catalog in PostgreSQL."""
-    from deltalog import TransactionManager
-    from deltalog.catalog.locate import open_coordinator
-
-    options = dict(storage_options() if options is None else options)
-    coordinator = open_coordinator(catalog, create=create, postgresql=postgresql, **options)
-    if idle_timeout is not None:
-        options["idle_timeout"] = datetime.timedelta(seconds=idle_timeout)
-    if most_ahead is not None:
-        options["most_ahead"] = datetime.timedelta(seconds=most_ahead)
-    return TransactionManager(coordinator, **options)
-
-
-manager_of = _manager
+txn = typer.Typer(help="Transactions over several tables.", no_args_is_help=True, context_settings=CONTEXT)
+tables = typer.Typer(help="The tables of a catalog.", no_args_is_help=True, context_settings=CONTEXT)
 
 
 # ---------------------------------------------------------------------------------------------- transactions
@@ -85,7 +61,7 @@ manager_of = _manager
 )
 @taking_options
 def start(
-    catalog: _Catalog,
+    catalog: Catalog,
     read_only: Annotated[
         bool, typer.Option("--read-only", help="Read all tables at one instant; refuse writes.")
     ] = False,
@@ -93,10 +69,10 @@ def start(
         bool, typer.Option("--serializable", help="Fail the commit if a table that was read has changed.")
     ] = False,
     idle_timeout: _Seconds = None,
-    as_json: _Json = False,
+    as_json: Json = False,
 ) -> None:
     """Start a transaction and print its id, which other processes can use."""
-    manager = _manager(catalog, idle_timeout)
+    manager = manager_of(catalog, idle_timeout)
     made = manager.start_transaction(
         "READ_ONLY" if read_only else "READ_AND_WRITE", isolation="SERIALIZABLE" if serializable else "SNAPSHOT"
     )
@@ -108,10 +84,10 @@ def start(
 
 @txn.command(epilog=examples("deltalog txn commit bank.db 8b5beda6-c230-49bb-8d34-4b0aca1c4482"))
 @taking_options
-def commit(catalog: _Catalog, transaction_id: _Id, as_json: _Json = False) -> None:
+def commit(catalog: Catalog, transaction_id: _Id, as_json: Json = False) -> None:
     """Commit a transaction: either all of its changes become the next versions of their tables, or none does.
     Idempotent."""
-    manager, out = _manager(catalog), Output(as_json)
+    manager, out = manager_of(catalog), Output(as_json)
     with out.working("Committing"):
         manager.commit_transaction(transaction_id)
     _show(out, manager.describe_transaction(transaction_id))
@@ -119,27 +95,27 @@ def commit(catalog: _Catalog, transaction_id: _Id, as_json: _Json = False) -> No
 
 @txn.command(epilog=examples("deltalog txn cancel bank.db 8b5beda6-c230-49bb-8d34-4b0aca1c4482"))
 @taking_options
-def cancel(catalog: _Catalog, transaction_id: _Id, as_json: _Json = False) -> None:
+def cancel(catalog: Catalog, transaction_id: _Id, as_json: Json = False) -> None:
     """Cancel a transaction: none of its changes take effect, and the files that it wrote are deleted. Idempotent."""
-    manager = _manager(catalog)
+    manager = manager_of(catalog)
     manager.cancel_transaction(transaction_id)
     _show(Output(as_json), manager.describe_transaction(transaction_id))
 
 
 @txn.command(epilog=examples("deltalog txn extend bank.db 8b5beda6-c230-49bb-8d34-4b0aca1c4482"))
 @taking_options
-def extend(catalog: _Catalog, transaction_id: _Id, as_json: _Json = False) -> None:
+def extend(catalog: Catalog, transaction_id: _Id, as_json: Json = False) -> None:
     """Record activity of a transaction, so that it is not aborted by its idle timeout."""
-    manager = _manager(catalog)
+    manager = manager_of(catalog)
     manager.extend_transaction(transaction_id)
     _show(Output(as_json), manager.describe_transaction(transaction_id))
 
 
 @txn.command(epilog=examples("deltalog txn describe bank.db 8b5beda6-c230-49bb-8d34-4b0aca1c4482 --json"))
 @taking_options
-def describe(catalog: _Catalog, transaction_id: _Id, as_json: _Json = False) -> None:
+def describe(catalog: Catalog, transaction_id: _Id, as_json: Json = False) -> None:
     """Show the state of a transaction."""
-    _show(Output(as_json), _manager(catalog).describe_transaction(transaction_id))
+    _show(Output(as_json), manager_of(catalog).describe_transaction(transaction_id))
 
 
 @txn.command(
@@ -148,7 +124,7 @@ def describe(catalog: _Catalog, transaction_id: _Id, as_json: _Json = False) -> 
 )
 @taking_options
 def list_transactions(
-    catalog: _Catalog,
+    catalog: Catalog,
     status: Annotated[
         str, typer.Option("--status", metavar="ALL|COMPLETED|ACTIVE|COMMITTED|ABORTED", help="Only those.")
     ] = "ALL",
@@ -156,11 +132,11 @@ def list_transactions(
         int | None,
         typer.Option("--limit", min=0, metavar="N", help="At most N; 0 for all. Default: 20, with --json all."),
     ] = None,
-    as_json: _Json = False,
+    as_json: Json = False,
 ) -> None:
     """List the transactions of a catalog, oldest first."""
     out = Output(as_json)
-    found = _transactions(_manager(catalog), status.upper(), out.shown(limit))
+    found = _transactions(manager_of(catalog), status.upper(), out.shown(limit))
     if as_json:
         out.documents(map(_described, found))
         return
@@ -225,14 +201,14 @@ def _time(ms: int) -> str:
 @tables.command(epilog=examples("deltalog tables register bank.db bank.accounts /data/accounts"))
 @taking_options
 def register(
-    catalog: _Catalog,
+    catalog: Catalog,
     name: _Name,
     location: Annotated[str, typer.Argument(metavar="TABLE", help="The table's location: a path, or s3://….")],
     take_over: Annotated[
         bool,
         typer.Option("--take-over", help="The other catalog that manages the table is gone, or was this one earlier."),
     ] = False,
-    as_json: _Json = False,
+    as_json: Json = False,
 ) -> None:
     """Add an existing table to a catalog, by a commit that adds the required table feature.
 
@@ -240,7 +216,7 @@ def register(
     table that is managed by another catalog is refused: release it there. ``--take-over`` is for a catalog that is
     gone, or that was this one before it was restored from a backup.
     """
-    manager, out = _manager(catalog, create=True), Output(as_json)
+    manager, out = manager_of(catalog, create=True), Output(as_json)
     with out.working("Registering the table"):
         manager.register_table(name, location, take_over=take_over)
     record, head = manager.ratified(name)
@@ -252,9 +228,9 @@ def register(
 
 @tables.command("list", epilog=examples("deltalog tables list bank.db", "deltalog tables list dynamodb:bank --json"))
 @taking_options
-def list_tables(catalog: _Catalog, as_json: _Json = False) -> None:
+def list_tables(catalog: Catalog, as_json: Json = False) -> None:
     """List the tables of a catalog with their locations and latest versions."""
-    manager, out = _manager(catalog), Output(as_json)
+    manager, out = manager_of(catalog), Output(as_json)
     found = [manager.ratified(record.name) for record in manager.list_tables()]
     if as_json:
         out.documents(_shown(record, head) for record, head in found)
@@ -271,10 +247,10 @@ def list_tables(catalog: _Catalog, as_json: _Json = False) -> None:
 
 @tables.command(epilog=examples("deltalog tables drop bank.db bank.accounts"))
 @taking_options
-def drop(catalog: _Catalog, name: _Name, as_json: _Json = False) -> None:
+def drop(catalog: Catalog, name: _Name, as_json: Json = False) -> None:
     """Publish all commits of a table and remove it from a catalog. The files of the table are kept; ``register`` adds
     the table again."""
-    manager, out = _manager(catalog), Output(as_json)
+    manager, out = manager_of(catalog), Output(as_json)
     record, head = manager.ratified(name)
     manager.drop_table(name)
     if as_json:
@@ -285,13 +261,13 @@ def drop(catalog: _Catalog, name: _Name, as_json: _Json = False) -> None:
 
 @tables.command(epilog=examples("deltalog tables release bank.db bank.accounts"))
 @taking_options
-def release(catalog: _Catalog, name: _Name, as_json: _Json = False) -> None:
+def release(catalog: Catalog, name: _Name, as_json: Json = False) -> None:
     """Release a table from a catalog: a commit removes the table feature catalogManaged, and the table is removed from
     the catalog.
 
     After the release, any engine can read and write the table by its path. If interrupted, run it again.
     """
-    manager, out = _manager(catalog), Output(as_json)
+    manager, out = manager_of(catalog), Output(as_json)
     record, _ = manager.ratified(name)
     with out.working("Releasing the table"):
         manager.release_table(name)
@@ -303,9 +279,9 @@ def release(catalog: _Catalog, name: _Name, as_json: _Json = False) -> None:
 
 @tables.command(epilog=examples("deltalog tables publish bank.db bank.accounts"))
 @taking_options
-def publish(catalog: _Catalog, name: _Name, as_json: _Json = False) -> None:
+def publish(catalog: Catalog, name: _Name, as_json: Json = False) -> None:
     """Copy ratified commits of a table to its log, as writers do after every commit."""
-    manager, out = _manager(catalog), Output(as_json)
+    manager, out = manager_of(catalog), Output(as_json)
     count = manager.publish(name)
     record, head = manager.ratified(name)
     if as_json:
@@ -316,9 +292,9 @@ def publish(catalog: _Catalog, name: _Name, as_json: _Json = False) -> None:
 
 @tables.command("restart-timestamps", epilog=examples("deltalog tables restart-timestamps bank.db bank.accounts"))
 @taking_options
-def restart_timestamps(catalog: _Catalog, name: _Name, as_json: _Json = False) -> None:
+def restart_timestamps(catalog: Catalog, name: _Name, as_json: Json = False) -> None:
     """Restart in-commit timestamps from the current time, for a table whose last timestamp is ahead of the clock."""
-    manager, out = _manager(catalog), Output(as_json)
+    manager, out = manager_of(catalog), Output(as_json)
     version = manager.restart_timestamps(name)
     if as_json:
         out.document({**_shown(*manager.ratified(name)), "restartedAt": version})
@@ -329,7 +305,7 @@ def restart_timestamps(catalog: _Catalog, name: _Name, as_json: _Json = False) -
 @tables.command(epilog=examples("deltalog tables recover bank.db --retention-days 7"))
 @taking_options
 def recover(
-    catalog: _Catalog,
+    catalog: Catalog,
     retention: Annotated[
         float,
         typer.Option(
@@ -340,11 +316,11 @@ def recover(
             help="Remove the records of transactions that ended longer ago than this.",
         ),
     ] = 30,
-    as_json: _Json = False,
+    as_json: Json = False,
 ) -> None:
     """Clean up after processes that died: publish ratified commits, abort timed-out transactions, and delete the files
     of these transactions."""
-    manager, out = _manager(catalog), Output(as_json)
+    manager, out = manager_of(catalog), Output(as_json)
     with out.working("Recovering"):
         done = manager.recover(datetime.timedelta(days=retention))
     if as_json:
@@ -363,7 +339,7 @@ def recover(
 )
 @taking_options
 def resync(
-    catalog: _Catalog,
+    catalog: Catalog,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the differences without changing anything.")] = False,
     staged: Annotated[
         list[str] | None,
@@ -377,14 +353,14 @@ def resync(
         list[str] | None,
         typer.Option("--keep-log", metavar="NAME", help="If log and catalog diverge, keep the log of this table."),
     ] = None,
-    as_json: _Json = False,
+    as_json: Json = False,
 ) -> None:
     """From the logs of its tables, update a catalog that was restored from a backup.
 
     Adds the commits that are in the logs but not in the catalog. If a table cannot be updated, it is listed with the
     reason, and the exit status is 1.
     """
-    manager, out = _manager(catalog), Output(as_json)
+    manager, out = manager_of(catalog), Output(as_json)
     with out.working("Comparing the catalog with its logs"):
         done = manager.resync(dry_run=dry_run, staged=staged or (), keep_log=keep_log or ())
     if as_json:
@@ -436,7 +412,8 @@ def serve(
         str | None,
         typer.Argument(
             metavar="CATALOG",
-            help="The catalog: the path of a SQLite file, or dynamodb:<table>. Default: catalog.url of --config.",
+            help="The catalog: the path of a SQLite file, dynamodb:<table>, or postgresql://…. Default: catalog.url of "
+            "--config.",
         ),
     ] = None,
     config: Annotated[
@@ -490,7 +467,7 @@ def serve(
     check_catalog: Annotated[
         bool, typer.Option("--check-catalog", help="With --check-config: also check that the catalog answers.")
     ] = False,
-    as_json: _Json = False,
+    as_json: Json = False,
 ) -> None:
     """Serve a catalog: Unity Catalog's API for Delta tables, and the transaction calls of AWS Lake Formation.
 
@@ -548,7 +525,7 @@ def _serve(source: Any, as_json: bool) -> None:
     config, serve, logs = _server_module("config"), _server_module("serve"), _server_module("logs")
     found = source.config
     read = source.settings()
-    manager = _manager(
+    manager = manager_of(
         found.catalog.url,
         found.catalog.idle_timeout_seconds,
         found.catalog.most_ahead_seconds,
@@ -622,7 +599,7 @@ def _answering(found: Any, options: dict[str, Any]) -> Coordinator | None:
     version = version_of(found.url, **options)
     if version.kind == "SQLite" and version.version < version.supported:
         return None
-    manager = _manager(found.url, options=options, postgresql=found.postgresql)
+    manager = manager_of(found.url, options=options, postgresql=found.postgresql)
     manager.check()
     return manager.coordinator
 

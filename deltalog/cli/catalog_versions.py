@@ -3,31 +3,23 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
-from deltalog.cli.options import examples, storage_options, taking_options
+from deltalog.cli.options import CONTEXT, Catalog, Json, examples, storage_options, taking_options
 from deltalog.cli.output import Output, facts_of
-
-_Catalog = Annotated[
-    str,
-    typer.Argument(
-        metavar="CATALOG", help="The catalog: the path of a SQLite file, dynamodb:<table>, or postgresql://…."
-    ),
-]
-_Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 app = typer.Typer(
     help="The version of a catalog, and its upgrade.",
     no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    context_settings=CONTEXT,
 )
 
 
 @app.command(epilog=examples("deltalog catalog info bank.db", "deltalog catalog info dynamodb:bank --json"))
 @taking_options
-def info(catalog: _Catalog, as_json: _Json = False) -> None:
+def info(catalog: Catalog, as_json: Json = False) -> None:
     """Show the version of a catalog's schema, and which version this deltalog uses. Changes nothing."""
     from deltalog.catalog.locate import version_of
 
@@ -47,7 +39,7 @@ def info(catalog: _Catalog, as_json: _Json = False) -> None:
 
 @app.command(epilog=examples("deltalog catalog upgrade dynamodb:bank"))
 @taking_options
-def upgrade(catalog: _Catalog, as_json: _Json = False) -> None:
+def upgrade(catalog: Catalog, as_json: Json = False) -> None:
     """Upgrade a catalog to the version that this deltalog uses.
 
     Earlier versions of deltalog refuse the catalog from then on. Before the upgrade, stop all programs of earlier

@@ -29,10 +29,10 @@ from deltalog.cli import (
     maintenance,
     tokens,
 )
+from deltalog.cli.options import CONTEXT, Commands
 from deltalog.cli.options import AtTime as _AtTime
 from deltalog.cli.options import AtTimeMs as _AtTimeMs
 from deltalog.cli.options import AtVersion as _AtVersion
-from deltalog.cli.options import Commands
 from deltalog.cli.options import Json as _Json
 from deltalog.cli.options import Limit as _Limit
 from deltalog.cli.options import Table as _Table
@@ -117,7 +117,7 @@ app = Commands(
     cls=_Commands,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    context_settings=CONTEXT,
 )
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from deltalog.cli.options import examples, storage_options, taking_options
+from deltalog.cli.options import CONTEXT, examples, storage_options, taking_options
 from deltalog.cli.output import Output
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ _Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 app = typer.Typer(
     help="The DynamoDB tables that coordinate commits on S3.",
     no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    context_settings=CONTEXT,
 )
 
 

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from deltalog.cli import catalog as catalogs
-from deltalog.cli.options import examples, taking_options
+from deltalog.cli.options import CONTEXT, Catalog, Json, examples, manager_of, taking_options
 from deltalog.cli.output import Output, plain, table_of
 
 if TYPE_CHECKING:
@@ -17,9 +16,6 @@ if TYPE_CHECKING:
     from deltalog.server.access.privileges import Access, Kind
     from deltalog.transactions.unity.tables import UnityTables
 
-_Catalog = Annotated[
-    str, typer.Argument(metavar="CATALOG", help="The catalog: the path of a SQLite file, or dynamodb:<table>.")
-]
 _Principal = Annotated[str, typer.Argument(metavar="PRINCIPAL", help="A principal, or group:<name>.")]
 _Privileges = Annotated[
     list[str],
@@ -33,12 +29,11 @@ _On = Annotated[
     str | None,
     typer.Option("--on", metavar="NAME", help="A schema, or a table: <schema>.<table>. Default: the catalog."),
 ]
-_Json = Annotated[bool, typer.Option("--json", help="Print JSON, one line per item of a list.")]
 
 app = typer.Typer(
     help="The owners and grants of a catalog that is served.",
     no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    context_settings=CONTEXT,
 )
 
 
@@ -55,7 +50,7 @@ def _opened(catalog: str) -> tuple[UnityTables, Grants]:
     from deltalog.server.access.grants import Grants
     from deltalog.transactions.unity.settings import UnitySettings
 
-    manager = catalogs.manager_of(catalog)
+    manager = manager_of(catalog)
     return manager.unity_tables(UnitySettings()), Grants(manager.coordinator)
 
 
@@ -78,7 +73,7 @@ def _object(tables: UnityTables, name: str | None) -> _Object:
     "list", epilog=examples("deltalog grants list bank.db", "deltalog grants list bank.db --on sales.orders --json")
 )
 @taking_options
-def list_grants(catalog: _Catalog, on: _On = None, as_json: _Json = False) -> None:
+def list_grants(catalog: Catalog, on: _On = None, as_json: Json = False) -> None:
     """List the owners and grants of all objects of the catalog, or of one object with --on. Privileges that apply to an
     object because they were granted on its schema or catalog are listed there only.
     """
@@ -120,7 +115,7 @@ def _all(tables: UnityTables) -> Iterator[_Object]:
 )
 @taking_options
 def add(
-    catalog: _Catalog, principal: _Principal, privileges: _Privileges, on: _On = None, as_json: _Json = False
+    catalog: Catalog, principal: _Principal, privileges: _Privileges, on: _On = None, as_json: Json = False
 ) -> None:
     """Grant privileges on the catalog, a schema or a table."""
     _change(catalog, principal, privileges, on, as_json, is_added=True)
@@ -129,7 +124,7 @@ def add(
 @app.command(epilog=examples("deltalog grants remove bank.db alice MODIFY --on sales.orders"))
 @taking_options
 def remove(
-    catalog: _Catalog, principal: _Principal, privileges: _Privileges, on: _On = None, as_json: _Json = False
+    catalog: Catalog, principal: _Principal, privileges: _Privileges, on: _On = None, as_json: Json = False
 ) -> None:
     """Revoke privileges that were granted on the catalog, a schema or a table."""
     _change(catalog, principal, privileges, on, as_json, is_added=False)
@@ -157,7 +152,7 @@ def _change(
 )
 @taking_options
 def owner(
-    catalog: _Catalog,
+    catalog: Catalog,
     principal: Annotated[
         str | None, typer.Argument(metavar="PRINCIPAL", help="The new owner: a principal, or group:<name>.")
     ] = None,
@@ -168,7 +163,7 @@ def owner(
         ),
     ] = False,
     on: _On = None,
-    as_json: _Json = False,
+    as_json: Json = False,
 ) -> None:
     """Change the owner of the catalog, a schema or a table."""
     if (principal is None) != nobody:

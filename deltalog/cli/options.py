@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import datetime
 import functools
 import inspect
 import json
@@ -17,7 +18,7 @@ import typer
 from typer.main import get_command_name
 
 if TYPE_CHECKING:
-    from deltalog import DeltaTable, VacuumReport
+    from deltalog import DeltaTable, TransactionManager, VacuumReport
 
 # Options that are strings even if the value looks like a number: credentials and endpoints.
 _TEXT = re.compile(r"key|secret|token|pass|user|url|profile|commit|_id")
@@ -30,6 +31,12 @@ Table = Annotated[
     str,
     typer.Argument(
         metavar="TABLE", help="A path, file:///…, s3://…, catalog:<catalog>#<name>, or uc://catalog.schema.table."
+    ),
+]
+Catalog = Annotated[
+    str,
+    typer.Argument(
+        metavar="CATALOG", help="The catalog: the path of a SQLite file, dynamodb:<table>, or postgresql://…."
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, one line per item of a list.")]
@@ -62,6 +69,8 @@ Limit = Annotated[
     typer.Option("--limit", min=0, metavar="N", help="At most N; 0 for all. Default: 20, with --json all."),
 ]
 
+# For every group of commands.
+CONTEXT: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 _GIVEN: ContextVar[dict[str, Any]] = ContextVar("storage_options")
 _ON_COMMAND_LINE: ContextVar[tuple[str, ...]] = ContextVar("names_of_options")
 _Option = Annotated[
@@ -247,3 +256,26 @@ def _value(name: str, key: str, text: str) -> Any:
         return json.loads(text)
     except ValueError:
         raise typer.BadParameter(f"--option {name}: the value looks like JSON but is invalid.") from None
+
+
+def manager_of(
+    catalog: str,
+    idle_timeout: float | None = None,
+    most_ahead: float | None = None,
+    *,
+    create: bool = False,
+    options: dict[str, Any] | None = None,
+    postgresql: Any = None,
+) -> TransactionManager:
+    """Open a catalog. ``create``: whether to create a missing catalog instead of raising an error. ``options``: storage
+    options; None: those of the command. ``postgresql``: the limits of a catalog in PostgreSQL."""
+    from deltalog import TransactionManager
+    from deltalog.catalog.locate import open_coordinator
+
+    options = dict(storage_options() if options is None else options)
+    coordinator = open_coordinator(catalog, create=create, postgresql=postgresql, **options)
+    if idle_timeout is not None:
+        options["idle_timeout"] = datetime.timedelta(seconds=idle_timeout)
+    if most_ahead is not None:
+        options["most_ahead"] = datetime.timedelta(seconds=most_ahead)
+    return TransactionManager(coordinator, **options)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deltalog.cli.options import examples, storage_options, taking_options
+from deltalog.cli.options import CONTEXT, Catalog, Json, examples, storage_options, taking_options
 from deltalog.cli.output import Output, facts_of, plain, plural, report_warning, table_of
 
 if TYPE_CHECKING:
@@ -17,15 +17,11 @@ if TYPE_CHECKING:
     from deltalog.server.access.issued import Issued
 
 _NEVER = "never"
-_Catalog = Annotated[
-    str, typer.Argument(metavar="CATALOG", help="The catalog: the path of a SQLite file, or dynamodb:<table>.")
-]
-_Json = Annotated[bool, typer.Option("--json", help="Print JSON, one line per item of a list.")]
 
 app = typer.Typer(
     help="Tokens and access keys for the servers of a catalog.",
     no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
+    context_settings=CONTEXT,
 )
 
 
@@ -44,7 +40,7 @@ def _coordinator(catalog: str, *, create: bool = False) -> Coordinator:
 )
 @taking_options
 def create(
-    catalog: _Catalog,
+    catalog: Catalog,
     principal: Annotated[
         str,
         typer.Option(
@@ -82,7 +78,7 @@ def create(
         Path | None,
         typer.Option("--output", "-o", metavar="FILE", help="Write the secret to a new file instead of showing it."),
     ] = None,
-    as_json: _Json = False,
+    as_json: Json = False,
 ) -> None:
     """Make a token, and print it once: the catalog stores only its hash.
 
@@ -122,11 +118,11 @@ def create(
 @app.command("list", epilog=examples("deltalog tokens list bank.db", "deltalog tokens list bank.db --json"))
 @taking_options
 def list_tokens(
-    catalog: _Catalog,
+    catalog: Catalog,
     principal: Annotated[
         str | None, typer.Option("--principal", metavar="NAME", help="Only those of this principal.")
     ] = None,
-    as_json: _Json = False,
+    as_json: Json = False,
 ) -> None:
     """List the tokens and access keys of a catalog, without their secrets."""
     from deltalog.server.access import issued
@@ -157,7 +153,7 @@ def list_tokens(
 )
 @taking_options
 def revoke(
-    catalog: _Catalog,
+    catalog: Catalog,
     ids: Annotated[
         list[str] | None, typer.Argument(metavar="[ID]...", help="The ids of the tokens, not the tokens.")
     ] = None,
@@ -165,7 +161,7 @@ def revoke(
         str | None, typer.Option("--principal", metavar="NAME", help="All tokens of this principal.")
     ] = None,
     expired: Annotated[bool, typer.Option("--expired", help="All tokens that have expired.")] = False,
-    as_json: _Json = False,
+    as_json: Json = False,
 ) -> None:
     """Revoke tokens and access keys: servers refuse them within five seconds."""
     from deltalog.server.access import issued, token_text

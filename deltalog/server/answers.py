@@ -65,6 +65,15 @@ class Answer:
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
+class Refused(Exception):
+    """A request was refused before any operation ran. ``is_unauthorized``: because its token is missing or wrong."""
+
+    def __init__(self, answer: Answer, *, is_unauthorized: bool = False) -> None:
+        super().__init__(answer.error)
+        self.answer = answer
+        self.is_unauthorized = is_unauthorized
+
+
 # Matches a file URL, a quoted path, or an unquoted path up to the next blank, but not a store URL such as
 # s3://bucket/key.
 _PLACE = re.compile(

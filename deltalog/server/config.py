@@ -31,10 +31,11 @@ from deltalog.server.access.certificates import CertificateSettings
 from deltalog.server.access.oidc import OidcSettings
 from deltalog.server.access.sigv4 import SigV4Settings
 from deltalog.server.access.token_lookup import TokenSettings
-from deltalog.server.app import Limits
+from deltalog.server.limits import Limits
 from deltalog.server.observe.settings import AuditSettings, MetricsSettings, TraceSettings
 from deltalog.server.reload import FileStates, states_of
-from deltalog.server.serve import Settings, vendor_of
+from deltalog.server.secret_files import secret_in
+from deltalog.server.settings import Settings, vendor_of
 from deltalog.server.tls import Tls
 from deltalog.transactions.unity.settings import UnitySettings
 
@@ -405,19 +406,8 @@ def _place_of(message: str) -> str:
 def secret_of(file: str, variable: str) -> str | None:
     """The secret in a file, or else in an environment variable; None if neither is given. Raises CallError."""
     if file:
-        return text_of(Path(file)).strip()
+        return secret_in(Path(file))
     return os.environ.get(variable) or None if variable else None
-
-
-def text_of(file: Path) -> str:
-    """The text of a small file. Raises CallError, whose message has no text of the file."""
-    try:
-        with file.open("rb") as opened:
-            return opened.read(_MOST_BYTES).decode()
-    except (OSError, ValueError) as error:
-        raise CallError(
-            f"{file} cannot be read: {getattr(error, 'strerror', None) or 'it is not UTF-8 text'}."
-        ) from None
 
 
 def storage_options_of(settings: StorageSettings, read_file: Callable[[Path], dict[str, Any]]) -> dict[str, Any]:
@@ -438,7 +428,7 @@ def _resolved(options: Mapping[str, Any], place: str) -> dict[str, Any]:
         elif not _is_reference(value):
             found[name] = _resolved(value, shown)
         elif "file" in value:
-            found[name] = text_of(Path(value["file"])).strip()
+            found[name] = secret_in(Path(value["file"]))
         elif (secret := os.environ.get(value["env"])) is not None:
             found[name] = secret
         else:
@@ -465,22 +455,24 @@ def settings_of(config: Config) -> Settings:
         )
     process = config.process
     return Settings(
-        config.listen.host,
-        config.listen.port,
-        secret_of(config.tokens.token_file, config.tokens.token_env),
-        _tls_of(config.tls),
-        config.limits,
-        config.recovery.every_seconds,
-        dataclasses.replace(config.unity, readable=readable, warehouse=config.unity.warehouse or None),
-        vendor,
-        process.drain_seconds,
-        process.end_seconds,
-        process.watch_seconds,
-        process.log_level,
-        AuthenticationSettings(_only(TokenSettings, config.tokens), config.certificates, config.oidc, config.sigv4),
-        config.audit,
-        config.metrics,
-        config.traces,
+        host=config.listen.host,
+        port=config.listen.port,
+        token=secret_of(config.tokens.token_file, config.tokens.token_env),
+        tls=_tls_of(config.tls),
+        limits=config.limits,
+        recover_seconds=config.recovery.every_seconds,
+        unity=dataclasses.replace(config.unity, readable=readable, warehouse=config.unity.warehouse or None),
+        vendor=vendor,
+        drain_seconds=process.drain_seconds,
+        end_seconds=process.end_seconds,
+        watch_seconds=process.watch_seconds,
+        log_level=process.log_level,
+        authentication=AuthenticationSettings(
+            _only(TokenSettings, config.tokens), config.certificates, config.oidc, config.sigv4
+        ),
+        audit=config.audit,
+        metrics=config.metrics,
+        traces=config.traces,
     )
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from deltalog.catalog.coordinator import Coordinator
 from deltalog.errors import CallError, DeltaLogError
-from deltalog.server import serve, tls
+from deltalog.server import tls
 from deltalog.server.access import issued
 from deltalog.server.access.authentication import check_authentication
 from deltalog.server.config import (
@@ -28,6 +28,8 @@ from deltalog.server.config import (
     storage_options_of,
 )
 from deltalog.server.observe.observation import check_settings
+from deltalog.server.settings import Settings, warnings_of
+from deltalog.server.settings import check as check_server
 
 _UPGRADED = (
     "[catalog] url: the catalog is of an earlier version of deltalog. The start of the server upgrades it; from then "
@@ -104,8 +106,8 @@ def _problems_of(
         settings = settings_of(config)
         check_authentication(settings.authentication)
         check_settings(settings.audit, settings.metrics)
-        serve.check(settings, has_tokens=has_tokens is not False)
-        warnings += serve.warnings_of(settings, has_tokens=has_tokens is not False)
+        check_server(settings, has_tokens=has_tokens is not False)
+        warnings += warnings_of(settings, has_tokens=has_tokens is not False)
         if settings.tls is not None:
             wrong, soon = tls.problems_of(settings.tls)
             problems += wrong
@@ -119,10 +121,10 @@ def _problems_of(
     return problems + wrong_address, warnings + taken
 
 
-def _without_tokens(settings: serve.Settings) -> list[str]:
+def _without_tokens(settings: Settings) -> list[str]:
     """What is wrong with the settings if the catalog has no tokens. The catalog was not asked whether it has any."""
     try:
-        serve.check(settings, has_tokens=False)
+        check_server(settings, has_tokens=False)
     except DeltaLogError as error:
         return [f"Unless the catalog has tokens (check this with --check-catalog), the server does not start: {error}"]
     return []

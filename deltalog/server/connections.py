@@ -144,7 +144,7 @@ def _stop(connection: Connection) -> None:
 
 
 def _available_descriptors() -> int:
-    """The number of file descriptors available for connections, or None if the system does not report it."""
+    """The number of file descriptors available for connections; very large if the system does not limit it."""
     try:
         import resource
     except ImportError:  # Windows

@@ -80,7 +80,7 @@ class Lanes:
 
     @property
     def is_full(self) -> bool:
-        """Whether a further call would be refused."""
+        """Whether as many calls are in progress as are allowed: only callers with few of them may make more."""
         return self._total.in_progress >= self._requests
 
     def close(self) -> None:

@@ -10,7 +10,6 @@ from typing import Any
 
 from deltalog.server.exchange import CURRENT
 
-LEVELS = ("error", "warning", "info")
 _LONGEST_LINE = 8192
 
 
@@ -45,8 +44,8 @@ def _on_one_line(text: str) -> str:
 
 
 class Refusals:
-    """Logs requests that were refused before authentication. Any client can send requests that are refused; if more
-    than ``most`` of them arrive within ``seconds``, the rest are only counted. Thread-safe."""
+    """Logs requests that were refused before their calls were made. Any client can send requests that are refused; if
+    more than ``most`` of them arrive within ``seconds``, the rest are only counted. Thread-safe."""
 
     def __init__(
         self, to: logging.Logger, most: int = 100, seconds: float = 10, clock: Callable[[], float] = time.monotonic

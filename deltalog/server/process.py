@@ -11,13 +11,13 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from types import FrameType
 from typing import NoReturn
 
 import uvicorn
 
 from deltalog.server.app import App
+from deltalog.server.settings import Ending
 
 log = logging.getLogger(__name__)
 
@@ -25,16 +25,6 @@ EXIT_CUT_OFF = 1
 # The time before the end in which the server answers the calls that it cuts off.
 _ANSWER_SECONDS = 1.0
 _ENDING = ("SIGTERM", "SIGINT", "SIGBREAK")
-
-
-@dataclass(slots=True)
-class Ending:
-    """The times of a shutdown. ``drain_seconds``: the time from the first signal until new connections are refused.
-    ``end_seconds``: the time from then until the end.
-    """
-
-    drain_seconds: float
-    end_seconds: float
 
 
 class Process(uvicorn.Server):

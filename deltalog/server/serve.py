@@ -1,51 +1,39 @@
-"""The server: its address, access settings, connection time-outs, and what can be replaced while it runs.
-
-Without a token or TLS, the server starts only on loopback, where traffic stays on the machine.
-"""
+"""The server: its address, its start and end, and what can be replaced while it runs."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import dataclasses
 import gc
-import ipaddress
 import logging
 import socket
 import sys
 import threading
-from dataclasses import dataclass, field
-from pathlib import Path
-from typing import Any, ClassVar
 
 import uvicorn
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from deltalog.errors import CallError, DeltaLogError
 from deltalog.server.access import issued
-from deltalog.server.access.authentication import Authentication, AuthenticationSettings
-from deltalog.server.app import App, Limits
-from deltalog.server.connections import Connections, Listener, shortage
-from deltalog.server.logs import Refusals, set_level
+from deltalog.server.access.authentication import Authentication
+from deltalog.server.addresses import LOOPBACK_NAMES, bound, is_loopback, origin_of
+from deltalog.server.app import App
+from deltalog.server.connections import Connections, Listener
+from deltalog.server.limits import Limits
+from deltalog.server.logs import set_level
 from deltalog.server.observe.observation import Observation
-from deltalog.server.observe.settings import AuditSettings, MetricsSettings, TraceSettings
-from deltalog.server.process import EXIT_CUT_OFF, Ending, Process
+from deltalog.server.process import EXIT_CUT_OFF, Process
+from deltalog.server.protocol import TimedProtocol, protocol_of
 from deltalog.server.recovery_lease import RecoveryLease
 from deltalog.server.reload import Reloader, Source
-from deltalog.server.tls import ServerContext, Tls, context_of, listening
-from deltalog.server.unity import sts
-from deltalog.server.unity.credentials import Vendor, read_rules
+from deltalog.server.settings import Settings, check, warnings_of
+from deltalog.server.tls import ServerContext, context_of, listening
 from deltalog.server.unity.publisher import Publisher
 from deltalog.server.unity.service import Service
 from deltalog.transactions.manager import TransactionManager
-from deltalog.transactions.unity.settings import UnitySettings
 
 log = logging.getLogger(__name__)
 
-MIN_TOKEN_LENGTH = 16
 _KEEP_ALIVE_SECONDS = 60
-_TLS_SHUTDOWN_SECONDS = 0.5
-_DRAIN_SECONDS = 5.0
 # A recovery may take longer than the interval between recoveries.
 _LEASE_INTERVALS = 1.9
 _LEASE_SECONDS = 1.0
@@ -53,189 +41,8 @@ _MAX_END_SECONDS = 10.0
 _BACKLOG = 256
 # With Python's default of 5 ms, a call that computes for long would delay each step of the other threads by 5 ms.
 _SWITCH_SECONDS = 0.0002
-_LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """Settings. ``port`` 0 selects a free port. ``recover_seconds``: the interval between calls of ``recover``; 0
-    disables these calls. ``unity``: how Unity Catalog's API is served. ``vendor``: vends credentials to its clients.
-    ``drain_seconds``: the time for which the server still serves calls after SIGTERM; None: 5, or 0 on loopback.
-    ``end_seconds``: the time that running calls then get to finish. ``watch_seconds``: the interval at which files with
-    secrets are checked for changes; 0: they are not. ``log_level``: the lowest level of the events that are logged;
-    None leaves logging as it is. ``authentication``: how callers authenticate, besides by ``token``. ``audit``,
-    ``metrics``, ``traces``: the settings of these.
-    """
-
-    host: str = "127.0.0.1"
-    port: int = 0
-    token: str | None = field(default=None, repr=False)
-    tls: Tls | None = None
-    limits: Limits = field(default_factory=Limits)
-    recover_seconds: float = 60
-    unity: UnitySettings = field(default_factory=UnitySettings)
-    vendor: Vendor = field(default_factory=Vendor)
-    drain_seconds: float | None = None
-    end_seconds: float = 20
-    watch_seconds: float = 10
-    log_level: str | None = None
-    authentication: AuthenticationSettings = field(default_factory=AuthenticationSettings)
-    audit: AuditSettings = field(default_factory=AuditSettings)
-    metrics: MetricsSettings = field(default_factory=MetricsSettings)
-    traces: TraceSettings = field(default_factory=TraceSettings)
-
-    @property
-    def is_open(self) -> bool:
-        """Whether callers need not authenticate, unless the catalog has tokens."""
-        return self.token is None and not self.authentication.is_required
-
-    @property
-    def needs_certificate(self) -> bool:
-        """Whether clients without a certificate are refused, if certificates are verified."""
-        rule = self.authentication.certificates
-        return rule is None or rule.required
-
-    @property
-    def ending(self) -> Ending:
-        default = 0.0 if is_loopback(self.host) else _DRAIN_SECONDS
-        return Ending(default if self.drain_seconds is None else self.drain_seconds, self.end_seconds)
-
-
-def is_loopback(host: str) -> bool:
-    """Whether an address is reachable only from this machine."""
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def vendor_of(file: Path | None) -> Vendor:
-    """The vendor of credentials that a file describes. Raises CallError."""
-    return Vendor() if file is None else Vendor(read_rules(file), sts.assume)
-
-
-def check(settings: Settings, *, has_tokens: bool = False) -> None:
-    """Raises CallError for settings that would admit untrusted clients or no clients. ``has_tokens``: whether the
-    catalog has, or once had, tokens.
-    """
-    token = settings.token
-    if token is not None and (len(token) < MIN_TOKEN_LENGTH or not token.isascii() or not token.isprintable()):
-        raise CallError(
-            f"The token must have at least {MIN_TOKEN_LENGTH} printable ASCII characters. Create one with openssl rand "
-            "-hex 32."
-        )
-    if settings.authentication.certificates is not None and (settings.tls is None or settings.tls.client_ca is None):
-        raise CallError(
-            "Authentication by client certificates needs TLS with the certificate authority of the clients "
-            "(--tls-client-ca)."
-        )
-    is_open = token is None and not has_tokens and not settings.authentication.is_required
-    if not is_loopback(settings.host) and is_open and settings.tls is None:
-        raise CallError(
-            f"{settings.host} is reachable from other machines, and every client of the server may change tables. "
-            "Make tokens (deltalog tokens create), or give it one token (--token-file, or DELTALOG_SERVER_TOKEN in the "
-            "environment) or TLS (--tls-cert and --tls-key), or serve on 127.0.0.1."
-        )
-
-
-def warnings_of(settings: Settings, *, has_tokens: bool = False) -> list[str]:
-    """Warnings about settings that are allowed but unsafe on some networks, or have no full effect on this machine.
-    ``has_tokens``: as for ``check``."""
-    found = shortage(settings.limits.connections)
-    if is_loopback(settings.host):
-        return found
-    if settings.tls is None:
-        found.append("Without TLS the token and all requests can be intercepted.")
-    elif (
-        settings.token is None
-        and settings.tls.client_ca is None
-        and not has_tokens
-        and not settings.authentication.is_required
-    ):
-        found.append("With neither a token nor --tls-client-ca every client that reaches the server may change tables.")
-    return found
-
-
-class TimedProtocol(H11Protocol):
-    """Closes connections on which one of these takes too long: the headers (from their first byte on), a body that no
-    handler reads, or the client's receipt of a response."""
-
-    header_seconds: ClassVar[float]
-    response_seconds: ClassVar[float]
-    refusals: ClassVar[Refusals]
-    open_connections: ClassVar[Connections]
-    observation: ClassVar[Observation]
-    _deadline: asyncio.TimerHandle | None = None
-    _unread: asyncio.TimerHandle | None = None
-    _number: int = -1
-    _is_lost = False
-
-    def connection_made(self, transport: Any) -> None:
-        super().connection_made(transport)
-        self._number = self.open_connections.made(transport)
-        certificate = transport.get_extra_info("peercert")  # empty unless the certificate was verified
-        self.app_state = {**self.app_state, "certificate": certificate, "is_gone": self._has_gone}
-        self._start_deadline()
-
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        if self.cycle is None or self.cycle.response_complete:
-            self._start_deadline()
-        else:
-            self._cancel_deadline()
-            self.open_connections.busy(self._number)
-
-    def on_response_complete(self) -> None:
-        self.open_connections.idle(self._number)
-        super().on_response_complete()
-
-    def pause_writing(self) -> None:
-        super().pause_writing()
-        if self._unread is None:
-            self._unread = self.loop.call_later(self.response_seconds, self.transport.abort)
-
-    def resume_writing(self) -> None:
-        super().resume_writing()
-        self._stop_unread()
-
-    def send_400_response(self, msg: str) -> None:
-        caller = self.client[0] if self.client else "an unknown address"
-        self.refusals.log(f"refused a request from {caller} that is not HTTP")
-        self.observation.refused_not_http(self.client[0] if self.client else None)
-        super().send_400_response(msg)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._is_lost = True
-        self._cancel_deadline()
-        self._stop_unread()
-        super().connection_lost(exc)
-
-    def shutdown(self) -> None:
-        super().shutdown()
-        if self.transport.is_closing():  # the client may delay its TLS shutdown
-            self.loop.call_later(_TLS_SHUTDOWN_SECONDS, self.transport.abort)
-
-    def _has_gone(self) -> bool:
-        return self._is_lost
-
-    def _start_deadline(self) -> None:
-        if self._deadline is None:
-            self._deadline = self.loop.call_later(self.header_seconds, self._close)
-
-    def _cancel_deadline(self) -> None:
-        if self._deadline is not None:
-            self._deadline.cancel()
-            self._deadline = None
-
-    def _stop_unread(self) -> None:
-        if self._unread is not None:
-            self._unread.cancel()
-            self._unread = None
-
-    def _close(self) -> None:
-        self._deadline = None
-        if self.cycle is None or self.cycle.response_complete:
-            self.transport.abort()
+# Settings that cannot change while the server runs.
+_UNCHANGEABLE = ("host", "port", "recover_seconds", "audit", "metrics", "traces")
 
 
 class Server:
@@ -251,7 +58,8 @@ class Server:
         self._settings = settings
         tls = None if settings.tls is None else listening(settings.tls, needs_certificate=settings.needs_certificate)
         self._connections = Connections(settings.limits.connections, settings.limits.header_seconds)
-        self._socket = _bound(settings.host, settings.port, self._connections)
+        self._socket = bound(settings.host, settings.port, _BACKLOG, Listener, "The server cannot listen on")
+        self._socket.connections = self._connections
         is_open = settings.is_open and not has_tokens
         trusted = is_loopback(settings.host) and is_open
         self._authentication = Authentication(
@@ -266,11 +74,11 @@ class Server:
             manager,
             settings.limits,
             authenticator=self._authentication,
-            hosts=_LOOPBACK | {settings.host.lower()} if trusted else None,
+            hosts=LOOPBACK_NAMES | {settings.host.lower()} if trusted else None,
             unity=Service(unity, settings.vendor, self._publisher.ask),
             observation=self.observation,
         )
-        self._protocol = _protocol(self._app, settings.limits, self._connections, self.observation)
+        self._protocol = protocol_of(self._app, settings.limits, self._connections, self.observation)
         self._tls = tls
         self._process = Process(_config(self._app, self._protocol, settings.limits, tls), self._app, settings.ending)
         self._reloader = None if source is None else Reloader(source, self._apply, settings.watch_seconds)
@@ -279,9 +87,7 @@ class Server:
 
     @property
     def url(self) -> str:
-        host, port = self._socket.getsockname()[:2]
-        shown = f"[{host}]" if ":" in host else host
-        return f"{'http' if self._settings.tls is None else 'https'}://{shown}:{port}"
+        return origin_of("http" if self._settings.tls is None else "https", self._socket)
 
     @property
     def metrics_url(self) -> str | None:
@@ -381,14 +187,9 @@ class Server:
             done.wait(settings.end_seconds)
         self._settings = dataclasses.replace(
             settings,
-            host=old.host,
-            port=old.port,
             tls=settings.tls if old.tls else None,
             unity=dataclasses.replace(old.unity, readable=readable),
-            recover_seconds=old.recover_seconds,
-            audit=old.audit,
-            metrics=old.metrics,
-            traces=old.traces,
+            **{name: getattr(old, name) for name in _UNCHANGEABLE},
         )
 
     def _limit(self, settings: Settings) -> None:
@@ -436,25 +237,13 @@ def _observation(settings: Settings, connections: Connections, bound: socket.soc
 
 def _unchangeable(old: Settings, new: Settings) -> list[str]:
     """The names of the settings that differ and cannot be changed while the server runs."""
-    names = ("host", "port", "recover_seconds", "audit", "metrics", "traces")
-    changed = [name for name in names if getattr(old, name) != getattr(new, name)]
+    changed = [name for name in _UNCHANGEABLE if getattr(old, name) != getattr(new, name)]
     changed += [
         f"unity.{name}"
         for name in ("catalog", "warehouse", "most_unpublished")
         if getattr(old.unity, name) != getattr(new.unity, name)
     ]
     return changed + (["the use of TLS"] if (old.tls is None) != (new.tls is None) else [])
-
-
-def _protocol(app: App, limits: Limits, connections: Connections, observation: Observation) -> type[TimedProtocol]:
-    known = {
-        "header_seconds": limits.header_seconds,
-        "response_seconds": limits.response_seconds,
-        "refusals": app.refusals,
-        "open_connections": connections,
-        "observation": observation,
-    }
-    return type("Protocol", (TimedProtocol,), known)
 
 
 def _config(app: App, protocol: type[TimedProtocol], limits: Limits, tls: ServerContext | None) -> uvicorn.Config:
@@ -476,17 +265,3 @@ def _config(app: App, protocol: type[TimedProtocol], limits: Limits, tls: Server
     config.load()
     config.ssl = tls
     return config
-
-
-def _bound(host: str, port: int, connections: Connections) -> socket.socket:
-    family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-    bound = Listener(family, kind, protocol)
-    bound.connections = connections
-    try:
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind(address)
-        bound.listen(_BACKLOG)
-    except OSError as error:
-        bound.close()
-        raise OSError(error.errno, f"The server cannot listen on {host} port {port}: {error.strerror}") from None
-    return bound

@@ -36,9 +36,10 @@ import msgspec
 
 from deltalog.protocol.paths import staged_commit_name, staged_commit_path
 from deltalog.server.access.principals import Head, Identified, NotAuthenticatedError, Principal, bearer_tokens
-from deltalog.server.app import Limits
+from deltalog.server.limits import Limits
 from deltalog.server.quotas import Quotas
-from deltalog.server.serve import Server, Settings
+from deltalog.server.serve import Server
+from deltalog.server.settings import Settings
 from deltalog.transactions.manager import TransactionManager
 from deltalog.transactions.unity.settings import UnitySettings
 from deltalog.unity import messages, rules

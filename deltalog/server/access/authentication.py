@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from deltalog.catalog.coordinator import Coordinator
-from deltalog.errors import CallError
 from deltalog.server.access import issued, sigv4, token_text
 from deltalog.server.access.certificates import CertificateRule, CertificateSettings
 from deltalog.server.access.issued import Credential
@@ -31,6 +30,7 @@ from deltalog.server.access.principals import (
 )
 from deltalog.server.access.sigv4 import SigV4Settings
 from deltalog.server.access.token_lookup import TokenLookup, TokenSettings
+from deltalog.server.secret_files import secret_in
 
 _WRONG = "The token is missing or wrong. Send it as 'Authorization: Bearer <token>' or as the AWS session token."
 
@@ -191,12 +191,7 @@ def check_authentication(settings: AuthenticationSettings) -> None:
 
 def server_key(file: Path) -> bytes:
     """The server's key, from which the secrets of access keys are derived. Raises CallError."""
-    try:
-        text = file.read_text(encoding="utf-8").strip()
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
-        raise CallError(f"The key for AWS signatures, {file}, cannot be read: {reason}.") from None
-    return issued.check_server_key(text)
+    return issued.check_server_key(secret_in(file))
 
 
 def _check_expiry(found: Credential, clock_s: Callable[[], float]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import collections
-import re
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -14,6 +13,7 @@ import msgspec
 from deltalog.catalog.coordinator import Coordinator
 from deltalog.catalog.records import ACCESS, DocumentChange, access_key
 from deltalog.errors import CallError, ConcurrentModificationError
+from deltalog.server.access.principals import NAME_LENGTH, is_name, is_principal_name
 from deltalog.server.access.privileges import GRANTABLE, GROUP, Access, Kind, Privilege
 from deltalog.transactions.unity import documents
 from deltalog.transactions.unity.documents import CATALOG_ACCESS_KEY, AccessDocument, schema_access_key
@@ -22,7 +22,6 @@ FRESH_SECONDS = 2.0
 _TRIES = 20
 _MOST_KEPT = 20_000
 _MOST_NAMES = 1000
-_NAME = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,255}")
 _NOTHING = Access()
 
 
@@ -176,10 +175,10 @@ def privileges_of(words: Sequence[str]) -> frozenset[Privilege]:
 
 def check_name(name: str) -> None:
     """Raises CallError unless ``name`` is a valid name of a principal, or ``group:`` and a valid name of a group."""
-    if not _NAME.fullmatch(name) or name == GROUP or len(name.encode()) > 255:
+    if not is_principal_name(name) and not (name.startswith(GROUP) and is_name(name.removeprefix(GROUP))):
         raise CallError(
-            f"The name of a principal must be text of 1 to 255 bytes on one line; got {name[:80]!r}. Name a group as "
-            "group:<name>."
+            f"The name of a principal has 1 to {NAME_LENGTH} printable characters, without blanks at its ends; got "
+            f"{name[:80]!r}. Name a group as group:<name>."
         )
 
 

@@ -19,6 +19,7 @@ from deltalog.catalog.records import Document, DocumentChange
 from deltalog.errors import CallError, ConcurrentModificationError, CorruptTableError, EntityNotFoundError
 from deltalog.server.access import token_text
 from deltalog.server.access.principals import NAME_LENGTH, Principal, Scope, is_name, is_principal_name
+from deltalog.server.secret_files import check_secret
 
 CREDENTIAL, AUTHENTICATION, REQUIRED = "credential", "authentication", "required"
 MIN_KEY_LENGTH = 32
@@ -186,11 +187,7 @@ def check_server_key(text: str) -> bytes:
     """The bytes of the server's key, from which the secrets of access keys are derived. Raises CallError if the key is
     too short or has other characters than printable ASCII.
     """
-    if len(text) < MIN_KEY_LENGTH or not text.isascii() or not text.isprintable():
-        raise CallError(
-            f"The key for AWS signatures must have at least {MIN_KEY_LENGTH} printable ASCII characters. "
-            "Create one with 'openssl rand -hex 32'."
-        )
+    check_secret(text, MIN_KEY_LENGTH, "The key for AWS signatures")
     return text.encode()
 
 

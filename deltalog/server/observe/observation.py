@@ -114,11 +114,6 @@ class Observation:
         """Where the metrics are served; None if they are not."""
         return None if self._scraping is None else self._scraping.url
 
-    @property
-    def is_failing(self) -> bool:
-        """Whether the audit log cannot be written."""
-        return self.audit is not None and self.audit.is_failing
-
     def start(self, observers: Sequence[Observer] = ()) -> None:
         """Start listening to the library's events, if they are needed, and start serving the metrics."""
         if (self._is_on or observers) and self._end is None:

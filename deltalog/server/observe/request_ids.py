@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-MOST_CHARACTERS = 128
 _ID = re.compile(rb"[A-Za-z0-9][A-Za-z0-9._:@/+=-]{0,127}")
 _SECRETS = (b"authorization", b"x-amz-security-token", b"cookie")
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import hmac
-import ipaddress
 import logging
 import socket
 import threading
@@ -20,14 +19,16 @@ from prometheus_client.exposition import choose_encoder
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from deltalog.errors import CallError
+from deltalog.server.addresses import bound, is_loopback, origin_of
 from deltalog.server.observe.metrics import ServerMetrics
 from deltalog.server.observe.settings import MetricsSettings
+from deltalog.server.secret_files import MIN_TOKEN_LENGTH, check_secret, secret_in
 
 log = logging.getLogger(__name__)
 
-MIN_TOKEN_LENGTH = 16
 _MOST_HEADER_BYTES = 8 << 10
 _MOST_CONNECTIONS = 32
+_BACKLOG = 128
 _KEEP_ALIVE_SECONDS = 75
 _END_SECONDS = 1
 _FIRST_REQUEST_SECONDS = 10
@@ -38,22 +39,15 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 def token_of(settings: MetricsSettings) -> str | None:
     """The token that a scraper must send; None if none is needed. Raises CallError."""
     if not settings.token_file:
-        if not _is_loopback(settings.host) and not settings.any_address:
+        if not is_loopback(settings.host) and not settings.any_address:
             raise CallError(
                 f"Other machines could read the metrics at {settings.host} without a token. Set token_file "
                 "in [metrics], or set any_address if the network limits who can reach the address, or "
                 "serve the metrics on 127.0.0.1."
             )
         return None
-    try:
-        token = Path(settings.token_file).read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or "it is not ASCII"
-        raise CallError(f"The token file {settings.token_file} cannot be read: {reason}.") from None
-    if len(token) < MIN_TOKEN_LENGTH or not token.isprintable():
-        raise CallError(
-            f"The token in {settings.token_file} must have at least {MIN_TOKEN_LENGTH} printable ASCII characters."
-        )
+    token = secret_in(Path(settings.token_file))
+    check_secret(token, MIN_TOKEN_LENGTH, f"The token in {settings.token_file}")
     return token
 
 
@@ -77,7 +71,7 @@ class Scraping:
         self._metrics = metrics
         self._settings = settings
         self._token = token_of(settings)
-        self._socket = _bound(settings.host, settings.port)
+        self._socket = bound(settings.host, settings.port, _BACKLOG, socket.socket, "The metrics cannot be served on")
         self._server = uvicorn.Server(
             uvicorn.Config(
                 self._answer,
@@ -100,8 +94,7 @@ class Scraping:
 
     @property
     def url(self) -> str:
-        host, port = self._socket.getsockname()[:2]
-        return f"http://{f'[{host}]' if ':' in host else host}:{port}/metrics"
+        return f"{origin_of('http', self._socket)}/metrics"
 
     def start(self) -> None:
         self._thread.start()
@@ -154,26 +147,3 @@ class Scraping:
         scheme, _, given = authorization.partition(" ")
         assert self._token is not None
         return scheme.lower() == "bearer" and hmac.compare_digest(given.strip().encode(), self._token.encode())
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
-
-
-def _bound(host: str, port: int) -> socket.socket:
-    try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        bound = socket.socket(family, kind, protocol)
-    except OSError as error:
-        raise OSError(error.errno, f"The metrics cannot be served on {host}: {error.strerror}") from None
-    try:
-        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        bound.bind(address)
-        bound.listen()
-    except OSError as error:
-        bound.close()
-        raise OSError(error.errno, f"The metrics cannot be served on {host} port {port}: {error.strerror}") from None
-    return bound

@@ -5,7 +5,7 @@ like the commands ``deltalog tables``. Errors have the form of Unity Catalog's A
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal
 
 import msgspec
@@ -19,8 +19,10 @@ from deltalog.server.unity.errors import BadRequestError, NotServedError
 from deltalog.server.unity.pages import MOST_RESULTS, page
 from deltalog.server.unity.requests import UnityRequest, full_name
 from deltalog.server.unity.service import Endpoint, Service, Work
+from deltalog.transactions.callers import Caller
 from deltalog.transactions.resync_plan import TableResync
 from deltalog.transactions.unity.locations import location_of
+from deltalog.transactions.unity.tables import UnityTables
 
 ROOT = "/api/deltalog"
 _TABLES, _TABLE = "/v1/tables", "/v1/tables/{name}"
@@ -117,7 +119,7 @@ def list_tables(request: UnityRequest) -> Work:
         def find(after: str, limit: int) -> Sequence[str]:
             return service.tables.all_names_after(start, after, limit, service.caller)
 
-        found, token = page(request, f"catalog {start}", MOST_RESULTS, find, lambda each: each)()
+        found, token = page(request, f"catalog {start}", find, lambda each: each)
         shown = [table for name in found if (table := _listed(service, name)) is not None]
         return CatalogTables(tables=shown, next_page_token=token)
 
@@ -148,24 +150,20 @@ def register_table(request: UnityRequest) -> Work:
 
 
 def drop_table(request: UnityRequest) -> Work:
-    name = _name(request)
-
-    def run(service: Service) -> RemovedTable:
-        _enter(service, name)
-        with _refusals():
-            record = service.tables.remove(name, service.caller)
-        return RemovedTable(name=name, location=location_of(record.url))
-
-    return Work(run, name)
+    return _removal(request, UnityTables.remove)
 
 
 def release_table(request: UnityRequest) -> Work:
+    return _removal(request, UnityTables.release)
+
+
+def _removal(request: UnityRequest, remove: Callable[[UnityTables, str, Caller], TableRecord]) -> Work:
     name = _name(request)
 
     def run(service: Service) -> RemovedTable:
         _enter(service, name)
         with _refusals():
-            record = service.tables.release(name, service.caller)
+            record = remove(service.tables, name, service.caller)
         return RemovedTable(name=name, location=location_of(record.url))
 
     return Work(run, name)

@@ -186,7 +186,7 @@ def list_schemas(request: UnityRequest) -> Work:
         def find(after: str, limit: int) -> Sequence[SchemaDocument]:
             return service.tables.schemas_after(after, limit, service.caller)
 
-        found, token = page(request, f"schemas {catalog}", MOST_RESULTS, find, lambda each: f"{each.name}.")()
+        found, token = page(request, f"schemas {catalog}", find, lambda each: f"{each.name}.")
         return {"schemas": [_schema(service, each) for each in found], "next_page_token": token}
 
     request.number("max_results", MOST_RESULTS)
@@ -306,7 +306,7 @@ def list_tables(request: UnityRequest) -> Work:
         def find(after: str, limit: int) -> Sequence[str]:
             return tables.names_after(schema, after, limit, service.caller)
 
-        found, token = page(request, f"tables {catalog}.{schema}", MOST_RESULTS, find, lambda each: each)()
+        found, token = page(request, f"tables {catalog}.{schema}", find, lambda each: each)
         shown = [info for name in found if (info := _listed(service, name)) is not None]
         return {"tables": shown, "next_page_token": token}
 

@@ -18,20 +18,15 @@ MOST_RESULTS = 50
 
 
 def page(
-    request: UnityRequest, listing: str, most: int, find: Callable[[str, int], Sequence[T]], key: Callable[[T], str]
-) -> Callable[[], tuple[Sequence[T], str | None]]:
-    """A function that reads the requested page, and returns its items and the token of the next page. ``find``: returns
-    at most so many items whose keys follow a key. Raises BadRequestError for a wrong token or number."""
-    token, limit = request.parameter("page_token"), request.number("max_results", most)
-    after = "" if token is None else _after(listing, token)
-
-    def read() -> tuple[Sequence[T], str | None]:
-        found = find(after, limit + 1)
-        if len(found) <= limit:
-            return found, None
-        return found[:limit], _token(listing, key(found[limit - 1]))
-
-    return read
+    request: UnityRequest, listing: str, find: Callable[[str, int], Sequence[T]], key: Callable[[T], str]
+) -> tuple[Sequence[T], str | None]:
+    """The items of the requested page, and the token of the next page. ``find``: returns at most so many items whose
+    keys follow a key. Raises BadRequestError for a wrong token or number."""
+    token, limit = request.parameter("page_token"), request.number("max_results", MOST_RESULTS)
+    found = find("" if token is None else _after(listing, token), limit + 1)
+    if len(found) <= limit:
+        return found, None
+    return found[:limit], _token(listing, key(found[limit - 1]))
 
 
 def _token(listing: str, after: str) -> str:

@@ -13,7 +13,6 @@ from deltalog.transactions.managed_tables import ManagedTables
 from deltalog.transactions.unity import documents
 from deltalog.transactions.unity.documents import TABLE, TableDocument
 from deltalog.transactions.unity.locations import canonical_location
-from deltalog.transactions.unity.names import Names
 from deltalog.transactions.unity.states import StateAt, States
 from deltalog.transactions.unity.views import ManagedView
 
@@ -33,17 +32,9 @@ class Place:
 class ManagedHeads:
     """Reads managed tables. Thread-safe."""
 
-    def __init__(self, tables: ManagedTables, names: Names) -> None:
+    def __init__(self, tables: ManagedTables) -> None:
         self.coordinator = tables.coordinator
         self.states = States(tables)
-        self._names = names
-
-    def record(self, name: str) -> TableRecord:
-        """The record of a managed table. Raises EntityNotFoundError. Cost: 1 coordinator call."""
-        record = self.coordinator.table(name)
-        if record is None:
-            raise self._names.absent(name)
-        return record
 
     def view(self, record: TableRecord) -> ManagedView:
         """A managed table at its head. Raises EntityNotFoundError. Cost: 2 coordinator calls, that of

@@ -54,7 +54,7 @@ class UnityTables:
         self._names = Names(tables.coordinator, settings.catalog)
         self._schemas = Schemas(self._names, environment)
         self._warehouse = Warehouse(None if settings.warehouse is None else tables.root(settings.warehouse))
-        self._managed = ManagedHeads(tables, self._names)
+        self._managed = ManagedHeads(tables)
         self._external = ExternalTables(tables, self._names, self._warehouse, environment)
         self._external_logs = ExternalLogs(tables, environment, [settings.warehouse or "", *settings.readable])
         self._creation = Creation(tables, self._names, self._warehouse, self._managed, self._external, environment)
@@ -78,10 +78,6 @@ class UnityTables:
     def has_schema(self, name: str) -> bool:
         """Whether a schema was created or has tables. Cost: as ``check_schema``."""
         return self._names.has_schema(name)
-
-    def exists(self, name: str) -> bool:
-        """Cost: 1 or 2 coordinator calls."""
-        return self._names.exists(name)
 
     def create_schema(
         self, name: str, comment: str | None, properties: Mapping[str, str], caller: Caller = ADMINISTRATOR
@@ -206,10 +202,6 @@ class UnityTables:
             after = page[-1].key
 
     # ---------------------------------------------------------------------------------------------- reading
-
-    def record(self, name: str) -> TableRecord:
-        """The record of a managed table. Raises EntityNotFoundError. Cost: 1 coordinator call."""
-        return self._managed.record(name)
 
     def head(self, record: TableRecord) -> Head:
         """Raises EntityNotFoundError. Cost: 1 coordinator call."""

@@ -247,7 +247,8 @@ def of_cli(path: Path, options: argparse.Namespace) -> None:
 
 def of_server(path: Path, options: argparse.Namespace) -> None:
     from deltalog import TransactionManager
-    from deltalog.server.serve import Server, Settings
+    from deltalog.server.serve import Server
+    from deltalog.server.settings import Settings
 
     server = Server(TransactionManager(str(path / "in_process.db")), Settings())
     thread = threading.Thread(target=server.run)

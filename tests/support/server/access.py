@@ -23,7 +23,8 @@ from cryptography.hazmat.primitives.asymmetric import rsa
 from deltalog import TransactionManager
 from deltalog.server.access.principals import Head
 from deltalog.server.exchange import Exchange
-from deltalog.server.serve import Server, Settings
+from deltalog.server.serve import Server
+from deltalog.server.settings import Settings
 from tests.support.server import running
 from tests.support.waiting import until
 

@@ -10,7 +10,8 @@ from pathlib import Path
 
 from deltalog import TransactionManager
 from deltalog.server.observe.settings import AuditSettings, MetricsSettings
-from deltalog.server.serve import Server, Settings
+from deltalog.server.serve import Server
+from deltalog.server.settings import Settings
 
 PAGE = Path(__file__).parents[3] / "docs" / "server-metrics.md"
 BEGIN, END = "<!-- metrics: made by python -m tests.support.server.metrics_page -->", "<!-- end of metrics -->"

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from deltalog import TransactionManager
-from deltalog.server.serve import Server, Settings
+from deltalog.server.serve import Server
+from deltalog.server.settings import Settings
 from deltalog.transactions.unity.settings import UnitySettings
 from tests.support.server import Served, running
 from tests.support.server.unity import Unity

@@ -22,7 +22,7 @@ from deltalog.catalog.dynamodb import DynamoDBCoordinator
 from deltalog.catalog.records import Document, DocumentChange, Marking, Ratification, TransactionStatus
 from deltalog.catalog.sqlite import SQLiteCoordinator
 from deltalog.errors import CoordinatorError, EntityNotFoundError
-from deltalog.server.serve import Settings
+from deltalog.server.settings import Settings
 from deltalog.testing.coordinator_cases import commit, proposal, table, transaction
 from tests.support.cli import run
 from tests.support.s3 import Server

@@ -20,7 +20,7 @@ from deltalog import CallError, TransactionManager
 from deltalog.catalog import records
 from deltalog.catalog.dynamodb import DynamoDBCoordinator
 from deltalog.errors import EntityNotFoundError
-from deltalog.server import app as app_module
+from deltalog.server import health as health_module
 from deltalog.server.answers import without_places
 from deltalog.server.app import App
 from deltalog.server.logs import LineFormatter
@@ -139,7 +139,7 @@ def test_a_catalog_that_is_destroyed_is_told_and_logged(tmp_path: Path) -> None:
 
 
 def test_a_catalog_that_does_not_answer_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(app_module, "_HEALTH_SECONDS", 0.05)
+    monkeypatch.setattr(health_module, "_HEALTH_SECONDS", 0.05)
     answers = threading.Event()
 
     def wait(call: Call) -> None:
@@ -161,8 +161,8 @@ def test_a_catalog_that_does_not_answer_is_told(monkeypatch: pytest.MonkeyPatch)
         start, body = await health()
         assert start["status"] == 503 and json.loads(body["body"])["code"] == "OPERATION_TIMEOUT"
         answers.set()
-        monkeypatch.setattr(app_module, "_HEALTH_CACHE_SECONDS", 0)
-        monkeypatch.setattr(app_module, "_HEALTH_SECONDS", 60)
+        monkeypatch.setattr(health_module, "_HEALTH_CACHE_SECONDS", 0)
+        monkeypatch.setattr(health_module, "_HEALTH_SECONDS", 60)
         assert (await health())[0]["status"] == 200
 
     asyncio.run(scene())

@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 
 from deltalog import TransactionManager
-from deltalog.server.app import Limits
 from deltalog.server.connections import Connections, Listener
-from deltalog.server.serve import Server, Settings
+from deltalog.server.limits import Limits
+from deltalog.server.serve import Server
+from deltalog.server.settings import Settings
 from deltalog.server.tls import Tls
 from tests.support.server import running
 from tests.support.server.certificates import issue

@@ -13,7 +13,8 @@ import pytest
 
 from deltalog import StoreError, TransactionManager, deadline
 from deltalog.catalog.records import StatusFilter
-from deltalog.server.app import App, Limits
+from deltalog.server.app import App
+from deltalog.server.limits import Limits
 from deltalog.transactions.table_objects import ObjectPage
 from deltalog.transactions.unity.settings import UnitySettings
 from tests.support.server import SCHEMA, add
@@ -48,9 +49,9 @@ def answers_to(app: App, *calls: tuple[str, dict[str, Any]]) -> list[tuple[int, 
     async def all_of_them() -> list[tuple[int, dict[str, Any]]]:
         found = await asyncio.gather(*[one(path, body) for path, body in calls])
         end = time.monotonic() + 30
-        while app._stores._lanes and time.monotonic() < end:
+        while app._runner._stores._lanes and time.monotonic() < end:
             await asyncio.sleep(0.01)
-        assert not app._stores._lanes, "an abandoned call still runs"
+        assert not app._runner._stores._lanes, "an abandoned call still runs"
         return found
 
     try:

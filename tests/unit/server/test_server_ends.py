@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 
 from deltalog import TransactionManager
-from deltalog.server.app import Limits
-from deltalog.server.serve import Server, Settings
+from deltalog.server.limits import Limits
+from deltalog.server.serve import Server
+from deltalog.server.settings import Settings
 from tests.support.server import Served, running, served
 from tests.support.waiting import until
 

@@ -20,9 +20,11 @@ import pytest
 from botocore.exceptions import ClientError
 
 from deltalog import CallError, TransactionManager
-from deltalog.server.app import App, Limits
+from deltalog.server.app import App
+from deltalog.server.limits import Limits
 from deltalog.server.logs import Refusals
-from deltalog.server.serve import Server, Settings, check, warnings_of
+from deltalog.server.serve import Server
+from deltalog.server.settings import Settings, check, warnings_of
 from deltalog.server.tls import Tls
 from tests.support.cli import run
 from tests.support.server import AT_ONCE, Served, running, served

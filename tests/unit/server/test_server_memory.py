@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from deltalog import TransactionManager
-from deltalog.server.app import Limits
-from deltalog.server.serve import Server, Settings
+from deltalog.server.limits import Limits
+from deltalog.server.serve import Server
+from deltalog.server.settings import Settings
 from deltalog.server.tables_in_use import TablesInUse
 from deltalog.transactions.open_transactions import OpenTransactions
 from tests.support.server import SCHEMA, Served, running, served

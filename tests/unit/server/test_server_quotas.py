@@ -20,14 +20,17 @@ from botocore.config import Config
 from deltalog import TransactionManager
 from deltalog.errors import CallError
 from deltalog.server import app as app_module
+from deltalog.server import routes as routes_module
 from deltalog.server.access.principals import Head, Identified, NotAuthenticatedError, Principal, bearer_tokens
-from deltalog.server.app import App, Limits
+from deltalog.server.app import App
 from deltalog.server.calls import Call
 from deltalog.server.exchange import Exchange
 from deltalog.server.fields import Fields
 from deltalog.server.lakeformation import OPERATIONS
+from deltalog.server.limits import Limits
 from deltalog.server.quotas import Callers, OverQuotaError, Quotas, Rates
-from deltalog.server.serve import Server, Settings
+from deltalog.server.serve import Server
+from deltalog.server.settings import Settings
 from tests.support.server import running
 
 TABLES = "/api/2.1/unity-catalog/tables?catalog_name=main&schema_name=bank"
@@ -292,7 +295,7 @@ def test_the_cpu_time_of_one_principal_is_limited(name: str, tmp_path: Path) -> 
             return "t"
 
     with world(tmp_path, Quotas(processors=0.01)) as made:
-        made.app._manager = Busy(str(tmp_path / "catalog.db"))
+        made.app._runner._manager = Busy(str(tmp_path / "catalog.db"))
 
         async def scene() -> None:
             asked = [await made.ask(name, address=f"10.0.0.{number}") for number in range(3)]
@@ -310,7 +313,7 @@ def test_the_time_for_reading_a_body_is_that_of_its_principal(tmp_path: Path, mo
         raise CallError("The body is wrong.")
 
     operation = replace(OPERATIONS["StartTransaction"], read=read)
-    monkeypatch.setattr(app_module, "OPERATIONS", {"StartTransaction": operation})
+    monkeypatch.setattr(routes_module, "OPERATIONS", {"StartTransaction": operation})
     with world(tmp_path, Quotas(processors=0.01)) as made:
 
         async def scene() -> None:

@@ -21,7 +21,8 @@ import pytest
 from deltalog import TransactionManager
 from deltalog.server.config import Configuration
 from deltalog.server.reload import Reloader, states_of
-from deltalog.server.serve import Server, Settings
+from deltalog.server.serve import Server
+from deltalog.server.settings import Settings
 from tests.support.cli import run
 from tests.support.server import Served, running, served
 from tests.support.server.certificates import Pair, issue

@@ -28,11 +28,11 @@ from deltalog.server.access.oidc import OidcSettings
 from deltalog.server.access.principals import Head, NotAuthenticatedError, SharedToken
 from deltalog.server.access.sigv4 import SigV4Settings
 from deltalog.server.access.token_lookup import TokenSettings
-from deltalog.server.app import Limits
 from deltalog.server.exchange import Exchange
+from deltalog.server.limits import Limits
 from deltalog.server.observe.settings import AuditSettings, MetricsSettings
 from deltalog.server.quotas import Quotas
-from deltalog.server.serve import Settings
+from deltalog.server.settings import Settings
 from tests.support.cli import run
 from tests.support.server import served
 from tests.support.server.access import CATALOGS, START, Issuer, bearer, serving

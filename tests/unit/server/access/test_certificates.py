@@ -20,7 +20,7 @@ from deltalog.server.access import issued
 from deltalog.server.access.authentication import AuthenticationSettings
 from deltalog.server.access.certificates import CertificateRule, CertificateSettings, Membership
 from deltalog.server.access.principals import NotAuthenticatedError, Principal, Scope
-from deltalog.server.serve import Settings, check
+from deltalog.server.settings import Settings, check
 from deltalog.server.tls import Tls
 from tests.support.server.access import CATALOGS, START, Serving, bearer, serving
 from tests.support.server.certificates import LOCAL, Authority, authority

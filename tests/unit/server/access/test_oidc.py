@@ -26,7 +26,7 @@ from deltalog.server.access.authentication import AuthenticationSettings
 from deltalog.server.access.jwks import KeyLimits, KeySet
 from deltalog.server.access.oidc import OidcIssuer, OidcSettings
 from deltalog.server.access.principals import NotAuthenticatedError, NotIdentifiedYetError, Principal, Scope
-from deltalog.server.serve import Settings
+from deltalog.server.settings import Settings
 from tests.support.server.access import (
     CATALOGS,
     Issuer,

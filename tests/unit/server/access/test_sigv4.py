@@ -27,7 +27,7 @@ from deltalog.server.access.principals import Head, NotAuthenticatedError, Scope
 from deltalog.server.access.privileges import Kind, Privilege
 from deltalog.server.access.sigv4 import SigV4Settings
 from deltalog.server.access.token_lookup import TokenSettings
-from deltalog.server.serve import Settings
+from deltalog.server.settings import Settings
 from deltalog.transactions.unity.documents import CATALOG_ACCESS_KEY
 from tests.support.server import SCHEMA
 from tests.support.server.access import CATALOGS, START, Serving, bearer, serving

@@ -27,7 +27,8 @@ from deltalog.server.access import issued, token_text
 from deltalog.server.access.authentication import Authentication, AuthenticationSettings
 from deltalog.server.access.principals import NotAuthenticatedError, NotIdentifiedYetError, Principal, Scope
 from deltalog.server.access.token_lookup import TokenLookup, TokenSettings
-from deltalog.server.serve import Server, Settings, check, warnings_of
+from deltalog.server.serve import Server
+from deltalog.server.settings import Settings, check, warnings_of
 from deltalog.testing.coordinators import MemoryCoordinator
 from tests.support.s3 import Server as Emulator
 from tests.support.s3.dynamodb import new_table

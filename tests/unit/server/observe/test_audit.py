@@ -18,8 +18,8 @@ from deltalog import CallError, TransactionManager
 from deltalog.catalog.sqlite import SQLiteCoordinator
 from deltalog.errors import OperationTimeoutError
 from deltalog.server.access.principals import Principal
-from deltalog.server.app import Limits
 from deltalog.server.exchange import Exchange
+from deltalog.server.limits import Limits
 from deltalog.server.observe import records
 from deltalog.server.observe.audit import AuditLog, Strangers
 from deltalog.server.observe.lines import LineFile, LineWriter

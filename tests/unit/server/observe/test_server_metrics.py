@@ -267,7 +267,7 @@ def test_without_settings_nothing_is_loaded_or_listened_to(tmp_path: Path) -> No
 
     code = (
         "import sys; from deltalog import TransactionManager, metrics;"
-        "from deltalog.server.serve import Server, Settings;"
+        "from deltalog.server.serve import Server;from deltalog.server.settings import Settings;"
         f"Server(TransactionManager({str(tmp_path / 'catalog.db')!r}), Settings());"
         "found = [each for each in ('prometheus_client', 'opentelemetry') if each in sys.modules];"
         "print(metrics.has_listeners(), found)"

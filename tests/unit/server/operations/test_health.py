@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from deltalog import TransactionManager
-from deltalog.server.serve import Server, Settings
+from deltalog.server.serve import Server
+from deltalog.server.settings import Settings
 from tests.support.server import running
 
 ROOT = Path(__file__).resolve().parents[4]

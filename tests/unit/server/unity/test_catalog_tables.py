@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from deltalog import DeltaTable, TransactionManager
-from deltalog.server.serve import Settings
+from deltalog.server.settings import Settings
 from deltalog.transactions.unity.settings import UnitySettings
 from tests.support.server import SCHEMA, Served
 from tests.support.server.access import serving

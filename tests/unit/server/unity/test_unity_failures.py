@@ -18,7 +18,8 @@ import pytest
 from deltalog import TransactionManager
 from deltalog.catalog.records import Proposal, Ratification, RatifiedCommit
 from deltalog.catalog.sqlite import SQLiteCoordinator
-from deltalog.server.app import App, Limits
+from deltalog.server.app import App
+from deltalog.server.limits import Limits
 from deltalog.server.unity.credentials import Vendor
 from deltalog.server.unity.service import Service
 from deltalog.storage.fs import LocalStore
