@@ -1,8 +1,8 @@
-"""Group commit: changes that threads make at the same time share one transaction, and one wait for the disk.
+"""Group commit: changes that several threads make at the same time share one transaction and one wait for the disk.
 
-While a transaction is committed, further changes wait, in the order of their arrival, and the next transaction makes
-them together. A change that arrives when no other is in progress is made at once, by its own thread: nobody waits for
-company, and there is no thread of its own. The first of the waiting threads makes the changes of all.
+While a transaction is being committed, further changes wait in the order of their arrival. Then the thread of the first
+waiting change makes all of them in the next transaction. A change that arrives when no other is in progress is made at
+once by its own thread: it does not wait for further changes, and there is no background thread.
 """
 
 from __future__ import annotations
@@ -12,16 +12,17 @@ import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
-# Limits how long the first change of a transaction waits for the others.
+# The maximum number of changes in a transaction, which limits how long its first change waits for the others.
 _MOST_TOGETHER = 128
 
 Execute = Callable[..., Any]
 
 
 class Change:
-    """A change that a thread has asked for. ``make``: executes its statements, and returns its result; it can be called
-    again if its transaction was rolled back. ``durable``: whether it must be on disk when the call returns. ``error``:
-    why it was not made. ``may_have_effect``: whether it may have been made despite of the error."""
+    """A change that a thread has requested. ``make``: executes the statements of the change and returns its result; it
+    is called again if the transaction was rolled back. ``durable``: whether it must be on disk when the call returns.
+    ``error``: why it was not made. ``may_have_effect``: whether it may have been made despite the error.
+    """
 
     __slots__ = ("_woken", "durable", "error", "is_done", "make", "may_have_effect", "result")
 
@@ -42,14 +43,17 @@ class Change:
         self._woken.release()
 
     def wait(self, seconds: float = -1) -> bool:
-        """Wait until the change is done, or its thread has to make changes; returns False after ``seconds``."""
+        """Wait until the change is done, or until it is this thread's turn to make the waiting changes; returns False
+        if neither happens within ``seconds``.
+        """
         return self._woken.acquire(timeout=seconds)
 
 
 class GroupCommit:
-    """The changes of one process. Thread-safe. ``commit(changes, durable)``: makes the changes, which it takes one by
-    one until there are no more, in one transaction, and sets the outcome of each. It raises if it took none; changes
-    without an outcome are made again later."""
+    """Combines the changes of one process. Thread-safe. ``commit(changes, durable)``: takes changes from the iterator
+    until it is exhausted, makes them in one transaction, and sets the outcome of each. It raises an error only if it
+    could begin no transaction; changes without an outcome are made again later.
+    """
 
     def __init__(self, commit: Callable[[Iterator[Change], bool], None], seconds: float) -> None:
         self._commit = commit

@@ -426,9 +426,10 @@ def check_transaction_id(transaction_id: object) -> str:
 
 
 def id_for(new: str, starter: str | None) -> str:
-    """The id of a transaction that is started for a principal. It says whose the transaction is, in a way in which only
-    ids can be checked, so that no record is needed. ``new``: a new UUID. ``starter``: None: for nobody in
-    particular."""
+    """The id of a transaction that is started for a principal. It contains a hash of the UUID and the principal, so
+    that whether a principal started the transaction can be checked without its record, but the principal cannot be read
+    from the id. ``new``: a new UUID. ``starter``: the principal; None: no particular one.
+    """
     return new if starter is None else f"{new}.{_mark_of(new, starter)}"
 
 
@@ -443,7 +444,7 @@ def _mark_of(new: str, starter: str) -> str:
 
 
 def access_key(table_id: str) -> str:
-    """The key of the document of a table."""
+    """The key of the document with the owner and the grants of a table."""
     return f"table {table_id}"
 
 

@@ -95,6 +95,7 @@ class CommitActions(msgspec.Struct, frozen=True, gc=False):
         return None if self.commit_info is None else self.commit_info.in_commit_timestamp_ms
 
 
+_PIECE_BYTES = 128 << 10
 _lines, _infos = msgspec.json.Decoder(_Line), msgspec.json.Decoder(_InfoLine)
 
 
@@ -114,12 +115,25 @@ def decode_commit(data: bytes, version: int) -> CommitActions:
         )  # fmt: skip
     _check_size(data, version)
     try:
-        lines = _lines.decode_lines(data)
+        lines = _decoded_lines(data)
     except _UNDECODABLE as error:
         raise _bad_line(data, version, error) from None
     actions = _group(lines, version)
     _check_unambiguous(data, actions)
     return actions
+
+
+def _decoded_lines(data: bytes) -> list[_Line]:
+    """Decode a commit in pieces of whole lines, since other threads wait while the decoder works."""
+    found: list[_Line] = []
+    start = 0
+    try:
+        while len(data) - start > _PIECE_BYTES and (end := data.find(b"\n", start + _PIECE_BYTES)) >= 0:
+            found += _lines.decode_lines(data[start:end])
+            start = end
+        return found + _lines.decode_lines(data[start:])
+    except _UNDECODABLE:
+        return _lines.decode_lines(data)  # an object that goes on in the next line, or an error
 
 
 def decode_small_actions(commits: Sequence[tuple[int, Sequence[bytes]]]) -> list[CommitActions]:

@@ -14,6 +14,9 @@ from typing import Any
 
 # The number of connections allowed beyond the limit while closed connections are torn down.
 _LEAVING = 32
+# The number of connections that are accepted in one turn of the event loop. A call takes several turns, and would wait
+# for a wave of connections in each of them.
+_ACCEPTED_IN_TURN = 2
 # File descriptors reserved for purposes other than connections: the catalog, stores and files.
 _OTHER_DESCRIPTORS = 256
 
@@ -50,7 +53,7 @@ class Connections:
         self._idle: OrderedDict[int, Connection] = OrderedDict()
 
     def counts(self) -> dict[str, int]:
-        """The number of connections by state."""
+        """The number of busy connections and of idle ones."""
         idle = len(self._idle)
         return {"busy": max(0, len(self._open) - idle), "idle": idle}
 
@@ -102,17 +105,36 @@ class Connections:
 
 
 class Listener(socket.socket):
-    """A socket that accepts connections up to the limit; further connections wait in the backlog."""
+    """A socket that accepts connections up to the limit, and few in each turn of the event loop, which calls ``accept``
+    until it raises BlockingIOError. Further connections wait in the backlog."""
 
     connections: Connections
+    _accepted_in_turn = 0
 
     def accept(self) -> tuple[socket.socket, Any]:
-        if not self.connections.has_room():
-            raise BlockingIOError
-        accepted, address = super().accept()
+        try:
+            if self._accepted_in_turn == _ACCEPTED_IN_TURN or not self.connections.has_room():
+                raise BlockingIOError
+            accepted, address = super().accept()
+        except BlockingIOError:
+            self._accepted_in_turn = 0
+            raise
+        self._accepted_in_turn += 1
         connection = Connection(accepted.family, accepted.type, accepted.proto, fileno=accepted.detach())
         self.connections.opened(connection)
         return connection, address
+
+
+def shortage(most: int) -> list[str]:
+    """A warning if the process cannot have so many connections."""
+    available = _available_descriptors()
+    if most <= available:
+        return []
+    needed = most + _OTHER_DESCRIPTORS + _LEAVING
+    return [
+        f"[limits] connections is {most:,}, but the limit on open files permits this process only {available:,}: raise "
+        f"that limit to {needed:,} (ulimit -n, or LimitNOFILE of systemd), or lower connections."
+    ]
 
 
 def _stop(connection: Connection) -> None:

@@ -154,8 +154,9 @@ class ManagedTables:
         take_over: bool = False,
         along: Callable[[str], Sequence[DocumentChange]] = lambda table_id: (),
     ) -> DeltaTable:
-        """See ``TransactionManager.register_table``. ``along``: returns the changes of documents that are made together
-        with the registration, by the id of the table."""
+        """See ``TransactionManager.register_table``. ``along``: takes the id of the table, and returns changes of
+        documents that are made together with the registration.
+        """
         # The catalog is checked before the log is read, so that commits through the catalog cannot make the version
         # stale.
         full, reader = self._place(name, url)
@@ -452,7 +453,7 @@ class ManagedTables:
             return version if at_ms >= since_ms else -1
 
     def named_locations(self) -> tuple[str, ...]:
-        """The beginnings of locations for which there are storage options (``by_location``). Cost: none."""
+        """The prefixes of locations for which there are storage options (``by_location``). Cost: none."""
         given = spread(self._storage_options).get(BY_LOCATION)
         return tuple(given) if isinstance(given, Mapping) else ()
 

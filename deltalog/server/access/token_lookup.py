@@ -1,6 +1,6 @@
-"""Tokens and access keys found in the catalog, with a cache.
+"""Finds tokens and access keys in the catalog, with a cache.
 
-Everything but the calls of the coordinator runs on the event loop.
+Everything runs on the event loop, except the calls of the coordinator.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _MOST_ADDRESSES = 4096
 
 @dataclass(frozen=True, slots=True)
 class TokenSettings:
-    """How the server finds tokens in its catalog. ``cache_seconds``: a change of a token takes effect within this time.
-    ``cached``: how many tokens are kept in memory. ``guesses``: how many unknown tokens an address (IPv6: a network of
-    64 bits) may send in ``guess_seconds``; further ones are refused without asking the catalog. ``lookup_seconds``: how
-    long a caller waits for the catalog."""
+    """How the server finds tokens in its catalog. ``cache_seconds``: how long a token is cached; a revocation takes
+    effect within this time. ``cached``: how many tokens are cached. ``guesses``: how many unknown tokens an address
+    (IPv6: one /64 network) may send in ``guess_seconds``; further ones are refused without asking the catalog.
+    ``lookup_seconds``: how long a call waits while its token is looked up in the catalog."""
 
     cache_seconds: float = 5
     cached: int = 10_000
@@ -59,9 +59,10 @@ class _Recent(OrderedDict[K, V], Generic[K, V]):
 class TokenLookup:
     """Finds tokens and access keys by their ids.
 
-    A token that is not in the cache costs one call of the coordinator, however many requests wait for it. Calls of the
-    coordinator are limited: two at a time, 64 that wait, and per address as ``TokenSettings`` says, so that guessing
-    does not load the catalog. Known tokens are not subject to the limit per address."""
+    A token that is not in the cache costs one call of the coordinator, however many requests wait for it. At most two
+    of these calls run at a time and 64 wait. Their number is also limited per address, as described in
+    ``TokenSettings``, so that callers who guess tokens do not load the catalog. Known tokens are not subject to the
+    limit per address."""
 
     def __init__(
         self,
@@ -90,8 +91,10 @@ class TokenLookup:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def find(self, id_: str, caller: str | None) -> Credential | None:
-        """The token or access key with an id, as the catalog has had it less than ``cache_seconds`` ago; it may be
-        expired. ``caller``: the address that brings it. Raises NotIdentifiedYetError and the errors of coordinators."""
+        """The token or access key with this id, as it was in the catalog less than ``cache_seconds`` ago; it may be
+        expired. ``caller``: the address from which the request came. Raises NotIdentifiedYetError and the errors of
+        coordinators.
+        """
         now_s = self._clock_s()
         known, unknown_s = self._known.get(id_), self._unknown.get(id_)
         if known is not None and now_s - known[0] < self._settings.cache_seconds:
@@ -114,8 +117,9 @@ class TokenLookup:
         return found
 
     async def are_required(self) -> bool:
-        """Whether the catalog has, or has had, tokens, as far as it can be asked: a server that has started without
-        authentication stays so while its catalog does not answer, when no call can take effect."""
+        """Whether the catalog has, or once had, tokens. False while the catalog does not answer: a server that was
+        started without authentication then goes on without it, and no call can change anything.
+        """
         now_s = self._clock_s()
         if self._required is not None and (
             self._required[1] or now_s - self._required[0] < self._settings.cache_seconds
@@ -148,7 +152,7 @@ class TokenLookup:
         return running
 
     def _found(self, id_: str, done: asyncio.Future[Credential | None], now_s: float) -> None:
-        """Remember the result of a lookup that began at ``now_s``; a later change is not in it."""
+        """Cache the result of a lookup that began at ``now_s``; it may lack changes made after that."""
         self._running.pop(id_, None)
         if done.cancelled() or done.exception() is not None:
             return

@@ -1,8 +1,8 @@
-"""The audit log: who called what, with which outcome, and what the server did of its own accord.
+"""The audit log: who made which call, with which outcome, and which background work the server did.
 
-The line of a call is written before its response is sent, unless the log cannot be written. A crash therefore loses no
-line of a call whose response was sent: with ``sync`` none even if the machine crashes, otherwise none unless the
-machine crashes. It can lose the line of a call whose response was not sent yet, and whose commit may have landed.
+The line of a call is written before its response is sent, unless the log cannot be written. A crash of the process
+therefore loses no line of a call whose response was sent; with ``sync``, a crash of the machine does not either. A
+crash can lose the line of a call whose response was not sent yet, although its commit may have landed.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from deltalog.server.observe import records
 from deltalog.server.observe.lines import LineFile, LineWriter
 from deltalog.server.observe.settings import AuditSettings
 
-# Probes come every few seconds, and concern no object.
+# Health probes come every few seconds and concern no object.
 _HEALTH = "GET /health"
 WARN, REFUSE = "warn", "refuse"
-# For how long the lines of refused callers who are not known are counted against the limit.
+# The period over which lines of refused unauthenticated callers are counted against their limit.
 _PERIOD_SECONDS = 1.0
 
 
@@ -54,7 +54,7 @@ class AuditLog:
 
     @property
     def is_failing(self) -> bool:
-        """Whether lines cannot be written, or wait for longer than a response does."""
+        """Whether lines cannot be written, or wait for longer than ``write_seconds``."""
         waits_s = self.writer.waits_since()
         return self.writer.is_failing or (waits_s is not None and waits_s > self._settings.write_seconds)
 
@@ -122,8 +122,9 @@ class AuditLog:
 
 
 class Strangers:
-    """Limits the lines of refused callers who are not known, since any client can cause them. ``most``: how many of
-    them are written each second; the others are counted by status."""
+    """Limits the lines about refused unauthenticated callers, because any client can cause them. ``most``: how many of
+    these lines are written per second; the others are counted by status.
+    """
 
     def __init__(self, most: int, clock: Callable[[], float] = time.monotonic) -> None:
         self._most = most
@@ -147,7 +148,7 @@ class Strangers:
             return is_written, left_out
 
     def rest(self) -> dict[str, int]:
-        """How many were left out since the last period, by status."""
+        """How many lines were left out in the current period, by status."""
         with self._lock:
             return self._taken()
 
@@ -158,7 +159,7 @@ class Strangers:
 
 
 def check(settings: AuditSettings) -> None:
-    """Raises CallError for settings that cannot work."""
+    """Raises CallError for invalid settings."""
     if settings.on_failure not in (WARN, REFUSE):
         raise CallError(f"on_failure of the audit log must be '{WARN}' or '{REFUSE}', not {settings.on_failure!r}.")
     if settings.line_bytes < records.FEWEST_LINE_BYTES:

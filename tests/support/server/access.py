@@ -1,4 +1,4 @@
-"""Helpers for tests of who calls the server: a server in this process, certificates, an issuer of tokens."""
+"""Helpers for tests of authentication: a server in this process, certificates, and an issuer of tokens."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CATALOGS = "/api/2.1/unity-catalog/catalogs"
 
 @dataclass
 class Serving:
-    """A server in this process. ``exchanges``: what it knew of each request."""
+    """A server in this process. ``exchanges``: the exchange of each request."""
 
     server: Server
     exchanges: list[Exchange] = field(default_factory=list)
@@ -51,7 +51,9 @@ class Serving:
         body: bytes = b"{}",
         context: ssl.SSLContext | None = None,
     ) -> tuple[int, Mapping[str, str], Any]:
-        """Send a request; returns the status, the headers and the body of the response, None if it is no JSON."""
+        """Send a request; returns the status, the headers and the body of the response; the body is None if it is not
+        JSON.
+        """
         where = urllib.parse.urlsplit(self.url)
         assert where.hostname
         before = len(self.exchanges)
@@ -76,8 +78,8 @@ class Serving:
             connection.close()
 
     def last(self) -> Exchange:
-        """What the server knew of the last request that another client has sent."""
-        assert self.ask("/health", method="GET")[0] == 200  # the server tells observers in the order of requests
+        """The exchange of the last request, which another client has sent."""
+        assert self.ask("/health", method="GET")[0] == 200  # the server calls observers in the order of the requests
         return [each for each in self.exchanges if each.path != "/health"][-1]
 
     def status(self, token: str | None = None, path: str = START, **more: Any) -> int:
@@ -107,12 +109,13 @@ def serving(catalog: Path | TransactionManager, settings: Settings | None = None
 
 class _Quiet(ThreadingHTTPServer):
     def handle_error(self, *_: Any) -> None:
-        """Clients that go away are no errors here."""
+        """Ignore clients that disconnect."""
 
 
 class Issuer:
-    """An issuer of OpenID Connect on this machine. ``answer``: replaces the answer to each request; gets the handler
-    and returns whether it has answered. ``context``: of TLS."""
+    """An OpenID Connect issuer on this machine. ``answer``: called with the handler of each request; returns whether it
+    has answered instead of the issuer. ``context``: the SSL context.
+    """
 
     def __init__(self, context: ssl.SSLContext | None = None) -> None:
         self.keys: dict[str, Any] = {}
@@ -147,7 +150,7 @@ class Issuer:
         self._thread.join(60)
 
     def rotate(self, kid: str, *, keep: bool = False, key: Any = None) -> None:
-        """A new key, instead of or beside the others."""
+        """Make a new key, which replaces the others or is added to them."""
         made = key or rsa_key(kid)
         self.keys = {**(self.keys if keep else {}), kid: made}
 
@@ -170,7 +173,7 @@ class Issuer:
 
 @functools.cache
 def rsa_key(name: str) -> rsa.RSAPrivateKey:
-    """A key that tests share, because making one takes long."""
+    """A key that tests share, because generating one takes long."""
     return rsa.generate_private_key(65537, 2048)
 
 

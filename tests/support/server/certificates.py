@@ -1,4 +1,4 @@
-"""Certificates for tests of TLS: authorities, and what they sign."""
+"""Certificates for tests of TLS: certificate authorities, and the certificates that they sign."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server in this process whose logs and metrics are read."""
+"""A server in this process, with access to its logs and metrics."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Observed:
         return [json.loads(line) for line in (self.place / name).read_text("ascii").splitlines()]
 
     def of(self, request_id: str) -> dict[str, Any]:
-        """The only line of a request."""
+        """The line of a request in the audit log; there must be exactly one."""
         (found,) = [line for line in self.lines() if line.get("request_id") == request_id]
         return found
 
@@ -61,7 +61,9 @@ class Observed:
         return {name: float(value) for name, _, value in rows}
 
     def ask(self, method: str, path: str, body: Any = None, **headers: str) -> tuple[int, dict[str, str], bytes]:
-        """Status, headers in lower case and body of a response. Underscores in ``headers`` are dashes."""
+        """Send a request; returns the status, the headers with names in lower case, and the body of the response.
+        Underscores in the names of ``headers`` stand for dashes.
+        """
         connection = self.served.connection()
         try:
             data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
@@ -77,7 +79,7 @@ class Observed:
 def observed(
     place: Path, *, token: str | None = None, manager: TransactionManager | None = None, **settings: Any
 ) -> Iterator[Observed]:
-    """A server in a thread of this process, with a warehouse. ``settings``: of ``Settings``."""
+    """A server in a thread of this process, with a warehouse. ``settings``: fields of ``Settings``."""
     manager = manager or TransactionManager(str(place / "catalog.db"))
     unity = settings.pop("unity", None) or UnitySettings(warehouse=str(place / "warehouse"))
     server = Server(manager, Settings(token=token, unity=unity, **{"recover_seconds": 0, **settings}))

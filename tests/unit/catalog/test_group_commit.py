@@ -1,4 +1,4 @@
-"""Changes of threads at the same time share transactions, and each has the outcome that it would have alone."""
+"""Changes that threads make at the same time share transactions, and each has the outcome that it would have alone."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ THREADS = 8
 
 
 class Trace:
-    """What the connections of a catalog execute. ``transactions``: whether each COMMIT waited for the disk."""
+    """Records what the connections of a catalog execute. ``transactions``: for each COMMIT, whether it waited for the
+    disk.
+    """
 
     def __init__(self) -> None:
         self.transactions: list[bool] = []
@@ -84,7 +86,7 @@ class Together:
 
 @contextlib.contextmanager
 def together(catalog: SQLiteCoordinator, *, durable: bool = True) -> Iterator[Together]:
-    """The calls of the block are made when it ends."""
+    """Hold the calls that the block adds, and make all of them when the block ends."""
     begun, over = threading.Event(), threading.Event()
 
     def hold(execute: Execute) -> None:
@@ -146,7 +148,7 @@ def test_an_error_of_one_leaves_the_others(catalog: SQLiteCoordinator, trace: Tr
         errors[1].result()
     assert not isinstance(error.value, OperationTimeoutError)
     assert catalog.cut() == {"id-0": 1, "id-1": 1, **{f"id-{n}": 0 for n in range(2, THREADS)}}
-    assert len(trace.transactions) == 3  # that of the block, and one for each change that has an effect
+    assert len(trace.transactions) == 3  # the transaction of the block, and one for each change that has an effect
 
 
 def test_what_does_not_fit_on_the_disk_leaves_what_does(catalog: SQLiteCoordinator) -> None:
@@ -167,7 +169,7 @@ def test_what_does_not_fit_on_the_disk_leaves_what_does(catalog: SQLiteCoordinat
 
 
 def test_a_commit_that_fails_is_unknown_to_all_of_it(catalog: SQLiteCoordinator) -> None:
-    """The kernel refuses to extend SQLite's write-ahead log, as a broken disk would."""
+    """The kernel refuses to extend SQLite's write-ahead log, to simulate a broken disk."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     ignored = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     try:
@@ -302,7 +304,7 @@ def test_a_fork_while_another_thread_waits_can_make_changes(catalog: SQLiteCoord
 
 
 def test_many_threads_take_turns(catalog: SQLiteCoordinator, trace: Trace) -> None:
-    """None starves, and no version of any is lost."""
+    """No thread starves, and no version that a thread committed is lost."""
     each, order = 25, collections.deque[int]()
 
     def commits(number: int) -> None:
@@ -392,4 +394,4 @@ def test_a_kill_amid_changes_of_many_threads_loses_nothing_that_was_acknowledged
                 assert versions.pop(frozenset({(first, version), (second, version)})) == 1
             acknowledged[number] = cut[first]
         assert not versions
-    assert together > 1  # the kills met transactions that several threads shared
+    assert together > 1  # some kills interrupted transactions that several threads shared

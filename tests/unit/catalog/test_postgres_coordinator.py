@@ -297,14 +297,14 @@ def test_every_session_waits_for_the_disk(postgresql: Postgres) -> None:
         postgresql.execute(f"ALTER ROLE {postgresql.user} SET synchronous_commit = remote_apply")
         catalog.close()
         assert catalog._server.read("SHOW synchronous_commit") == [("remote_apply",)]
-        catalog.published("id-1", 0)  # waits for no disk, but leaves the session as it was
+        catalog.published("id-1", 0)  # does not wait for the disk, and keeps the session's setting
         assert catalog._server.read("SHOW synchronous_commit") == [("remote_apply",)]
     finally:
         postgresql.execute(f"ALTER ROLE {postgresql.user} RESET synchronous_commit")
 
 
 def test_what_is_asked_often_goes_by_an_index(catalog: PostgresCoordinator) -> None:
-    """No frequent query reads a whole table or sorts, as soon as tables have many rows."""
+    """No frequent query reads a whole table or sorts, once tables have many rows."""
     with catalog._server._borrowed() as connection:
         connection.execute("SET enable_seqscan = off")
         for statement, values in (
@@ -337,7 +337,7 @@ def test_a_fork_uses_connections_of_its_own(catalog: PostgresCoordinator) -> Non
             os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert {id(each) for each in catalog._server._all} == inherited
-    assert catalog.cut() == {"id-1": 1}  # over a connection that the child did not end
+    assert catalog.cut() == {"id-1": 1}  # over a connection that the child has not closed
     assert {id(each) for each in catalog._server._all} == inherited
 
 
@@ -346,7 +346,7 @@ def test_a_fork_uses_connections_of_its_own(catalog: PostgresCoordinator) -> Non
 
 @pytest.mark.parametrize("size", [(12, 8), pytest.param((100, 60), marks=pytest.mark.long)])
 def test_changes_of_overlapping_tables_and_documents_end(postgresql: Postgres, size: tuple[int, int]) -> None:
-    """Threads change random tables and documents, create and delete both, in any order."""
+    """Threads change, create and delete random tables and documents in any order; all of them finish."""
     threads, rounds = size
     catalog = postgresql.coordinator(settings=PostgresSettings(connections=40, lock_seconds=60))
     for number in range(6):

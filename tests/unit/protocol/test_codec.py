@@ -149,6 +149,27 @@ def test_a_byte_order_mark_before_the_first_line_is_passed_over() -> None:
         codec.decode_commit(data.replace(b"\n", b"\n\xef\xbb\xbf", 1), 3)
 
 
+def test_a_long_commit_is_decoded_in_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The decoder holds the interpreter's lock, so that one call of it stops all other threads."""
+    sizes: list[int] = []
+
+    class Watched:
+        def decode_lines(self, data: bytes) -> list[codec._Line]:
+            sizes.append(len(data))
+            return lines.decode_lines(data)
+
+    lines = codec._lines
+    monkeypatch.setattr(codec, "_lines", Watched())
+    data = commit({"commitInfo": INFO}, *(add_action(f"f{number}") for number in range(5_000)))
+    assert [each.path for each in codec.decode_commit(data, 7).adds] == [f"f{number}" for number in range(5_000)]
+    assert sum(sizes) == len(data) > 3 * max(sizes)
+    over_lines = data.replace(b'"path"', b'\n"path"')
+    assert len(codec.decode_commit(over_lines, 7).adds) == 5_000
+    monkeypatch.undo()
+    with pytest.raises(InvalidCommitError, match="line 4000"):
+        codec.decode_commit(data.replace(b'{"add": {"path": "f3998"', b'{"add": {"path": 7'), 7)
+
+
 def test_harmless_oddities_are_read() -> None:
     data = b'\n{"commitInfo":{"operation":"x"}}\r\n\n  {"add":null,"txn":{"appId":"a","version":1}}\n{"cdc":null}'
     data += b'\n{"new":1}'

@@ -1,4 +1,4 @@
-"""The OpenAPI description: every call is in it, it is valid, and it is served to who may use the server."""
+"""The OpenAPI description: it is valid, contains every call, and is served to everyone who may use the server."""
 
 from __future__ import annotations
 

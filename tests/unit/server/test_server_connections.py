@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import resource
 import socket
+import sqlite3
 import ssl
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +15,7 @@ import pytest
 
 from deltalog import TransactionManager
 from deltalog.server.app import Limits
-from deltalog.server.connections import Connections
+from deltalog.server.connections import Connections, Listener
 from deltalog.server.serve import Server, Settings
 from deltalog.server.tls import Tls
 from tests.support.server import running
@@ -44,6 +46,11 @@ def start(connection: socket.socket) -> bytes:
     """Make a call and read the whole response. Returns its status line."""
     connection.sendall(b"POST /StartTransaction HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 2\r\n\r\n{}")
     return answer(connection)
+
+
+def live(connection: socket.socket) -> None:
+    connection.sendall(b"GET /health/live HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+    assert answer(connection) == b"HTTP/1.1 200"
 
 
 def answer(connection: socket.socket) -> bytes:
@@ -87,6 +94,48 @@ def test_a_handshake_that_does_not_come_is_not_waited_for(tmp_path: Path) -> Non
             with socket.create_connection(where, timeout=60) as connection:
                 connection.sendall(sent)
                 assert connection.recv(100) == b""
+
+
+def test_a_call_of_a_caller_who_has_gone_does_not_begin(tmp_path: Path) -> None:
+    with running(tmp_path, False, Limits(threads=1, slow_seconds=60)) as where:
+        catalog = sqlite3.connect(tmp_path / "catalog.db", isolation_level=None)
+        catalog.execute("BEGIN IMMEDIATE")  # so that the first call takes until ROLLBACK
+        with connected(where, False) as stays, connected(where, False) as other:
+            for each in (stays, *(connected(where, False) for _ in range(5))):
+                each.sendall(b"POST /StartTransaction HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 2\r\n\r\n{}")
+                live(other)  # once this is answered, the server has read the bytes sent above
+                if each is not stays:
+                    each.close()
+            live(other)
+            catalog.execute("ROLLBACK")
+            assert answer(stays) == b"HTTP/1.1 200"
+            assert start(other) == b"HTTP/1.1 200"
+        assert catalog.execute("SELECT count(*) FROM transactions").fetchone() == (2,)
+        catalog.close()
+
+
+def test_few_connections_are_accepted_in_one_turn_of_the_loop() -> None:
+    """A wave of connections that are accepted at once makes all others wait."""
+
+    async def scene() -> list[int]:
+        with contextlib.ExitStack() as held:
+            listener = held.enter_context(Listener())
+            listener.connections = Connections(100, 60)
+            listener.bind(("127.0.0.1", 0))
+            listener.listen(10)
+            listener.setblocking(False)
+            for _ in range(5):
+                held.enter_context(socket.create_connection(listener.getsockname(), timeout=60))
+            turns = []
+            for _ in range(4):
+                turns.append(0)
+                with contextlib.suppress(BlockingIOError):
+                    while True:
+                        held.enter_context(listener.accept()[0])
+                        turns[-1] += 1
+            return turns
+
+    assert asyncio.run(scene()) == [2, 2, 1, 0]
 
 
 def test_descriptors_are_left_for_the_catalog_and_its_stores(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,4 +1,4 @@
-"""Tests how a server process is alive, ready, and ends: drain, running calls, hung calls, second signals."""
+"""Tests the health checks and the shutdown of a server process: draining, running calls, hung calls, second signals."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TOKEN = "0123456789abcdef0123456789abcdef"
 
 @contextlib.contextmanager
 def locked(catalog: Path) -> Iterator[Callable[[], None]]:
-    """Hold the lock of the writers, so that calls which write hang; yields what releases it."""
+    """Hold the write lock, so that calls which write hang; yields a function that releases it."""
     database = sqlite3.connect(catalog, isolation_level=None)
     database.execute("BEGIN IMMEDIATE")
     try:
@@ -38,7 +38,7 @@ def locked(catalog: Path) -> Iterator[Callable[[], None]]:
 
 
 def extend(server: Served, transaction: str) -> tuple[int, dict[str, str], str]:
-    """Returns the status of the response, its body, and its id."""
+    """Send a call that writes; returns the status and the body of the response, and the request id."""
     connection = server.connection()
     try:
         connection.request("POST", "/ExtendTransaction", json.dumps({"TransactionId": transaction}))
@@ -50,7 +50,7 @@ def extend(server: Served, transaction: str) -> tuple[int, dict[str, str], str]:
 
 
 def wait_until_full(server: Served) -> None:
-    """Wait until as many calls run as the server takes."""
+    """Wait until as many calls are in progress as the server accepts."""
     until(lambda: server.ask("GET", "/health/ready") == (503, {"status": "overloaded"}))
 
 
@@ -177,7 +177,7 @@ def test_calls_that_hang_are_cut_off_and_named(tmp_path: Path) -> None:
     text = log.read_text()
     for status, body, request_id in answers:
         assert status >= 400 and "may still take effect" in body["Message"]
-        assert f"request {request_id}: ExtendTransaction: The server ended before the call did" in text
+        assert f"request {request_id}: ExtendTransaction: The server shut down before the call ended" in text
     assert "is unfinished; it may still take effect" in text
     assert "Traceback" not in text
 
@@ -208,7 +208,7 @@ def test_the_whole_end_fits_an_orchestrator() -> None:
 
 
 def test_a_server_in_a_thread_ends_the_same_way(tmp_path: Path) -> None:
-    """The process goes on, whatever the server's calls do."""
+    """The process goes on, even if calls of the server hang."""
     manager = TransactionManager(str(tmp_path / "catalog.db"))
     server = Server(manager, Settings(end_seconds=1))
     with running(server) as address, socket.create_connection(address, timeout=60) as connection:

@@ -1,4 +1,4 @@
-"""A caller who reaches a limit is refused, is told which one, and costs the others nothing."""
+"""A caller that reaches a limit is refused, is told which limit it is, and does not affect other callers."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import json
 import time
 import urllib.parse
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,14 @@ import pytest
 from botocore.config import Config
 
 from deltalog import TransactionManager
+from deltalog.errors import CallError
 from deltalog.server import app as app_module
 from deltalog.server.access.principals import Head, Identified, NotAuthenticatedError, Principal, bearer_tokens
 from deltalog.server.app import App, Limits
+from deltalog.server.calls import Call
 from deltalog.server.exchange import Exchange
+from deltalog.server.fields import Fields
+from deltalog.server.lakeformation import OPERATIONS
 from deltalog.server.quotas import Callers, OverQuotaError, Quotas, Rates
 from deltalog.server.serve import Server, Settings
 from tests.support.server import running
@@ -44,7 +49,7 @@ def test_a_rate_permits_a_burst_and_then_so_many_each_second(per_second: float, 
     clock = Clock()
     rates = Rates(per_second, at_once - 1, 10, clock)
     made = 0
-    for tick in range(100):  # asked a thousand times each 10 s
+    for tick in range(100):  # requested a thousand times in each 10 s
         for _ in range(10):
             if not rates.wait_s("a"):
                 rates.use("a")
@@ -118,7 +123,7 @@ def test_who_used_much_cpu_time_waits_for_as_long_as_that_was_too_much() -> None
     clock = Clock()
     callers = Callers(Quotas(processors=0.25), clock)
     with callers.call("a", 0) as share:
-        share.cpu_s = 2.0  # 8 s of its share, 2 s of which may be used at once
+        share.cpu_s = 2.0  # 8 s of its share, of which 2 s may be used at once
     with pytest.raises(OverQuotaError, match=r"processors \(0.25\).*in 6 s"), callers.call("a", 0):
         pass
     with callers.call("b", 0):
@@ -185,7 +190,7 @@ class World:
             authenticator=Names(),
             observers=[self.seen.append],
         )
-        self.read = 0  # how many bodies the application has asked for
+        self.read = 0  # how many bodies the application has read
 
     async def ask(
         self, name: str, body: bytes = b"{}", *, hold: asyncio.Event | None = None, address: str = "10.0.0.1"
@@ -297,6 +302,24 @@ def test_the_cpu_time_of_one_principal_is_limited(name: str, tmp_path: Path) -> 
         asyncio.run(scene())
 
 
+def test_the_time_for_reading_a_body_is_that_of_its_principal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def read(given: Fields) -> Call:
+        begun = time.thread_time()
+        while time.thread_time() < begun + 0.6:
+            pass
+        raise CallError("The body is wrong.")
+
+    operation = replace(OPERATIONS["StartTransaction"], read=read)
+    monkeypatch.setattr(app_module, "OPERATIONS", {"StartTransaction": operation})
+    with world(tmp_path, Quotas(processors=0.01)) as made:
+
+        async def scene() -> None:
+            assert [(await made.ask("alice"))[0] for _ in range(2)] == [400, 429]
+            assert (await made.ask("bob"))[0] == 400
+
+        asyncio.run(scene())
+
+
 def test_the_bytes_of_one_principal_are_limited(tmp_path: Path) -> None:
     with world(tmp_path, Quotas(pending_bytes=100_000)) as made:
 
@@ -314,8 +337,7 @@ def test_the_bytes_of_one_principal_are_limited(tmp_path: Path) -> None:
 
 
 def test_refusals_are_delayed_but_only_so_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A caller who does not wait between calls, although it is told to, waits for its answers; not all connections are
-    occupied by it."""
+    """A caller that ignores Retry-After waits longer for its responses, but cannot occupy all connections so."""
     monkeypatch.setattr(app_module, "_MOST_HELD_UP", 2)
     with world(tmp_path, Quotas(calls_per_second=0.001, burst=1)) as made:
 

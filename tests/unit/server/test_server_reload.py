@@ -1,4 +1,4 @@
-"""Tests what a running server takes from changed files: on SIGHUP and by watching, and what it refuses."""
+"""Tests the reload of a running server, on SIGHUP and when watched files change, and which changes it refuses."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.support.waiting import until
 
 OLD, NEW = "0123456789abcdef-old", "0123456789abcdef-new"
 START = "/StartTransaction"
-IN_EFFECT, REFUSED = "is in effect", "refused; the earlier stays in effect"
+IN_EFFECT, REFUSED = "is in effect", "refused; the previous one stays in effect"
 WATCHING = "[process]\nwatch_seconds = 0.05\n[recovery]\nevery_seconds = 0\n"
 NOT_WATCHING = "[process]\nwatch_seconds = 0\n[recovery]\nevery_seconds = 0\n"
 
@@ -286,7 +286,7 @@ def test_a_certificate_is_replaced_and_connections_stay(place: Place) -> None:
         stays.request("GET", "/health/live")
         assert stays.getresponse().read()
         assert answers(server, old) and not answers(server, new)
-        files[0].write_bytes(new.certificate_file.read_bytes())  # half of the replacement
+        files[0].write_bytes(new.certificate_file.read_bytes())  # only one of the two files is replaced
         until(lambda: place.count(REFUSED) == 1)
         assert place.count("is not the private key of the certificate") == 1
         assert answers(server, old) and not answers(server, new)
@@ -319,7 +319,7 @@ def test_the_authority_of_callers_is_replaced(place: Place) -> None:
 
 
 class Stub:
-    """A source of settings that fails with a defect."""
+    """A source of settings that fails with an unexpected exception."""
 
     def __init__(self, file: Path) -> None:
         self.file = file

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from deltalog import TransactionManager
+from deltalog.errors import CallError
+from deltalog.server.fields import Fields
 from deltalog.server.lakeformation import OPERATIONS
 from tests.support.server import Served, add
 
@@ -29,6 +31,14 @@ def value(chosen: random.Random, known: list[Any], depth: int = 0) -> Any:
         made: dict[str, Any] = {name: value(chosen, known, depth + 1) for name in inside if chosen.random() < 0.6}
         return made if chosen.random() < 0.3 else [made]
     return chosen.choice(known if kind < 0.4 else VALUES)
+
+
+@pytest.mark.parametrize(
+    "members", ['"Objects": [' + "{}," * 30_000 + "{}]", ",".join(f'"m{number}": 1' for number in range(30_000))]
+)
+def test_a_request_of_very_many_members_is_refused_before_they_are_decoded(members: str) -> None:
+    with pytest.raises(CallError, match="too many members"):
+        Fields(f"{{{members}}}".encode())
 
 
 @pytest.mark.parametrize("seed", range(8))

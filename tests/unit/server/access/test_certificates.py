@@ -1,4 +1,4 @@
-"""Principals by client certificates."""
+"""Authentication by client certificates."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a_token_counts_more_than_the_certificate_that_carries_it(ca: Authority,
     context = ca.client("proxy", subject={NameOID.COMMON_NAME: "proxy"})
     assert server.ask(START, bearer(token), context=context)[0] == 200
     assert server.exchanges[-1].principal is not None and server.exchanges[-1].principal.name == "alice"
-    # A wrong token is refused, and not replaced by the certificate.
+    # A wrong token is refused, even if the certificate would be accepted.
     assert server.ask(START, bearer(token[:-1]), context=context)[0] == 403
     assert server.ask(START, context=context)[0] == 200
 

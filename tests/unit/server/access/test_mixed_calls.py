@@ -1,5 +1,6 @@
-"""Tables that are created by Unity Catalog's calls, written in transactions of Lake Formation's calls, and read and
-released again, by a principal who may do so with one of two tables only."""
+"""A principal has rights on one of two tables only. It creates tables by Unity Catalog's calls, writes them in
+transactions of Lake Formation's calls, reads them, and releases them.
+"""
 
 from __future__ import annotations
 
@@ -64,7 +65,7 @@ def test_a_table_of_one_api_in_the_other(server: InProcess) -> None:
     assert server.lake(Principal("bob"), "CommitTransaction", {"TransactionId": id_})[0] == 400
     assert _ok(server.lake(ANN, "CommitTransaction", {"TransactionId": id_})) == {"TransactionStatus": "COMMITTED"}
 
-    # What the transaction committed is the next version by Unity Catalog's calls, and their commits follow it.
+    # Unity Catalog's calls see the transaction's commit as the next version, and their commits follow it.
     loaded = ann.ok("GET", own.path)
     assert loaded["latest-table-version"] == 1
     assert admin.ok("GET", other.path)["latest-table-version"] == 0
@@ -73,7 +74,7 @@ def test_a_table_of_one_api_in_the_other(server: InProcess) -> None:
     objects = _ok(server.lake(ANN, "GetTableObjects", _named("own")))["Objects"]
     assert sum(len(each["Objects"]) for each in objects) == 2
 
-    # Back to access by its path: only who owns the table may release it.
+    # Releasing the table for access by its path: only its owner may do so.
     for name, expected in (("other", 403), ("hidden", 404), ("own", 200)):
         status, received, _ = server.send(ANN, "POST", f"/api/deltalog/v1/tables/s.{name}/release")
         assert status == expected, received
@@ -104,7 +105,7 @@ def test_who_registers_a_table_owns_it(server: InProcess) -> None:
     DeltaTable.create(str(root), pa.table({"id": [1]}))
     request = {"name": "s.mine", "location": str(root)}
     path = "/api/deltalog/v1/tables"
-    assert server.send(ANN, "POST", path, request)[0] == 403  # CREATE EXTERNAL TABLE is missing
+    assert server.send(ANN, "POST", path, request)[0] == 403  # without CREATE EXTERNAL TABLE
     change = {"principal": "ann", "add": ["CREATE EXTERNAL TABLE"], "remove": []}
     server.unity().ok("PATCH", "/permissions/catalog/main", {"changes": [change]})
     assert server.send(ANN, "POST", path, {**request, "take_over": True})[0] == 403
@@ -112,14 +113,14 @@ def test_who_registers_a_table_owns_it(server: InProcess) -> None:
     _ok(server.lake(ANN, "GetTableObjects", _named("mine")))
     assert server.send(Principal("bob"), "GET", f"{path}/s.mine")[0] == 404
     assert server.send(ANN, "DELETE", f"{path}/s.mine")[0] == 200
-    # Where a table is that the caller may not see, its name is not told.
+    # The error about a location with a table that the caller may not see does not name the table.
     secret = server.place / "warehouse" / "secret"
     server.manager.create_table("s.nobody_knows", str(secret), pa.schema([("id", pa.int64())]))
     for location in (secret, secret / "below"):
         status, refused, _ = server.send(ANN, "POST", path, {"name": "s.there", "location": str(location)})
         assert (status, refused["error"]["type"]) == (409, "AlreadyExistsException")
         assert "nobody_knows" not in str(refused)
-    # The owner went with the table: who registers it again owns it.
+    # The owner was removed with the table; the principal who registers it again owns it.
     assert server.send(Principal("root", is_admin=True), "POST", path, request)[0] == 200
     assert server.send(ANN, "GET", f"{path}/s.mine")[0] == 404
 

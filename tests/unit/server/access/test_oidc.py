@@ -1,4 +1,4 @@
-"""Tokens of an OpenID Connect issuer: an issuer on this machine whose keys change, or that is down, slow or hostile."""
+"""Tokens of an OpenID Connect issuer on this machine, whose keys change, or which is down, slow or hostile."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def test_algorithms_of_public_keys(algorithm: str, issuer: Issuer) -> None:
 
 @dataclass(frozen=True)
 class _Away:
-    """A time that is so many seconds away when the token is made."""
+    """A time that is this many seconds after the token is made."""
 
     seconds: int
 
@@ -131,8 +131,8 @@ class _Away:
 WRONG_CLAIMS: dict[str, tuple[dict[str, Any], str]] = {
     "expired": ({"exp": _Away(-40)}, "expired"),
     "no exp": ({"exp": None}, "lacks"),
-    "exp is text": ({"exp": "soon"}, "claim is wrong"),
-    "exp is infinite": ({"exp": float("inf")}, "claim is wrong"),
+    "exp is text": ({"exp": "soon"}, "claims is invalid"),
+    "exp is infinite": ({"exp": float("inf")}, "claims is invalid"),
     "not yet valid": ({"nbf": _Away(60)}, "not valid yet"),
     "issued in the future": ({"iat": _Away(60)}, "not valid yet"),
     "another audience": ({"aud": "other"}, "audience"),

@@ -1,4 +1,4 @@
-"""500 principals with random owners and grants, against the model of ten lines."""
+"""Compares the rights of 500 principals with random owners and grants with a model of ten lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The audit log: which lines there are, when they are written, and what becomes of them if the disk does not."""
+"""The audit log: which lines it has, when they are written, and what happens if the disk fails."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ def test_requests_of_the_same_id_at_once(server: Observed) -> None:
 
 
 class NotAnswering(SQLiteCoordinator):
-    """Ratifies, and then does not answer, while ``is_lost``."""
+    """Ratifies commits, but does not answer, while ``is_lost`` is set."""
 
     is_lost = False
 
@@ -356,7 +356,7 @@ def test_a_line_that_a_crash_cut_is_ended(tmp_path: Path) -> None:
 
 
 class Full:
-    """Stands for ``os.write`` on a disk with room for ``room`` bytes; None: for all."""
+    """Replaces ``os.write``: simulates a disk with room for ``room`` bytes; None: without limit."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, room: int | None = 0) -> None:
         self.room: int | None = room
@@ -388,10 +388,10 @@ def test_a_full_disk_is_warned_of_and_nothing_is_lost_while_lines_can_wait(
     for line in (tmp_path / "audit.log").read_text().splitlines():
         try:
             ids.append(json.loads(line).get("request_id"))
-        except ValueError:  # the line that the full disk cut, which follows as a whole
+        except ValueError:  # the line that was cut when the disk was full; it follows again as a whole
             ids.append("cut")
     assert ids == [None, "before", "cut", "full-0", "full-1", "full-2", "full-3", "full-4", None]
-    assert any("is written again" in each.getMessage() for each in caplog.records)
+    assert any("can be written again" in each.getMessage() for each in caplog.records)
 
 
 def test_a_full_disk_stops_calls_if_that_is_wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -401,7 +401,7 @@ def test_a_full_disk_stops_calls_if_that_is_wanted(tmp_path: Path, monkeypatch: 
         table = server.unity.new_table("full")
         disk = Full(monkeypatch)
         add = table.stage()
-        assert table.update(add).status == 200  # the log was not known to be full, and the commit had landed
+        assert table.update(add).status == 200  # the full disk was not noticed yet
         again = table.stage(version=2)
         refused = table.update(again)
         assert refused.status in (429, 503) and "audit log" in refused.body["message"]
@@ -443,7 +443,7 @@ def test_a_slow_disk_blocks_no_other_call(tmp_path: Path, monkeypatch: pytest.Mo
     with observed(tmp_path, audit=audit) as server, ThreadPoolExecutor(2) as pool:
         slow.set()
         waiting = pool.submit(server.ask, "POST", "/StartTransaction", {})
-        # The event loop still answers: a request without an audit line, since it never ends its headers.
+        # The event loop still answers, here a request that never ends its headers and so has no audit line.
         import socket
         import urllib.parse
 

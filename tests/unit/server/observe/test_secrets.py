@@ -1,4 +1,4 @@
-"""Tokens, vended keys and signed URLs are in no log line, metric and span."""
+"""Tokens, vended keys and signed URLs are in no log line, metric or span."""
 
 from __future__ import annotations
 

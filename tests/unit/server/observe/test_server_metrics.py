@@ -1,4 +1,4 @@
-"""The metrics: compared with counts that are made in another way, bounded, and only for who may scrape."""
+"""The metrics agree with counts that are made in another way, have few labels, and are served to scrapers only."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ def test_the_listener_has_only_the_metrics(
     body = answer.read()
     connection.close()
     assert answer.status == status and (b"deltalog_server" in body) == (status == 200 and method == "GET")
-    assert server.ask("GET", "/metrics")[0] == 404  # not on the address of the catalog
+    assert server.ask("GET", "/metrics")[0] == 404  # not on the address of the server's calls
 
 
 def test_a_scraper_needs_the_token_if_there_is_one(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
-"""A backup of a catalog that is made while processes commit, restored after more commits, and brought up to date from
-the logs by ``deltalog tables resync``: no acknowledged commit is lost, and no transaction is applied in part."""
+"""A catalog is backed up while processes commit, restored after more commits, and brought up to date from the logs by
+``deltalog tables resync``: no acknowledged commit is lost, and no transaction is applied in part.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +24,7 @@ from tests.support.waiting import until
 
 SCHEMA = pa.schema([("id", pa.int64())])
 A, B = "bank.a", "bank.b"
-# Acknowledges each transaction by a line with its number, after it was committed.
+# After each committed transaction, prints a line with its number to acknowledge it.
 WRITER = f"""
 import sys
 import pyarrow as pa
@@ -46,8 +47,9 @@ for number in range(first, first + 1_000_000):
 
 @contextlib.contextmanager
 def writing(catalog: str, place: Path, count: int = 2) -> Iterator[Callable[[], list[int]]]:
-    """Processes that commit to both tables until the block ends, when they are killed; yields what returns the numbers
-    that they have acknowledged."""
+    """Run processes that commit to both tables until they are killed at the end of the block; yields a function that
+    returns the numbers that they have acknowledged.
+    """
     files = [place / f"acknowledged-{number}" for number in range(count)]
     processes = []
     for number, file in enumerate(files):
@@ -56,7 +58,7 @@ def writing(catalog: str, place: Path, count: int = 2) -> Iterator[Callable[[], 
             processes.append(subprocess.Popen(command, stdout=output, env=dict(os.environ)))
 
     def acknowledged() -> list[int]:
-        # A line that a kill cut has no line feed.
+        # A line that was cut by a kill has no line feed.
         lines = [line for file in files for line in file.read_text().splitlines(keepends=True)]
         return [int(line) for line in lines if line.endswith("\n")]
 

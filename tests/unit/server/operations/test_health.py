@@ -26,7 +26,7 @@ def test_the_health_check_of_the_container(tmp_path: Path) -> None:
     with running(Server(TransactionManager(str(tmp_path / "catalog.db")), Settings())) as (_, port):
         file.write_text(f'[listen]\nhost = "0.0.0.0"\nport = {port}\n')
         assert health(file) == 0
-        # A server that asks for client certificates: that it accepts a connection is all that can be seen.
+        # If the server requires client certificates, the check can only see whether it accepts a connection.
         file.write_text(f'[listen]\nport = {port}\n[tls]\nclient_ca_file = "ca.crt"\n')
         assert health(file) == 0
     assert health(file) == 1

@@ -1,4 +1,4 @@
-"""deltalog's own calls: the tables of a catalog listed, registered, removed, released and published over HTTP."""
+"""deltalog's own calls, which list, register, remove, release and publish the tables of a catalog over HTTP."""
 
 from __future__ import annotations
 
@@ -43,13 +43,13 @@ class Own:
         return self.ask("POST", "/tables", {"name": name, "location": str(location), **more})
 
     def new(self, name: str) -> Path:
-        """A table of a path, below the prefix where callers may register tables."""
+        """A new table that is used by its path, below the prefix where callers may register tables."""
         root = self.lake / name
         DeltaTable.create(str(root), ROWS)
         return root
 
     def listed(self, query: str = "") -> list[str]:
-        """The names of all pages."""
+        """The names of the tables on all pages."""
         found, token = [], ""
         while token is not None:
             page = self.ok("GET", f"/tables?{query}{token and f'&page_token={token}'}")
